@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every limit of the core, with its unit. Limits of the protocol itself are `types.HostConfiguration`."""
+
+from __future__ import annotations
+
+U32_MAX = 2**32 - 1
+"""Para ids, block numbers, counts and sizes."""
+U64_MAX = 2**64 - 1
+"""Weights."""
+U128_MAX = 2**128 - 1
+"""Balances."""
+
+HEADROOM_WATERMARKS_MAX = 64
+"""Blocks that a headroom record lists as valid watermarks."""
+
+RECORDS_PER_BLOCK_MAX = 65_536
+"""Records of one kind that a block record may announce."""
+MESSAGES_PER_CANDIDATE_MAX = 4_096
+"""Upward or horizontal messages that a candidate may carry before the configured limit is even looked at."""
+PAYLOAD_BYTES_MAX = 4 * 1024 * 1024
+"""Bytes of one message payload that decode accepts."""
+
+BLOCKS_AHEAD_MAX_DEFAULT = 1_000_000
+"""How many blocks a record may be ahead of the executed one before the query stops."""
+WAITING_BYTES_MAX_DEFAULT = 1024 * 1024 * 1024
+"""Bytes of raw records that may wait in one lane."""
+DUPLICATE_WINDOW_BLOCKS_DEFAULT = 256
+"""Executed blocks whose record fingerprints a lane keeps."""
+HEADROOM_INTERVAL_BLOCKS_DEFAULT = 1
+"""Blocks between two emissions of headroom."""
+ROOT_INTERVAL_BLOCKS_DEFAULT = 600
+"""Blocks between two state roots (a Kusama session)."""

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The records that come out of a lane, block by block."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from validator.core.errors import Violation
+from validator.core.types import Balance, BlockNumber, Hash, ParaId, SessionIndex, Weight
+
+
+class InputKind(StrEnum):
+    """What a verdict speaks of: three kinds of records, and the entries of a block record's two lists."""
+
+    CANDIDATE = "candidate"
+    REQUEST = "request"
+    DOWNWARD = "downward"
+    INCLUSION = "inclusion"
+    TIMEOUT = "timeout"
+
+
+class MessageRef(NamedTuple):
+    """Where a message came to stand: its number in its queue (the first has 1) and the queue's MQC head right after it.
+
+    ``recipient`` is the other end of an HRMP channel, or the para of a downward queue.
+    """
+
+    recipient: ParaId
+    sequence_number: int
+    mqc_head: Hash
+
+
+class Verdict(NamedTuple):
+    """The outcome of one input: accepted where ``violation`` is None, else rejected by it.
+
+    ``para_id`` is the para that is judged (a request's origin). ``enacted`` says whether the effects are in the state now, and ``messages``
+    which messages that put into queues. ``effective_session`` is the session whose start makes a request's effect real,
+    ``expires_session`` the one whose start removes it if nobody confirms it.
+    """
+
+    kind: InputKind
+    block: BlockNumber
+    index: int
+    para_id: ParaId
+    violation: Violation | None = None
+    enacted: bool = False
+    messages: tuple[MessageRef, ...] = ()
+    effective_session: SessionIndex | None = None
+    expires_session: SessionIndex | None = None
+    candidate_hash: bytes | None = None
+
+
+class DispatchOutcome(StrEnum):
+    """What became of an upward message."""
+
+    OK = "ok"
+    FAILED = "failed"
+
+
+class Dispatch(NamedTuple):
+    """One upward message that a dispatch round handed to the runtime; ``failure`` is the exception's type and text."""
+
+    block: BlockNumber
+    index: int
+    para_id: ParaId
+    payload: bytes
+    weight: Weight
+    outcome: DispatchOutcome
+    failure: str | None = None
+
+
+class ChannelEventKind(StrEnum):
+    """What happened to a channel or to a request for one."""
+
+    REQUESTED = "requested"
+    CONFIRMED = "confirmed"
+    CLOSE_REQUESTED = "close_requested"
+    OPENED = "opened"
+    CLOSED = "closed"
+    REQUEST_EXPIRED = "request_expired"
+    REQUEST_DROPPED = "request_dropped"
+
+
+class ChannelEvent(NamedTuple):
+    """A change in a channel's life, with the deposits it moved.
+
+    A positive deposit has been reserved on that side's account, a negative one returned to it. ``session`` is the index of the session in
+    which the event is true. ``reason`` is set where a channel or request ends: ``requested``, ``offboarded`` or ``expired``.
+    """
+
+    block: BlockNumber
+    index: int
+    event: ChannelEventKind
+    sender: ParaId
+    recipient: ParaId
+    sender_deposit: Balance
+    recipient_deposit: Balance
+    session: SessionIndex
+    reason: str | None = None
+
+
+class ChannelHeadroom(NamedTuple):
+    """What a channel still takes: messages, bytes in all and bytes a message; ``open`` is False once it is gone."""
+
+    sender: ParaId
+    recipient: ParaId
+    open: bool
+    places_left: int = 0
+    bytes_left: int = 0
+    message_size_max: int = 0
+
+
+class ParaHeadroom(NamedTuple):
+    """What a para may do in its next candidate; ``valid`` is False once it is offboarded.
+
+    ``valid_watermarks`` are the blocks with messages for it, oldest first, at most `limits.HEADROOM_WATERMARKS_MAX`; the candidate's relay parent is
+    always one more.
+    """
+
+    para_id: ParaId
+    valid: bool
+    upward_count_left: int = 0
+    upward_bytes_left: int = 0
+    downward_pending: int = 0
+    watermark: BlockNumber | None = None
+    valid_watermarks: tuple[BlockNumber, ...] = ()
+
+
+class Receipt(NamedTuple):
+    """Closes a block on the output side; ``state_root`` is there at root heights only."""
+
+    block: BlockNumber
+    parent_number: BlockNumber
+    session: SessionIndex
+    accepted: int
+    rejected: int
+    enacted: int
+    dispatched: int
+    weight_used: Weight
+    state_root: Hash | None = None
+
+
+class Executed(NamedTuple):
+    """Everything that executing one block tells, each list in the order in which it happened."""
+
+    verdicts: list[Verdict]
+    dispatches: list[Dispatch]
+    channel_events: list[ChannelEvent]
+    headroom: list[ParaHeadroom | ChannelHeadroom]
+    receipt: Receipt
