@@ -20,7 +20,7 @@ MESSAGES_PER_CANDIDATE_MAX = 4_096
 PAYLOAD_BYTES_MAX = 4 * 1024 * 1024
 """Bytes of one message payload that decode accepts."""
 
-BLOCKS_AHEAD_MAX_DEFAULT = 1_000_000
+BLOCKS_AHEAD_MAX_DEFAULT = 100_000
 """How many blocks a record may be ahead of the executed one before the query stops."""
 WAITING_BYTES_MAX_DEFAULT = 1024 * 1024 * 1024
 """Bytes of raw records that may wait in one lane."""

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the decode stage hands to a lane."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+
+class RecordKind(IntEnum):
+    """The kinds of input records, one per topic, in the order in which a block applies them."""
+
+    BLOCK = 0
+    REQUEST = 1
+    DOWNWARD = 2
+    CANDIDATE = 3
+
+
+class Source(NamedTuple):
+    """Where a record was read from."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class Input(NamedTuple):
+    """One decoded record that waits for its block.
+
+    ``fields`` are the arguments of the record's type as a plain nested tuple: cheap to hand from process to process, and made into the type
+    by the rule set when its block executes. ``fingerprint`` is 8 bytes of BLAKE2b over ``raw``: two records with one place and one
+    fingerprint are the same record. ``index`` is 0 for a block record.
+    """
+
+    kind: RecordKind
+    block: int
+    index: int
+    fingerprint: bytes
+    source: Source
+    raw: bytes
+    fields: tuple[Any, ...]
+
+
+class DeadReason(IntEnum):
+    """Why a record ends as a dead letter."""
+
+    UNDECODABLE = 0
+    UNKNOWN_SCHEMA = 1
+    LIMIT = 2
+    UNKNOWN_LANE = 3
+    LATE = 4
+    CONFLICT = 5
+    FORK = 6
+    INDEX_OUT_OF_RANGE = 7
+
+
+class DeadLetter(NamedTuple):
+    """A record that no block will ever take, with its raw bytes and the reason in words.
+
+    ``block`` and ``index`` are None where the record could not be decoded that far.
+    """
+
+    lane: str
+    reason: DeadReason
+    detail: str
+    source: Source
+    raw: bytes
+    block: int | None = None
+    index: int | None = None
