@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exit codes of the `validator` command, one place for code and documentation."""
+
+from __future__ import annotations
+
+from typing import Final
+
+OK: Final = 0
+"""All went well."""
+
+DISAGREEMENT: Final = 1
+"""The command ran and its answer is no: a verdict differs, a trace fails, a schema is incompatible, nothing runs."""
+
+USER_ERROR: Final = 2
+"""Bad input, configuration or environment: one line on stderr says which, what was expected and what was found."""
+
+INTERNAL_ERROR: Final = 70
+"""A bug: a traceback is printed."""
+
+INTERRUPTED: Final = 130
+"""Ctrl-C, before the command had something to stop in an orderly way."""

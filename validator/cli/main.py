@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `validator` command: a table of sub-commands, each imported only when it runs.
+
+`validator --help` imports typer and rich and nothing else of weight. To add a sub-command, add one line to
+`COMMANDS`; its target is a `typer.Typer` or a function that typer can read.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from validator import __version__
+from validator.cli import exit_codes
+from validator.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# name -> ("module:attribute", help). The order is the order of the help.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("validator.cli.demo:demo", "Show it all: broker, job, simulated relay chain, live verdicts, summary."),
+    "up": ("validator.cli.up:up", "Start a broker if none is configured, the topics and the job; Ctrl-C stops them."),
+    "run": ("validator.cli.run:run", "Run the job alone, on the Kafka of the configuration."),
+    "submit": ("validator.cli.submit:submit", "Send JSON lines of one kind to their topic, validated."),
+    "watch": ("validator.cli.watch:watch", "Show an output topic as a live table or as JSON."),
+    "lanes": ("validator.cli.lanes:app", "Show where each lane stands and what it waits for; import a lane's state."),
+    "replay": ("validator.cli.replay:replay", "Run conformance traces through the rules, without Kafka or Spark."),
+    "simulate": ("validator.cli.simulate:simulate", "Write a seeded relay chain's traffic and the verdicts to expect."),
+    "schemas": ("validator.cli.schemas:app", "List, show and check the Avro schemas."),
+    "topics": ("validator.cli.topics:app", "Create and list the topics."),
+    "broker": ("validator.cli.broker:app", "Start, stop and look at the embedded Kafka broker."),
+}
+
+
+def _load(name: str) -> TyperCommand | TyperGroup:
+    """Import the sub-command behind a name."""
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    target: typer.Typer | Callable[..., Any] = getattr(import_module(module), attribute)
+    if not isinstance(target, typer.Typer):
+        wrapper = typer.Typer(add_completion=False)
+        wrapper.command(name)(target)
+        target = wrapper
+    command: TyperCommand | TyperGroup = typer.main.get_command(target)  # type: ignore[assignment]
+    command.name = name
+    return command
+
+
+class LazyGroup(TyperGroup):
+    """Lists the table's names and help texts; imports a sub-command when it is called; tells a `UserError` in one line."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = {name: TyperCommand(name=name, help=text) for name, (_, text) in COMMANDS.items()}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, _load(name) if name is not None else command, rest
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except UserError as error:
+            if ctx.params.get("verbose"):
+                traceback.print_exc()
+            print(f"validator: {error}", file=sys.stderr)  # noqa: T201 - rich would wrap the line
+            raise typer.Exit(exit_codes.USER_ERROR) from None
+
+
+app = typer.Typer(
+    name="validator",
+    cls=LazyGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Validate a relay chain's message traffic as it streams: candidates and channel requests in, verdicts out."""
+
+
+def main() -> None:
+    """Run the command line; the entry point of the installed `validator`."""
+    app()
