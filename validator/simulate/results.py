@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results of the naive model, in the shapes of the traces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Json = dict[str, Any]
+
+
+def accepted() -> Json:
+    """Return the result of an input that breaks no rule."""
+    return {"ok": True}
+
+
+def failed(kind: str, **fields: Any) -> Json:
+    """Return the result of a broken rule: its kind and the fields of router_rules.md 1.3 and 1.6."""
+    return {"ok": False, "error": {"kind": kind, **fields}}
+
+
+def size_of(payload: str) -> int:
+    """Return the length in bytes of a hex payload."""
+    return len(payload) // 2
