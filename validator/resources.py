@@ -1,14 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that travel with the package."""
+"""Where the product's files are: those that travel with the package, and those that it keeps.
+
+| what | where |
+|---|---|
+| schemas | `validator/schemas` in a wheel, `avro/` in a checkout |
+| jars, one copy for each user | `$XDG_CACHE_HOME/validator`, by default `~/.cache/validator` |
+| state: broker data, checkpoints, logs | `.validator` in the working directory, beside `validator.toml` |
+
+With `VALIDATOR_HOME` set, everything that is kept stands below it.
+"""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
 
 
 def schemas_directory() -> Path:
-    """Return the folder of the Avro schemas: inside the wheel, or `avro/` at the root of a checkout."""
+    """Return the folder of the Avro schemas."""
     shipped = _PACKAGE / "schemas"
     return shipped if shipped.is_dir() else _PACKAGE.parent / "avro"
+
+
+def cache_directory() -> Path:
+    """Return the folder of what can be fetched again; it need not exist."""
+    home = os.environ.get("VALIDATOR_HOME")
+    if home:
+        return Path(home).absolute() / "cache"
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "validator"
+
+
+def state_directory() -> Path:
+    """Return the folder of what must be kept: broker data, checkpoints, logs; it need not exist."""
+    return Path(os.environ.get("VALIDATOR_HOME") or ".validator").absolute()

@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "schemas": ("validator.cli.schemas:app", "List, show and check the Avro schemas."),
     "topics": ("validator.cli.topics:app", "Create and list the topics."),
     "broker": ("validator.cli.broker:app", "Start, stop and look at the embedded Kafka broker."),
+    "jars": ("validator.cli.jars:jars", "Fetch the jars of the broker and of Spark's Kafka connector ahead of time."),
 }
 
 
@@ -52,7 +53,7 @@ def _load(name: str) -> TyperCommand | TyperGroup:
 
 
 class LazyGroup(TyperGroup):
-    """Lists the table's names and help texts; imports a sub-command when it is called; tells a `UserError` in one line."""
+    """Lists the table; imports a sub-command when it is called; tells a `UserError` in one line."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -62,8 +63,8 @@ class LazyGroup(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         return name, _load(name) if name is not None else command, rest
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(self.commands)
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        return list(self.commands)  # in the table's order
 
     def invoke(self, ctx: Any) -> Any:
         try:

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Progress on stderr, gone when it is over; a pipe or a log file sees nothing of it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@contextmanager
+def jar_progress() -> Iterator[Callable[[str, int, int], None]]:
+    """Yield the `progress` that `ensure_jars` and `EmbeddedBroker.start` take: (what, done, total)."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None, visible=False)
+
+        def show(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total, visible=True)
+
+        yield show

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fetches the jars of the broker and of Spark's Kafka connector, once for each user.
+
+Apache Ivy, which pyspark ships, resolves `ivy/<set>.xml`: exact versions, nothing transitive. Every jar must have the
+sha256 of `ivy/<set>.sha256`. No host is named here: Ivy's default repository serves, or that of the user's own Ivy
+settings (`VALIDATOR_IVY_SETTINGS`, a file; proxies: `JAVA_TOOL_OPTIONS`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from validator.errors import UserError
+from validator.kafka.java import find_java
+from validator.resources import cache_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Progress = Callable[[str, int, int], None]
+    """Told (jar, how many are there, how many are needed) after each jar."""
+
+JarSet = Literal["broker", "spark"]
+JAR_SETS: Final[tuple[JarSet, ...]] = ("broker", "spark")
+
+_IVY: Final = Path(__file__).resolve().parent / "ivy"
+
+
+def ensure_jars(jar_set: JarSet, *, cache: Path | None = None, progress: Progress | None = None) -> list[Path]:
+    """Return the jars of a set, sorted by name, fetched if the cache lacks them and verified either way.
+
+    Errors, in order: no Java, no pyspark (whose Ivy fetches), repository not reached, checksum mismatch. All are
+    `UserError`.
+    """
+    sums = _read_sums(jar_set)
+    root = (cache or cache_directory()) / "jars"
+    # The name holds what the folder must contain: a new version of the product never sees an old version's jars.
+    identity = hashlib.sha256(repr(sorted(sums.items())).encode()).hexdigest()[:12]
+    folder = root / f"{jar_set}-{identity}"
+    if not folder.is_dir():
+        root.mkdir(parents=True, exist_ok=True)
+        with _lock(root / f"{jar_set}.lock"):
+            if not folder.is_dir():
+                _fetch(jar_set, folder, len(sums), progress)
+    _verify(folder, sums)
+    return [folder / name for name in sorted(sums)]
+
+
+def _read_sums(jar_set: JarSet) -> dict[str, str]:
+    lines = (_IVY / f"{jar_set}.sha256").read_text(encoding="ascii").splitlines()
+    return {name: digest for digest, name in (line.split() for line in lines)}
+
+
+def _verify(folder: Path, sums: dict[str, str]) -> None:
+    for name, expected in sums.items():
+        path = folder / name
+        if not path.is_file():
+            raise UserError(f"{path} is missing: remove {folder} to fetch it again")
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        if found != expected:
+            raise UserError(
+                f"{path} is not the published jar: expected sha256 {expected}, found {found}; "
+                f"remove {folder} to fetch it again"
+            )
+
+
+def _fetch(jar_set: JarSet, folder: Path, count: int, progress: Progress | None) -> None:
+    """Let Ivy fill the folder; it appears under its name only when complete."""
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    settings = os.environ.get("VALIDATOR_IVY_SETTINGS") or str(_IVY / "settings.xml")
+    ivy_cache = folder.with_name(f"{jar_set}.ivy")  # kept after a failure: the next attempt goes on from there
+    command: list[str | Path] = [
+        *(find_java(), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", _ivy_jar(), "org.apache.ivy.Main"),
+        *("-settings", settings, "-ivy", _IVY / f"{jar_set}.xml", "-cache", ivy_cache, "-types", "jar"),
+        *("-retrieve", partial / "[artifact]-[revision].[ext]"),
+    ]
+    log: list[str] = []
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as ivy:
+        for line in ivy.stdout or ():
+            log.append(line.rstrip())
+            done = re.search(r"\[SUCCESSFUL \] \S+#(\S+);([^;!]+)!", line)
+            if done and progress:
+                progress(f"{done[1]} {done[2]}", sum("[SUCCESSFUL ]" in told for told in log), count)
+    log_file = folder.with_name(f"{jar_set}.log")
+    log_file.write_text("\n".join(log) + "\n", encoding="utf-8")
+    if ivy.returncode != 0:
+        raise UserError(
+            f"the {jar_set} jars could not be fetched ({_reason(log)}): go online and run `validator jars`, "
+            f"or name a mirror in the Ivy settings file of VALIDATOR_IVY_SETTINGS; Ivy's log is {log_file}"
+        )
+    partial.rename(folder)
+    shutil.rmtree(ivy_cache, ignore_errors=True)
+
+
+def _reason(log: list[str]) -> str:
+    """Pick from Ivy's log what a person wants first."""
+    for pattern in (r"\((\S+Exception: .*)\)", r":: (\S+#\S+: .*not found)", r"((?:Error|Exception).*)"):
+        for line in log:
+            match = re.search(pattern, line)
+            if match:
+                return match[1]
+    return next((line.strip() for line in reversed(log) if line.strip()), "Ivy said nothing")
+
+
+def _ivy_jar() -> Path:
+    spec = importlib.util.find_spec("pyspark")  # looked for, not imported
+    for location in (spec.submodule_search_locations or ()) if spec else ():
+        for jar in sorted(Path(location, "jars").glob("ivy-*.jar")):
+            return jar
+    raise UserError("pyspark, whose Ivy fetches the jars, is not installed: pip install 'validator[spark]'")
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
