@@ -34,7 +34,7 @@ class Input(NamedTuple):
 
     kind: RecordKind
     block: int
-    index: int
+    index: int  # type: ignore[assignment]  # shadows tuple.index
     fingerprint: bytes
     source: Source
     raw: bytes
@@ -66,4 +66,4 @@ class DeadLetter(NamedTuple):
     source: Source
     raw: bytes
     block: int | None = None
-    index: int | None = None
+    index: int | None = None  # type: ignore[assignment]  # shadows tuple.index

@@ -41,7 +41,7 @@ class Verdict(NamedTuple):
 
     kind: InputKind
     block: BlockNumber
-    index: int
+    index: int  # type: ignore[assignment]  # shadows tuple.index
     para_id: ParaId
     violation: Violation | None = None
     enacted: bool = False
@@ -62,7 +62,7 @@ class Dispatch(NamedTuple):
     """One upward message that a dispatch round handed to the runtime; ``failure`` is the exception's type and text."""
 
     block: BlockNumber
-    index: int
+    index: int  # type: ignore[assignment]  # shadows tuple.index
     para_id: ParaId
     payload: bytes
     weight: Weight
@@ -90,7 +90,7 @@ class ChannelEvent(NamedTuple):
     """
 
     block: BlockNumber
-    index: int
+    index: int  # type: ignore[assignment]  # shadows tuple.index
     event: ChannelEventKind
     sender: ParaId
     recipient: ParaId

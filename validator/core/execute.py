@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The order inside a block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from validator.core.errors import Violation
+from validator.core.limits import HEADROOM_INTERVAL_BLOCKS_DEFAULT, ROOT_INTERVAL_BLOCKS_DEFAULT
+from validator.core.outcomes import Executed, InputKind, Receipt, Verdict
+from validator.core.rules import Effects, RuleSet
+from validator.core.types import Block, BlockNumber, ParaId
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """How often a lane tells what is not told with every block, in blocks; 0 means at session changes only."""
+
+    headroom: int = HEADROOM_INTERVAL_BLOCKS_DEFAULT
+    root: int = ROOT_INTERVAL_BLOCKS_DEFAULT
+
+
+def execute(rules: RuleSet, block: Block, intervals: Intervals) -> Executed:
+    """Execute a complete block.
+
+    Enactment of what became available comes first, then requests, downward messages and candidates by index, then one round of upward
+    dispatch, and the session change last. Source: ARCHITECTURE "Order inside a block", router_rules 1.1.
+    """
+    record = block.record
+    now = record.block
+    rules.begin_block(now)
+
+    verdicts = [
+        _judge(InputKind.INCLUSION, now, at, ref.para_id, rules.apply_inclusion, ref)
+        for at, ref in enumerate(record.included)
+    ]
+    verdicts += [
+        _judge(InputKind.TIMEOUT, now, at, ref.para_id, rules.apply_timeout, ref)
+        for at, ref in enumerate(record.timed_out)
+    ]
+    # the first field of every request is the para it comes from
+    verdicts += [
+        _judge(InputKind.REQUEST, now, at, item[0], rules.apply_request, item) for at, item in enumerate(block.requests)
+    ]
+    verdicts += [
+        _judge(InputKind.DOWNWARD, now, at, item.para_id, rules.apply_downward, item)
+        for at, item in enumerate(block.downward)
+    ]
+    for at, candidate in enumerate(block.candidates):
+        verdict = _judge(InputKind.CANDIDATE, now, at, candidate.para_id, rules.apply_candidate, candidate)
+        verdicts.append(
+            verdict if candidate.candidate_hash is None else verdict._replace(candidate_hash=candidate.candidate_hash)
+        )
+    dispatches = rules.dispatch()
+    if record.session_change is not None:
+        rules.change_session(record.session_change)
+
+    channel_events = rules.end_block()
+    session_ends = record.session_change is not None
+    headroom = rules.take_headroom() if session_ends or _is_due(now, intervals.headroom) else []
+    receipt = Receipt(
+        block=now,
+        parent_number=record.parent_number,
+        session=rules.session,
+        accepted=sum(verdict.violation is None for verdict in verdicts),
+        rejected=sum(verdict.violation is not None for verdict in verdicts),
+        enacted=sum(verdict.enacted and verdict.kind in _ENACTING for verdict in verdicts),
+        dispatched=len(dispatches),
+        weight_used=sum(dispatch.weight for dispatch in dispatches),
+        state_root=rules.state_root() if session_ends or _is_due(now, intervals.root) else None,
+    )
+    return Executed(verdicts, dispatches, channel_events, headroom, receipt)
+
+
+_ENACTING = (InputKind.CANDIDATE, InputKind.INCLUSION)
+
+
+def _judge(
+    kind: InputKind, now: BlockNumber, index: int, para: ParaId, apply: Callable[[T], Effects], item: T
+) -> Verdict:
+    try:
+        effects = apply(item)
+    except Violation as violation:
+        return Verdict(kind, now, index, para, violation)
+    return Verdict(kind, now, index, para, None, *effects)
+
+
+def _is_due(now: BlockNumber, interval: int) -> bool:
+    return interval > 0 and now % interval == 0

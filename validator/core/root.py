@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The state root: a Merkle tree over the hashes of state pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from validator.core.hashing import blake2b_256
+from validator.core.types import Hash, ParaId
+
+_LEAF, _NODE, _ROOT = b"\x00", b"\x01", b"\x02"
+
+
+def merkle_root(common_page_hash: Hash, page_hashes: Mapping[ParaId, Hash]) -> Hash:
+    """Return the root over the common page and the pages of paras.
+
+    Leaves, in order: ``H(00 ++ common)``, then ``H(00 ++ u32_le(para) ++ page_hash)`` ascending by para. A node is ``H(01 ++ left ++
+    right)``, an odd one out moves up as it is; the root is ``H(02 ++ u32_le(number of leaves) ++ top)``. H is BLAKE2b-256.
+    """
+    level = [blake2b_256(_LEAF + common_page_hash)]
+    level += [blake2b_256(_LEAF + para.to_bytes(4, "little") + page_hashes[para]) for para in sorted(page_hashes)]
+    leaves = len(level)
+    while len(level) > 1:
+        nodes = [blake2b_256(_NODE + level[at] + level[at + 1]) for at in range(0, len(level) - 1, 2)]
+        if len(level) % 2:
+            nodes.append(level[-1])
+        level = nodes
+    return blake2b_256(_ROOT + leaves.to_bytes(4, "little") + level[0])

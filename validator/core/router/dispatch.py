@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One round of upward message dispatch."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Protocol
+
+from validator.core.outcomes import Dispatch, DispatchOutcome
+from validator.core.router.enactment import remove_upward_queue
+from validator.core.router.state import RouterState
+from validator.core.types import BlockNumber, ParaId, Weight
+
+
+class UpwardMessageSink(Protocol):
+    """What the Router delegates upward messages to: the runtime, as far as it can be seen from here."""
+
+    def weigh(self, para: ParaId, payload: bytes) -> Weight:
+        """Return the weight that processing the message is charged, whether or not it succeeds; must not raise."""
+
+    def process(self, para: ParaId, payload: bytes) -> None:
+        """Process the message; any exception means that this message failed."""
+
+
+class FixedWeightSink:
+    """Weighs messages by a table and does nothing with them; those it is told to fail, fail.
+
+    Source: traces FORMAT, ``ump_weights``, ``ump_default_weight``, ``ump_failing_messages``.
+    """
+
+    def __init__(
+        self,
+        weights: dict[bytes, Weight] | None = None,
+        default_weight: Weight = 1,
+        failing: frozenset[bytes] = frozenset(),
+    ) -> None:
+        self._weights = weights or {}
+        self._default_weight = default_weight
+        self._failing = failing
+
+    def weigh(self, para: ParaId, payload: bytes) -> Weight:  # noqa: ARG002
+        """Return the table's weight for this payload, or the default."""
+        return self._weights.get(payload, self._default_weight)
+
+    def process(self, para: ParaId, payload: bytes) -> None:  # noqa: ARG002
+        """Do nothing, or fail if told so."""
+        if payload in self._failing:
+            raise RuntimeError("told to fail")
+
+
+def process_pending_upward_messages(state: RouterState, sink: UpwardMessageSink, now: BlockNumber) -> list[Dispatch]:
+    """Serve dispatch queues one message at a time, round robin, until the weight budget is used up.
+
+    The budget is looked at before a message is taken (I-03, I-04): a message heavier than what is left is processed and ends the round, a
+    budget of zero dispatches nothing, and the next round starts with the para after the last one served. A message whose processing
+    raises is consumed and the round goes on. Source: router.txt ``process_pending_upward_messages``, router_rules 1.5.
+    """
+    budget = state.host_configuration.preferred_dispatchable_upward_messages_step_weight
+    needs_dispatch = state.needs_dispatch
+    dispatched: list[Dispatch] = []
+    weight_used = 0
+    turn = _first_turn(state)
+
+    while needs_dispatch and weight_used < budget:
+        para = needs_dispatch[turn]
+        queue = state.relay_dispatch_queues[para]
+        payload = queue.popleft()
+        state.touched.pages[para] = state.touched.paras[para] = None
+
+        if queue:
+            count, size = state.relay_dispatch_queue_size[para]
+            state.relay_dispatch_queue_size[para] = (count - 1, size - len(payload))
+            turn += 1
+        else:
+            remove_upward_queue(state, para)
+        if turn >= len(needs_dispatch):
+            turn = 0
+
+        weight = sink.weigh(para, payload)
+        weight_used += weight
+        dispatched.append(_process(sink, now, len(dispatched), para, payload, weight))
+
+    state.next_dispatch_round_start_with = needs_dispatch[turn] if needs_dispatch else None
+    return dispatched
+
+
+def _first_turn(state: RouterState) -> int:
+    start = state.next_dispatch_round_start_with
+    if start is None:
+        return 0
+    turn = bisect_left(state.needs_dispatch, start)
+    return turn if turn < len(state.needs_dispatch) and state.needs_dispatch[turn] == start else 0
+
+
+def _process(
+    sink: UpwardMessageSink, now: BlockNumber, index: int, para: ParaId, payload: bytes, weight: Weight
+) -> Dispatch:
+    try:
+        sink.process(para, payload)
+    except Exception as error:  # noqa: BLE001  # the round goes on whatever a handler raises: router.txt
+        return Dispatch(now, index, para, payload, weight, DispatchOutcome.FAILED, f"{type(error).__name__}: {error}")
+    return Dispatch(now, index, para, payload, weight, DispatchOutcome.OK)

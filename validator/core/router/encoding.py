@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Canonical bytes of a Router state, in pages: one for each para with what it owns, one for what nobody owns.
+
+A para owns its account, its queues, its watermark and digests, and the channels that lead to it with their contents. Whatever can be
+recomputed (counts, sizes, indexes, MQC heads inside a channel) is left out and recomputed on loading.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+from validator.core.hashing import message_hash, mqc_link
+from validator.core.router.state import (
+    Account,
+    HrmpChannel,
+    HrmpOpenChannelRequest,
+    InboundDownwardMessage,
+    InboundHrmpMessage,
+    PendingCandidate,
+    RouterState,
+    add_channel,
+    increase,
+)
+from validator.core.scale import DecodeError, Reader, Writer
+from validator.core.types import (
+    CONFIGURATION_FIELDS,
+    Balances,
+    Candidate,
+    ChannelId,
+    Hash,
+    HorizontalMessage,
+    HostConfiguration,
+    ParaId,
+    ParaKind,
+)
+
+ENCODING_VERSION = 1
+"""First byte of every page."""
+
+_PARA_KINDS = tuple(ParaKind)
+_BALANCES = tuple(Balances)
+
+
+def para_pages(state: RouterState) -> list[ParaId]:
+    """Return, ascending, the paras that own anything."""
+    owners: dict[ParaId, None] = {}
+    for owned in (
+        state.paras,
+        state.accounts,
+        state.pending_candidates,
+        state.relay_dispatch_queues,
+        state.downward_message_queues,
+        state.downward_message_queue_heads,
+        state.downward_messages_sent,
+        state.hrmp_watermarks,
+        state.hrmp_ingress_channels_index,
+        state.hrmp_channel_digests,
+    ):
+        owners.update(dict.fromkeys(owned))
+    return sorted(owners)
+
+
+def encode_common_page(state: RouterState) -> bytes:
+    """Encode what no para owns: configuration, modes, session, paras on their way out, requests."""
+    out = Writer()
+    out.u8(ENCODING_VERSION)
+    for name in CONFIGURATION_FIELDS:
+        out.compact(getattr(state.host_configuration, name))
+    out.u8(_BALANCES.index(state.balances_mode))
+    out.u8(state.hrmp_notifications)
+    out.u32(state.session_index)
+    out.compact(len(state.outgoing_paras))
+    for para in state.outgoing_paras:
+        out.u32(para)
+    out.option(state.next_dispatch_round_start_with, out.u32)
+
+    out.compact(len(state.hrmp_open_channel_requests_list))
+    for channel_id in state.hrmp_open_channel_requests_list:
+        request = state.hrmp_open_channel_requests[channel_id]
+        _write_channel_id(out, channel_id)
+        out.u8(request.confirmed)
+        out.u32(request.age)
+        out.u128(request.sender_deposit)
+        out.u32(request.limit_used_places)
+        out.u32(request.limit_used_bytes)
+        out.u32(request.limit_message_size)
+    uncounted = sorted(state.hrmp_uncounted_requests.items())
+    out.compact(len(uncounted))
+    for para, count in uncounted:
+        out.u32(para)
+        out.u32(count)
+    out.compact(len(state.hrmp_close_channel_requests_list))
+    for channel_id in state.hrmp_close_channel_requests_list:
+        _write_channel_id(out, channel_id)
+    return bytes(out.buffer)
+
+
+def encode_para_page(state: RouterState, para: ParaId) -> bytes | None:
+    """Encode what a para owns, or return None where that is nothing."""
+    out = Writer()
+    kind = state.paras.get(para)
+    out.u8(0 if kind is None else 1 + _PARA_KINDS.index(kind))
+    account = state.accounts.get(para) or Account()
+    out.compact(account.free)
+    out.compact(account.reserved)
+
+    pending = state.pending_candidates.get(para, ())
+    out.compact(len(pending))
+    for backed_at, candidate in pending:
+        out.u32(backed_at)
+        _write_candidate(out, candidate)
+    upward = state.relay_dispatch_queues.get(para, ())
+    out.compact(len(upward))
+    for payload in upward:
+        out.bytes(payload)
+    downward = state.downward_message_queues.get(para, ())
+    out.compact(len(downward))
+    for sent_at, msg in downward:
+        out.u32(sent_at)
+        out.bytes(msg)
+    out.option(state.downward_message_queue_heads.get(para), out.hash)
+    out.compact(state.downward_messages_sent.get(para, 0))
+    out.option(state.hrmp_watermarks.get(para), out.u32)
+
+    senders = state.hrmp_ingress_channels_index.get(para, ())
+    out.compact(len(senders))
+    for sender in senders:
+        out.u32(sender)
+        _write_channel(out, state, (sender, para))
+    digests = state.hrmp_channel_digests.get(para, {})
+    out.compact(len(digests))
+    for block, block_senders in digests.items():
+        out.u32(block)
+        out.compact(len(block_senders))
+        for sender in block_senders:
+            out.u32(sender)
+    if not any(out.buffer):
+        return None
+    return bytes((ENCODING_VERSION,)) + para.to_bytes(4, "little") + bytes(out.buffer)
+
+
+def decode_state(common_page: bytes, pages: Iterable[bytes]) -> RouterState:
+    """Rebuild a state from its pages, derived fields included. Raises `DecodeError`."""
+    reader = _versioned(common_page)
+    values = {name: reader.compact() for name in CONFIGURATION_FIELDS}
+    state = RouterState(HostConfiguration(**values))
+    state.balances_mode = _BALANCES[reader.u8()]
+    state.hrmp_notifications = bool(reader.u8())
+    state.session_index = reader.u32()
+    state.outgoing_paras = reader.items(reader.u32)
+    state.next_dispatch_round_start_with = reader.option(reader.u32)
+    for _ in range(reader.compact()):
+        _read_request(reader, state)
+    uncounted = dict(reader.items(lambda: (reader.u32(), reader.u32())))
+    state.hrmp_uncounted_requests = uncounted
+    for para, count in uncounted.items():
+        counted = state.hrmp_open_channel_request_count.get(para, 0) - count
+        if counted > 0:
+            state.hrmp_open_channel_request_count[para] = counted
+        else:
+            state.hrmp_open_channel_request_count.pop(para, None)
+    for _ in range(reader.compact()):
+        channel_id = (reader.u32(), reader.u32())
+        state.hrmp_close_channel_requests[channel_id] = None
+        state.hrmp_close_channel_requests_list.append(channel_id)
+    reader.end()
+    for page in pages:
+        _read_para_page(_versioned(page), state)
+    state.needs_dispatch = sorted(state.relay_dispatch_queues)
+    state.touched.pages.clear()
+    state.touched.channels.clear()
+    return state
+
+
+def _versioned(page: bytes) -> Reader:
+    reader = Reader(page)
+    version = reader.u8()
+    if version != ENCODING_VERSION:
+        raise DecodeError(f"state encoding version {version}, expected {ENCODING_VERSION}")
+    return reader
+
+
+def _write_channel_id(out: Writer, channel_id: ChannelId) -> None:
+    out.u32(channel_id[0])
+    out.u32(channel_id[1])
+
+
+def _read_request(reader: Reader, state: RouterState) -> None:
+    channel_id = (reader.u32(), reader.u32())
+    request = HrmpOpenChannelRequest(
+        bool(reader.u8()), reader.u32(), reader.u128(), reader.u32(), reader.u32(), reader.u32()
+    )
+    state.hrmp_open_channel_requests[channel_id] = request
+    state.hrmp_open_channel_requests_list.append(channel_id)
+    increase(state.hrmp_open_channel_request_count, channel_id[0])
+    if request.confirmed:
+        increase(state.hrmp_accepted_channel_request_count, channel_id[1])
+
+
+def _write_candidate(out: Writer, candidate: Candidate) -> None:
+    out.u32(candidate.para_id)
+    out.u32(candidate.relay_parent_number)
+    out.u32(candidate.hrmp_watermark)
+    out.u32(candidate.processed_downward_messages)
+    out.compact(len(candidate.upward_messages))
+    for payload in candidate.upward_messages:
+        out.bytes(payload)
+    out.compact(len(candidate.horizontal_messages))
+    for recipient, data, _ in candidate.horizontal_messages:
+        out.u32(recipient)
+        out.bytes(data)
+    out.option(candidate.candidate_hash, out.bytes)
+
+
+def _read_candidate(reader: Reader) -> Candidate:
+    para_id, relay_parent_number, hrmp_watermark, processed = (reader.u32() for _ in range(4))
+    upward = tuple(reader.items(reader.bytes))
+    horizontal = tuple(reader.items(lambda: HorizontalMessage(reader.u32(), reader.bytes())))
+    return Candidate(
+        para_id, relay_parent_number, hrmp_watermark, upward, processed, horizontal, reader.option(reader.bytes)
+    )
+
+
+def _write_channel(out: Writer, state: RouterState, channel_id: ChannelId) -> None:
+    channel = state.hrmp_channels[channel_id]
+    out.u128(channel.sender_deposit)
+    out.u128(channel.recipient_deposit)
+    out.u32(channel.limit_used_places)
+    out.u32(channel.limit_used_bytes)
+    out.u32(channel.limit_message_size)
+    out.u64(channel.messages_sent)
+    out.hash(channel.mqc_head)
+    out.option(channel.pruned_head, out.hash)
+    contents = state.hrmp_channel_contents.get(channel_id, ())
+    out.compact(len(contents))
+    for sent_at, data, head in contents:
+        out.u32(sent_at)
+        out.bytes(data)
+        if channel.pruned_head is None:
+            out.option(head, out.hash)
+
+
+def _read_channel(reader: Reader, state: RouterState, channel_id: ChannelId) -> None:
+    channel = HrmpChannel(reader.u128(), reader.u128(), reader.u32(), reader.u32(), reader.u32())
+    channel.messages_sent = reader.u64()
+    channel.mqc_head = reader.hash()
+    channel.pruned_head = head = reader.option(reader.hash)
+    contents: deque[InboundHrmpMessage] = deque()
+    for _ in range(reader.compact()):
+        sent_at, data = reader.u32(), reader.bytes()
+        if channel.pruned_head is None:
+            contents.append(InboundHrmpMessage(sent_at, data, reader.option(reader.hash)))
+        else:
+            assert head is not None
+            head = mqc_link(head, sent_at, message_hash(data))
+            contents.append(InboundHrmpMessage(sent_at, data, head))
+        channel.used_places += 1
+        channel.used_bytes += len(data)
+    add_channel(state, channel_id, channel)
+    if contents:
+        state.hrmp_channel_contents[channel_id] = contents
+
+
+def _read_para_page(reader: Reader, state: RouterState) -> None:
+    para = reader.u32()
+    kind = reader.u8()
+    if kind:
+        state.paras[para] = _PARA_KINDS[kind - 1]
+    free, reserved = reader.compact(), reader.compact()
+    if kind or free or reserved:
+        state.accounts[para] = Account(free, reserved)
+
+    pending = deque(reader.items(lambda: PendingCandidate(reader.u32(), _read_candidate(reader))))
+    if pending:
+        state.pending_candidates[para] = pending
+    upward = deque(reader.items(reader.bytes))
+    if upward:
+        state.relay_dispatch_queues[para] = upward
+        state.relay_dispatch_queue_size[para] = (len(upward), sum(map(len, upward)))
+    downward = deque(reader.items(lambda: InboundDownwardMessage(reader.u32(), reader.bytes())))
+    if downward:
+        state.downward_message_queues[para] = downward
+    _put(state.downward_message_queue_heads, para, reader.option(reader.hash))
+    _put(state.downward_messages_sent, para, reader.compact() or None)
+    _put(state.hrmp_watermarks, para, reader.option(reader.u32))
+
+    for _ in range(reader.compact()):
+        _read_channel(reader, state, (reader.u32(), para))
+    digests = {
+        block: dict.fromkeys(senders)
+        for block, senders in reader.items(lambda: (reader.u32(), reader.items(reader.u32)))
+    }
+    if digests:
+        state.hrmp_channel_digests[para] = digests
+    reader.end()
+
+
+def _put(storage: dict[ParaId, Hash] | dict[ParaId, int], para: ParaId, value: Hash | int | None) -> None:
+    if value is not None:
+        storage[para] = value  # type: ignore[assignment]
+
+
+def encode_state(state: RouterState) -> tuple[bytes, Mapping[ParaId, bytes]]:
+    """Encode the whole state: the common page, and by para, ascending, the pages of those that own anything."""
+    pages = {}
+    for para in para_pages(state):
+        page = encode_para_page(state, para)
+        if page is not None:
+            pages[para] = page
+    return encode_common_page(state), pages

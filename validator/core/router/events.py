@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a block tells about channels, numbered in the order in which it happens."""
+
+from __future__ import annotations
+
+from validator.core.outcomes import ChannelEvent, ChannelEventKind
+from validator.core.types import Balance, BlockNumber, ChannelId, SessionIndex
+
+
+class EventLog:
+    """Collects the channel events of one block; ``session`` is the index that events recorded from now on belong to."""
+
+    def __init__(self, block: BlockNumber, session: SessionIndex) -> None:
+        self.block = block
+        self.session = session
+        self.events: list[ChannelEvent] = []
+
+    def add(
+        self,
+        event: ChannelEventKind,
+        channel_id: ChannelId,
+        *,
+        sender_deposit: Balance = 0,
+        recipient_deposit: Balance = 0,
+        reason: str | None = None,
+    ) -> None:
+        """Record an event; deposits are positive where reserved, negative where returned."""
+        sender, recipient = channel_id
+        index = len(self.events)
+        self.events.append(
+            ChannelEvent(
+                self.block, index, event, sender, recipient, sender_deposit, recipient_deposit, self.session, reason
+            )
+        )
