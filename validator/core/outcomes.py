@@ -114,8 +114,8 @@ class ChannelHeadroom(NamedTuple):
 class ParaHeadroom(NamedTuple):
     """What a para may do in its next candidate; ``valid`` is False once it is offboarded.
 
-    ``valid_watermarks`` are the blocks with messages for it, oldest first, at most `limits.HEADROOM_WATERMARKS_MAX`; the candidate's relay parent is
-    always one more.
+    ``valid_watermarks`` are the blocks with messages for it, oldest first, at most
+    `limits.HEADROOM_WATERMARKS_MAX`; the candidate's relay parent is always one more.
     """
 
     para_id: ParaId

@@ -192,7 +192,11 @@ class Router:
         if channel is None:
             return ChannelHeadroom(*channel_id, open=False)
         return ChannelHeadroom(
-            *channel_id, True, places_left, channel.limit_used_bytes - channel.used_bytes, channel.limit_message_size
+            *channel_id,
+            open=True,
+            places_left=channel.limit_used_places - channel.used_places,
+            bytes_left=channel.limit_used_bytes - channel.used_bytes,
+            message_size_max=channel.limit_message_size,
         )
 
     def state_root(self) -> Hash:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Router's storage, by the names of router.txt, and the few ways in which it is touched.
 
-Invariants stand on the fields; `invariants.check_invariants` recomputes all of them from ground truth. Absent and empty are different: no map
-keeps an empty value or a zero count, unless its comment says so.
+Invariants stand on the fields; `invariants.check_invariants` recomputes all of them from ground truth. Absent and empty are
+different: no map keeps an empty value or a zero count.
 """
 
 from __future__ import annotations
@@ -146,7 +146,8 @@ class RouterState:
     hrmp_open_channel_request_count: dict[ParaId, int] = field(default_factory=dict)
     """Invariant: with `hrmp_uncounted_requests`, the number of requests by each sender."""
     hrmp_uncounted_requests: dict[ParaId, int] = field(default_factory=dict)
-    """Requests that outlived the offboarding of their sender, which removed its count (I-06). Not in router.txt; keeps the invariant exact."""
+    """Requests that outlived the offboarding of their sender, which removed its count (I-06). Not in router.txt; makes the
+    invariant exact."""
     hrmp_accepted_channel_request_count: dict[ParaId, int] = field(default_factory=dict)
     """Invariant: the number of confirmed requests to each recipient."""
     hrmp_close_channel_requests: dict[ChannelId, None] = field(default_factory=dict)
