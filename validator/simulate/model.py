@@ -251,7 +251,7 @@ class NaiveRouter:
             ((origin, recipient) in self.channels, "OpenHrmpChannelAlreadyExists"),
             ((origin, recipient) in self.requests, "OpenHrmpChannelAlreadyRequested"),
             (channels >= self.channel_limit(origin, "outbound"), "OpenHrmpChannelLimitExceeded"),
-            (not self._can_reserve(origin, deposit), "InsufficientBalance"),
+            (not self.can_reserve(origin, deposit), "InsufficientBalance"),
         ]
         for broken, error in checks:
             if broken:
@@ -279,7 +279,7 @@ class NaiveRouter:
         if channels >= self.channel_limit(origin, "inbound"):
             return failed("AcceptHrmpChannelLimitExceeded")
         deposit = self.config["hrmp_recipient_deposit"]
-        if not self._can_reserve(origin, deposit):
+        if not self.can_reserve(origin, deposit):
             return failed("InsufficientBalance")
         self._reserve(origin, deposit)
         request["confirmed"] = True
@@ -362,7 +362,8 @@ class NaiveRouter:
 
     # -- ledger -------------------------------------------------------------------------------------------------
 
-    def _can_reserve(self, para: int, amount: int) -> bool:
+    def can_reserve(self, para: int, amount: int) -> bool:
+        """Return whether the free balance covers the amount; equality is enough (1.6)."""
         return self.unlimited_balances or self.free.get(para, 0) >= amount
 
     def _reserve(self, para: int, amount: int) -> None:

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Channel requests and session changes of a simulated chain: channels come and go, and so do paras."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, Final
+
+from validator.simulate.broken_requests import WAYS, accept_request, close_request, init_request
+from validator.simulate.model import Channel, NaiveRouter
+from validator.simulate.payloads import draw_count
+from validator.simulate.presets import CHANGES, PRESETS
+from validator.simulate.settings import SimulationSettings
+from validator.simulate.topology import FIRST_MADE_UP_PARA, channels_to_hubs
+
+Json = dict[str, Any]
+
+IGNORED_SHARE: Final = 0.12  # of requests, which nobody accepts: they expire
+NARROW_SHARE: Final = 0.3  # of channels, with few places and small messages
+CLOSING_SHARE: Final = 0.08  # of requests
+LEAVING_SHARE: Final = 0.01  # of requests
+MOST_REQUESTS_IN_A_BLOCK: Final = 12
+
+
+class ChannelTraffic:
+    """Opens the channels of a topology by and by, closes some, and moves paras in and out."""
+
+    def __init__(
+        self, settings: SimulationSettings, router: NaiveRouter, rng: Random, paras: list[int], plan: list[Channel]
+    ) -> None:
+        self.settings = settings
+        self.router = router
+        self.rng = rng
+        self.hubs = paras[:5]
+        self.plan = list(plan)
+        self.wanted_paras = len(paras)
+        self.next_para = max(FIRST_MADE_UP_PARA, *(para + 1 for para in paras))
+        self.ignored: set[Channel] = set()
+        self.gone: list[int] = []
+        self.seen: dict[str, int] = dict.fromkeys(WAYS, 0)
+
+    def count(self) -> int:
+        """Return how many requests a block has; more while most channels are still to be opened."""
+        ordinary = draw_count(self.rng, self.settings.requests_per_100_blocks)
+        if len(self.router.channels) * 2 >= len(self.plan):
+            return ordinary
+        missing = len(self.plan) - len(self.router.channels) - len(self.router.requests)
+        return ordinary + max(0, min(MOST_REQUESTS_IN_A_BLOCK, 3 * missing // self.settings.session_length_blocks))
+
+    def request(self) -> Json | None:
+        """Return the next request, or None where there is nothing to ask for."""
+        if self.rng.random() < self.settings.violation_share:
+            return self._break()
+        chance = self.rng.random()
+        if chance < LEAVING_SHARE and len(self.router.kinds) > 3:
+            leaver = self.rng.choice(sorted(self.router.kinds))
+            return {"kind": "schedule_para_cleanup", "para_id": leaver} if leaver not in self.hubs else None
+        if chance < LEAVING_SHARE + CLOSING_SHARE:
+            open_channels = [pair for pair in sorted(self.router.channels) if pair not in self.router.closing]
+            if open_channels:
+                pair = self.rng.choice(open_channels)
+                return close_request(self.rng.choice(pair), pair)
+        return (self._accept() or self._open()) if self.rng.random() < 0.5 else (self._open() or self._accept())
+
+    def note(self, result: Json) -> None:
+        """Learn what came out, so that rules not yet broken come first."""
+        if not result["ok"]:
+            self.seen[result["error"]["kind"]] += 1
+
+    def session_change(self) -> Json:
+        """Return the session change at the end of this block."""
+        outgoing: list[int] = []
+        stable = [para for para in sorted(self.router.kinds) if para not in self.hubs]
+        if len(stable) > 3 and self.rng.random() < 0.06:
+            outgoing.append(self.rng.choice(stable))
+        leaving = sorted({*outgoing, *self.router.outgoing})
+        onboarding: list[Json] = []
+        if len(self.router.kinds) - len(leaving) < self.wanted_paras and self.rng.random() < 0.6:
+            onboarding.append(self._newcomer())
+        self.gone.extend(para for para in leaving if para in self.router.kinds)
+        new_config = None
+        if self.rng.random() * 100 < self.settings.configuration_changes_per_100_sessions:
+            changes = CHANGES[self.settings.preset]
+            names = self.rng.sample(sorted(changes), self.rng.randint(1, 3))
+            new_config = {name: self.rng.choice(changes[name]) for name in sorted(names)}
+        return {"outgoing": outgoing, "onboarding": onboarding, "new_config": new_config}
+
+    def _newcomer(self) -> Json:
+        if self.gone and self.rng.random() < 0.4:  # one that was offboarded comes back
+            para = self.gone.pop(0)
+        else:
+            para, self.next_para = self.next_para, self.next_para + 1
+            self.plan.extend(channels_to_hubs(para, self.hubs, self.rng))
+        kind = "parathread" if self.rng.random() < 0.2 else "parachain"
+        return {"para_id": para, "kind": kind, "balance": genesis_balance(self.settings, self.rng)}
+
+    def _open(self) -> Json | None:
+        config, deposit = self.router.config, self.router.config["hrmp_sender_deposit"]
+        for _ in range(20):
+            pair = self.rng.choice(self.plan)
+            sender, recipient = pair
+            known = pair in self.router.channels or pair in self.router.requests
+            if known or sender not in self.router.kinds or recipient not in self.router.kinds:
+                continue
+            outbound = len(self.router.egress(sender)) + self.router.open_request_count.get(sender, 0)
+            if outbound >= self.router.channel_limit(sender, "outbound"):
+                continue
+            if not self.router.can_reserve(sender, deposit):
+                continue
+            self.ignored.discard(pair)
+            if self.rng.random() < IGNORED_SHARE:
+                self.ignored.add(pair)
+            places, size = config["hrmp_channel_max_places"], config["hrmp_channel_max_message_size"]
+            if self.rng.random() < NARROW_SHARE:
+                places, size = min(places, self.rng.randint(1, 3)), min(size, self.rng.randint(100, 1300))
+            return init_request(sender, recipient, places, size)
+        return None
+
+    def _accept(self) -> Json | None:
+        deposit = self.router.config["hrmp_recipient_deposit"]
+        for pair in sorted(self.router.requests):
+            recipient = pair[1]
+            if self.router.requests[pair]["confirmed"] or pair in self.ignored:
+                continue
+            inbound = len(self.router.ingress(recipient)) + self.router.accepted_request_count(recipient)
+            if inbound < self.router.channel_limit(recipient, "inbound") and self.router.can_reserve(
+                recipient, deposit
+            ):
+                return accept_request(pair)
+        return None
+
+    def _break(self) -> Json | None:
+        kinds = self.rng.sample(list(WAYS), len(WAYS))
+        if self.rng.random() < 0.5:
+            kinds.sort(key=lambda kind: self.seen[kind])
+        for kind in kinds:
+            ways = self.rng.sample(WAYS[kind], len(WAYS[kind]))
+            for way in ways:
+                request = way(self.router, self.rng)
+                if request is not None:
+                    return request
+        return None
+
+
+def genesis_balance(settings: SimulationSettings, rng: Random) -> int:
+    """Return what a para owns at first: mostly plenty, at times just one deposit or less than one."""
+    deposit = PRESETS[settings.preset]["hrmp_sender_deposit"]
+    return rng.choice((deposit // 2, deposit, deposit * 3)) if rng.random() < 0.12 else deposit * 100
