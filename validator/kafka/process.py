@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tells a process of ours from a stranger that was given its number later."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+
+def start_time(pid: int) -> str | None:
+    """Return when a process started, in the system's own words, or None if it is gone or a zombie."""
+    try:
+        # Reaps it where it is our child: a child that ended stays visible until somebody asks.
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        pass
+    stat = Path(f"/proc/{pid}/stat")
+    if Path("/proc/self/stat").exists():
+        try:
+            fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        except OSError:
+            return None
+        return None if fields[0] == "Z" else fields[19]  # field 22 of proc(5): ticks since the machine booted
+    told = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return told.stdout.strip() or None
+
+
+def stop_process(pid: int, started: str, *, patience_s: float) -> bool:
+    """Stop the process if it is still the one that started then; return whether it was.
+
+    It is asked first (SIGTERM), killed after `patience_s`.
+    """
+    if start_time(pid) != started:
+        return False
+    for how, wait_s in ((signal.SIGTERM, patience_s), (signal.SIGKILL, 10.0)):
+        os.kill(pid, how)
+        deadline = time.monotonic() + wait_s
+        while time.monotonic() < deadline:
+            if start_time(pid) != started:
+                return True
+            time.sleep(0.02)
+    return True
