@@ -20,6 +20,11 @@ MESSAGES_PER_CANDIDATE_MAX = 4_096
 PAYLOAD_BYTES_MAX = 4 * 1024 * 1024
 """Bytes of one message payload that decode accepts."""
 
+RECORD_BYTES_MAX = 16 * 1024 * 1024
+"""Bytes of one record's Kafka value that decode looks at."""
+LANE_NAME_LENGTH_MAX = 64
+"""Characters of a lane's name."""
+
 BLOCKS_AHEAD_MAX_DEFAULT = 100_000
 """How many blocks a record may be ahead of the executed one before the query stops."""
 WAITING_BYTES_MAX_DEFAULT = 1024 * 1024 * 1024
