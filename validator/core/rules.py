@@ -26,6 +26,15 @@ class RuleSet(Protocol):
     protocol's own types.
     """
 
+    def request(self, fields: tuple[Any, ...]) -> Any:
+        """Return the channel request that a decoded record holds."""
+
+    def downward(self, fields: tuple[Any, ...]) -> DownwardMessage:
+        """Return the downward message that a decoded record holds."""
+
+    def candidate(self, fields: tuple[Any, ...]) -> Any:
+        """Return the candidate that a decoded record holds."""
+
     def begin_block(self, now: BlockNumber) -> None:
         """Start block ``now``; everything until `end_block` happens in it."""
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from itertools import islice
+from typing import Any
 
+from validator.core import records
 from validator.core.errors import Violation
 from validator.core.hashing import blake2b_256
 from validator.core.limits import HEADROOM_WATERMARKS_MAX
@@ -88,6 +90,18 @@ class Router:
     ) -> Router:
         """Return the Router whose `pages` these are. Raises `scale.DecodeError`."""
         return cls(decode_state(pages[0], pages[1:]), sink, enactment)
+
+    def request(self, fields: tuple[Any, ...]) -> ChannelRequest:
+        """Return the channel request that a decoded record holds."""
+        return records.request(fields)
+
+    def downward(self, fields: tuple[Any, ...]) -> DownwardMessage:
+        """Return the downward message that a decoded record holds."""
+        return records.downward(fields)
+
+    def candidate(self, fields: tuple[Any, ...]) -> Candidate:
+        """Return the candidate that a decoded record holds."""
+        return records.candidate(fields)
 
     @property
     def session(self) -> SessionIndex:

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Holds what came out against what a trace expects. Source: traces FORMAT, "Expect"."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def first_difference(expected: Any, actual: Any, path: str = "") -> str | None:
+    """Return in words where ``actual`` misses ``expected``, or None where it does not.
+
+    Objects compare key by key, ``null`` means absent, ``0`` and ``[]`` mean absent or that value, lists compare whole.
+    """
+    if isinstance(expected, dict):
+        if actual is not None and not isinstance(actual, dict):
+            return _difference(expected, actual, path)
+        for key, value in expected.items():
+            difference = first_difference(value, (actual or {}).get(key), f"{path}.{key}" if path else key)
+            if difference is not None:
+                return difference
+        return None
+    if actual is None and expected in (0, []) and expected is not False:
+        return None
+    return None if actual == expected else _difference(expected, actual, path)
+
+
+def first_result_difference(expected: list[dict[str, Any]], actual: list[dict[str, Any]], path: str) -> str | None:
+    """Return where results of inputs differ: each is compared whole; ``error_any_of`` lists kinds that are equally good."""
+    if len(expected) != len(actual):
+        return f"{path}: expected {len(expected)} results, got {len(actual)}"
+    for at, (want, got) in enumerate(zip(expected, actual, strict=True)):
+        kinds = want.get("error_any_of")
+        if kinds is not None and not got["ok"] and got["error"]["kind"] in kinds:
+            continue
+        plain = {key: value for key, value in want.items() if key in ("ok", "error")}
+        if plain != got:
+            return _difference(plain, got, f"{path}[{at}]")
+    return None
+
+
+def _difference(expected: Any, actual: Any, path: str) -> str:
+    return f"{path}: expected {json.dumps(expected)}, got {json.dumps(actual)}"

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads JSON documents with an eye on where each value stands, so that what is malformed can be told in one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar
+
+from validator.core.limits import U32_MAX
+from validator.errors import UserError
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+
+class Node:
+    """A JSON value and the path that leads to it; every taking method raises `UserError` with path, expectation and finding."""
+
+    __slots__ = ("path", "value")
+
+    def __init__(self, value: Any, path: str) -> None:
+        self.value = value
+        self.path = path
+
+    def fail(self, expected: str) -> UserError:
+        """Return the error that this value is not what was expected."""
+        return UserError(f"{self.path}: expected {expected}, found {_shown(self.value)}")
+
+    def has(self, key: str) -> bool:
+        """Say whether an object has this key with a value other than null."""
+        return self.object().get(key) is not None
+
+    def __getitem__(self, key: str) -> Node:
+        """Return a member that must be there."""
+        members = self.object()
+        if key not in members:
+            raise UserError(f"{self.path}: key {key!r} is missing")
+        return Node(members[key], f"{self.path}.{key}")
+
+    def get(self, key: str, take: Callable[[Node], T], default: D) -> T | D:
+        """Return a member by ``take``, or the default where it is absent or null."""
+        return take(self[key]) if self.has(key) else default
+
+    def object(self) -> dict[str, Any]:
+        """Return an object."""
+        if not isinstance(self.value, dict):
+            raise self.fail("an object")
+        return self.value
+
+    def items(self) -> Iterator[Node]:
+        """Yield the items of an array."""
+        if not isinstance(self.value, list):
+            raise self.fail("an array")
+        for at, item in enumerate(self.value):
+            yield Node(item, f"{self.path}[{at}]")
+
+    def members(self) -> Iterator[tuple[str, Node]]:
+        """Yield the members of an object."""
+        for key, value in self.object().items():
+            yield key, Node(value, f"{self.path}.{key}")
+
+    def integer(self, maximum: int = U32_MAX) -> int:
+        """Return an integer from 0 to ``maximum``."""
+        if type(self.value) is not int or not 0 <= self.value <= maximum:
+            raise self.fail(f"an integer from 0 to {maximum}")
+        return self.value
+
+    def boolean(self) -> bool:
+        """Return true or false."""
+        if not isinstance(self.value, bool):
+            raise self.fail("true or false")
+        return self.value
+
+    def text(self) -> str:
+        """Return a string."""
+        if not isinstance(self.value, str):
+            raise self.fail("a string")
+        return self.value
+
+    def one_of(self, choices: list[str]) -> str:
+        """Return one of some strings."""
+        if self.value not in choices:
+            raise self.fail(f"one of {', '.join(choices)}")
+        return self.text()
+
+    def hex(self, size: int | None = None) -> bytes:
+        """Return bytes written in hex without a prefix, of exactly ``size`` where that is given."""
+        expected = "bytes in hex" if size is None else f"{size} bytes in hex"
+        try:
+            data = bytes.fromhex(self.text())
+        except ValueError:
+            raise self.fail(expected) from None
+        if size is not None and len(data) != size:
+            raise self.fail(expected)
+        return data
+
+    def refuse_misspelt(self, known: tuple[str, ...]) -> None:
+        """Refuse keys that look like a misspelling of a known one; others may carry what this program need not know."""
+        for key in self.object():
+            if key not in known and (close := get_close_matches(key, known, n=1, cutoff=0.85)):
+                raise UserError(f"{self.path}: unknown key {key!r}, did you mean {close[0]!r}?")
+
+
+def read_document(path: Path) -> Node:
+    """Return a JSON file's value. Raises `UserError` where the file cannot be read or is not JSON."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 at byte {error.start}") from None
+    try:
+        return Node(json.loads(text), str(path))
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
+    except RecursionError:
+        raise UserError(f"{path}: nested too deeply") from None
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."
