@@ -20,7 +20,7 @@ import uuid
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from validator.errors import UserError
 from validator.kafka.jars import ensure_jars
@@ -154,7 +154,7 @@ class EmbeddedBroker:
             log=str(self.log),
         )
 
-    def __enter__(self) -> EmbeddedBroker:
+    def __enter__(self) -> Self:
         self.start()
         return self
 

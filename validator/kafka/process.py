@@ -7,16 +7,15 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 
 def start_time(pid: int) -> str | None:
     """Return when a process started, in the system's own words, or None if it is gone or a zombie."""
-    try:
+    with suppress(ChildProcessError):
         # Reaps it where it is our child: a child that ended stays visible until somebody asks.
         os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:
-        pass
     stat = Path(f"/proc/{pid}/stat")
     if Path("/proc/self/stat").exists():
         try:

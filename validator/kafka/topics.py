@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The topics: one table, and the calls that create and list them."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from validator.errors import UserError
+from validator.kafka.client import MESSAGE_BYTES_MAX, admin_config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from validator.kafka.client import KafkaTable
+
+PREFIX: Final = "validator."
+
+REQUEST_S_MAX: Final = 15.0
+
+_DAY_MS: Final = 24 * 60 * 60 * 1000
+_FOR_EVER: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic of the product.
+
+    Keys are the lane's name; on compacted topics what the record is about: `lane/para`, `lane/sender/recipient`, `lane`.
+    """
+
+    name: str
+    direction: Literal["in", "out"]
+    cleanup: Literal["delete", "compact"]
+    retention_ms: int
+    purpose: str
+
+    def config(self) -> dict[str, str]:
+        """Return the topic-level options."""
+        kept = {"cleanup.policy": self.cleanup, "max.message.bytes": str(MESSAGE_BYTES_MAX)}
+        if self.cleanup == "delete":
+            return kept | {"retention.ms": str(self.retention_ms)}
+        # A reader of a compacted topic wants the latest of each key: the fewer old ones lie before it the better.
+        return kept | {"min.cleanable.dirty.ratio": "0.1", "segment.ms": str(_DAY_MS)}
+
+
+# Inputs and per-candidate outputs are kept for a week, as Kafka does by default; what people look for later, a month;
+# receipts for ever, since they are what two deployments compare and small.
+TOPICS: Final[tuple[Topic, ...]] = (
+    Topic("blocks", "in", "delete", 7 * _DAY_MS, "what belongs to each block"),
+    Topic("candidates", "in", "delete", 7 * _DAY_MS, "backed candidates with their messages"),
+    Topic("channel-requests", "in", "delete", 7 * _DAY_MS, "calls that open, accept and close channels"),
+    Topic("downward-messages", "in", "delete", 7 * _DAY_MS, "messages of the relay chain to paras"),
+    Topic("verdicts", "out", "delete", 7 * _DAY_MS, "accepted or rejected, and why"),
+    Topic("dispatches", "out", "delete", 7 * _DAY_MS, "results of upward messages"),
+    Topic("channel-events", "out", "delete", 30 * _DAY_MS, "channels opened, closed, expired, dropped; deposits"),
+    Topic("headroom", "out", "compact", _FOR_EVER, "places and bytes left for each para and channel"),
+    Topic("receipts", "out", "delete", _FOR_EVER, "one for each executed block"),
+    Topic("dead-letters", "out", "delete", 30 * _DAY_MS, "what could not be a record of the lane, raw"),
+    Topic("lanes", "out", "compact", _FOR_EVER, "where each lane stands and what it waits for"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """A topic as the cluster has it; `partitions` and `records` are None where it is missing.
+
+    `records` counts offsets: transaction markers and records that compaction removed are among them.
+    """
+
+    name: str
+    direction: str
+    cleanup: str
+    purpose: str
+    partitions: int | None
+    records: int | None
+
+
+def create_topics(
+    kafka: KafkaTable, *, prefix: str = PREFIX, partitions: int = 1, replication_factor: int = -1
+) -> dict[str, bool]:
+    """Create the topics that are missing; return for each full name whether it was created now.
+
+    One partition is enough for one relay chain, whose records all have one key; give as many as there are busy chains.
+    A replication factor of -1 is the cluster's default.
+    Errors: `UserError` where no broker answers or it refuses.
+    """
+    with _admin(kafka) as admin:
+        wanted = [
+            NewTopic(prefix + topic.name, partitions, replication_factor, config=topic.config()) for topic in TOPICS
+        ]
+        existing = admin.list_topics(timeout=REQUEST_S_MAX).topics
+        missing = [topic for topic in wanted if topic.topic not in existing]
+        created = admin.create_topics(missing, operation_timeout=REQUEST_S_MAX) if missing else {}
+        for name, future in created.items():
+            try:
+                future.result()
+            except KafkaException as error:
+                # Somebody else was faster, which is as good.
+                if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                    raise UserError(f"topic {name} could not be created: {error.args[0].str()}") from error
+        return {topic.topic: topic.topic in created for topic in wanted}
+
+
+def list_topics(kafka: KafkaTable, *, prefix: str = PREFIX) -> list[TopicState]:
+    """Return the state of every topic of the table, in its order."""
+    with _admin(kafka) as admin:
+        existing = admin.list_topics(timeout=REQUEST_S_MAX).topics
+        counts = {
+            topic.name: existing[prefix + topic.name].partitions for topic in TOPICS if prefix + topic.name in existing
+        }
+        places = [
+            (name, TopicPartition(prefix + name, number)) for name, numbers in counts.items() for number in numbers
+        ]
+        records = dict.fromkeys(counts, 0)
+        latest, earliest = OffsetSpec.latest(), OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+        for spec, sign in ((latest, 1), (earliest, -1)):
+            asked = admin.list_offsets({place: spec for _, place in places}) if places else {}
+            for place, future in asked.items():
+                records[place.topic.removeprefix(prefix)] += sign * future.result().offset
+    return [
+        TopicState(
+            name=prefix + topic.name,
+            direction=topic.direction,
+            cleanup=topic.cleanup,
+            purpose=topic.purpose,
+            partitions=len(counts[topic.name]) if topic.name in counts else None,
+            records=records.get(topic.name),
+        )
+        for topic in TOPICS
+    ]
+
+
+@contextmanager
+def _admin(kafka: KafkaTable) -> Iterator[AdminClient]:
+    """Translate what librdkafka raises, in one place."""
+    config = admin_config(kafka)
+    try:
+        yield AdminClient(config)
+    except KafkaException as error:
+        reason = error.args[0]
+        if reason.name() == "_INVALID_ARG":
+            raise UserError(f"[kafka] is not accepted by the client: {reason.str()}") from error
+        raise UserError(
+            f"no Kafka answers at {config['bootstrap.servers']} ({reason.str()}): check bootstrap.servers, or start one "
+            "with `validator broker start`"
+        ) from error
