@@ -14,6 +14,9 @@ from validator.simulate.settings import SimulationSettings
 Json = dict[str, Any]
 
 CHEAP_BYTES: Final = 4096  # a rule that takes more than that to break is broken once, then seldom
+ANY_COST: Final = 1 << 30
+HUNTS_PER_SHARE: Final = 6  # chance of a hunt in a block, for a rule never broken so far, as a multiple of the share
+MOST_PARAS_HUNTED: Final = 60
 AT_THE_LIMIT_SHARE: Final = 0.05
 TWO_RULES_SHARE: Final = 0.25
 LAGGING_SHARE: Final = 0.15
@@ -22,9 +25,9 @@ LAGGING_SHARE: Final = 0.15
 class Upward:
     """The upward messages of a chain that are heavy, weightless or failing, and their weights."""
 
-    def __init__(self, rng: Random, budget: int) -> None:
+    def __init__(self, rng: Random, budget: int, messages_per_round: int) -> None:
         heavy = (budget * 6 // 10, budget, budget * 3)
-        self.default_weight = budget // 20
+        self.default_weight = budget // messages_per_round
         self.heavy = [payload(rng, draw_size(rng, UPWARD, 107)) for _ in heavy]
         self.weightless = payload(rng, draw_size(rng, UPWARD, 107))
         self.failing = [payload(rng, draw_size(rng, UPWARD, 107)) for _ in range(2)]
@@ -43,6 +46,11 @@ class CandidateTraffic:
         self.seen: dict[str, int] = dict.fromkeys(WAYS, 0)  # error kinds that came out
         self.egress: dict[int, list[int]] = {}
         self.lagging: list[int] = []
+        # A heavy message ends a dispatch round, so at higher rates they are a smaller share.
+        upward_per_block = settings.candidates_per_block * settings.upward_per_100_candidates / 100
+        self.special_share = min(0.08, 0.5 / max(1, upward_per_block))
+        self.burst_share = min(0.1, 0.6 / max(1, settings.candidates_per_block))
+        self.rare: tuple[Json, str] | None = None  # of this block: see _hunt
 
     def new_session(self) -> None:
         """Learn who may send to whom, and choose who falls behind with its watermark for a session."""
@@ -58,10 +66,28 @@ class CandidateTraffic:
         """
         busy = {item["candidate"]["para_id"] for item in self.router.pending}
         idle = [para for para in sorted(self.router.kinds) if para not in busy]
-        return self.rng.sample(idle, min(self.settings.candidates_per_block, len(idle)))
+        chosen = self.rng.sample(idle, min(self.settings.candidates_per_block, len(idle)))
+        self.rare = None
+        if chosen and self.rng.random() < HUNTS_PER_SHARE * self.settings.violation_share:
+            self.rare = self._hunt(self.rng.sample(idle, min(len(idle), MOST_PARAS_HUNTED)))
+        if self.rare is not None and self.rare[0]["para_id"] not in chosen:
+            chosen[0] = self.rare[0]["para_id"]
+        return chosen
+
+    def _hunt(self, paras: list[int]) -> tuple[Json, str] | None:
+        """Return a candidate that breaks a rule never broken so far: some need a full queue, which few paras have."""
+        unseen = [kind for kind, count in self.seen.items() if count == 0]
+        for kind in unseen:
+            for para in paras:
+                candidate = self._good(para)
+                if candidate and WAYS[kind](self.router, self.rng, candidate, self.egress.get(para, []), ANY_COST):
+                    return candidate, kind
+        return None
 
     def candidate(self, para: int) -> tuple[Json | None, tuple[str, ...]]:
         """Return a candidate, or None where the para can make none, and the error kinds it was made to break."""
+        if self.rare is not None and self.rare[0]["para_id"] == para:
+            return self.rare[0], (self.rare[1],)
         candidate = self._good(para)
         if candidate is None:
             return None, ()
@@ -112,7 +138,9 @@ class CandidateTraffic:
     def _upward(self, para: int) -> list[str]:
         config, queue = self.router.config, self.router.ump.get(para, [])
         count = draw_count(self.rng, self.settings.upward_per_100_candidates)
-        burst = count > 0 and self.rng.random() < 0.02  # fills the queue with messages of which a round takes one
+        burst = (
+            count > 0 and self.rng.random() < self.burst_share
+        )  # fills the queue with messages of which a round takes one
         if burst:
             count = config["max_upward_message_num_per_candidate"]
         count = min(
@@ -124,7 +152,7 @@ class CandidateTraffic:
             message = payload(self.rng, draw_size(self.rng, UPWARD, config["max_upward_message_size"]))
             if burst:
                 message = self.upward.heavy[1]
-            elif self.rng.random() < 0.08:
+            elif self.rng.random() < self.special_share:
                 message = self.rng.choice(self.upward.special)
             size = len(message) // 2
             if size > min(room, config["max_upward_message_size"]):
@@ -149,8 +177,8 @@ class CandidateTraffic:
         channel = self.router.channels[pair]
         if self.router.used_places(pair) >= channel["limit_used_places"]:
             return 0
-        most: int = channel["limit_message_size"]
-        return min(most, channel["limit_used_bytes"] - self.router.used_bytes(pair))
+        room: int = min(channel["limit_message_size"], channel["limit_used_bytes"] - self.router.used_bytes(pair))
+        return room
 
     def _fill_up(self, candidate: Json) -> None:
         """Use something to its limit, which is still allowed: the neighbour of a broken rule."""
@@ -184,7 +212,7 @@ class CandidateTraffic:
         broken: list[str] = []
         egress = self.egress.get(candidate["para_id"], [])
         for kind in kinds:
-            cost = 1 << 20 if self.seen[kind] == 0 or self.rng.random() < 0.01 else CHEAP_BYTES
+            cost = ANY_COST if self.seen[kind] == 0 or self.rng.random() < 0.01 else CHEAP_BYTES
             if WAYS[kind](self.router, self.rng, candidate, egress, cost):
                 broken.append(kind)
             if len(broken) == wanted:

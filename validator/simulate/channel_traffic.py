@@ -9,7 +9,7 @@ from typing import Any, Final
 from validator.simulate.broken_requests import WAYS, accept_request, close_request, init_request
 from validator.simulate.model import Channel, NaiveRouter
 from validator.simulate.payloads import draw_count
-from validator.simulate.presets import CHANGES, PRESETS
+from validator.simulate.presets import BUDGET, CHANGES, FIRST_CHANGE, PRESETS
 from validator.simulate.settings import SimulationSettings
 from validator.simulate.topology import FIRST_MADE_UP_PARA, channels_to_hubs
 
@@ -18,8 +18,11 @@ Json = dict[str, Any]
 IGNORED_SHARE: Final = 0.12  # of requests, which nobody accepts: they expire
 NARROW_SHARE: Final = 0.3  # of channels, with few places and small messages
 CLOSING_SHARE: Final = 0.08  # of requests
-LEAVING_SHARE: Final = 0.01  # of requests
+LEAVING_SHARE: Final = 0.3  # of sessions; half of the leavers ask for it, half are put out at the session change
 MOST_REQUESTS_IN_A_BLOCK: Final = 12
+MOST_PLANNED_PER_PARA: Final = 8
+WARM_UP_SESSIONS: Final = 8  # short ones at the start, in which the channels are opened
+WARM_UP_SESSION_BLOCKS: Final = 10
 
 
 class ChannelTraffic:
@@ -35,6 +38,9 @@ class ChannelTraffic:
         self.plan = list(plan)
         self.wanted_paras = len(paras)
         self.next_para = max(FIRST_MADE_UP_PARA, *(para + 1 for para in paras))
+        self.leaver: int | None = None
+        self.sessions = 0
+        self.blocks_of_session = 0
         self.ignored: set[Channel] = set()
         self.gone: list[int] = []
         self.seen: dict[str, int] = dict.fromkeys(WAYS, 0)
@@ -45,17 +51,32 @@ class ChannelTraffic:
         if len(self.router.channels) * 2 >= len(self.plan):
             return ordinary
         missing = len(self.plan) - len(self.router.channels) - len(self.router.requests)
-        return ordinary + max(0, min(MOST_REQUESTS_IN_A_BLOCK, 3 * missing // self.settings.session_length_blocks))
+        return ordinary + max(
+            0, min(max(MOST_REQUESTS_IN_A_BLOCK, len(self.plan) // 20), 3 * missing // self._session_length())
+        )
+
+    def _session_length(self) -> int:
+        length = self.settings.session_length_blocks
+        return length if self.sessions >= WARM_UP_SESSIONS else min(WARM_UP_SESSION_BLOCKS, length)
+
+    def session_ends(self) -> bool:
+        """Return whether this block is the last of its session; asked once per block."""
+        self.blocks_of_session += 1
+        if self.blocks_of_session < self._session_length():
+            return False
+        self.blocks_of_session = 0
+        self.sessions += 1
+        return True
 
     def request(self) -> Json | None:
         """Return the next request, or None where there is nothing to ask for."""
+        if self.leaver is not None:
+            leaver, self.leaver = self.leaver, None
+            return {"kind": "schedule_para_cleanup", "para_id": leaver}
         if self.rng.random() < self.settings.violation_share:
             return self._break()
         chance = self.rng.random()
-        if chance < LEAVING_SHARE and len(self.router.kinds) > 3:
-            leaver = self.rng.choice(sorted(self.router.kinds))
-            return {"kind": "schedule_para_cleanup", "para_id": leaver} if leaver not in self.hubs else None
-        if chance < LEAVING_SHARE + CLOSING_SHARE:
+        if chance < CLOSING_SHARE:
             open_channels = [pair for pair in sorted(self.router.channels) if pair not in self.router.closing]
             if open_channels:
                 pair = self.rng.choice(open_channels)
@@ -71,19 +92,32 @@ class ChannelTraffic:
         """Return the session change at the end of this block."""
         outgoing: list[int] = []
         stable = [para for para in sorted(self.router.kinds) if para not in self.hubs]
-        if len(stable) > 3 and self.rng.random() < 0.06:
-            outgoing.append(self.rng.choice(stable))
+        if len(stable) > 3 and self.rng.random() < LEAVING_SHARE:
+            leaver = self.rng.choice(stable)
+            if self.rng.random() < 0.5:
+                outgoing.append(leaver)
+            else:
+                self.leaver = leaver  # asks in the next session
         leaving = sorted({*outgoing, *self.router.outgoing})
         onboarding: list[Json] = []
         if len(self.router.kinds) - len(leaving) < self.wanted_paras and self.rng.random() < 0.6:
             onboarding.append(self._newcomer())
         self.gone.extend(para for para in leaving if para in self.router.kinds)
-        new_config = None
-        if self.rng.random() * 100 < self.settings.configuration_changes_per_100_sessions:
-            changes = CHANGES[self.settings.preset]
-            names = self.rng.sample(sorted(changes), self.rng.randint(1, 3))
-            new_config = {name: self.rng.choice(changes[name]) for name in sorted(names)}
-        return {"outgoing": outgoing, "onboarding": onboarding, "new_config": new_config}
+        if len(self.plan) > MOST_PLANNED_PER_PARA * self.wanted_paras:  # forget the channels of those who stay away
+            known = {*self.router.kinds, *self.gone[-10:], *(para["para_id"] for para in onboarding)}
+            self.plan = [pair for pair in self.plan if pair[0] in known and pair[1] in known]
+        return {"outgoing": outgoing, "onboarding": onboarding, "new_config": self._new_config()}
+
+    def _new_config(self) -> dict[str, int] | None:
+        changes = CHANGES[self.settings.preset]
+        if self.settings.configuration_changes_per_100_sessions and self.sessions == 1:
+            return dict(FIRST_CHANGE[self.settings.preset])
+        if self.router.config[BUDGET] == 0:  # nothing was dispatched for a session: that is enough
+            return {BUDGET: changes[BUDGET][0]}
+        if self.rng.random() * 100 >= self.settings.configuration_changes_per_100_sessions:
+            return None
+        names = self.rng.sample(sorted(changes), self.rng.randint(1, 3))
+        return {name: self.rng.choice(changes[name]) for name in sorted(names)}
 
     def _newcomer(self) -> Json:
         if self.gone and self.rng.random() < 0.4:  # one that was offboarded comes back

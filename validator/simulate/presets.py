@@ -50,6 +50,14 @@ MINIMAL: Final[dict[str, int]] = {
 
 PRESETS: Final[dict[str, dict[str, int]]] = {"polkadot-2021-09": POLKADOT_2021_09, "minimal": MINIMAL}
 
+BUDGET: Final = "preferred_dispatchable_upward_messages_step_weight"
+
+# The first change of a chain: what Polkadot and Kusama came to, without which their hubs could not have their channels.
+FIRST_CHANGE: Final[dict[str, dict[str, int]]] = {
+    "polkadot-2021-09": {"hrmp_max_parachain_outbound_channels": 30, "hrmp_max_parachain_inbound_channels": 30},
+    "minimal": {"hrmp_max_parachain_outbound_channels": 6, "hrmp_max_parachain_inbound_channels": 6},
+}
+
 # What a configuration change picks from, for each field; a value that is named twice is picked twice as often.
 CHANGES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
     "polkadot-2021-09": {
@@ -63,8 +71,8 @@ CHANGES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
         "hrmp_channel_max_places": (1000, 1000, 25),
         "hrmp_channel_max_size": (102400, 102400, 2048),
         "hrmp_channel_max_message_size": (102400, 102400, 1300),
-        "hrmp_max_parachain_outbound_channels": (30, 30, 10),
-        "hrmp_max_parachain_inbound_channels": (30, 30, 10),
+        "hrmp_max_parachain_outbound_channels": (30, 30, 20),
+        "hrmp_max_parachain_inbound_channels": (30, 30, 20),
         "hrmp_max_parathread_outbound_channels": (0, 0, 4),
         "hrmp_max_parathread_inbound_channels": (0, 0, 4),
         "hrmp_sender_deposit": (201_824_000_000_000, 100_000_000_000),
@@ -82,8 +90,8 @@ CHANGES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
         "hrmp_channel_max_places": (4, 4, 2),
         "hrmp_channel_max_size": (800, 800, 400),
         "hrmp_channel_max_message_size": (400, 400, 200),
-        "hrmp_max_parachain_outbound_channels": (4, 4, 6),
-        "hrmp_max_parachain_inbound_channels": (4, 4, 6),
+        "hrmp_max_parachain_outbound_channels": (6, 6, 4),
+        "hrmp_max_parachain_inbound_channels": (6, 6, 4),
         "hrmp_max_parathread_outbound_channels": (1, 1, 0),
         "hrmp_max_parathread_inbound_channels": (1, 1, 2),
         "hrmp_sender_deposit": (100, 100, 0),

@@ -33,6 +33,8 @@ class SimulationSettings:
     upward_per_100_candidates: int = 40
     downward_per_100_blocks: int = 150
     requests_per_100_blocks: int = 250
+    channels_per_para: int = 0  # at least so many recipients each; the recorded topology has hubs and edges
+    messages_per_round: int = 20  # ordinary upward messages that fit into the weight of a dispatch round
     violation_share: float = 0.1
     session_length_blocks: int = 10
     configuration_changes_per_100_sessions: int = 40
@@ -50,7 +52,7 @@ class SimulationSettings:
         for name in ("blocks", "candidates_per_block"):
             if getattr(self, name) < 0:
                 raise UserError(f"{name}: expected 0 or more, found {getattr(self, name)}")
-        for name in ("first_block", "session_length_blocks"):
+        for name in ("first_block", "messages_per_round", "session_length_blocks"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name}: expected 1 or more, found {getattr(self, name)}")
         if self.paras is not None and self.paras < 3:
@@ -85,6 +87,8 @@ PROFILES: Final[dict[str, dict[str, int]]] = {
         "upward_per_100_candidates": 1000,
         "downward_per_100_blocks": 500,
         "requests_per_100_blocks": 50,
+        "channels_per_para": 10,
+        "messages_per_round": 1200,
         "session_length_blocks": 100,
         "configuration_changes_per_100_sessions": 5,
     },

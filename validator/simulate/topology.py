@@ -36,8 +36,11 @@ def channels_to_hubs(para: int, hubs: list[int], rng: Random) -> list[tuple[int,
     return [pair for hub in partners for pair in ((para, hub), (hub, para))]
 
 
-def topology(chain: str, paras: int, rng: Random) -> tuple[list[int], list[tuple[int, int]]]:
-    """Return that many paras, busiest first, and their channels: the recorded ones, then para by para around the hubs."""
+def topology(chain: str, paras: int, rng: Random, at_least: int = 0) -> tuple[list[int], list[tuple[int, int]]]:
+    """Return that many paras, busiest first, and their channels: the recorded ones, then para by para around the hubs.
+
+    Where that leaves a para with fewer than `at_least` recipients, it gets its next ones in a ring.
+    """
     recorded = recorded_channels(chain)
     chosen = by_degree(recorded)[:paras]
     channels = [pair for pair in recorded if pair[0] in chosen and pair[1] in chosen]
@@ -45,4 +48,11 @@ def topology(chain: str, paras: int, rng: Random) -> tuple[list[int], list[tuple
     for para in range(FIRST_MADE_UP_PARA, FIRST_MADE_UP_PARA + paras - len(chosen)):
         chosen.append(para)
         channels.extend(channels_to_hubs(para, hubs, rng))
+    for position, sender in enumerate(chosen):
+        recipients = [recipient for origin, recipient in channels if origin == sender]
+        for step in range(1, len(chosen)):
+            recipient = chosen[(position + step) % len(chosen)]
+            if len(recipients) < at_least and recipient not in recipients:
+                recipients.append(recipient)
+                channels.append((sender, recipient))
     return chosen, channels

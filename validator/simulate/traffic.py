@@ -8,11 +8,11 @@ from hashlib import blake2b
 from random import Random
 from typing import Any
 
-from validator.simulate.candidate_traffic import CandidateTraffic, Upward
+from validator.simulate.candidate_traffic import CHEAP_BYTES, CandidateTraffic, Upward
 from validator.simulate.channel_traffic import ChannelTraffic, genesis_balance
 from validator.simulate.model import NaiveRouter
 from validator.simulate.payloads import DOWNWARD, draw_count, draw_size, payload
-from validator.simulate.presets import PRESETS
+from validator.simulate.presets import BUDGET, PRESETS
 from validator.simulate.settings import Record, SimulatedBlock, SimulationSettings
 from validator.simulate.topology import recorded_channels, topology
 
@@ -31,7 +31,7 @@ class Simulation:
         if count is None:
             recorded = {para for pair in recorded_channels(settings.topology) for para in pair}
             count = max(len(recorded), settings.candidates_per_block * 11 // 10)
-        paras, plan = topology(settings.topology, count, rng)
+        paras, plan = topology(settings.topology, count, rng, settings.channels_per_para)
         self.config = dict(PRESETS[settings.preset])
         self.genesis_paras: list[Json] = []
         for para in sorted(paras):
@@ -40,7 +40,7 @@ class Simulation:
                 genesis_balance(settings, rng) if para not in paras[:5] else 100 * self.config["hrmp_sender_deposit"]
             )
             self.genesis_paras.append({"para_id": para, "kind": kind, "balance": balance})
-        self.upward = Upward(rng, self.config["preferred_dispatchable_upward_messages_step_weight"])
+        self.upward = Upward(rng, self.config[BUDGET], settings.messages_per_round)
         self.router = NaiveRouter(
             self.config,
             self.genesis_paras,
@@ -52,6 +52,7 @@ class Simulation:
             unlimited_balances=settings.unlimited_balances,
         )
         self.candidates = CandidateTraffic(settings, self.router, rng, self.upward)
+        self.large_downward = False  # one has been refused
         self.channels = ChannelTraffic(settings, self.router, rng, paras, plan)
 
     def chain(self) -> Json:
@@ -97,7 +98,7 @@ class Simulation:
 
         dispatched = self.router.dispatch_round()
         change = None
-        if (number - self.settings.first_block + 1) % self.settings.session_length_blocks == 0:
+        if self.channels.session_ends():
             change = self.channels.session_change()
             self.router.session_change(change)
             self.candidates.new_session()
@@ -169,8 +170,9 @@ class Simulation:
             size = draw_size(self.rng, DOWNWARD, limit)
             if self.rng.random() < self.settings.violation_share:
                 # A large limit makes a large record: broken seldom, a message to an unknown para instead (accepted).
-                if limit <= 4096 or self.rng.random() < 0.2:
+                if limit <= CHEAP_BYTES or not self.large_downward or self.rng.random() < 0.1:
                     size = limit + 1
+                    self.large_downward = True
                 else:
                     para = 60_000 + self.rng.randrange(10)
             message = {"para_id": para, "msg": payload(self.rng, size)}
