@@ -34,7 +34,11 @@ _REQUESTS: tuple[type[InitOpenChannel | AcceptOpenChannel | CloseChannel | Sched
 
 
 def candidate(fields: tuple[Any, ...]) -> Candidate:
-    """Return the candidate of ``(para_id, relay_parent_number, hrmp_watermark, (upward, ...), processed_downward_messages, ((recipient, data, data_hash), ...), candidate_hash)``."""
+    """Return the candidate of its seven fields.
+
+    In order: para_id, relay_parent_number, hrmp_watermark, ``(upward message, ...)``, processed_downward_messages, ``((recipient, data,
+    data_hash), ...)``, candidate_hash.
+    """
     horizontal = fields[5]
     if not horizontal:
         return Candidate._make(fields)
@@ -52,7 +56,8 @@ def request(fields: tuple[Any, ...]) -> ChannelRequest:
     The variant is 0 init_open_channel, 1 accept_open_channel, 2 close_channel (its channel is ``(sender, recipient)``), 3
     schedule_para_cleanup.
     """
-    return _REQUESTS[fields[0]]._make(fields[1:])
+    made: ChannelRequest = _REQUESTS[fields[0]]._make(fields[1:])
+    return made
 
 
 def block_record(fields: tuple[Any, ...]) -> BlockRecord:

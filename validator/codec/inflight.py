@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decoded records as bytes, from the process that decoded them to the one that executes them.
+
+marshal, since it is the fastest form of plain tuples that Python has. It is made for exactly one interpreter version and for trusted
+bytes, so nothing packed here is ever stored or sent to another program: it lives between two stages of one micro-batch of one job, whose
+workers run the same Python. What is kept (journal, snapshots) has a canonical, versioned encoding of its own.
+"""
+
+from __future__ import annotations
+
+import marshal
+from typing import TYPE_CHECKING, Any
+
+from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_KINDS = tuple(RecordKind)
+_REASONS = tuple(DeadReason)
+
+
+def pack(items: Iterable[Input | DeadLetter]) -> bytes:
+    """Return inputs and dead letters as bytes for `unpack`; marshal takes plain tuples and ints only, hence the conversions."""
+    return marshal.dumps([_plain(item) for item in items])
+
+
+def unpack(packed: bytes) -> list[Input | DeadLetter]:
+    """Return what was given to `pack`, in its order."""
+    return [_typed(plain) for plain in marshal.loads(packed)]  # noqa: S302 - see the module's first lines
+
+
+def _plain(item: Input | DeadLetter) -> tuple[Any, ...]:
+    if isinstance(item, Input):
+        kind, block, index, fingerprint, source, raw, fields = item
+        return int(kind), block, index, fingerprint, tuple(source), raw, fields
+    lane, reason, detail, source, raw, dead_block, dead_index = item
+    return lane, int(reason), detail, tuple(source), raw, dead_block, dead_index
+
+
+def _typed(plain: tuple[Any, ...]) -> Input | DeadLetter:
+    if isinstance(plain[0], int):
+        kind, block, index, fingerprint, source, raw, fields = plain
+        return Input(_KINDS[kind], block, index, fingerprint, Source._make(source), raw, fields)
+    lane, reason, detail, source, raw, dead_block, dead_index = plain
+    return DeadLetter(lane, _REASONS[reason], detail, Source._make(source), raw, dead_block, dead_index)

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Avro schemas of every record, by name, by topic and by fingerprint.
+
+Every record is in single-object encoding: ``C3 01``, the 8-byte little-endian CRC-64-AVRO fingerprint of the writer's schema in Parsing
+Canonical Form, then the Avro binary. Source: Avro 1.12 specification, "Single-object encoding" and "Schema fingerprints".
+
+`avro/<name>.avsc` is what this version writes; `avro/versions/<name>/<n>.avsc` is every released version of it, ``n`` from 1. A record
+written with any of them is read into the current one.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from fastavro.schema import fingerprint as avro_fingerprint
+from fastavro.schema import parse_schema, to_parsing_canonical_form
+
+from validator.core.inputs import RecordKind
+from validator.errors import UserError
+from validator.resources import schemas_directory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Json: TypeAlias = Any
+"""A JSON value as the standard library reads it."""
+
+MARKER: Final = b"\xc3\x01"
+"""First two bytes of a record in single-object encoding."""
+HEADER_SIZE: Final = 10
+"""Bytes of marker and fingerprint."""
+
+INPUT_TOPICS: Final[dict[str, RecordKind]] = {
+    "blocks": RecordKind.BLOCK,
+    "channel-requests": RecordKind.REQUEST,
+    "downward-messages": RecordKind.DOWNWARD,
+    "candidates": RecordKind.CANDIDATE,
+}
+"""Topic (without the prefix) of every kind of input."""
+
+TOPIC_OF_KIND: Final[dict[RecordKind, str]] = {kind: topic for topic, kind in INPUT_TOPICS.items()}
+
+TOPIC_SCHEMAS: Final[dict[str, tuple[str, ...]]] = {
+    "blocks": ("validator.Block",),
+    "candidates": ("validator.router.Candidate",),
+    "channel-requests": ("validator.router.ChannelRequest",),
+    "downward-messages": ("validator.DownwardMessage",),
+    "verdicts": ("validator.Verdict",),
+    "dispatches": ("validator.Dispatch",),
+    "channel-events": ("validator.ChannelEvent",),
+    "headroom": ("validator.router.ParaHeadroom", "validator.router.ChannelHeadroom"),
+    "receipts": ("validator.Receipt",),
+    "dead-letters": ("validator.DeadLetter",),
+    "lanes": ("validator.LaneStatus",),
+}
+"""Names of the records that a topic (without the prefix) carries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """One version of one record's schema.
+
+    ``source`` is the JSON of the file, ``parsed`` what fastavro reads and writes with (no docs, no logical types: it would look them up for
+    every value), ``header`` the 10 bytes that a record of it starts with. ``version`` is None for the current one.
+    """
+
+    name: str
+    version: int | None
+    source: Json
+    parsed: Json
+    canonical: str
+    header: bytes
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Return the 8 bytes of CRC-64-AVRO, little-endian."""
+        return self.header[len(MARKER) :]
+
+
+class SchemaSet:
+    """Every schema under a folder laid out as `avro/`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.current: dict[str, Schema] = {}
+        self.versions: dict[str, tuple[Schema, ...]] = {}
+        self.by_header: dict[bytes, Schema] = {}
+        for path in sorted(directory.glob("*.avsc")):
+            schema = load_schema(path)
+            if schema.name != path.stem:
+                raise UserError(
+                    f"{path}: expected the schema of {path.stem!r} by the file's name, found {schema.name!r}"
+                )
+            self.current[schema.name] = schema
+            released = sorted((directory / "versions" / schema.name).glob("*.avsc"), key=_version)
+            self.versions[schema.name] = tuple(load_schema(file, version=_version(file)) for file in released)
+            for each in (*self.versions[schema.name], schema):
+                self.by_header[each.header] = each
+        if not self.current:
+            raise UserError(f"{directory}: expected Avro schemas (*.avsc), found none")
+
+    def __getitem__(self, name: str) -> Schema:
+        return self.current[name]
+
+
+def _version(path: Path) -> int:
+    if not path.stem.isdecimal():
+        raise UserError(f"{path}: expected <version number>.avsc, found {path.name!r}")
+    return int(path.stem)
+
+
+def load_schema(path: Path, *, version: int | None = None) -> Schema:
+    """Read one .avsc file."""
+    try:
+        return make_schema(json.loads(path.read_text("utf-8")), version=version)
+    except (ValueError, KeyError, TypeError) as error:  # fastavro's parse errors are ValueErrors too
+        raise UserError(f"{path}: expected an Avro schema, found: {error}") from error
+
+
+def make_schema(source: Json, *, version: int | None = None) -> Schema:
+    """Parse a record's schema and compute its fingerprint."""
+    canonical = to_parsing_canonical_form(source)
+    return Schema(
+        name=json.loads(canonical)["name"],
+        version=version,
+        source=source,
+        parsed=parse_schema(_bare(source), {}),
+        canonical=canonical,
+        header=MARKER + bytes.fromhex(avro_fingerprint(canonical, "CRC-64-AVRO")),
+    )
+
+
+def _bare(schema: Json) -> Json:
+    """Drop documentation and logical types, which mean nothing to the binary form."""
+    if isinstance(schema, list):
+        return [_bare(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {key: value for key, value in schema.items() if key not in ("doc", "logicalType")}
+    if kept.keys() == {"type"}:
+        return _bare(kept["type"])
+    return {key: _bare(value) if key in ("type", "items", "values", "fields") else value for key, value in kept.items()}
+
+
+@cache
+def schemas() -> SchemaSet:
+    """Return the schemas that the package ships."""
+    return SchemaSet(schemas_directory())
