@@ -49,7 +49,7 @@ class CandidateTraffic:
         # A heavy message ends a dispatch round, so at higher rates they are a smaller share.
         upward_per_block = settings.candidates_per_block * settings.upward_per_100_candidates / 100
         self.special_share = min(0.08, 0.5 / max(1, upward_per_block))
-        self.burst_share = min(0.1, 0.6 / max(1, settings.candidates_per_block))
+        self.burst_share = 0.05 if upward_per_block < 20 else 0.03 / settings.candidates_per_block
         self.rare: tuple[Json, str] | None = None  # of this block: see _hunt
 
     def new_session(self) -> None:

@@ -130,14 +130,14 @@ class ChannelTraffic:
 
     def _open(self) -> Json | None:
         config, deposit = self.router.config, self.router.config["hrmp_sender_deposit"]
+        outbound = self._channel_counts()[0]
         for _ in range(20):
             pair = self.rng.choice(self.plan)
             sender, recipient = pair
             known = pair in self.router.channels or pair in self.router.requests
             if known or sender not in self.router.kinds or recipient not in self.router.kinds:
                 continue
-            outbound = len(self.router.egress(sender)) + self.router.open_request_count.get(sender, 0)
-            if outbound >= self.router.channel_limit(sender, "outbound"):
+            if outbound.get(sender, 0) >= self.router.channel_limit(sender, "outbound"):
                 continue
             if not self.router.can_reserve(sender, deposit):
                 continue
@@ -152,16 +152,26 @@ class ChannelTraffic:
 
     def _accept(self) -> Json | None:
         deposit = self.router.config["hrmp_recipient_deposit"]
+        inbound = self._channel_counts()[1]
         for pair in sorted(self.router.requests):
             recipient = pair[1]
             if self.router.requests[pair]["confirmed"] or pair in self.ignored:
                 continue
-            inbound = len(self.router.ingress(recipient)) + self.router.accepted_request_count(recipient)
-            if inbound < self.router.channel_limit(recipient, "inbound") and self.router.can_reserve(
-                recipient, deposit
-            ):
+            room = inbound.get(recipient, 0) < self.router.channel_limit(recipient, "inbound")
+            if room and self.router.can_reserve(recipient, deposit):
                 return accept_request(pair)
         return None
+
+    def _channel_counts(self) -> tuple[dict[int, int], dict[int, int]]:
+        """Return how many channels and requests count against the limits of senders and of recipients, in one scan."""
+        outbound = dict(self.router.open_request_count)
+        inbound: dict[int, int] = {}
+        for (_, recipient), request in self.router.requests.items():
+            inbound[recipient] = inbound.get(recipient, 0) + request["confirmed"]
+        for sender, recipient in self.router.channels:
+            outbound[sender] = outbound.get(sender, 0) + 1
+            inbound[recipient] = inbound.get(recipient, 0) + 1
+        return outbound, inbound
 
     def _break(self) -> Json | None:
         kinds = self.rng.sample(list(WAYS), len(WAYS))
