@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the embedded broker promises beyond being a broker: whose process it is, where it listens, what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from validator.errors import UserError
+from validator.kafka.broker import HOST, EmbeddedBroker
+from validator.kafka.process import start_time
+
+
+def topics(bootstrap: str) -> set[str]:
+    return set(AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=30).topics)
+
+
+def create_topic(bootstrap: str, name: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})  # held: without it the answer does not come
+    admin.create_topics([NewTopic(name, 1)])[name].result()
+
+
+def test_a_second_starter_finds_it_running_and_leaves_it_so(broker: EmbeddedBroker) -> None:
+    with EmbeddedBroker(broker.directory) as second:
+        assert second.status() == broker.status()
+        assert not second.started_here
+    assert broker.status().running
+
+
+def test_two_starters_at_once_start_one_process(tmp_path: Path) -> None:
+    brokers = [EmbeddedBroker(tmp_path) for _ in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        bootstraps = list(pool.map(EmbeddedBroker.start, brokers))
+    try:
+        assert bootstraps[0] == bootstraps[1]
+        assert sorted(broker.started_here for broker in brokers) == [False, True]
+    finally:
+        assert brokers[0].stop()
+    assert not brokers[1].stop()
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads the sockets from Linux's /proc")
+def test_it_listens_on_the_loopback_address_alone(broker: EmbeddedBroker) -> None:
+    record = json.loads((broker.directory / "broker.json").read_text())
+    wanted = {f"{record[name]:04X}" for name in ("port", "controller_port")}
+    listening = "0A"
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for row in Path(table).read_text().splitlines()[1:]:
+            address, port = row.split()[1].split(":")
+            if port in wanted and row.split()[3] == listening:
+                found.add((address, port))
+    # 127.0.0.1 as the kernel writes it, plain or mapped into IPv6.
+    assert {port for _, port in found} == wanted
+    assert {address for address, _ in found} <= {"0100007F", "0000000000000000FFFF00000100007F"}
+
+
+def test_it_survives_its_starter(tmp_path: Path) -> None:
+    program = f"from pathlib import Path; from validator.kafka.broker import *; print(EmbeddedBroker(Path({str(tmp_path)!r})).start())"
+    bootstrap = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    broker = EmbeddedBroker(tmp_path)
+    try:
+        assert broker.bootstrap_servers == bootstrap
+        topics(bootstrap)
+    finally:
+        assert broker.stop()
+
+
+def test_killed_it_comes_back_with_its_data(tmp_path: Path) -> None:
+    broker = EmbeddedBroker(tmp_path)
+    bootstrap = broker.start()
+    try:
+        create_topic(bootstrap, "kept")
+        pid = broker.status().pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        while broker.status().running:
+            time.sleep(0.01)
+        assert "kept" in topics(broker.start())
+        assert broker.status().pid != pid
+    finally:
+        broker.stop()
+
+
+def test_where_its_port_was_taken_meanwhile_it_moves(tmp_path: Path) -> None:
+    broker = EmbeddedBroker(tmp_path)
+    first = broker.start()
+    create_topic(first, "kept")
+    broker.stop()
+    with socket.socket() as stranger:
+        stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        stranger.bind((HOST, int(first.rpartition(":")[2])))
+        stranger.listen()
+        try:
+            second = broker.start()
+            assert second != first
+            assert "kept" in topics(second)
+        finally:
+            broker.stop()
+
+
+def test_a_stranger_who_got_its_process_number_is_left_alone(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as stranger:
+        try:
+            (tmp_path / "broker.json").write_text(
+                json.dumps({"pid": stranger.pid, "started": "earlier", "port": 20_000, "controller_port": 20_001})
+            )
+            broker = EmbeddedBroker(tmp_path)
+            assert not broker.status().running
+            assert not broker.stop()
+            assert start_time(stranger.pid) is not None
+        finally:
+            stranger.kill()
+
+
+def test_a_failed_start_quotes_the_log_and_names_it(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "meta.properties").write_text("version=1\ncluster.id=damaged\nnode.id=7\n")
+    broker = EmbeddedBroker(tmp_path)
+    with pytest.raises(UserError) as caught:
+        broker.start()
+    message = str(caught.value)
+    assert message.startswith("the broker ended with code 1: ")
+    assert "node" in message
+    assert message.endswith(f"its log is {tmp_path / 'broker.log'}")
+    assert "\n" not in message
+    assert not broker.status().running
+
+
+def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+    (tmp_path / "broker.json").write_text("{")
+    with pytest.raises(UserError, match=r"broker\.json is damaged .*: remove it"):
+        EmbeddedBroker(tmp_path).status()
+
+
+def test_not_started_it_says_how(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no broker runs in .*: start it with `validator broker start`"):
+        _ = EmbeddedBroker(tmp_path).bootstrap_servers
