@@ -3,8 +3,8 @@
 
 Bytes from Kafka are hostile until proven otherwise. What bounds the work on them: a record's size is checked first; every Avro item of our
 schemas takes at least one byte, so a length or block count that lies ends at the end of the input; a large record's items are counted
-before one is built (`walk`); no schema is recursive. fastavro raises a handful of exception types on broken bytes; each of them is a dead letter here, and anything
-else is a bug and stops.
+before one is built (`walk`); no schema is recursive. fastavro raises a handful of exception types on broken bytes; each of them is a dead
+letter here, and anything else is a bug and stops.
 """
 
 from __future__ import annotations
@@ -54,12 +54,16 @@ class LimitError(Exception):
 
 
 class _Entry(NamedTuple):
-    """How to read the records of one fingerprint; ``reader`` is None where the writer's schema is the current one."""
+    """How to read the records of one fingerprint.
+
+    ``reader`` is None where the writer's schema is the current one. ``name_records`` asks fastavro for the name of a union's record.
+    """
 
     kind: RecordKind
     name: str
     writer: Json
     reader: Json
+    name_records: bool
     shape: Callable[[dict[str, Any]], Shaped]
 
 
@@ -81,7 +85,7 @@ def decode_record(
     try:
         if len(value) >= WALK_BYTES_MIN:
             walk(entry.writer, value, HEADER_SIZE)
-        record = schemaless_reader(stream, entry.writer, entry.reader, True)  # noqa: FBT003 - keywords cost here
+        record = schemaless_reader(stream, entry.writer, entry.reader, entry.name_records)
         if stream.tell() != len(value):
             detail = f"{entry.name}: expected the record to end at byte {stream.tell()}, found {len(value)} bytes"
             return _dead(DeadReason.UNDECODABLE, detail, source, value, key)
@@ -278,7 +282,7 @@ def _shape_block(record: dict[str, Any]) -> Shaped:
         record["downward"],
         _shape_pending("included", record["included"]),
         _shape_pending("timed_out", record["timed_out"]),
-        None if change is None else _shape_session_change(change if isinstance(change, dict) else change[1]),
+        None if change is None else _shape_session_change(change),
         record["block_hash"],
     )
     return lane, block, 0, fields
@@ -309,7 +313,7 @@ def _shape_session_change(change: dict[str, Any]) -> tuple[Any, ...]:
     paras = tuple((para["para_id"], para["kind"], int.from_bytes(para["balance"])) for para in onboarding)
     if config is None:
         return tuple(outgoing), paras, ()
-    return tuple(outgoing), paras, _shape_configuration(config if isinstance(config, dict) else config[1])
+    return tuple(outgoing), paras, _shape_configuration(config)
 
 
 def _shape_configuration(config: dict[str, Any]) -> tuple[tuple[str, int], ...]:
@@ -344,7 +348,9 @@ def _entries(known: SchemaSet) -> dict[bytes, _Entry]:
             current = known[name]
             for schema in (*known.versions[name], current):
                 reader = None if schema.canonical == current.canonical else current.parsed
-                entries[schema.header] = _Entry(kind, name, schema.parsed, reader, _SHAPES[name])
+                entries[schema.header] = _Entry(
+                    kind, name, schema.parsed, reader, kind == RecordKind.REQUEST, _SHAPES[name]
+                )
     return entries
 
 

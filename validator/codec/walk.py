@@ -20,7 +20,7 @@ ITEMS_MAX: Final = 4 * RECORDS_PER_BLOCK_MAX
 """Array and map items of one record, all its arrays together."""
 
 
-class TooManyItems(ValueError):  # noqa: N818 - named for what was found
+class TooManyItems(ValueError):
     """A record with more items than any record of ours may have."""
 
 

@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records as JSON: what people write to `validator submit` and read from `validator watch --json`.
+
+Names are those of the schemas; bytes and hashes are lower-case hex without a prefix, balances plain integers, absent optional fields null.
+Three shapes differ from the Avro ones: a channel request is flat with a ``kind``, a channel is ``[sender, recipient]``, and a verdict says
+``ok`` and holds its error as the conformance traces do (``{"kind", **fields}``, the clause beside it).
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from functools import cache
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Final
+
+from fastavro import schemaless_reader
+from fastavro.read import SchemaResolutionError
+
+from validator.codec.decode import decode_record
+from validator.codec.encode import LONG_MAX, write
+from validator.codec.schemas import HEADER_SIZE, TOPIC_OF_KIND, TOPIC_SCHEMAS, schemas
+from validator.core.inputs import DeadLetter, RecordKind, Source
+from validator.core.limits import RECORD_BYTES_MAX, U32_MAX, U128_MAX
+from validator.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from validator.codec.schemas import Json, Schema
+
+_NOWHERE: Final = Source("", 0, 0)
+_LONG_RANGES: Final[dict[str | None, tuple[int, int]]] = {
+    None: (-LONG_MAX - 1, LONG_MAX),
+    "u32": (0, U32_MAX),
+    "u63": (0, LONG_MAX),
+}
+_REQUESTS: Final = {
+    "init_open_channel": "validator.router.InitOpenChannel",
+    "accept_open_channel": "validator.router.AcceptOpenChannel",
+    "close_channel": "validator.router.CloseChannel",
+    "schedule_para_cleanup": "validator.router.ScheduleParaCleanup",
+}
+_REQUEST_KINDS: Final = {name: kind for kind, name in _REQUESTS.items()}
+
+
+def encode_input(kind: RecordKind, record: Json) -> bytes:
+    """Return the Kafka value of an input given as JSON.
+
+    Raises `UserError` that names the field, what was expected and what was found; a value that is returned decodes.
+    """
+    value = encode_json(TOPIC_SCHEMAS[TOPIC_OF_KIND[kind]][0], record)
+    decoded = decode_record(kind, value, _NOWHERE)
+    if isinstance(decoded, DeadLetter):
+        raise UserError(decoded.detail.removeprefix(TOPIC_SCHEMAS[TOPIC_OF_KIND[kind]][0]).lstrip("."))
+    return value
+
+
+def encode_json(name: str, record: Json) -> bytes:
+    """Return the Kafka value of the record ``name`` (``validator.Verdict``, ...) given as `to_json` returns it; raises `UserError`."""
+    return write(name, _to_avro(name).convert(record))
+
+
+def to_json(topic: str, value: bytes) -> dict[str, Any]:
+    """Return the record that a Kafka value of a topic (without the prefix) holds, in JSON; raises `UserError`."""
+    schema = _schema_of(topic, value)
+    current = schemas()[schema.name]
+    reader = None if schema.canonical == current.canonical else current.parsed
+    stream = BytesIO(value)
+    stream.seek(HEADER_SIZE)
+    try:
+        datum = schemaless_reader(stream, schema.parsed, reader, return_record_name=True)
+    except (EOFError, IndexError, ValueError, OverflowError, SchemaResolutionError) as error:
+        raise UserError(f"{topic}: expected Avro binary of {schema.name}, found {type(error).__name__}") from error
+    record: dict[str, Any] = _to_json(schema.name).convert(datum)
+    return record
+
+
+def _schema_of(topic: str, value: bytes) -> Schema:
+    expected = TOPIC_SCHEMAS[topic]
+    schema = schemas().by_header.get(value[:HEADER_SIZE]) if len(value) <= RECORD_BYTES_MAX * 2 else None
+    if schema is None or schema.name not in expected:
+        found = (
+            schema.name if schema else f"{len(value)} bytes that start with {value[:HEADER_SIZE].hex() or 'nothing'}"
+        )
+        raise UserError(f"{topic}: expected a record of {' or '.join(expected)}, found {found}")
+    return schema
+
+
+def _found(value: Json) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+class _Named:
+    """A schema and the types that it names."""
+
+    def __init__(self, schema: Json) -> None:
+        self.schema = schema
+        self.types: dict[str, Json] = {}
+        self._collect(schema)
+
+    def _collect(self, schema: Json) -> None:
+        if isinstance(schema, list):
+            for branch in schema:
+                self._collect(branch)
+        elif isinstance(schema, dict):
+            if "name" in schema:
+                self.types[schema["name"]] = schema
+            for field in schema.get("fields", ()):
+                self._collect(field["type"])
+            for part in ("items", "values"):
+                self._collect(schema.get(part))
+
+    def resolve(self, schema: Json) -> tuple[str, dict[str, Any]]:
+        """Return a type's name and its attributes."""
+        while True:
+            if isinstance(schema, dict):
+                if isinstance(schema["type"], str):
+                    return schema["type"], schema
+                schema = schema["type"]
+            elif schema in self.types:
+                schema = self.types[schema]
+            else:
+                return schema, {}
+
+
+class _ToAvro(_Named):
+    """JSON to what fastavro writes, every value checked against the schema; a path names the field."""
+
+    def convert(self, value: Json) -> Any:
+        return self.value(self.schema, value, "")
+
+    def value(self, schema: Json, value: Json, path: str) -> Any:
+        if isinstance(schema, list):
+            return self.union(schema, value, path)
+        kind, attributes = self.resolve(schema)
+        check: Callable[[dict[str, Any], Json, str], Any] = getattr(self, f"to_{kind}")
+        return check(attributes, value, path)
+
+    def union(self, branches: list[Json], value: Json, path: str) -> Any:
+        if value is None and "null" in branches:
+            return None
+        others = [branch for branch in branches if branch != "null"]
+        if len(others) == 1:
+            return self.value(others[0], value, path)
+        return self.detail(value, path)
+
+    def detail(self, value: Json, path: str) -> Any:
+        """Convert a value of an error's details, the only union of several types beside a request's."""
+        if isinstance(value, bool) or not isinstance(value, int | str | dict):
+            raise self.error(path, "an integer, a string or an object of integers", value)
+        if isinstance(value, int) and value > LONG_MAX:
+            return self.to_fixed({"size": 16, "logicalType": "u128"}, value, path)
+        if isinstance(value, dict):
+            return {name: self.to_long({}, number, f"{path}.{name}") for name, number in value.items()}
+        return value
+
+    def to_record(self, attributes: dict[str, Any], value: Json, path: str) -> Any:
+        name = attributes["name"]
+        if name == "validator.router.HrmpChannelId":
+            if not isinstance(value, list) or len(value) != 2:
+                raise self.error(path, "[sender, recipient]", value)
+            value = {"sender": value[0], "recipient": value[1]}
+        if not isinstance(value, dict):
+            raise self.error(path, "an object", value)
+        if name == "validator.router.ChannelRequest":
+            value = self.request(value, path)
+        elif name == "validator.Verdict":
+            value = self.verdict(value, path)
+        fields = {field["name"]: field for field in attributes["fields"]}
+        for key in value:
+            if key not in fields:
+                close = get_close_matches(str(key), fields, 1)
+                hint = f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(fields)}"
+                raise UserError(f"{self.join(path, str(key))}: no such field{hint}")
+        converted = {}
+        for key, field in fields.items():
+            there = self.join(path, key)
+            if name == "validator.router.ChannelRequest" and key == "request":
+                converted[key] = self.call(value[key])
+            elif key in value:
+                converted[key] = self.value(field["type"], value[key], there)
+            elif "default" in field:
+                converted[key] = self.default(field)
+            else:
+                raise UserError(f"{there}: expected a value, found none")
+        return converted
+
+    def default(self, field: dict[str, Any]) -> Any:
+        default = field["default"]
+        kind = None if isinstance(field["type"], list) else self.resolve(field["type"])[0]
+        return default.encode("latin-1") if kind in ("fixed", "bytes") else default
+
+    def request(self, value: dict[str, Any], path: str) -> dict[str, Any]:
+        """Fold a flat request into its call."""
+        kind = value.get("kind")
+        if kind not in _REQUESTS:
+            raise self.error(self.join(path, "kind"), f"one of {', '.join(_REQUESTS)}", kind)
+        outer: dict[str, Any] = {key: value[key] for key in ("lane", "block", "index") if key in value}
+        inner = {key: value[key] for key in value if key not in ("lane", "block", "index", "kind")}
+        return {**outer, "request": (_REQUESTS[kind], inner)}
+
+    def call(self, value: tuple[str, dict[str, Any]]) -> Any:
+        name, arguments = value
+        return name, self.to_record(self.types[name], arguments, "")
+
+    def verdict(self, value: dict[str, Any], path: str) -> dict[str, Any]:
+        """Turn ``ok``, ``error`` and ``clause`` into the record's outcome and error."""
+        value = dict(value)
+        ok, error, clause = value.pop("ok", None), value.pop("error", None), value.pop("clause", None)
+        if not isinstance(ok, bool):
+            raise self.error(self.join(path, "ok"), "true or false", ok)
+        value["outcome"] = "accepted" if ok else "rejected"
+        value["error"] = None
+        if error is not None:
+            if not isinstance(error, dict) or "kind" not in error:
+                raise self.error(self.join(path, "error"), "an object with a kind", error)
+            details = [{"name": name, "value": field} for name, field in error.items() if name != "kind"]
+            value["error"] = {"kind": error["kind"], "clause": clause or "", "details": details}
+        return value
+
+    def to_boolean(self, _attributes: dict[str, Any], value: Json, path: str) -> bool:
+        if not isinstance(value, bool):
+            raise self.error(path, "true or false", value)
+        return value
+
+    def to_long(self, attributes: dict[str, Any], value: Json, path: str) -> int:
+        low, high = _LONG_RANGES[attributes.get("logicalType")]
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise self.error(path, f"an integer from {low} to {high}", value)
+        return value
+
+    def to_string(self, _attributes: dict[str, Any], value: Json, path: str) -> str:
+        if not isinstance(value, str):
+            raise self.error(path, "a string", value)
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise self.error(path, "Unicode text", value) from error
+        return value
+
+    def to_bytes(self, _attributes: dict[str, Any], value: Json, path: str) -> bytes:
+        try:
+            return bytes.fromhex(value)
+        except (TypeError, ValueError):
+            raise self.error(path, "hex", value) from None
+
+    def to_fixed(self, attributes: dict[str, Any], value: Json, path: str) -> bytes:
+        size: int = attributes["size"]
+        if attributes.get("logicalType") == "u128":
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= U128_MAX:
+                raise self.error(path, f"an integer from 0 to {U128_MAX}", value)
+            return value.to_bytes(size)
+        converted = self.to_bytes({}, value, path)
+        if len(converted) != size:
+            raise self.error(path, f"{size} bytes in hex", value)
+        return converted
+
+    def to_enum(self, attributes: dict[str, Any], value: Json, path: str) -> str:
+        if value not in attributes["symbols"]:
+            raise self.error(path, f"one of {', '.join(attributes['symbols'])}", value)
+        symbol: str = value
+        return symbol
+
+    def to_array(self, attributes: dict[str, Any], value: Json, path: str) -> list[Any]:
+        if not isinstance(value, list):
+            raise self.error(path, "a list", value)
+        return [self.value(attributes["items"], item, f"{path}[{position}]") for position, item in enumerate(value)]
+
+    @staticmethod
+    def join(path: str, name: str) -> str:
+        return f"{path}.{name}" if path else name
+
+    @staticmethod
+    def error(path: str, expected: str, value: Json) -> UserError:
+        return UserError(f"{path or 'record'}: expected {expected}, found {_found(value)}")
+
+
+class _ToJson(_Named):
+    """What fastavro reads (records inside unions as (name, record)) to JSON."""
+
+    def convert(self, datum: Any) -> Any:
+        return self.value(self.schema, datum)
+
+    def value(self, schema: Json, datum: Any) -> Any:
+        if datum is None:
+            return None
+        if isinstance(schema, list):
+            if isinstance(datum, tuple):
+                return self.value(datum[0], datum[1])
+            others = [branch for branch in schema if branch != "null"]
+            if len(others) > 1:
+                return int.from_bytes(datum) if isinstance(datum, bytes) else datum
+            return self.value(others[0], datum)
+        kind, attributes = self.resolve(schema)
+        match kind:
+            case "bytes":
+                return datum.hex()
+            case "fixed":
+                return int.from_bytes(datum) if attributes.get("logicalType") == "u128" else datum.hex()
+            case "array":
+                return [self.value(attributes["items"], item) for item in datum]
+            case "record":
+                return self.record(attributes, datum)
+            case _:
+                return datum
+
+    def record(self, attributes: dict[str, Any], datum: dict[str, Any]) -> Any:
+        name = attributes["name"]
+        if name == "validator.router.ChannelRequest":
+            call, _ = datum["request"]
+            outer: dict[str, Any] = {key: datum[key] for key in ("lane", "block", "index")}
+            arguments: dict[str, Any] = self.value([call], datum["request"])
+            return {**outer, "kind": _REQUEST_KINDS[call], **arguments}
+        record = {field["name"]: self.value(field["type"], datum[field["name"]]) for field in attributes["fields"]}
+        if name == "validator.router.HostConfiguration":
+            return {key: value for key, value in record.items() if value is not None}
+        if name == "validator.router.HrmpChannelId":
+            return [record["sender"], record["recipient"]]
+        return self.verdict(record) if name == "validator.Verdict" else record
+
+    @staticmethod
+    def verdict(record: dict[str, Any]) -> dict[str, Any]:
+        shaped: dict[str, Any] = {}
+        for key, value in record.items():
+            if key == "outcome":
+                shaped["ok"] = value == "accepted"
+            elif key != "error":
+                shaped[key] = value
+            elif value is not None:
+                shaped["error"] = {"kind": value["kind"], **{each["name"]: each["value"] for each in value["details"]}}
+                shaped["clause"] = value["clause"]
+        return shaped
+
+
+@cache
+def _to_avro(name: str) -> _ToAvro:
+    return _ToAvro(schemas()[name].source)
+
+
+@cache
+def _to_json(name: str) -> _ToJson:
+    return _ToJson(schemas()[name].source)
