@@ -43,8 +43,10 @@ def _put(router: NaiveRouter, candidate: Json, recipient: int, data: str) -> boo
 
 
 def no_downward_processed(router: NaiveRouter, _rng: Random, candidate: Json, _egress: list[int], _cost: int) -> bool:
+    if not router.dmq.get(candidate["para_id"]):
+        return False
     candidate["processed_downward_messages"] = 0
-    return bool(router.dmq.get(candidate["para_id"]))
+    return True
 
 
 def too_many_processed(router: NaiveRouter, rng: Random, candidate: Json, _egress: list[int], _cost: int) -> bool:

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator simulate`: write a seeded relay chain's traffic and the verdicts to expect."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+
+from validator.errors import UserError
+
+FILES = ("blocks", "channel-requests", "downward-messages", "candidates", "expected-verdicts")
+
+
+def simulate(
+    out: Annotated[Path | None, typer.Option(help="Directory to write into; made if absent.")] = None,
+    to_stdout: Annotated[
+        bool, typer.Option("--json", help='Write to standard output instead: {"kind": ..., "record": ...} a line.')
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Same seed and settings, same bytes.")] = 1,
+    blocks: Annotated[int, typer.Option(help="Number of blocks.")] = 100,
+    profile: Annotated[
+        str, typer.Option(help="demo, real (45 paras, few messages), full (100 cores) or ceiling (full of messages).")
+    ] = "demo",
+    violations: Annotated[float, typer.Option(help="Share of records that set out to break a rule, 0 to 1.")] = 0.1,
+    lane: Annotated[str, typer.Option(help="Name of the relay chain.")] = "polkadot",
+    preset: Annotated[
+        str, typer.Option(help="Host configuration: polkadot-2021-09, or minimal (tiny limits).")
+    ] = "polkadot-2021-09",
+    topology: Annotated[str, typer.Option(help="Whose channels: polkadot or kusama.")] = "polkadot",
+    paras: Annotated[int | None, typer.Option(help="Number of paras, the busiest first.")] = None,
+    candidates_per_block: Annotated[int | None, typer.Option(help="Number of candidates in a block.")] = None,
+    session_length_blocks: Annotated[int | None, typer.Option(help="Blocks in a session.")] = None,
+    first_block: Annotated[int, typer.Option(help="Number of the first block.")] = 1,
+    enactment: Annotated[
+        str, typer.Option(help="immediate, or on-inclusion (as the block records say).")
+    ] = "immediate",
+    notifications: Annotated[bool, typer.Option(help="Queue downward notifications of channel requests.")] = False,
+    unlimited_balances: Annotated[bool, typer.Option(help="Track only what is reserved.")] = False,
+) -> None:
+    """Write a seeded relay chain's traffic, and the verdicts to expect from a model that is not the core.
+
+    Writes blocks.jsonl, channel-requests.jsonl, downward-messages.jsonl, candidates.jsonl, expected-verdicts.jsonl and
+    chain.json (the lane's configuration) into the directory.
+    """
+    from validator.simulate.settings import settings_of_profile
+    from validator.simulate.traffic import Simulation
+
+    if (out is None) == (not to_stdout):
+        raise UserError("simulate: expected either --out DIR or --json, found " + ("both" if to_stdout else "neither"))
+    simulation = Simulation(
+        settings_of_profile(
+            profile,
+            seed=seed,
+            blocks=blocks,
+            lane=lane,
+            first_block=first_block,
+            preset=preset,
+            topology=topology,
+            paras=paras,
+            candidates_per_block=candidates_per_block,
+            violation_share=violations,
+            session_length_blocks=session_length_blocks,
+            enactment=enactment,
+            notifications=notifications,
+            unlimited_balances=unlimited_balances,
+        )
+    )
+    if out is None:
+        try:
+            _write_lines(simulation, sys.stdout)
+            sys.stdout.flush()
+        except BrokenPipeError:  # `| head` has seen enough; the interpreter's own flush at exit must not find the pipe
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    else:
+        try:
+            counts = _write_files(simulation, out)
+        except OSError as error:
+            raise UserError(f"{error.filename}: cannot be written: {error.strerror}") from error
+        typer.echo(f"{out}: " + ", ".join(f"{count} {kind}" for kind, count in counts.items()), err=True)
+
+
+def _line(record: dict[str, Any]) -> str:
+    return json.dumps(record, separators=(",", ":")) + "\n"
+
+
+def _write_lines(simulation: Any, stream: TextIO) -> None:
+    stream.write(_line({"kind": "chain", "record": simulation.chain()}))
+    for block in simulation.blocks():
+        for kind, record in block.records:
+            stream.write(_line({"kind": kind, "record": record}))
+        for verdict in block.expected:
+            stream.write(_line({"kind": "expected-verdicts", "record": verdict}))
+
+
+def _write_files(simulation: Any, out: Path) -> dict[str, int]:
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "chain.json").write_text(json.dumps(simulation.chain(), indent=2) + "\n", encoding="utf-8")
+    counts = dict.fromkeys(FILES, 0)
+    with ExitStack() as stack:
+        files = {
+            kind: stack.enter_context((out / f"{kind}.jsonl").open("w", encoding="utf-8", newline="\n"))
+            for kind in FILES
+        }
+        for block in simulation.blocks():
+            for kind, record in [*block.records, *(("expected-verdicts", verdict) for verdict in block.expected)]:
+                files[kind].write(_line(record))
+                counts[kind] += 1
+    return counts
