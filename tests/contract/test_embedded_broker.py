@@ -12,6 +12,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -20,9 +21,20 @@ from validator.errors import UserError
 from validator.kafka.broker import HOST, EmbeddedBroker
 from validator.kafka.process import start_time
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 def topics(bootstrap: str) -> set[str]:
     return set(AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=30).topics)
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[EmbeddedBroker]:
+    """A broker of the test's own, not started; stopped in any case."""
+    broker = EmbeddedBroker(tmp_path)
+    yield broker
+    broker.stop()
 
 
 def create_topic(bootstrap: str, name: str) -> None:
@@ -37,16 +49,13 @@ def test_a_second_starter_finds_it_running_and_leaves_it_so(broker: EmbeddedBrok
     assert broker.status().running
 
 
-def test_two_starters_at_once_start_one_process(tmp_path: Path) -> None:
-    brokers = [EmbeddedBroker(tmp_path) for _ in range(2)]
+def test_two_starters_at_once_start_one_process(fresh: EmbeddedBroker) -> None:
+    brokers = [fresh, EmbeddedBroker(fresh.directory)]
     with ThreadPoolExecutor(2) as pool:
         bootstraps = list(pool.map(EmbeddedBroker.start, brokers))
-    try:
-        assert bootstraps[0] == bootstraps[1]
-        assert sorted(broker.started_here for broker in brokers) == [False, True]
-    finally:
-        assert brokers[0].stop()
-    assert not brokers[1].stop()
+    assert bootstraps[0] == bootstraps[1]
+    assert sorted(broker.started_here for broker in brokers) == [False, True]
+    assert [broker.stop() for broker in brokers] == [True, False]
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads the sockets from Linux's /proc")
@@ -65,50 +74,39 @@ def test_it_listens_on_the_loopback_address_alone(broker: EmbeddedBroker) -> Non
     assert {address for address, _ in found} <= {"0100007F", "0000000000000000FFFF00000100007F"}
 
 
-def test_it_survives_its_starter(tmp_path: Path) -> None:
-    program = f"from pathlib import Path; from validator.kafka.broker import *; print(EmbeddedBroker(Path({str(tmp_path)!r})).start())"
-    bootstrap = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    broker = EmbeddedBroker(tmp_path)
-    try:
-        assert broker.bootstrap_servers == bootstrap
-        topics(bootstrap)
-    finally:
-        assert broker.stop()
+def test_it_survives_its_starter(fresh: EmbeddedBroker) -> None:
+    program = (
+        "import sys, pathlib, validator.kafka.broker as b; print(b.EmbeddedBroker(pathlib.Path(sys.argv[1])).start())"
+    )
+    starter = [sys.executable, "-c", program, str(fresh.directory)]
+    bootstrap = subprocess.run(starter, capture_output=True, text=True, check=True).stdout.strip()
+    assert fresh.bootstrap_servers == bootstrap
+    topics(bootstrap)
+    assert fresh.stop()
 
 
-def test_killed_it_comes_back_with_its_data(tmp_path: Path) -> None:
-    broker = EmbeddedBroker(tmp_path)
-    bootstrap = broker.start()
-    try:
-        create_topic(bootstrap, "kept")
-        pid = broker.status().pid
-        assert pid is not None
-        os.kill(pid, signal.SIGKILL)
-        while broker.status().running:
-            time.sleep(0.01)
-        assert "kept" in topics(broker.start())
-        assert broker.status().pid != pid
-    finally:
-        broker.stop()
+def test_killed_it_comes_back_with_its_data(fresh: EmbeddedBroker) -> None:
+    create_topic(fresh.start(), "kept")
+    pid = fresh.status().pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    while fresh.status().running:
+        time.sleep(0.01)
+    assert "kept" in topics(fresh.start())
+    assert fresh.status().pid != pid
 
 
-def test_where_its_port_was_taken_meanwhile_it_moves(tmp_path: Path) -> None:
-    broker = EmbeddedBroker(tmp_path)
-    first = broker.start()
+def test_where_its_port_was_taken_meanwhile_it_moves(fresh: EmbeddedBroker) -> None:
+    first = fresh.start()
     create_topic(first, "kept")
-    broker.stop()
+    fresh.stop()
     with socket.socket() as stranger:
         stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         stranger.bind((HOST, int(first.rpartition(":")[2])))
         stranger.listen()
-        try:
-            second = broker.start()
-            assert second != first
-            assert "kept" in topics(second)
-        finally:
-            broker.stop()
+        second = fresh.start()
+        assert second != first
+        assert "kept" in topics(second)
 
 
 def test_a_stranger_who_got_its_process_number_is_left_alone(tmp_path: Path) -> None:
@@ -125,19 +123,18 @@ def test_a_stranger_who_got_its_process_number_is_left_alone(tmp_path: Path) -> 
             stranger.kill()
 
 
-def test_a_failed_start_quotes_the_log_and_names_it(tmp_path: Path) -> None:
-    data = tmp_path / "data"
+def test_a_failed_start_quotes_the_log_and_names_it(fresh: EmbeddedBroker) -> None:
+    data = fresh.directory / "data"
     data.mkdir()
     (data / "meta.properties").write_text("version=1\ncluster.id=damaged\nnode.id=7\n")
-    broker = EmbeddedBroker(tmp_path)
     with pytest.raises(UserError) as caught:
-        broker.start()
+        fresh.start()
     message = str(caught.value)
     assert message.startswith("the broker ended with code 1: ")
     assert "node" in message
-    assert message.endswith(f"its log is {tmp_path / 'broker.log'}")
+    assert message.endswith(f"its log is {fresh.log}")
     assert "\n" not in message
-    assert not broker.status().running
+    assert not fresh.status().running
 
 
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:

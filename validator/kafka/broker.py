@@ -72,8 +72,8 @@ _PROPERTIES: Final = {
     # 128 MB by default, half of this heap; 4 MB still compacts 150,000 keys in one pass.
     "log.cleaner.dedupe.buffer.size": str(4 << 20),
     # After a kill the next start waits until the session of the killed one has run out (default: 9 s).
-    "broker.heartbeat.interval.ms": "1000",
-    "broker.session.timeout.ms": "5000",
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
     # Offsets of a group that is idle outlive a long week-end of a developer (default: 7 days).
     "offsets.retention.minutes": str(60 * 24 * 30),
 }

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: light, and clear about what went wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from validator import __version__
+from validator.cli.main import COMMANDS, app
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def modules_after(program: str) -> set[str]:
+    listing = f"{program}\nimport sys; print('\\n'.join(sys.modules), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True)
+    return set(done.stderr.split())
+
+
+def test_help_imports_nothing_of_weight_beside_typer() -> None:
+    ours = modules_after("from validator.cli.main import app; app(['--help'], standalone_mode=False)")
+    typers = modules_after("import typer, rich")
+    assert "typer" in ours
+    more = {name for name in ours - typers if name.partition(".")[0] not in sys.stdlib_module_names}
+    assert {name for name in more if not name.startswith("typer.")} == {
+        "validator", "validator.cli", "validator.cli.main", "validator.cli.exit_codes", "validator.errors",
+    }  # fmt: skip
+
+
+def test_help_lists_every_command_in_the_tables_order() -> None:
+    text = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200"}).output
+    places = [text.index(f"\n  {name} ") for name in COMMANDS]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_its_help(name: str) -> None:
+    result = CliRunner().invoke(app, [name, "--help"])
+    assert result.exit_code == 0, result.output
+    assert f"validator {name}" in result.output or f"{name} [OPTIONS]" in result.output
+
+
+def test_version() -> None:
+    assert CliRunner().invoke(app, ["--version"]).output == f"{__version__}\n"
+
+
+def run(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "validator", *arguments],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"VALIDATOR_HOME": str(home)},
+        check=False,
+    )
+
+
+def test_bad_input_is_one_line_on_stderr_and_exit_code_2(tmp_path: Path) -> None:
+    done = run("topics", "list", home=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == (
+        f"validator: no broker runs in {tmp_path / 'broker'}: start it with `validator broker start`\n"
+    )
+
+
+def test_verbose_adds_the_traceback(tmp_path: Path) -> None:
+    done = run("-v", "topics", "list", home=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("Traceback")
+    assert done.stderr.splitlines()[-1].startswith("validator: no broker runs")
+
+
+def test_a_misspelt_command_gets_a_suggestion(tmp_path: Path) -> None:
+    done = run("brokr", home=tmp_path)
+    assert done.returncode == 2
+    assert "Did you mean 'broker'?" in done.stderr
+
+
+def test_status_says_no_with_exit_code_1(tmp_path: Path) -> None:
+    done = run("broker", "status", "--json", home=tmp_path)
+    assert done.returncode == 1
+    assert '"running": false' in done.stdout

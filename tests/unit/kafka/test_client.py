@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A `[kafka]` table becomes client configurations and Spark options."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+
+from validator.errors import UserError
+from validator.kafka.client import admin_config, consumer_config, flatten, producer_config
+from validator.kafka.spark_options import spark_options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KAFKA: dict[str, object] = {"bootstrap.servers": "127.0.0.1:1"}
+READ_COMMITTED = {"kafka.isolation.level": "read_committed"}
+
+
+def test_librdkafka_accepts_every_configuration() -> None:
+    Producer(producer_config(KAFKA, transactional_id="lane"))
+    Consumer(consumer_config(KAFKA, group_id="group", partition_eof=True)).close()
+    AdminClient(admin_config(KAFKA))
+
+
+def test_configurations_travel_to_executors() -> None:
+    config = producer_config(KAFKA)
+    assert pickle.loads(pickle.dumps(config)) == config
+
+
+def test_the_table_wins_over_what_is_only_tuning() -> None:
+    table = KAFKA | {"compression.type": "zstd", "client.id": "mine"}
+    config = producer_config(table)
+    assert (config["compression.type"], config["client.id"]) == ("zstd", "mine")
+    assert producer_config(KAFKA)["compression.type"] == "lz4"
+
+
+def test_dotted_keys_and_nested_tables_are_the_same() -> None:
+    nested = {"security": {"protocol": "SSL"}, "ssl": {"key": {"location": "k"}}, "socket.keepalive.enable": True}
+    assert flatten(nested) == {"security.protocol": "SSL", "ssl.key.location": "k", "socket.keepalive.enable": "true"}
+
+
+@pytest.mark.parametrize("key", ["acks", "enable.idempotence", "isolation.level", "enable.auto.commit", "group.id"])
+def test_what_exactly_once_rests_on_cannot_be_set(key: str) -> None:
+    with pytest.raises(UserError, match=rf"\[kafka\] {key} cannot be set"):
+        consumer_config(KAFKA | {key: "x"}, group_id="group")
+
+
+def test_a_list_is_no_value() -> None:
+    with pytest.raises(UserError, match=r"\[kafka\] ssl\.ca: expected text, a number or a boolean, found \[1\]"):
+        flatten({"ssl": {"ca": [1]}})
+
+
+def test_bootstrap_servers_are_needed() -> None:
+    with pytest.raises(UserError, match=r"bootstrap\.servers is missing"):
+        admin_config({})
+
+
+def test_spark_gets_its_own_names() -> None:
+    table = KAFKA | {
+        "fetch.wait.max.ms": 100,
+        "compression.type": "zstd",
+        "spark.fetch.max.wait.ms": "50",
+        "client.id": "me",
+    }
+    assert spark_options(table) == READ_COMMITTED | {
+        "kafka.bootstrap.servers": "127.0.0.1:1",
+        "kafka.fetch.max.wait.ms": "50",
+        "kafka.client.id": "me",
+    }
+    assert "spark.fetch.max.wait.ms" not in producer_config(table)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "module"),
+    [("PLAIN", "plain.PlainLoginModule"), ("SCRAM-SHA-512", "scram.ScramLoginModule")],
+)
+def test_a_login_becomes_a_jaas_line(mechanism: str, module: str) -> None:
+    table = {
+        "sasl.mechanisms": mechanism,
+        "sasl.username": "al",
+        "sasl.password": 'a"b\\c',
+        "security.protocol": "SASL_SSL",
+    }
+    assert spark_options(table) == READ_COMMITTED | {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": mechanism,
+        "kafka.sasl.jaas.config": f"org.apache.kafka.common.security.{module} required "
+        r'username="al" password="a\"b\\c";',
+    }
+
+
+def test_pem_files_become_pem_stores(tmp_path: Path) -> None:
+    texts = {"ca": "CA", "certificate": "CHAIN", "key": "-----BEGIN PRIVATE KEY-----"}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    table = {f"ssl.{name}.location": str(tmp_path / name) for name in texts}
+    assert spark_options(table | {"ssl.key.password": "pw", "ssl.endpoint.identification.algorithm": "none"}) == (
+        READ_COMMITTED
+        | {
+            "kafka.ssl.truststore.type": "PEM",
+            "kafka.ssl.truststore.certificates": "CA",
+            "kafka.ssl.keystore.type": "PEM",
+            "kafka.ssl.keystore.certificate.chain": "CHAIN",
+            "kafka.ssl.keystore.key": "-----BEGIN PRIVATE KEY-----",
+            "kafka.ssl.key.password": "pw",
+            "kafka.ssl.endpoint.identification.algorithm": "",
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"fetch.wait.max": 1}, r"fetch\.wait\.max has no translation .*: did you mean fetch\.wait\.max\.ms\?"),
+        ({"zzz": 1}, r"zzz has no translation .*: give the Java client's own option beside it, as spark\.<name>"),
+        ({"enable.ssl.certificate.verification": False}, r"always verifies"),
+        ({"ssl.ca.location": "/nowhere"}, r"ssl\.ca\.location: expected a readable PEM file, found /nowhere"),
+        ({"ssl.key.pem": "PRIVATE KEY"}, r"expected both"),
+        ({"ssl.key.pem": "BEGIN RSA PRIVATE KEY", "ssl.certificate.pem": "x"}, r"openssl pkcs8"),
+        ({"sasl.username": "al"}, r"sasl\.mechanism: expected one of PLAIN, .* found ''"),
+        ({"sasl.username": "al", "sasl.mechanism": "GSSAPI"}, r"found 'GSSAPI'"),
+    ],
+)
+def test_what_cannot_be_said_to_java_is_an_error(table: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        spark_options(table)

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jars are fetched once, verified always, and what goes wrong is told in one line."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import pytest
+
+from validator.errors import UserError
+from validator.kafka import jars
+from validator.kafka.jars import JAR_SETS, JarSet, ensure_jars
+from validator.kafka.java import find_java
+
+
+@pytest.mark.parametrize("jar_set", JAR_SETS)
+def test_every_dependency_has_a_sum_and_every_sum_a_dependency(jar_set: JarSet) -> None:
+    import xml.etree.ElementTree as ElementTree
+
+    root = ElementTree.parse(jars._IVY / f"{jar_set}.xml").getroot()
+    named = {f"{jar.get('name')}-{jar.get('rev')}.jar" for jar in root.iter("dependency")}
+    assert named == jars._read_sums(jar_set).keys()
+
+
+def test_cached_jars_are_used_without_java_or_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = ensure_jars("spark")
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert ensure_jars("spark") == expected
+    assert [hashlib.sha256(jar.read_bytes()).hexdigest() for jar in expected] == [
+        jars._read_sums("spark")[jar.name] for jar in expected
+    ]
+
+
+def test_a_changed_jar_is_named_with_both_sums(tmp_path: Path) -> None:
+    folder = ensure_jars("spark")[0].parent
+    shutil.copytree(folder, tmp_path / "jars" / folder.name)
+    changed = tmp_path / "jars" / folder.name / "commons-pool2-2.13.1.jar"
+    changed.write_bytes(b"changed")
+    with pytest.raises(UserError) as caught:
+        ensure_jars("spark", cache=tmp_path)
+    expected, found = jars._read_sums("spark")[changed.name], hashlib.sha256(b"changed").hexdigest()
+    assert str(caught.value) == (
+        f"{changed} is not the published jar: expected sha256 {expected}, found {found}; "
+        f"remove {changed.parent} to fetch it again"
+    )
+    changed.unlink()
+    with pytest.raises(UserError, match=r"commons-pool2-2\.13\.1\.jar is missing"):
+        ensure_jars("spark", cache=tmp_path)
+
+
+def test_without_a_network_it_says_so_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1")
+    with pytest.raises(UserError) as caught:
+        ensure_jars("spark", cache=tmp_path)
+    assert str(caught.value) == (
+        "the spark jars could not be fetched (java.net.ConnectException: Connection refused): go online and run "
+        "`validator jars`, or name a mirror in the Ivy settings file of VALIDATOR_IVY_SETTINGS; Ivy's log is "
+        f"{tmp_path / 'jars' / 'spark.log'}"
+    )
+
+
+def test_a_mirror_of_the_users_settings_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mirror = tmp_path / "mirror"
+    for jar in ensure_jars("spark"):
+        name, version = jar.stem.rsplit("-", 1)
+        place = mirror / name / version
+        place.mkdir(parents=True)
+        shutil.copy(jar, place / jar.name)
+    settings = tmp_path / "settings.xml"
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="mirror"/><resolvers><filesystem name="mirror">'
+        f'<artifact pattern="{mirror}/[artifact]/[revision]/[artifact]-[revision].[ext]"/>'
+        "</filesystem></resolvers></ivysettings>"
+    )
+    monkeypatch.setenv("VALIDATOR_IVY_SETTINGS", str(settings))
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1")
+    told: list[tuple[str, int, int]] = []
+    fetched = ensure_jars("spark", cache=tmp_path, progress=lambda *step: told.append(step))
+    assert [jar.name for jar in fetched] == sorted(jars._read_sums("spark"))
+    assert [(done, total) for _, done, total in told] == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert told[2][0] == "kafka-clients 3.9.2"
+
+
+def fake_java(home: Path, version: str) -> Path:
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.touch()
+    (home / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
+    return java
+
+
+@pytest.mark.parametrize("version", ["17.0.15", "21", "25.0.1"])
+def test_java_home_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    java = fake_java(tmp_path, version)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert find_java() == java
+
+
+@pytest.mark.parametrize(("version", "major"), [("1.8.0_392", 8), ("11.0.2", 11)])
+def test_an_old_java_is_told_with_the_fix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, major: int
+) -> None:
+    java = fake_java(tmp_path, version)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(UserError, match=rf"Java 17 or newer is needed, {java} is Java {major}: install .* JAVA_HOME"):
+        find_java()
+
+
+def test_no_java_is_told_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(UserError, match=r"Java 17 or newer is needed, found none in JAVA_HOME or PATH: install"):
+        find_java()
