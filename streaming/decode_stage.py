@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stateless stage: Kafka rows in, packed inputs by lane out; parallel over Kafka partitions and pieces of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from streaming.options import CHUNK_BYTES
+from validator.codec.decode import decode_record
+from validator.codec.inflight import pack
+from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
+
+CHUNK_SCHEMA = "lane string, topic string, partition int, first_offset long, chunk binary"
+"""One row is a run of one lane's inputs from one Kafka partition, in order of offset."""
+
+_ARROW = pa.schema([
+    ("lane", pa.string()),
+    ("topic", pa.string()),
+    ("partition", pa.int32()),
+    ("first_offset", pa.int64()),
+    ("chunk", pa.binary()),
+])  # fmt: skip
+
+
+def decode_stage(
+    kinds: dict[str, RecordKind], lanes: frozenset[str]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function of the stage; ``kinds`` is what each input topic holds, by its full name, ``lanes`` are the configured ones.
+
+    Records of lanes that are not configured, and dead letters that name none, go to the lane with the empty name, which has no state.
+    """
+
+    def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            runs = _Runs()
+            rows = zip(
+                *(batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "key", "value")),
+                strict=True,
+            )
+            for topic, partition, offset, key, value in rows:
+                source = Source(topic, partition, offset)
+                decoded = decode_record(kinds[topic], value, source, key)
+                if isinstance(decoded, DeadLetter):
+                    runs.add(decoded.lane if decoded.lane in lanes else "", source, decoded, len(decoded.raw))
+                else:
+                    lane, item = decoded
+                    runs.add(lane if lane in lanes else "", source, item, len(item.raw), lane)
+                if runs.bytes >= CHUNK_BYTES:
+                    yield runs.take()
+            if runs.bytes:
+                yield runs.take()
+
+    return decode
+
+
+class _Runs:
+    """Collects inputs by lane and Kafka partition."""
+
+    def __init__(self) -> None:
+        self._runs: dict[tuple[str, str, int], tuple[int, list[Input | DeadLetter]]] = {}
+        self.bytes = 0
+
+    def add(self, lane: str, source: Source, item: Input | DeadLetter, size: int, named: str = "") -> None:
+        if not lane and isinstance(item, Input):
+            item = _unknown_lane(item, named)
+        run = self._runs.get((lane, source.topic, source.partition))
+        if run is None:
+            run = self._runs[lane, source.topic, source.partition] = (source.offset, [])
+        run[1].append(item)
+        self.bytes += size + 1
+
+    def take(self) -> pa.RecordBatch:
+        rows = [(*key, first_offset, pack(items)) for key, (first_offset, items) in self._runs.items()]
+        self._runs.clear()
+        self.bytes = 0
+        return pa.RecordBatch.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), _ARROW, strict=True)],
+            schema=_ARROW,
+        )
+
+
+def _unknown_lane(item: Input, lane: str) -> DeadLetter:
+    detail = f"lane {lane!r} is not configured"
+    return DeadLetter(lane, DeadReason.UNKNOWN_LANE, detail, item.source, item.raw, item.block, item.index)

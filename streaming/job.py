@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The streaming query: Kafka, decode, lanes, Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming.decode_stage import CHUNK_SCHEMA, decode_stage
+from streaming.lane_operator import OUTPUT_SCHEMA, LaneOperator
+from streaming.options import source_options
+from streaming.sink import WRITTEN_SCHEMA, sink_stage
+from validator.codec.schemas import INPUT_TOPICS
+from validator.kafka.spark_options import spark_options
+from validator.lanes.definition import LaneDefinition
+
+T = TypeVar("T")
+
+STAGE_VARIABLE = "VALIDATOR_STAGE"
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """What the query needs to know."""
+
+    definitions: dict[str, LaneDefinition]
+    kafka: dict[str, Any]
+    prefix: str
+    checkpoint: Path | str
+    records_per_trigger: int
+    trigger_interval_ms: int
+
+
+def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
+    """Start the query: it runs until it is stopped or fails."""
+    kinds = {settings.prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}
+    reader = spark.readStream.format("kafka")
+    for name, value in source_options(list(kinds), settings.records_per_trigger).items():
+        reader = reader.option(name, value)
+    for name, value in spark_options(settings.kafka).items():
+        reader = reader.option(f"kafka.{name}", value)
+    rows = reader.load().select("topic", "partition", "offset", "key", "value")
+
+    decode = decode_stage(kinds, frozenset(settings.definitions))
+    inputs = _in_workers_of_its_own(spark, "decode", lambda: rows.mapInArrow(decode, CHUNK_SCHEMA))
+    outputs = _in_workers_of_its_own(spark, "lanes", lambda: _execute(inputs, settings.definitions))
+    write = sink_stage(settings.kafka, settings.prefix)
+    written = _in_workers_of_its_own(spark, "sink", lambda: outputs.mapInArrow(write, WRITTEN_SCHEMA))
+    return (
+        written.writeStream.queryName("validator")
+        .format("noop")  # everything is written by the stages; the query's own output is only counted
+        .outputMode("append")
+        .option("checkpointLocation", str(settings.checkpoint))
+        .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
+        .start()
+    )
+
+
+def _execute(inputs: DataFrame, definitions: dict[str, LaneDefinition]) -> DataFrame:
+    return inputs.groupBy("lane").transformWithState(
+        LaneOperator(definitions), OUTPUT_SCHEMA, outputMode="append", timeMode="None"
+    )
+
+
+def _in_workers_of_its_own(spark: SparkSession, stage: str, plan: Callable[[], T]) -> T:
+    """Plan a stage whose Python workers no other stage uses.
+
+    Spark keeps idle workers by their environment and hands out any of them. With an environment of its own the lane stage gets the worker
+    that it had in the batch before, which holds the live lanes.
+    """
+    environment = spark.sparkContext.environment
+    environment[STAGE_VARIABLE] = stage
+    try:
+        return plan()
+    finally:
+        del environment[STAGE_VARIABLE]

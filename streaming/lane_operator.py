@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stateful stage: one relay chain's inputs in, what its blocks tell out, in order."""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from streaming.options import CHUNK_BYTES
+from validator.codec.encode import OutputRecord, encode_dead_letter
+from validator.codec.inflight import unpack
+from validator.core.inputs import DeadLetter, Input
+from validator.lanes.definition import LaneDefinition
+from validator.lanes.store import LaneCache, process_batch
+
+OUTPUT_SCHEMA = "lane string, records binary"
+"""One row is a run of one lane's output records, in order (`pack_records`)."""
+
+CACHE = LaneCache()
+"""The live lanes of this worker. A module's own object: what is pickled with the plan, or lives in ``__main__``, is new in every task."""
+
+
+def pack_records(records: list[OutputRecord]) -> bytes:
+    """Return output records as bytes for the next stage of the same batch (`validator.codec.inflight` says why marshal)."""
+    return marshal.dumps([tuple(record) for record in records])
+
+
+def unpack_records(packed: bytes) -> list[OutputRecord]:
+    """Return what was given to `pack_records`."""
+    return list(map(OutputRecord._make, marshal.loads(packed)))  # noqa: S302 - made by the stage before, see `pack_records`
+
+
+class SparkState:
+    """A lane's state in Spark's store (`validator.lanes.store.StateBackend`); every call is a round trip of about a millisecond."""
+
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self._head = handle.getValueState("head", "head binary")
+        self._snapshot = handle.getListState("snapshot", "part binary")
+        self._journal = handle.getListState("journal", "entry binary")
+
+    def load_head(self) -> bytes | None:
+        """Return the head, or None where the lane is new."""
+        row = self._head.get()
+        return None if row is None else bytes(row[0])
+
+    def save_head(self, head: bytes) -> None:
+        """Replace the head."""
+        self._head.update((head,))
+
+    def load_snapshot(self) -> list[bytes]:
+        """Return the parts of the snapshot in order."""
+        return [bytes(row[0]) for row in self._snapshot.get()]
+
+    def save_snapshot(self, parts: Sequence[bytes]) -> None:
+        """Replace the snapshot."""
+        self._snapshot.put([(part,) for part in parts])
+
+    def load_journal(self) -> Iterator[bytes]:
+        """Return the journal's entries in order."""
+        return (bytes(row[0]) for row in self._journal.get())
+
+    def append_journal(self, entry: bytes) -> None:
+        """Append an entry to the journal."""
+        self._journal.appendValue((entry,))
+
+    def clear_journal(self) -> None:
+        """Remove every entry."""
+        self._journal.clear()
+
+
+class LaneOperator(StatefulProcessor):
+    """Executes lanes block by block; keyed by lane."""
+
+    def __init__(self, definitions: dict[str, LaneDefinition]) -> None:
+        self._definitions = definitions
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state."""
+        self._state = SparkState(handle)
+
+    def handleInputRows(  # type: ignore[override]  # the row form, of the two that the base class allows
+        self, key: tuple[str], rows: Iterator[Row], timerValues: object
+    ) -> Iterator[Row]:
+        """Process one lane's chunks of one batch: in order of topic, partition and offset, since a shuffle keeps none."""
+        lane = key[0]
+        chunks = sorted((row.topic, row.partition, row.first_offset, row.chunk) for row in rows)
+        items = list(chain.from_iterable(unpack(chunk) for *_, chunk in chunks))
+        definition = self._definitions.get(lane)
+        told = _bury(items) if definition is None else process_batch(definition, self._state, CACHE, items)
+        return _packed(lane, told)
+
+    def close(self) -> None:
+        """Leave the cache: the worker lives on."""
+
+
+def _bury(items: Iterable[Input | DeadLetter]) -> Iterator[list[OutputRecord]]:
+    """Tell the dead letters that belong to no configured lane."""
+    yield [encode_dead_letter(item) for item in items if isinstance(item, DeadLetter)]
+
+
+def _packed(lane: str, told: Iterator[list[OutputRecord]]) -> Iterator[Row]:
+    run: list[OutputRecord] = []
+    size = 0
+    for records in told:
+        run += records
+        size += sum(len(record.value) for record in records)
+        if size >= CHUNK_BYTES:
+            yield Row(lane=lane, records=pack_records(run))
+            run, size = [], 0
+    if run:
+        yield Row(lane=lane, records=pack_records(run))

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Spark session of the job."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from streaming.options import session_options
+from validator.kafka.jars import ensure_jars
+from validator.kafka.java import find_java
+
+SPARK_LOG = "spark.log"
+
+_LOG_CONFIGURATION = """\
+# Spark's own log: a file of its own, so that the job's log stays readable.
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.filePattern = {log}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{ISO8601}} %p %c: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 64MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 3
+# a message for each batch, about a consumer that is new because offsets were cut into tasks anew
+logger.consumer.name = org.apache.spark.sql.kafka010
+logger.consumer.level = error
+"""
+
+
+@contextmanager
+def spark_session(
+    master: str, state_directory: Path, *, driver_memory: str, state_partitions: int
+) -> Iterator[SparkSession]:
+    """Start a session that reads Kafka, and stop it on leaving.
+
+    ``master`` as Spark takes it. Raises `UserError` where Java or the connector's jars are not to be had.
+    """
+    os.environ["JAVA_HOME"] = str(find_java().resolve().parent.parent)
+    # the workers are this interpreter with these packages, not whatever `python3` is on the path
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    logs = state_directory / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    log_configuration = logs / "log4j2.properties"
+    log_configuration.write_text(_LOG_CONFIGURATION.format(log=logs / SPARK_LOG), encoding="utf-8")
+
+    builder = SparkSession.builder.appName("validator").master(master)
+    builder = builder.config("spark.jars", ",".join(map(str, ensure_jars("spark"))))
+    for name, value in session_options(log_configuration, driver_memory, state_partitions).items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    try:
+        yield spark
+    finally:
+        spark.stop()

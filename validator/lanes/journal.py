@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The inputs of one batch as canonical, versioned bytes, for the journal of a lane.
+
+Records are kept as they came from Kafka: what they mean is in their Avro schemas, not in this program's classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+
+from validator.core.inputs import DeadLetter, Input, RecordKind, Source
+from validator.core.scale import DecodeError, Reader, Writer
+from validator.lanes.definition import decode_again
+
+JOURNAL_VERSION = 1
+
+_RECORD = Struct("<BHIQI")
+"""Kind, number of the topic in the entry's table, partition, offset, size of the raw bytes."""
+
+
+def encode_entry(items: Iterable[Input | DeadLetter]) -> bytes:
+    """Encode a batch's inputs in their order; of records that were dead on arrival only how many there were."""
+    topics: dict[str, int] = {}
+    parts: list[bytes] = []
+    dead = 0
+    for item in items:
+        if isinstance(item, DeadLetter):
+            dead += 1
+            continue
+        topic, partition, offset = item.source
+        number = topics.setdefault(topic, len(topics))
+        parts += (_RECORD.pack(item.kind, number, partition, offset, len(item.raw)), item.raw)
+    out = Writer()
+    out.u8(JOURNAL_VERSION)
+    out.compact(dead)
+    out.compact(len(topics))
+    for topic in topics:
+        out.bytes(topic.encode())
+    out.compact(len(parts) // 2)
+    return bytes(out.buffer) + b"".join(parts)
+
+
+def decode_entry(entry: bytes) -> tuple[list[Input], int]:
+    """Return the inputs of an entry and the number of records that were dead on arrival.
+
+    Raises `core.scale.DecodeError`, `definition.JournalUnreadable`.
+    """
+    reader = Reader(entry)
+    version = reader.u8()
+    if version != JOURNAL_VERSION:
+        raise DecodeError(f"journal version {version}, expected {JOURNAL_VERSION}")
+    dead = reader.compact()
+    topics = [topic.decode() for topic in reader.items(reader.bytes)]
+    inputs = []
+    for _ in range(reader.compact()):
+        kind, number, partition, offset, size = _RECORD.unpack(reader.take(_RECORD.size))
+        inputs.append(decode_again(RecordKind(kind), reader.take(size), Source(topics[number], partition, offset)))
+    reader.end()
+    return inputs, dead

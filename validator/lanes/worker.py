@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Feeds a lane a batch and encodes what it tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from validator.codec.encode import Encoder, LaneStatus, OutputRecord, encode_dead_letter
+from validator.core.inputs import DeadLetter, Input
+from validator.core.lane import Lane
+from validator.core.outcomes import Receipt
+
+
+class LaneWorker:
+    """A lane and the encoder of its records."""
+
+    def __init__(self, lane: Lane, runtime_digest: bytes) -> None:
+        self.lane = lane
+        self._encoder = Encoder(lane.name, runtime_digest)
+        self._last_receipt: Receipt | None = None
+
+    def process(self, items: Iterable[Input | DeadLetter]) -> Iterator[list[OutputRecord]]:
+        """Take a batch whole, then yield the records of each block that it completes; last, where the lane stands now.
+
+        Raises `core.lane.LaneOverflow`; any other exception is a bug.
+        """
+        lane = self.lane
+        dead: list[OutputRecord] = []
+        for item in items:
+            if isinstance(item, DeadLetter):
+                lane.count_dead()
+                dead.append(encode_dead_letter(item))
+            else:
+                dead += map(encode_dead_letter, lane.add(item))
+        if dead:
+            yield dead
+        for executed, passed in lane.execute_ready():
+            self._last_receipt = executed.receipt
+            yield self._encoder.executed(executed) + [encode_dead_letter(letter) for letter in passed]
+        yield [self.status()]
+
+    def replay(self, items: Iterable[Input], dead: int) -> None:
+        """Take a batch again that was told already, and tell nothing."""
+        for item in items:
+            self.lane.add(item)
+        for _ in range(dead):
+            self.lane.count_dead()
+        for executed, _ in self.lane.execute_ready():
+            self._last_receipt = executed.receipt
+
+    def status(self) -> OutputRecord:
+        """Return the record of where the lane stands."""
+        lane = self.lane
+        status = LaneStatus(
+            lane.executed_block,
+            lane.waiting_blocks,
+            lane.waiting_bytes,
+            lane.waits_for(),
+            lane.counters,
+            self._last_receipt,
+        )
+        return self._encoder.lane_status(status)
