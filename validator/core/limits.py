@@ -20,8 +20,8 @@ MESSAGES_PER_CANDIDATE_MAX = 4_096
 PAYLOAD_BYTES_MAX = 4 * 1024 * 1024
 """Bytes of one message payload that decode accepts."""
 
-RECORD_BYTES_MAX = 16 * 1024 * 1024
-"""Bytes of one record's Kafka value that decode looks at."""
+RECORD_BYTES_MAX = 8 * 1024 * 1024
+"""Bytes of one record's Kafka value that decode looks at: what the topics take."""
 LANE_NAME_LENGTH_MAX = 64
 """Characters of a lane's name."""
 

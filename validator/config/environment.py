@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keys of the configuration in environment variables."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic_settings import PydanticBaseSettingsSource
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic.fields import FieldInfo
+
+PREFIX: Final = "VALIDATOR_"
+DELIMITER: Final = "__"
+
+
+class EnvironmentSource(PydanticBaseSettingsSource):
+    """``VALIDATOR_<table>__<key>=<value>``, tables below tables likewise; the name of a whole table takes JSON.
+
+    pydantic-settings' own source drops names that it does not know; ours hands them on, so that a typing error in a variable is told like
+    one in the file. Variables with the prefix but neither a table's name nor ``__`` are not keys of the configuration. Kafka's
+    dotted keys are written with ``__`` for the dot: ``VALIDATOR_KAFKA__BOOTSTRAP__SERVERS``.
+    """
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:  # noqa: ARG002
+        """Not used: `__call__` reads all fields at once."""
+        return None, field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        """Return the nested tables that the environment sets."""
+        found: dict[str, Any] = {}
+        for variable in sorted(os.environ):
+            if not variable.upper().startswith(PREFIX):
+                continue
+            path = variable[len(PREFIX) :].lower().split(DELIMITER)
+            if len(path) == 1 and path[0] not in self.settings_cls.model_fields:
+                continue
+            value = _value(os.environ[variable])
+            if path == ["kafka"] and isinstance(value, dict):
+                value = flat(value)
+            elif path[0] == "kafka":
+                # librdkafka takes text, and a password may look like a number
+                path, value = ["kafka", ".".join(path[1:])], os.environ[variable]
+            table = found
+            for name in path[:-1]:
+                below = table.setdefault(name, {})
+                table[name] = table = below if isinstance(below, dict) else {}
+            table[path[-1]] = value
+        return found
+
+
+def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested tables as dotted keys: TOML reads ``bootstrap.servers = ...`` without quotes as a table in a table."""
+    leaves: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, dict):
+            leaves |= flat(value, f"{prefix}{name}.")
+        else:
+            leaves[f"{prefix}{name}"] = value
+    return leaves
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

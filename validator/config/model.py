@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every key of `validator.toml`, with its unit, default and meaning. `examples/validator.toml` holds them all."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from validator.config.environment import EnvironmentSource, flat
+from validator.config.presets import PRESETS
+from validator.core import limits
+from validator.core.types import Balances, Enactment, HostConfiguration, Para, ParaKind
+from validator.errors import UserError
+
+LANE_PATTERN: Final = rf"^[a-z0-9][a-z0-9._-]{{0,{limits.LANE_NAME_LENGTH_MAX - 1}}}$"
+"""Names of lanes: they are Kafka keys and parts of file names."""
+
+TOPIC_NAMES: Final = (
+    "blocks",
+    "candidates",
+    "channel-requests",
+    "downward-messages",
+    "verdicts",
+    "dispatches",
+    "channel-events",
+    "headroom",
+    "receipts",
+    "dead-letters",
+    "lanes",
+)
+COMPACTED_TOPICS: Final = ("headroom", "lanes")
+
+LaneName = Annotated[str, Field(pattern=LANE_PATTERN)]
+U32 = Annotated[int, Field(ge=0, le=limits.U32_MAX)]
+U63 = Annotated[int, Field(ge=0, le=2**63 - 1)]
+U128 = Annotated[int, Field(ge=0, le=limits.U128_MAX)]
+Positive = Annotated[int, Field(ge=1, le=2**63 - 1)]
+Retention = Annotated[int, Field(ge=-1, le=2**63 - 1)]
+Partitions = Annotated[int, Field(ge=1, le=10_000)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Topics(_Table):
+    """`[topics]`: names and shape of the Kafka topics."""
+
+    prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,100}$")] = "validator."
+    """What every topic's name begins with."""
+    input_partitions: Partitions = 1
+    """Of each input topic: the parallelism of decoding, and as many as there are busy relay chains."""
+    output_partitions: Partitions = 1
+    """Of each output topic."""
+    replication_factor: Annotated[int, Field(ge=-1, le=100)] = -1
+    """Of every topic; -1 is the cluster's default."""
+    retention_ms: dict[str, Retention] = Field(default_factory=dict)
+    """Milliseconds that a topic keeps its records, by topic without the prefix; -1 for ever. What is not named keeps the default."""
+
+    @field_validator("retention_ms")
+    @classmethod
+    def _check_retention(cls, value: dict[str, int]) -> dict[str, int]:
+        for name in value:
+            if name in COMPACTED_TOPICS:
+                raise ValueError(
+                    f"no retention for {name!r}: the topic is compacted and keeps the last record of each key"
+                )
+            if name not in TOPIC_NAMES:
+                raise ValueError(f"{name!r} is none of the topics {', '.join(TOPIC_NAMES)}")
+        return value
+
+
+class Job(_Table):
+    """`[job]`: how the Spark job runs and what a lane may hold."""
+
+    directory: str = ""
+    """Where checkpoint, lane state and logs go: a path, or a URI that every executor reaches; empty: below the state directory."""
+    master: Annotated[str, Field(min_length=1)] = "local[*]"
+    """Spark master URL."""
+    state_partitions: Annotated[int, Field(ge=1, le=10_000)] = 1
+    """Partitions of the lane operator: one in local mode, on a cluster a few for each executor of one core."""
+    driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "2g"
+    """Heap of the driver (and, in local mode, of everything but Python), as Spark writes it: 512m, 2g."""
+    trigger_interval_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 0
+    """Milliseconds from the start of one micro-batch to the next; 0 starts the next as soon as there is something to do."""
+    max_records_per_trigger: Positive = 100_000
+    """Kafka records that one micro-batch takes at most, all input topics together."""
+    blocks_ahead_max: Positive = limits.BLOCKS_AHEAD_MAX_DEFAULT
+    """Blocks that a record may be ahead of its lane's executed one; beyond it the job stops with an error."""
+    waiting_bytes_max: Positive = limits.WAITING_BYTES_MAX_DEFAULT
+    """Bytes of raw records that may wait in one lane; beyond it the job stops with an error."""
+    duplicate_window_blocks: U32 = limits.DUPLICATE_WINDOW_BLOCKS_DEFAULT
+    """Executed blocks in which a redelivered record is known as a duplicate; before them it is late."""
+    headroom_interval_blocks: U32 = limits.HEADROOM_INTERVAL_BLOCKS_DEFAULT
+    """Blocks between two emissions of headroom; 0: at session changes only."""
+    root_interval_blocks: U32 = limits.ROOT_INTERVAL_BLOCKS_DEFAULT
+    """Blocks between two state roots; 0: at session changes only."""
+
+
+class HostConfigurationTable(_Table):
+    """`[chains.<lane>.host_configuration]`: a preset, single values, or a preset with single values over it.
+
+    What neither gives is zero: nothing is allowed. Names, units: `validator.core.types.HostConfiguration`.
+    """
+
+    preset: Literal["minimal", "dev-2020-11", "polkadot-2021-09", "kusama-2022", "polkadot-2023"] | None = None
+    max_upward_message_num_per_candidate: U32 | None = None
+    max_upward_message_size: U32 | None = None
+    max_upward_queue_count: U32 | None = None
+    max_upward_queue_size: U32 | None = None
+    preferred_dispatchable_upward_messages_step_weight: U63 | None = None
+    max_downward_message_size: U32 | None = None
+    hrmp_max_message_num_per_candidate: U32 | None = None
+    hrmp_channel_max_places: U32 | None = None
+    hrmp_channel_max_message_size: U32 | None = None
+    hrmp_channel_max_size: U32 | None = None
+    hrmp_max_parachain_outbound_channels: U32 | None = None
+    hrmp_max_parathread_outbound_channels: U32 | None = None
+    hrmp_max_parachain_inbound_channels: U32 | None = None
+    hrmp_max_parathread_inbound_channels: U32 | None = None
+    hrmp_sender_deposit: U128 | None = None
+    hrmp_recipient_deposit: U128 | None = None
+    hrmp_open_request_ttl: U32 | None = None
+
+    def resolve(self) -> HostConfiguration:
+        """Return the configuration that the table means."""
+        base = HostConfiguration() if self.preset is None else PRESETS[self.preset]
+        return replace(base, **self.model_dump(exclude={"preset"}, exclude_none=True))
+
+
+class GenesisPara(_Table):
+    """`[[chains.<lane>.genesis_paras]]`: a para that is valid from the start."""
+
+    para_id: U32
+    kind: Literal["parachain", "parathread"] = "parachain"
+    balance: U128 = 0
+    """Free balance of the para's account, in the smallest unit of the token."""
+
+
+class Chain(_Table):
+    """`[chains.<lane>]`: one relay chain."""
+
+    protocol: Literal["router"] = "router"
+    """The rule set."""
+    enactment: Literal["immediate", "on-inclusion"] = "immediate"
+    """Whether an accepted candidate takes effect at once, or in the block that lists it as included."""
+    balances: Literal["ledger", "unlimited"] = "ledger"
+    """Whether deposits need a free balance; ``unlimited`` only tracks what is reserved."""
+    hrmp_notifications: bool = False
+    """Whether a channel request that succeeds also queues a downward message for the other party (router_rules I-11)."""
+    first_block: Annotated[int, Field(ge=1, le=limits.U32_MAX)] = 1
+    """The first block that is executed; its parent counts as executed."""
+    state: str | None = None
+    """A STATE.json to start from in mid-life, made by `validator lanes import`; relative to this file. With it no genesis_paras."""
+    host_configuration: HostConfigurationTable = Field(default_factory=HostConfigurationTable)
+    genesis_paras: list[GenesisPara] = Field(default_factory=list)
+    ump_default_weight: U63 = 1
+    """Weight of an upward message that ump_weights does not name."""
+    ump_weights: dict[str, U63] = Field(default_factory=dict)
+    """Weight by payload in hex."""
+
+    @field_validator("genesis_paras")
+    @classmethod
+    def _check_paras(cls, value: list[GenesisPara]) -> list[GenesisPara]:
+        seen: set[int] = set()
+        for para in value:
+            if para.para_id in seen:
+                raise ValueError(f"para {para.para_id} is there twice")
+            seen.add(para.para_id)
+        return value
+
+    @field_validator("ump_weights")
+    @classmethod
+    def _check_weights(cls, value: dict[str, int]) -> dict[str, int]:
+        payloads: set[bytes] = set()
+        for payload in value:
+            try:
+                decoded = bytes.fromhex(payload)
+            except ValueError:
+                raise ValueError(f"expected payloads in hex as keys, found {payload!r}") from None
+            if decoded in payloads:
+                raise ValueError(f"payload {decoded.hex()} is there twice")
+            payloads.add(decoded)
+        return value
+
+    @model_validator(mode="after")
+    def _check_start(self) -> Chain:
+        if self.state is not None and self.genesis_paras:
+            raise ValueError("expected state or genesis_paras, found both: a state says which paras are valid")
+        return self
+
+    def core_enactment(self) -> Enactment:
+        """Return the enactment as the core names it."""
+        return Enactment(self.enactment)
+
+    def core_balances(self) -> Balances:
+        """Return the kind of balances as the core names it."""
+        return Balances(self.balances)
+
+    def core_paras(self) -> tuple[Para, ...]:
+        """Return the genesis paras, by ascending id."""
+        paras = (Para(para.para_id, ParaKind(para.kind), para.balance) for para in self.genesis_paras)
+        return tuple(sorted(paras, key=lambda para: para.para_id))
+
+    def core_ump_weights(self) -> dict[bytes, int]:
+        """Return the weights by payload."""
+        return {bytes.fromhex(payload): weight for payload, weight in self.ump_weights.items()}
+
+
+class Config(BaseSettings):
+    """The whole of `validator.toml`, the environment over it.
+
+    ``VALIDATOR_<table>__<key>`` overrides a key (``VALIDATOR_JOB__MASTER=local[2]``); a value is read as JSON where it is JSON, else as text
+    (a value for librdkafka always as text).
+    """
+
+    model_config = SettingsConfigDict(
+        extra="forbid", strict=True, frozen=True, env_prefix="VALIDATOR_", env_nested_delimiter="__"
+    )
+
+    topics: Topics = Field(default_factory=Topics)
+    kafka: dict[str, Any] = Field(default_factory=dict)
+    """librdkafka's options by their own names, passed through; without ``bootstrap.servers`` the embedded broker is used."""
+    job: Job = Field(default_factory=Job)
+    chains: dict[LaneName, Chain] = Field(default_factory=dict)
+
+    @field_validator("kafka", mode="before")
+    @classmethod
+    def _flatten_kafka(cls, value: object) -> object:
+        return flat(value) if isinstance(value, dict) else value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - its own reading of nested tables is not ours
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The environment goes over what the file says, which comes in as arguments."""
+        return EnvironmentSource(settings_cls), init_settings
+
+
+def configuration_digest(chain: Chain) -> bytes:
+    """Return 32 bytes of BLAKE2b over all of a chain's configuration that bears on verdicts.
+
+    Hashed is canonical JSON: sorted keys, no spaces, presets resolved to numbers, genesis paras by id, weights by lower-case hex, and
+    instead of the name of a state file the BLAKE2b-256 of its bytes. Two ways to write the same configuration give the same digest.
+    Raises `UserError` where the state file cannot be read.
+    """
+    meaning = {
+        "protocol": chain.protocol,
+        "enactment": chain.enactment,
+        "balances": chain.balances,
+        "hrmp_notifications": chain.hrmp_notifications,
+        "first_block": chain.first_block,
+        "state": None if chain.state is None else _file_digest(Path(chain.state)),
+        "host_configuration": asdict(chain.host_configuration.resolve()),
+        "genesis_paras": [[para.para_id, para.kind.value, para.balance] for para in chain.core_paras()],
+        "ump_default_weight": chain.ump_default_weight,
+        "ump_weights": {payload.hex(): weight for payload, weight in chain.core_ump_weights().items()},
+    }
+    canonical = json.dumps(meaning, sort_keys=True, separators=(",", ":"))
+    return blake2b(canonical.encode(), digest_size=32).digest()
+
+
+def _file_digest(path: Path) -> str:
+    try:
+        return blake2b(path.read_bytes(), digest_size=32).hexdigest()
+    except OSError as error:
+        raise UserError(f"{path}: the chain's state cannot be read: {error.strerror}") from error
