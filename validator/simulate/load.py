@@ -73,7 +73,7 @@ def load_chain(settings: SettingsLoad) -> dict[str, Any]:
         "first_block": settings.first_block,
         "enactment": "immediate",
         "hrmp_notifications": False,
-        "balances": "limited",
+        "balances": "ledger",
         "config": dict(POLKADOT_2021_09),
         "genesis_paras": [],
         "ump_weights": {},

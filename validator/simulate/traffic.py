@@ -63,7 +63,7 @@ class Simulation:
             "first_block": self.settings.first_block,
             "enactment": self.settings.enactment,
             "hrmp_notifications": self.settings.notifications,
-            "balances": "unlimited" if self.settings.unlimited_balances else "limited",
+            "balances": "unlimited" if self.settings.unlimited_balances else "ledger",
             "config": self.config,
             "genesis_paras": self.genesis_paras,
             "ump_weights": self.upward.weights,
