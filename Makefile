@@ -38,8 +38,12 @@ format: setup ## let ruff write the format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup ## measure, print a table and write JSON
+bench: setup $(STAMP).bench ## measure, print a table and write JSON
 	$(BIN)/python -m benchmarks
+
+$(STAMP).bench: $(STAMP)
+	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[spark,bench]'
+	@touch $@
 
 clean: ## remove what make made (jars stay in the user's cache)
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -29,8 +29,12 @@ def router_state(router: NaiveRouter) -> dict[str, Any]:
     paras_in = sorted({recipient for _, recipient in channels})
     paras_out = sorted({sender for sender, _ in channels})
     accepted = {para: router.accepted_request_count(para) for para in sorted({r for _, r in router.requests})}
-    accounts = sorted({*router.free, *router.reserved})
-    free = {para: 0 if router.unlimited_balances else router.free.get(para, 0) for para in accounts}
+    free = {para: 0 if router.unlimited_balances else amount for para, amount in router.free.items()}
+    accounts = sorted(
+        para
+        for para in {*router.free, *router.reserved}
+        if para in router.kinds or free.get(para) or router.reserved.get(para)
+    )
     return {
         "channels": {channel_name(pair): _channel(router, pair) for pair in channels},
         "channel_set": [channel_name(pair) for pair in channels],
@@ -59,7 +63,7 @@ def router_state(router: NaiveRouter) -> dict[str, Any]:
         ),
         "needs_dispatch": router.needs_dispatch(),
         "next_dispatch_round_start_with": router.next_dispatch_round_start_with,
-        "balances": _rows({para: {"free": free[para], "reserved": router.reserved.get(para, 0)} for para in accounts}),
+        "balances": _rows({para: {"free": free.get(para, 0), "reserved": router.reserved.get(para, 0)} for para in accounts}),
         "valid_paras": sorted(router.kinds),
         "outgoing_paras": list(router.outgoing),
     }

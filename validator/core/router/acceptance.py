@@ -35,7 +35,8 @@ def check_candidate(state: RouterState, candidate: Candidate) -> None:
     Raises the first violation of: downward, upward, watermark, outbound (I-13: the order of the code).
     """
     check_processed_downward_messages(state, candidate.para_id, candidate.processed_downward_messages)
-    if candidate.upward_messages:
+    # a candidate without upward messages breaks the rule too where a smaller configuration has found the queue fuller than it allows
+    if candidate.upward_messages or candidate.para_id in state.relay_dispatch_queue_size:
         check_upward_messages(state, candidate.para_id, candidate.upward_messages)
     check_hrmp_watermark(state, candidate.para_id, candidate.relay_parent_number, candidate.hrmp_watermark)
     if candidate.horizontal_messages:

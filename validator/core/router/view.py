@@ -76,6 +76,7 @@ def view(state: RouterState) -> dict[str, Any]:
         "balances": {
             str(para): {"free": account.free, "reserved": account.reserved}
             for para, account in sorted(state.accounts.items())
+            if para in state.paras or account.free or account.reserved
         },
         "mqc_heads": {
             str(para): [[sender, head.hex()] for sender, head in mqc_heads(state, para)]
