@@ -43,7 +43,7 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
     for name, value in source_options(list(kinds), settings.records_per_trigger).items():
         reader = reader.option(name, value)
     for name, value in spark_options(settings.kafka).items():
-        reader = reader.option(f"kafka.{name}", value)
+        reader = reader.option(name, value)
     rows = reader.load().select("topic", "partition", "offset", "key", "value")
 
     decode = decode_stage(kinds, frozenset(settings.definitions))

@@ -36,7 +36,7 @@ FINGERPRINT_BYTES = 8
 
 
 class LaneOverflow(Exception):
-    """A lane would have to hold more than its limits allow; the query stops and no offset is lost."""
+    """A lane would have to hold more than its limits allow; the query stops, no offset is lost, and this lane object is of no more use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +264,7 @@ class Lane:
             del self._executed_prints[next(iter(self._executed_prints))]
 
     def _pass_by(self, number: BlockNumber) -> list[DeadLetter]:
-        """Bury what waits for block numbers that the chain has skipped."""
+        """Bury what waits for block numbers that the chain has skipped, and block records that name one of those as their parent."""
         dead = []
         for skipped in sorted(other for other in self._waiting if other < number):
             waiting = self._waiting.pop(skipped)
@@ -272,6 +272,14 @@ class Lane:
                 del self._child_of[waiting.record.parent_number]
             detail = f"block {skipped} is passed: block {number}, whose parent is {self.executed_block}, is executed"
             dead += [self._evict(waiting, place, detail, DeadReason.LATE) for place in sorted(waiting.places)]
+        for parent in sorted(other for other in self._child_of if other < number):
+            orphan = self._child_of.pop(parent)
+            waiting = self._waiting[orphan]
+            detail = f"block {orphan} names parent {parent}, but block {number} is executed already"
+            dead.append(self._evict(waiting, (RecordKind.BLOCK, 0), detail, DeadReason.FORK))
+            waiting.record = None
+            if not waiting.places:
+                del self._waiting[orphan]
         return dead
 
     # --- surviving a restart ---

@@ -73,4 +73,4 @@ class RuleSet(Protocol):
         """Return the root over the canonical encoding of the whole state."""
 
     def pages(self) -> list[bytes]:
-        """Return the canonical encoding of the whole state: the common page first."""
+        """Return the canonical encoding of the whole state, and of what it has not told yet: the common page first."""

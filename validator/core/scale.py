@@ -6,7 +6,7 @@ Used for the state and for candidate commitments. Decoding is strict: what is no
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from validator.core.hashing import compact
@@ -127,6 +127,17 @@ class Reader:
         if flag > 1:
             raise DecodeError(f"option at offset {self.position - 1} starts with {flag}, expected 0 or 1")
         return read() if flag else None
+
+    def boolean(self) -> bool:
+        """Take one byte that is 0 or 1."""
+        return self.choice((False, True))
+
+    def choice(self, choices: Sequence[T]) -> T:
+        """Take one byte and return the choice that it numbers."""
+        at = self.u8()
+        if at >= len(choices):
+            raise DecodeError(f"byte at offset {self.position - 1} is {at}, expected one below {len(choices)}")
+        return choices[at]
 
     def items(self, read: Callable[[], T]) -> list[T]:
         """Take a count and that many values."""

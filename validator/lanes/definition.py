@@ -34,6 +34,7 @@ class LaneDefinition:
     settings: LaneSettings = field(default_factory=LaneSettings)
     upward_weights: dict[bytes, int] = field(default_factory=dict)
     upward_default_weight: int = 1
+    upward_failing: frozenset[bytes] = frozenset()
 
     def create(self) -> Lane:
         """Return the lane as it stands before its first block."""
@@ -44,7 +45,7 @@ class LaneDefinition:
         return Lane.restore(self.name, snapshot, self._rules, decode_again, self.settings)
 
     def _rules(self, pages: list[bytes]) -> RuleSet:
-        sink = FixedWeightSink(self.upward_weights, self.upward_default_weight)
+        sink = FixedWeightSink(self.upward_weights, self.upward_default_weight, self.upward_failing)
         return Router.from_pages(pages, sink, self.enactment)
 
 

@@ -63,7 +63,9 @@ def router_state(router: NaiveRouter) -> dict[str, Any]:
         ),
         "needs_dispatch": router.needs_dispatch(),
         "next_dispatch_round_start_with": router.next_dispatch_round_start_with,
-        "balances": _rows({para: {"free": free.get(para, 0), "reserved": router.reserved.get(para, 0)} for para in accounts}),
+        "balances": _rows(
+            {para: {"free": free.get(para, 0), "reserved": router.reserved.get(para, 0)} for para in accounts}
+        ),
         "valid_paras": sorted(router.kinds),
         "outgoing_paras": list(router.outgoing),
     }

@@ -19,6 +19,7 @@ from validator.core.router.state import (
     InboundHrmpMessage,
     PendingCandidate,
     RouterState,
+    Touched,
     add_channel,
     increase,
 )
@@ -145,8 +146,8 @@ def decode_state(common_page: bytes, pages: Iterable[bytes]) -> RouterState:
     reader = _versioned(common_page)
     values = {name: reader.compact() for name in CONFIGURATION_FIELDS}
     state = RouterState(HostConfiguration(**values))
-    state.balances_mode = _BALANCES[reader.u8()]
-    state.hrmp_notifications = bool(reader.u8())
+    state.balances_mode = reader.choice(_BALANCES)
+    state.hrmp_notifications = reader.boolean()
     state.session_index = reader.u32()
     state.outgoing_paras = reader.items(reader.u32)
     state.next_dispatch_round_start_with = reader.option(reader.u32)
@@ -168,9 +169,29 @@ def decode_state(common_page: bytes, pages: Iterable[bytes]) -> RouterState:
     for page in pages:
         _read_para_page(_versioned(page), state)
     state.needs_dispatch = sorted(state.relay_dispatch_queues)
-    state.touched.pages.clear()
-    state.touched.channels.clear()
+    state.touched = Touched()
     return state
+
+
+def encode_untold_page(state: RouterState) -> bytes:
+    """Encode whose headroom has changed and has not been told yet: not part of the state, but a restored lane has to tell it."""
+    out = Writer()
+    out.u8(ENCODING_VERSION)
+    out.compact(len(state.touched.paras))
+    for para in sorted(state.touched.paras):
+        out.u32(para)
+    out.compact(len(state.touched.channels))
+    for channel_id in sorted(state.touched.channels):
+        _write_channel_id(out, channel_id)
+    return bytes(out.buffer)
+
+
+def decode_untold_page(page: bytes, state: RouterState) -> None:
+    """Mark in a state whose headroom is still to be told. Raises `DecodeError`."""
+    reader = _versioned(page)
+    state.touched.paras.update(dict.fromkeys(reader.items(reader.u32)))
+    state.touched.channels.update(dict.fromkeys(reader.items(lambda: (reader.u32(), reader.u32()))))
+    reader.end()
 
 
 def _versioned(page: bytes) -> Reader:
@@ -189,7 +210,7 @@ def _write_channel_id(out: Writer, channel_id: ChannelId) -> None:
 def _read_request(reader: Reader, state: RouterState) -> None:
     channel_id = (reader.u32(), reader.u32())
     request = HrmpOpenChannelRequest(
-        bool(reader.u8()), reader.u32(), reader.u128(), reader.u32(), reader.u32(), reader.u32()
+        reader.boolean(), reader.u32(), reader.u128(), reader.u32(), reader.u32(), reader.u32()
     )
     state.hrmp_open_channel_requests[channel_id] = request
     state.hrmp_open_channel_requests_list.append(channel_id)
@@ -264,11 +285,11 @@ def _read_channel(reader: Reader, state: RouterState, channel_id: ChannelId) -> 
 
 def _read_para_page(reader: Reader, state: RouterState) -> None:
     para = reader.u32()
-    kind = reader.u8()
-    if kind:
-        state.paras[para] = _PARA_KINDS[kind - 1]
+    kind = reader.choice((None, *_PARA_KINDS))
+    if kind is not None:
+        state.paras[para] = kind
     free, reserved = reader.compact(), reader.compact()
-    if kind or free or reserved:
+    if kind is not None or free or reserved:
         state.accounts[para] = Account(free, reserved)
 
     pending = deque(reader.items(lambda: PendingCandidate(reader.u32(), _read_candidate(reader))))

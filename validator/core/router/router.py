@@ -17,7 +17,15 @@ from validator.core.root import merkle_root
 from validator.core.router.acceptance import check_candidate
 from validator.core.router.dispatch import FixedWeightSink, UpwardMessageSink, process_pending_upward_messages
 from validator.core.router.enactment import enact_candidate, queue_downward_message
-from validator.core.router.encoding import decode_state, encode_common_page, encode_para_page, encode_state, para_pages
+from validator.core.router.encoding import (
+    decode_state,
+    decode_untold_page,
+    encode_common_page,
+    encode_para_page,
+    encode_state,
+    encode_untold_page,
+    para_pages,
+)
 from validator.core.router.errors import InclusionCandidateNotPending, TimeoutCandidateNotPending
 from validator.core.router.events import EventLog
 from validator.core.router.requests import (
@@ -89,7 +97,10 @@ class Router:
         cls, pages: list[bytes], sink: UpwardMessageSink | None = None, enactment: Enactment = Enactment.IMMEDIATE
     ) -> Router:
         """Return the Router whose `pages` these are. Raises `scale.DecodeError`."""
-        return cls(decode_state(pages[0], pages[1:]), sink, enactment)
+        common_page, untold_page, *para_pages = pages
+        state = decode_state(common_page, para_pages)
+        decode_untold_page(untold_page, state)
+        return cls(state, sink, enactment)
 
     def request(self, fields: tuple[Any, ...]) -> ChannelRequest:
         """Return the channel request that a decoded record holds."""
@@ -226,9 +237,9 @@ class Router:
         return merkle_root(blake2b_256(encode_common_page(self.state)), self._page_hashes)
 
     def pages(self) -> list[bytes]:
-        """Return the canonical encoding of the whole state: the common page, then the paras' ascending."""
+        """Return the canonical encoding of the whole state: the common page, what headroom is untold, then the paras' ascending."""
         common_page, pages = encode_state(self.state)
-        return [common_page, *pages.values()]
+        return [common_page, encode_untold_page(self.state), *pages.values()]
 
     def _take_pending(self, ref: PendingRef, violation: Violation) -> Candidate:
         pending = self.state.pending_candidates.get(ref.para_id, deque())
