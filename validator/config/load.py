@@ -74,7 +74,9 @@ def _explain(error: ErrorDetails) -> str:
     message = error["msg"].removeprefix("Value error, ")
     if error["type"] == "value_error":
         return f"{path}: {message}"
-    expected = message.removeprefix("Input should be ")
+    expected = (
+        message.removeprefix("Input should be ").replace("a valid integer", "an integer").replace("a valid ", "a ")
+    )
     if error["type"] in ("model_type", "dict_type"):
         expected = "a table"
     elif error["type"] == "string_pattern_mismatch":

@@ -216,8 +216,8 @@ class Chain(_Table):
 class Config(BaseSettings):
     """The whole of `validator.toml`, the environment over it.
 
-    ``VALIDATOR_<table>__<key>`` overrides a key (``VALIDATOR_JOB__MASTER=local[2]``); a value is read as JSON where it is JSON, else as text
-    (a value for librdkafka always as text).
+    ``VALIDATOR_<table>__<key>`` overrides a key (``VALIDATOR_JOB__MASTER=local[2]``); a value is read as JSON where it is JSON, else as
+    text (a value for librdkafka always as text).
     """
 
     model_config = SettingsConfigDict(

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator schemas list|show|check`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from difflib import get_close_matches
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+
+from validator.cli import exit_codes
+from validator.codec.compatibility import check_schemas, policy
+from validator.codec.schemas import TOPIC_SCHEMAS, Schema, schemas
+from validator.errors import UserError
+
+app = typer.Typer(no_args_is_help=True, help="List, show and check the Avro schemas.")
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command("list")
+def list_(as_json: Json = False) -> None:
+    """List the records with topic, fingerprint and number of released versions."""
+    known = schemas()
+    rows: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "topic": topic,
+            "fingerprint": known[name].fingerprint.hex(),
+            "versions": len(known.versions[name]),
+            "compatibility": policy(name),
+        }
+        for topic, names in TOPIC_SCHEMAS.items()
+        for name in names
+    ]
+    if as_json:
+        _write(json.dumps(rows))
+        return
+    table = Table("record", "topic", "fingerprint", Column("versions", justify="right"), box=None)
+    for row in rows:
+        table.add_row(row["name"], row["topic"], row["fingerprint"], str(row["versions"]))
+    Console().print(table)
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="A record, with its namespace or without: validator.Verdict, Verdict.")],
+    version: Annotated[int | None, typer.Option(help="A released version instead of the current one.")] = None,
+    canonical: Annotated[
+        bool, typer.Option("--canonical", help="The Parsing Canonical Form, which is fingerprinted.")
+    ] = False,
+) -> None:
+    """Print a record's schema."""
+    schema = _find(name, version)
+    _write(schema.canonical if canonical else json.dumps(schema.source, indent=2))
+
+
+@app.command()
+def check(as_json: Json = False) -> None:
+    """Check every schema against all its released versions; exit code 1 if one is not compatible."""
+    known = schemas()
+    problems = check_schemas(known)
+    if as_json:
+        _write(json.dumps({"ok": not any(problems.values()), "problems": problems}))
+    else:
+        for name, found in problems.items():
+            versions = known.versions[name]
+            released = versions and versions[-1].canonical == known[name].canonical
+            state = f"is version {versions[-1].version}" if released else "has changes that no released version has"
+            _write(f"{'FAIL' if found else 'ok  '} {name}: {policy(name)} with {len(versions)} released, {state}")
+            for problem in found:
+                _write(f"     {problem}")
+    if any(problems.values()):
+        raise typer.Exit(exit_codes.DISAGREEMENT)
+
+
+def _find(name: str, version: int | None) -> Schema:
+    known = schemas()
+    by_name = {**{full.rpartition(".")[2]: full for full in known.current}, **{full: full for full in known.current}}
+    full = by_name.get(name)
+    if full is None:
+        close = get_close_matches(name, by_name, 1)
+        hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known.current)}"
+        raise UserError(f"schema {name!r}: no such record; {hint}")
+    if version is None:
+        return known[full]
+    for schema in known.versions[full]:
+        if schema.version == version:
+            return schema
+    numbers = ", ".join(str(schema.version) for schema in known.versions[full]) or "none"
+    raise UserError(f"schema {full}: expected a released version ({numbers}), found {version}")
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text + "\n")
