@@ -117,7 +117,7 @@ def list_topics(kafka: KafkaTable, *, prefix: str = PREFIX) -> list[TopicState]:
             (name, TopicPartition(prefix + name, number)) for name, numbers in counts.items() for number in numbers
         ]
         records = dict.fromkeys(counts, 0)
-        latest, earliest = OffsetSpec.latest(), OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+        latest, earliest = OffsetSpec.latest(), OffsetSpec.earliest()
         for spec, sign in ((latest, 1), (earliest, -1)):
             asked = admin.list_offsets({place: spec for _, place in places}) if places else {}
             for place, future in asked.items():
