@@ -12,7 +12,7 @@ import typer
 
 from validator.cli import exit_codes
 from validator.errors import UserError
-from validator.replay.document import read_document
+from validator.replay.document import printable, read_document
 from validator.replay.run import judge_scenario, run_scenario
 from validator.replay.scenario import Scenario, read_scenarios
 from validator.replay.suites import suite_files
@@ -32,7 +32,9 @@ def replay(
     paths = [*(files or ()), *(path for name in suite or () for path in suite_files(name))]
     if not paths:
         raise UserError("name a trace file, or a suite with --suite")
-    scenarios = [scenario for path in paths for scenario in read_scenarios(read_document(path))]
+    scenarios = [
+        scenario for path in paths for scenario in read_scenarios(read_document(path), expectations=not as_json)
+    ]
     if as_json:
         typer.echo(json.dumps({"scenarios": [run_scenario(scenario) for scenario in scenarios]}))
         return
@@ -48,5 +50,5 @@ def _report(scenario: Scenario) -> str:
     difference = None if scenario.skipped else judge_scenario(scenario, output)
     outcome = "SKIP" if scenario.skipped else "FAIL" if difference else "PASS"
     why = scenario.skipped or difference
-    typer.echo(f"{outcome} {scenario.id} {scenario.name}{': ' if why else ''}{why or ''}")
+    typer.echo(f"{outcome} {printable(scenario.id)} {printable(scenario.name)}{f': {why}' if why else ''}")
     return outcome

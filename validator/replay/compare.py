@@ -33,6 +33,7 @@ def first_result_difference(expected: list[dict[str, Any]], actual: list[dict[st
         kinds = want.get("error_any_of")
         if kinds is not None and not got["ok"] and got["error"]["kind"] in kinds:
             continue
+        # results are compared whole; what else an entry holds (a note, error_any_of) is not a part of the result
         plain = {key: value for key, value in want.items() if key in ("ok", "error")}
         if plain != got:
             return _difference(plain, got, f"{path}[{at}]")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,6 +15,10 @@ from validator.errors import UserError
 
 T = TypeVar("T")
 D = TypeVar("D")
+
+
+DEPTH_MAX = 64
+"""Levels of arrays and objects in a document."""
 
 
 class Node:
@@ -60,7 +65,7 @@ class Node:
     def members(self) -> Iterator[tuple[str, Node]]:
         """Yield the members of an object."""
         for key, value in self.object().items():
-            yield key, Node(value, f"{self.path}.{key}")
+            yield key, Node(value, f"{self.path}.{printable(key)}")
 
     def integer(self, maximum: int = U32_MAX) -> int:
         """Return an integer from 0 to ``maximum``."""
@@ -89,11 +94,13 @@ class Node:
     def hex(self, size: int | None = None) -> bytes:
         """Return bytes written in hex without a prefix, of exactly ``size`` where that is given."""
         expected = "bytes in hex" if size is None else f"{size} bytes in hex"
+        text = self.text()
         try:
-            data = bytes.fromhex(self.text())
+            data = bytes.fromhex(text)
         except ValueError:
             raise self.fail(expected) from None
-        if size is not None and len(data) != size:
+        # bytes.fromhex takes white space between bytes
+        if 2 * len(data) != len(text) or (size is not None and len(data) != size):
             raise self.fail(expected)
         return data
 
@@ -113,11 +120,35 @@ def read_document(path: Path) -> Node:
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 at byte {error.start}") from None
     try:
-        return Node(json.loads(text), str(path))
+        value = json.loads(text)
     except json.JSONDecodeError as error:
         raise UserError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
     except RecursionError:
-        raise UserError(f"{path}: nested too deeply") from None
+        raise UserError(f"{path}: nested more than {DEPTH_MAX} levels deep") from None
+    except ValueError:
+        raise UserError(f"{path}: expected numbers of at most {sys.get_int_max_str_digits()} digits") from None
+    if _is_deeper(value, DEPTH_MAX):
+        raise UserError(f"{path}: nested more than {DEPTH_MAX} levels deep")
+    return Node(value, str(path))
+
+
+def printable(text: str) -> str:
+    """Return a text so that it fits on one line of any terminal: as it is, or as in JSON where it holds anything unprintable."""
+    return text if text.isprintable() else json.dumps(text)[1:-1]
+
+
+def _is_deeper(value: Any, depth_max: int) -> bool:
+    level = [value]
+    for _ in range(depth_max + 1):
+        level = [
+            item
+            for value in level
+            if isinstance(value, (dict, list))
+            for item in (value.values() if isinstance(value, dict) else value)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _shown(value: Any) -> str:

@@ -6,7 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from validator.core.limits import U64_MAX, U128_MAX
+from validator.core.limits import U32_MAX, U64_MAX, U128_MAX
+from validator.core.router.state import RouterState
+from validator.core.router.view import view
 from validator.core.types import (
     CONFIGURATION_FIELDS,
     AcceptOpenChannel,
@@ -25,6 +27,7 @@ from validator.core.types import (
 )
 from validator.replay.document import Node
 
+STATE_KEYS = tuple(view(RouterState(HostConfiguration())))
 FEATURES = ("delayed_enactment", "hrmp_notifications")
 """What a scenario may need beyond router.txt, as far as it is built."""
 
@@ -37,6 +40,11 @@ _CANDIDATE_KEYS = (
     *("para_id", "relay_parent_number", "hrmp_watermark", "upward_messages"),
     *("processed_downward_messages", "horizontal_messages", "enact_at_block"),
 )
+_CONFIGURATION_MAXIMA = {
+    "preferred_dispatchable_upward_messages_step_weight": U64_MAX,
+    "hrmp_sender_deposit": U128_MAX,
+    "hrmp_recipient_deposit": U128_MAX,
+}
 _EXPECT_KEYS = ("requests", "downward", "candidates", "dispatched", "state")
 
 
@@ -68,17 +76,23 @@ class Scenario:
     steps: tuple[Step, ...] = ()
 
 
-def read_scenarios(document: Node) -> list[Scenario]:
-    """Return the scenarios of a file: one object, or a list of them. Raises `UserError`."""
+def read_scenarios(document: Node, *, expectations: bool = True) -> list[Scenario]:
+    """Return the scenarios of a file: one object, or a list of them; what they expect is read where that is wanted. Raises `UserError`."""
     if isinstance(document.value, dict):
-        return [_scenario(document)]
-    return [_scenario(node) for node in document.items()]
+        return [_scenario(document, expectations)]
+    if not isinstance(document.value, list):
+        raise document.fail("a scenario or an array of them")
+    return [_scenario(node, expectations) for node in document.items()]
 
 
 def read_configuration(node: Node) -> tuple[tuple[str, int], ...]:
     """Return the configuration fields that an object names, in the order of `HostConfiguration`. Raises `UserError`."""
     node.refuse_misspelt(CONFIGURATION_FIELDS)
-    return tuple((name, node[name].integer(U128_MAX)) for name in CONFIGURATION_FIELDS if node.has(name))
+    return tuple(
+        (name, node[name].integer(_CONFIGURATION_MAXIMA.get(name, U32_MAX)))
+        for name in CONFIGURATION_FIELDS
+        if node.has(name)
+    )
 
 
 def read_para(node: Node) -> Para:
@@ -89,7 +103,7 @@ def read_para(node: Node) -> Para:
     )
 
 
-def _scenario(node: Node) -> Scenario:
+def _scenario(node: Node, expectations: bool) -> Scenario:
     node.refuse_misspelt(_SCENARIO_KEYS)
     scenario_id = node["id"].text()
     name = node.get("name", Node.text, "")
@@ -101,7 +115,7 @@ def _scenario(node: Node) -> Scenario:
         if feature not in FEATURES:
             return Scenario(scenario_id, name, skipped=f"needs {feature!r}, which is not built")
 
-    steps = tuple(_step(step) for step in node["steps"].items())
+    steps = tuple(_step(step, expectations) for step in node["steps"].items())
     for earlier, later, at in zip(steps, steps[1:], range(1, len(steps)), strict=False):
         if later.block < earlier.block:
             raise Node(later.block, f"{node.path}.steps[{at}].block").fail(f"a block from {earlier.block} on")
@@ -124,19 +138,31 @@ def _weights(node: Node) -> dict[bytes, int]:
     return {Node(payload, f"{node.path} key").hex(): weight.integer(U64_MAX) for payload, weight in node.members()}
 
 
-def _step(node: Node) -> Step:
+def _step(node: Node, expectations: bool) -> Step:
     node.refuse_misspelt(_STEP_KEYS)
     block = node["block"].integer()
-    expect = node["expect"].object() if node.has("expect") else {}
-    Node(expect, f"{node.path}.expect").refuse_misspelt(_EXPECT_KEYS)
     return Step(
         block=block,
         requests=node.get("requests", lambda items: tuple(_request(item) for item in items.items()), ()),
         downward=node.get("downward", lambda items: tuple(_downward(item) for item in items.items()), ()),
         candidates=node.get("candidates", lambda items: tuple(_candidate(item, block) for item in items.items()), ()),
         session_change=node.get("session_change", _session_change, None),
-        expect=expect,
+        expect=node.get("expect", _expect, {}) if expectations else {},
     )
+
+
+def _expect(node: Node) -> dict[str, Any]:
+    node.refuse_misspelt(_EXPECT_KEYS)
+    for key in ("requests", "downward", "candidates"):
+        for result in node[key].items() if node.has(key) else ():
+            if not result["ok"].boolean() and not result.has("error_any_of"):
+                result["error"]["kind"].text()
+    for pair in node["dispatched"].items() if node.has("dispatched") else ():
+        if len(list(pair.items())) != 2:
+            raise pair.fail("[para, payload]")
+    if node.has("state"):
+        node["state"].refuse_misspelt(STATE_KEYS)
+    return {key: value for key, value in node.object().items() if value is not None}
 
 
 def _request(node: Node) -> ChannelRequest:
