@@ -83,7 +83,10 @@ class LaneOperator(StatefulProcessor):
         self._state = SparkState(handle)
 
     def handleInputRows(  # type: ignore[override]  # noqa: N802 - the row form, of the two that the base class allows
-        self, key: tuple[str], rows: Iterator[Row], timerValues: object  # noqa: ARG002, N803
+        self,
+        key: tuple[str],
+        rows: Iterator[Row],
+        timerValues: object,  # noqa: ARG002, N803
     ) -> Iterator[Row]:
         """Process one lane's chunks of one batch: in order of topic, partition and offset, since a shuffle keeps none."""
         lane = key[0]

@@ -164,6 +164,8 @@ class Chain(_Table):
     """Weight of an upward message that ump_weights does not name."""
     ump_weights: dict[str, U63] = Field(default_factory=dict)
     """Weight by payload in hex."""
+    ump_failing_messages: list[str] = Field(default_factory=list)
+    """Payloads in hex whose dispatch fails: for test chains."""
 
     @field_validator("genesis_paras")
     @classmethod
@@ -187,6 +189,16 @@ class Chain(_Table):
             if decoded in payloads:
                 raise ValueError(f"payload {decoded.hex()} is there twice")
             payloads.add(decoded)
+        return value
+
+    @field_validator("ump_failing_messages")
+    @classmethod
+    def _check_failing(cls, value: list[str]) -> list[str]:
+        for payload in value:
+            try:
+                bytes.fromhex(payload)
+            except ValueError:
+                raise ValueError(f"expected payloads in hex, found {payload!r}") from None
         return value
 
     @model_validator(mode="after")
@@ -266,6 +278,7 @@ def configuration_digest(chain: Chain) -> bytes:
         "genesis_paras": [[para.para_id, para.kind.value, para.balance] for para in chain.core_paras()],
         "ump_default_weight": chain.ump_default_weight,
         "ump_weights": {payload.hex(): weight for payload, weight in chain.core_ump_weights().items()},
+        "ump_failing_messages": sorted(payload.lower() for payload in chain.ump_failing_messages),
     }
     canonical = json.dumps(meaning, sort_keys=True, separators=(",", ":"))
     return blake2b(canonical.encode(), digest_size=32).digest()

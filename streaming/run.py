@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the query until it is told to stop, and logs what it does."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+import structlog
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming.job import JobSettings, start_query
+from streaming.session import SPARK_LOG, spark_session
+from validator.cli import exit_codes
+from validator.config import Config
+from validator.lanes.configured import job_directory, lane_definitions
+
+POLL_S = 0.5
+"""Seconds between two looks at the query's progress."""
+
+STOP_BATCH_S_MAX = 60.0
+"""Seconds that a batch gets to end after the job was told to stop."""
+
+
+def run_job(config: Config) -> int:
+    """Run the job of a configuration and return its exit code. Raises `UserError`."""
+    directory = job_directory(config)
+    definitions = lane_definitions(config)
+    settings = JobSettings(
+        definitions=definitions,
+        kafka=config.kafka,
+        prefix=config.topics.prefix,
+        checkpoint=directory / "checkpoint",
+        records_per_trigger=config.job.max_records_per_trigger,
+        trigger_interval_ms=config.job.trigger_interval_ms,
+    )
+    stop = _StopSignal()
+    with _own_output(directory) as output:
+        log = _logger(output)
+        log.info(
+            "started", lanes=list(definitions), directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG)
+        )
+        with spark_session(
+            config.job.master,
+            directory,
+            driver_memory=config.job.driver_memory,
+            state_partitions=config.job.state_partitions,
+        ) as spark:
+            query = start_query(spark, settings)
+            log.info("ready", query=str(query.id), run=str(query.runId))
+            return _follow(query, stop, log)
+
+
+def _follow(query: StreamingQuery, stop: _StopSignal, log: Any) -> int:
+    last_batch = -1
+    while True:
+        try:
+            ended = query.awaitTermination(POLL_S)  # type: ignore[arg-type]  # Spark takes fractions of seconds
+        except StreamingQueryException as error:
+            log.error("failed", reason=_reason(error))
+            return exit_codes.INTERNAL_ERROR
+        for progress in query.recentProgress:
+            if progress.batchId > last_batch and progress.numInputRows:
+                last_batch = progress.batchId
+                log.info(
+                    "batch", batch=last_batch, records=progress.numInputRows, milliseconds=dict(progress.durationMs)
+                )
+        if ended:
+            return exit_codes.OK
+        if stop.requested:
+            _stop_between_batches(query)
+            log.info("stopped", last_batch=last_batch)
+            return exit_codes.OK
+
+
+def _stop_between_batches(query: StreamingQuery) -> None:
+    """Stop the query when no batch is under way, so that nothing has to be done again; after a while stop it anyway."""
+    waited = 0.0
+    while query.isActive and query.status["isTriggerActive"] and waited < STOP_BATCH_S_MAX:
+        query.awaitTermination(0.05)  # type: ignore[arg-type]
+        waited += 0.05
+    query.stop()
+
+
+def _reason(error: StreamingQueryException) -> str:
+    """Return the last line of a Python worker's traceback, or Spark's own message."""
+    text = str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    marked = [line for line in lines if ".LaneOverflow:" in line or ".UserError:" in line or ".SinkFailed:" in line]
+    return marked[-1] if marked else lines[0] if lines else text
+
+
+class _StopSignal:
+    """Remembers that the process was told to stop."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._request)
+
+    def _request(self, *_: object) -> None:
+        self.requested = True
+
+
+@contextmanager
+def _own_output(directory: Path) -> Iterator[TextIO]:
+    """Send everything that this process and the JVM print to Spark's log, and yield the standard error of before."""
+    logs = directory / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    own = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8")
+    with (logs / "spark-output.log").open("ab", buffering=0) as noise:
+        os.dup2(noise.fileno(), 1)
+        os.dup2(noise.fileno(), 2)
+    try:
+        yield own
+    finally:
+        own.flush()
+        os.dup2(own.fileno(), 2)
+
+
+def _logger(output: TextIO) -> Any:
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(output),
+    )
+    return structlog.get_logger()

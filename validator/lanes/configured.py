@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From configuration to lanes: where each starts, and the digest of everything that decides its verdicts."""
+
+from __future__ import annotations
+
+import json
+from hashlib import blake2b
+from pathlib import Path
+
+from validator import __version__
+from validator.config import Chain, Config, configuration_digest
+from validator.core.execute import Intervals
+from validator.core.lane import LaneSettings
+from validator.core.router.router import Router
+from validator.core.router.state import RouterState
+from validator.core.types import BlockNumber
+from validator.lanes.definition import LaneDefinition
+from validator.lanes.statefile import read_state
+from validator.replay.document import Node, read_document
+from validator.resources import state_directory
+
+
+def job_directory(config: Config) -> Path:
+    """Return the folder of the job's checkpoint, imported states and logs."""
+    return Path(config.job.directory) if config.job.directory else state_directory() / "job"
+
+
+def imported_state_path(config: Config, lane: str) -> Path:
+    """Return where `validator lanes import` puts a lane's state."""
+    return job_directory(config) / "lanes" / f"{lane}.json"
+
+
+def lane_definitions(config: Config) -> dict[str, LaneDefinition]:
+    """Return the definition of every configured chain, by lane. Raises `UserError` where a state file is not usable."""
+    return {lane: lane_definition(config, lane) for lane in sorted(config.chains)}
+
+
+def lane_definition(config: Config, lane: str) -> LaneDefinition:
+    """Return the definition of one configured chain. Raises `UserError` where its state file is not usable."""
+    chain = config.chains[lane]
+    imported = imported_state_path(config, lane)
+    if chain.state is None and imported.exists():
+        chain = chain.model_copy(update={"state": str(imported)})
+    first_block, state = _start(chain)
+    job = config.job
+    return LaneDefinition(
+        name=lane,
+        runtime_digest=runtime_digest(chain),
+        genesis=tuple(Router(state).pages()),
+        first_block=first_block,
+        enactment=chain.core_enactment(),
+        settings=LaneSettings(
+            blocks_ahead_max=job.blocks_ahead_max,
+            waiting_bytes_max=job.waiting_bytes_max,
+            duplicate_window_blocks=job.duplicate_window_blocks,
+            intervals=Intervals(headroom=job.headroom_interval_blocks, root=job.root_interval_blocks),
+        ),
+        upward_weights=chain.core_ump_weights(),
+        upward_default_weight=chain.ump_default_weight,
+        upward_failing=frozenset(bytes.fromhex(payload) for payload in chain.ump_failing_messages),
+    )
+
+
+def runtime_digest(chain: Chain) -> bytes:
+    """Return 32 bytes over what decides a chain's verdicts beside its inputs: product, rule set and their versions, configuration."""
+    meaning = {"validator": __version__, "protocol": chain.protocol, "configuration": configuration_digest(chain).hex()}
+    return blake2b(json.dumps(meaning, sort_keys=True).encode(), digest_size=32).digest()
+
+
+def read_state_file(path: Path, chain: Chain) -> tuple[BlockNumber, RouterState]:
+    """Return the first block and the state of a STATE.json under a chain's configuration.
+
+    The file is an object with ``first_block`` and ``state`` (state keys of the conformance format), or the state keys alone, and then the
+    chain's own ``first_block`` holds. Raises `UserError`.
+    """
+    document = read_document(path)
+    first_block = document.get("first_block", Node.integer, chain.first_block)
+    if first_block == 0:
+        raise document["first_block"].fail("a block from 1 on")
+    state = read_state(
+        document["state"] if document.has("state") else document,
+        chain.host_configuration.resolve(),
+        balances=chain.core_balances(),
+        notifications=chain.hrmp_notifications,
+    )
+    return first_block, state
+
+
+def _start(chain: Chain) -> tuple[BlockNumber, RouterState]:
+    if chain.state is not None:
+        return read_state_file(Path(chain.state), chain)
+    genesis = Router.at_genesis(
+        chain.host_configuration.resolve(),
+        chain.core_paras(),
+        balances=chain.core_balances(),
+        notifications=chain.hrmp_notifications,
+    )
+    return chain.first_block, genesis.state
