@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m streaming CONFIGURATION`: the job as a process of its own.
 
-CONFIGURATION is a JSON file, the whole configuration as `validator run` resolved it. The job logs JSON lines to standard error, each with an
-``event``: ``started``, ``ready`` (the query runs), ``batch``, ``stopped``, ``failed``. SIGTERM and SIGINT end it after the batch that it
-is in. Exit codes: `validator.cli.exit_codes`.
+CONFIGURATION is a JSON file, the whole configuration as `validator run` resolved it. The job logs JSON lines to standard error,
+each with an ``event``: ``started``, ``ready`` (the query runs), ``batch``, ``stopped``, ``failed``. SIGTERM and SIGINT end it
+after the batch that it is in. Exit codes: `validator.cli.exit_codes`.
 """
 
 from __future__ import annotations
