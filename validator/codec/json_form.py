@@ -194,7 +194,7 @@ class _ToAvro(_Named):
     def request(self, value: dict[str, Any], path: str) -> dict[str, Any]:
         """Fold a flat request into its call."""
         kind = value.get("kind")
-        if kind not in _REQUESTS:
+        if not isinstance(kind, str) or kind not in _REQUESTS:
             raise self.error(self.join(path, "kind"), f"one of {', '.join(_REQUESTS)}", kind)
         outer: dict[str, Any] = {key: value[key] for key in ("lane", "block", "index") if key in value}
         inner = {key: value[key] for key in value if key not in ("lane", "block", "index", "kind")}

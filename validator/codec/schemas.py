@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from fastavro.schema import SchemaParseException, UnknownType, parse_schema, to_parsing_canonical_form
 from fastavro.schema import fingerprint as avro_fingerprint
-from fastavro.schema import parse_schema, to_parsing_canonical_form
 
 from validator.core.inputs import RecordKind
 from validator.errors import UserError
@@ -115,7 +115,7 @@ def load_schema(path: Path, *, version: int | None = None) -> Schema:
     """Read one .avsc file."""
     try:
         return make_schema(json.loads(path.read_text("utf-8")), version=version)
-    except (ValueError, KeyError, TypeError) as error:  # fastavro's parse errors are ValueErrors too
+    except (ValueError, KeyError, TypeError, SchemaParseException, UnknownType) as error:
         raise UserError(f"{path}: expected an Avro schema, found: {error}") from error
 
 

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hypothesis strategies for records as JSON and for outcomes of the core, whole ranges of every field."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, get_type_hints
+
+from hypothesis import strategies as st
+
+from validator.core import limits
+from validator.core.errors import Violation
+from validator.core.inputs import DeadLetter, DeadReason, RecordKind, Source
+from validator.core.lane import Counters
+from validator.core.outcomes import (
+    ChannelEvent,
+    ChannelEventKind,
+    ChannelHeadroom,
+    Dispatch,
+    DispatchOutcome,
+    InputKind,
+    MessageRef,
+    ParaHeadroom,
+    Receipt,
+    Verdict,
+)
+from validator.core.router import errors
+from validator.core.types import CONFIGURATION_FIELDS
+
+U32 = st.integers(0, limits.U32_MAX)
+U63 = st.integers(0, 2**63 - 1)
+U128 = st.integers(0, limits.U128_MAX)
+INDEX = st.integers(0, limits.RECORDS_PER_BLOCK_MAX - 1)
+COUNT = st.integers(0, limits.RECORDS_PER_BLOCK_MAX)
+HASH = st.binary(min_size=32, max_size=32)
+PAYLOAD = st.binary(max_size=40)
+HEX = PAYLOAD.map(bytes.hex)
+LANE = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=limits.LANE_NAME_LENGTH_MAX)
+TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+
+
+def optional(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.none() | strategy
+
+
+PENDING = st.lists(st.fixed_dictionaries({"para_id": U32, "backed_at": optional(U32)}), max_size=3)
+
+
+def _configuration_value(name: str) -> st.SearchStrategy[int]:
+    if "deposit" in name:
+        return U128
+    return U63 if name.endswith("weight") else U32
+
+
+CONFIGURATION = st.fixed_dictionaries({}, optional={name: _configuration_value(name) for name in CONFIGURATION_FIELDS})
+SESSION_CHANGE = st.fixed_dictionaries(
+    {
+        "outgoing": st.lists(U32, max_size=3),
+        "onboarding": st.lists(
+            st.fixed_dictionaries(
+                {"para_id": U32, "kind": st.sampled_from(["parachain", "parathread"]), "balance": U128}
+            ),
+            max_size=3,
+        ),
+        "new_config": optional(CONFIGURATION),
+    }
+)
+BLOCK = st.integers(1, limits.U32_MAX).flatmap(
+    lambda block: st.fixed_dictionaries(
+        {
+            "lane": LANE,
+            "block": st.just(block),
+            "parent_number": optional(st.integers(0, block - 1)),
+            "block_hash": optional(HASH.map(bytes.hex)),
+            "candidates": COUNT,
+            "requests": COUNT,
+            "downward": COUNT,
+            "included": PENDING,
+            "timed_out": PENDING,
+            "session_change": optional(SESSION_CHANGE),
+        }
+    )
+)
+_PLACE = {"lane": LANE, "block": st.integers(1, limits.U32_MAX), "index": INDEX}
+CANDIDATE = st.fixed_dictionaries(
+    {
+        **_PLACE,
+        "para_id": U32,
+        "relay_parent_number": optional(U32),
+        "hrmp_watermark": U32,
+        "upward_messages": st.lists(HEX, max_size=3),
+        "processed_downward_messages": U32,
+        "horizontal_messages": st.lists(st.fixed_dictionaries({"recipient": U32, "data": HEX}), max_size=3),
+        "candidate_hash": optional(HASH.map(bytes.hex)),
+    }
+)
+DOWNWARD = st.fixed_dictionaries({**_PLACE, "para_id": U32, "msg": HEX})
+REQUEST = st.one_of(
+    st.fixed_dictionaries(
+        {
+            **_PLACE,
+            "kind": st.just("init_open_channel"),
+            "origin": U32,
+            "recipient": U32,
+            "max_places": U32,
+            "max_message_size": U32,
+        }
+    ),
+    st.fixed_dictionaries({**_PLACE, "kind": st.just("accept_open_channel"), "origin": U32, "sender": U32}),
+    st.fixed_dictionaries(
+        {**_PLACE, "kind": st.just("close_channel"), "origin": U32, "channel": st.lists(U32, min_size=2, max_size=2)}
+    ),
+    st.fixed_dictionaries({**_PLACE, "kind": st.just("schedule_para_cleanup"), "para_id": U32}),
+)
+INPUTS: dict[RecordKind, st.SearchStrategy[dict[str, Any]]] = {
+    RecordKind.BLOCK: BLOCK,
+    RecordKind.REQUEST: REQUEST,
+    RecordKind.DOWNWARD: DOWNWARD,
+    RecordKind.CANDIDATE: CANDIDATE,
+}
+
+
+def _all_violations(base: type[Violation]) -> list[type[Violation]]:
+    found = [] if not base.kind else [base]
+    for below in base.__subclasses__():
+        found += _all_violations(below)
+    return found
+
+
+VIOLATION_TYPES = [each for each in _all_violations(Violation) if each.__module__ == errors.__name__]
+
+
+def _violation(kind: type[Violation]) -> st.SearchStrategy[Violation]:
+    channel = st.fixed_dictionaries({"sender": U32, "recipient": U32})
+    hints = get_type_hints(kind)
+    names = [field.name for field in fields(kind)]
+    return st.builds(kind, **{name: U128 if hints[name] is int else channel for name in names})
+
+
+VIOLATION = st.sampled_from(VIOLATION_TYPES).flatmap(_violation)
+VERDICT = st.builds(
+    Verdict,
+    kind=st.sampled_from(InputKind),
+    block=U32,
+    index=INDEX,
+    para_id=U32,
+    violation=optional(VIOLATION),
+    enacted=st.booleans(),
+    messages=st.lists(st.builds(MessageRef, U32, U63, HASH), max_size=3).map(tuple),
+    effective_session=optional(U32),
+    expires_session=optional(U32),
+    candidate_hash=optional(HASH),
+)
+DISPATCH = st.builds(Dispatch, U32, U32, U32, PAYLOAD, U63, st.sampled_from(DispatchOutcome), failure=optional(TEXT))
+_DEPOSIT = st.integers(-limits.U128_MAX, limits.U128_MAX)
+CHANNEL_EVENT = st.builds(
+    ChannelEvent,
+    U32,
+    U32,
+    st.sampled_from(ChannelEventKind),
+    U32,
+    U32,
+    _DEPOSIT,
+    _DEPOSIT,
+    U32,
+    reason=optional(TEXT),
+)
+PARA_HEADROOM = st.builds(
+    ParaHeadroom, U32, st.booleans(), U32, U32, U32, optional(U32), st.lists(U32, max_size=5).map(tuple)
+)
+CHANNEL_HEADROOM = st.builds(ChannelHeadroom, U32, U32, st.booleans(), U32, U32, U32)
+RECEIPT = st.builds(Receipt, U32, U32, U32, U32, U32, U32, U32, U63, state_root=optional(HASH))
+SOURCE = st.builds(Source, TEXT, U32, U63)
+DEAD_LETTER = st.builds(
+    DeadLetter, TEXT, st.sampled_from(DeadReason), TEXT, SOURCE, PAYLOAD, optional(U32), optional(U32)
+)
+COUNTERS = st.builds(Counters, U63, U63, U63, U63, U63, U63)

@@ -1,0 +1,523 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kafka values to inputs, and everything that is not a record to dead letters."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.codec.records import INPUTS
+from validator.codec import decode
+from validator.codec.decode import decode_chunk, decode_record
+from validator.codec.encode import write
+from validator.codec.inflight import pack, unpack
+from validator.codec.json_form import encode_input
+from validator.codec.schemas import HEADER_SIZE, TOPIC_OF_KIND, SchemaSet, schemas
+from validator.codec.walk import ITEMS_MAX, WALK_BYTES_MIN
+from validator.core import limits, records
+from validator.core.hashing import message_hash
+from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
+from validator.core.types import (
+    AcceptOpenChannel,
+    BlockRecord,
+    Candidate,
+    CloseChannel,
+    DownwardMessage,
+    HorizontalMessage,
+    InitOpenChannel,
+    Para,
+    ParaKind,
+    PendingRef,
+    ScheduleParaCleanup,
+    SessionChange,
+)
+from validator.resources import schemas_directory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SOURCE = Source("validator.candidates", 3, 17)
+HASH = bytes(range(32))
+CANDIDATE: dict[str, Any] = {
+    "lane": "polkadot",
+    "block": 17,
+    "index": 1,
+    "para_id": 2000,
+    "relay_parent_number": None,
+    "hrmp_watermark": 16,
+    "upward_messages": [b"up", b""],
+    "processed_downward_messages": 2,
+    "horizontal_messages": [{"recipient": 2004, "data": b"knock"}],
+    "candidate_hash": HASH,
+}
+BLOCK: dict[str, Any] = {
+    "lane": "polkadot",
+    "block": 17,
+    "parent_number": None,
+    "block_hash": None,
+    "candidates": 2,
+    "requests": 1,
+    "downward": 0,
+    "included": [],
+    "timed_out": [],
+    "session_change": None,
+}
+REQUEST: dict[str, Any] = {
+    "lane": "polkadot",
+    "block": 17,
+    "index": 0,
+    "request": ("validator.router.AcceptOpenChannel", {"origin": 1, "sender": 2}),
+}
+DOWNWARD: dict[str, Any] = {"lane": "polkadot", "block": 17, "index": 0, "para_id": 2000, "msg": b"hello"}
+
+NAMES = {
+    RecordKind.BLOCK: "validator.Block",
+    RecordKind.REQUEST: "validator.router.ChannelRequest",
+    RecordKind.DOWNWARD: "validator.DownwardMessage",
+    RecordKind.CANDIDATE: "validator.router.Candidate",
+}
+EXAMPLES = {
+    RecordKind.BLOCK: BLOCK,
+    RecordKind.REQUEST: REQUEST,
+    RecordKind.DOWNWARD: DOWNWARD,
+    RecordKind.CANDIDATE: CANDIDATE,
+}
+
+
+def value_of(kind: RecordKind, **changes: Any) -> bytes:
+    return write(NAMES[kind], {**EXAMPLES[kind], **changes})
+
+
+def read(kind: RecordKind, value: bytes) -> Input:
+    decoded = decode_record(kind, value, SOURCE)
+    assert not isinstance(decoded, DeadLetter), decoded.detail
+    lane, item = decoded
+    assert lane == "polkadot"
+    return item
+
+
+def dead(kind: RecordKind, value: bytes | None, key: bytes | None = None) -> DeadLetter:
+    decoded = decode_record(kind, value, SOURCE, key)
+    assert isinstance(decoded, DeadLetter)
+    assert decoded.source == SOURCE
+    assert decoded.raw == (value or b"")
+    return decoded
+
+
+# --- what is right ---
+
+
+def test_a_candidate() -> None:
+    value = value_of(RecordKind.CANDIDATE)
+    item = read(RecordKind.CANDIDATE, value)
+    assert item[:6] == (RecordKind.CANDIDATE, 17, 1, blake2b(value, digest_size=8).digest(), SOURCE, value)
+    assert records.candidate(item.fields) == Candidate(
+        para_id=2000,
+        relay_parent_number=16,
+        hrmp_watermark=16,
+        upward_messages=(b"up", b""),
+        processed_downward_messages=2,
+        horizontal_messages=(HorizontalMessage(2004, b"knock", message_hash(b"knock")),),
+        candidate_hash=HASH,
+    )
+
+
+def test_a_candidate_without_messages() -> None:
+    value = value_of(RecordKind.CANDIDATE, upward_messages=[], horizontal_messages=[], relay_parent_number=9)
+    candidate = records.candidate(read(RecordKind.CANDIDATE, value).fields)
+    assert (candidate.upward_messages, candidate.horizontal_messages, candidate.relay_parent_number) == ((), (), 9)
+
+
+def test_a_downward_message() -> None:
+    item = read(RecordKind.DOWNWARD, value_of(RecordKind.DOWNWARD))
+    assert records.downward(item.fields) == DownwardMessage(2000, b"hello", message_hash(b"hello"))
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "expected"),
+    [
+        (
+            "InitOpenChannel",
+            {"origin": 1, "recipient": 2, "max_places": 3, "max_message_size": 4},
+            InitOpenChannel(1, 2, 3, 4),
+        ),
+        ("AcceptOpenChannel", {"origin": 1, "sender": 2}, AcceptOpenChannel(1, 2)),
+        ("CloseChannel", {"origin": 1, "channel": {"sender": 1, "recipient": 2}}, CloseChannel(1, (1, 2))),
+        ("ScheduleParaCleanup", {"para_id": 1}, ScheduleParaCleanup(1)),
+    ],
+)
+def test_a_request(name: str, call: dict[str, Any], expected: Any) -> None:
+    item = read(RecordKind.REQUEST, value_of(RecordKind.REQUEST, request=(f"validator.router.{name}", call)))
+    request = records.request(item.fields)
+    assert request == expected
+    assert type(request) is type(expected)
+
+
+def test_a_block_record() -> None:
+    value = encode_input(
+        RecordKind.BLOCK,
+        {
+            "lane": "polkadot",
+            "block": 17,
+            "parent_number": 12,
+            "block_hash": HASH.hex(),
+            "candidates": 2,
+            "requests": 1,
+            "downward": 0,
+            "included": [{"para_id": 2000, "backed_at": 11}, {"para_id": 2001, "backed_at": None}],
+            "timed_out": [{"para_id": 2002}],
+            "session_change": {
+                "outgoing": [5, 4],
+                "onboarding": [{"para_id": 6, "kind": "parathread", "balance": limits.U128_MAX}, {"para_id": 7}],
+                "new_config": {"hrmp_recipient_deposit": limits.U128_MAX, "max_upward_queue_count": 0},
+            },
+        },
+    )
+    item = read(RecordKind.BLOCK, value)
+    assert (item.block, item.index) == (17, 0)
+    assert records.block_record(item.fields) == BlockRecord(
+        block=17,
+        parent_number=12,
+        candidates=2,
+        requests=1,
+        downward=0,
+        included=(PendingRef(2000, 11), PendingRef(2001)),
+        timed_out=(PendingRef(2002),),
+        session_change=SessionChange(
+            outgoing=(5, 4),
+            onboarding=(Para(6, ParaKind.PARATHREAD, limits.U128_MAX), Para(7)),
+            new_config=(("max_upward_queue_count", 0), ("hrmp_recipient_deposit", limits.U128_MAX)),
+        ),
+        block_hash=HASH,
+    )
+
+
+def test_a_plain_block_record_has_the_block_before_as_parent() -> None:
+    record = records.block_record(read(RecordKind.BLOCK, value_of(RecordKind.BLOCK)).fields)
+    assert record == BlockRecord(17, 16, 2, 1, 0)
+
+
+def test_a_record_of_an_earlier_schema_is_read_into_the_current_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shutil.copytree(schemas_directory(), tmp_path / "avro")
+    file = tmp_path / "avro" / "validator.router.Candidate.avsc"
+    later = json.loads(file.read_text())
+    later["fields"].insert(0, {"name": "mood", "type": ["null", "string"], "default": None})
+    later["fields"].reverse()
+    file.write_text(json.dumps(later))
+    changed = SchemaSet(tmp_path / "avro")
+    earlier = value_of(RecordKind.CANDIDATE)
+    expected = read(RecordKind.CANDIDATE, earlier)
+
+    monkeypatch.setattr(decode, "_ENTRIES", decode._entries(changed))
+    assert earlier[:HEADER_SIZE] != changed["validator.router.Candidate"].header
+    assert read(RecordKind.CANDIDATE, earlier) == expected
+
+
+# --- what is wrong ---
+
+
+@pytest.mark.parametrize(
+    ("value", "reason", "detail"),
+    [
+        (None, DeadReason.UNDECODABLE, "expected a record of validator.router.Candidate, found no value"),
+        (b"", DeadReason.UNDECODABLE, "found 0 bytes that start with nothing"),
+        (b"\xc3\x01\x00", DeadReason.UNDECODABLE, "found 3 bytes that start with c30100"),
+        (b"\x00" * 40, DeadReason.UNDECODABLE, "found 40 bytes that start with 00000000000000000000"),
+        (b'{"lane": "x", "block": 1}', DeadReason.UNDECODABLE, "expected Avro single-object encoding"),
+        (
+            b"\xc3\x01" + bytes(range(8)) + b"x",
+            DeadReason.UNKNOWN_SCHEMA,
+            "found 0001020304050607, which is of no known schema",
+        ),
+        (
+            write("validator.DownwardMessage", DOWNWARD),
+            DeadReason.UNDECODABLE,
+            "expected a record of validator.router.Candidate on topic validator.candidates, found one of validator.DownwardMessage",
+        ),
+        (
+            schemas()["validator.Verdict"].header,
+            DeadReason.UNDECODABLE,
+            "found one of validator.Verdict",
+        ),
+        (
+            value_of(RecordKind.CANDIDATE) + b"\x00",
+            DeadReason.UNDECODABLE,
+            "expected the record to end at byte",
+        ),
+        (value_of(RecordKind.CANDIDATE)[:-1], DeadReason.UNDECODABLE, "Expected 32 bytes, read 31"),
+        (bytes(limits.RECORD_BYTES_MAX + 1), DeadReason.LIMIT, "expected at most 8388608 bytes, found 8388609"),
+    ],
+)
+def test_what_is_no_candidate(value: bytes | None, reason: DeadReason, detail: str) -> None:
+    letter = dead(RecordKind.CANDIDATE, value, b"kusama")
+    assert (letter.lane, letter.reason, letter.block, letter.index) == ("kusama", reason, None, None)
+    assert detail in letter.detail
+    assert "\n" not in letter.detail
+
+
+@pytest.mark.parametrize(
+    ("key", "lane"), [(None, ""), (b"kusama", "kusama"), (b"\xff", "\ufffd"), (b"k" * 99, "k" * 64)]
+)
+def test_the_lane_of_what_names_none_is_the_keys(key: bytes | None, lane: str) -> None:
+    assert dead(RecordKind.BLOCK, b"junk", key).lane == lane
+
+
+U32_OVER = limits.U32_MAX + 1
+RANGE = "0 to 4294967295"
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "detail"),
+    [
+        (RecordKind.CANDIDATE, {"lane": ""}, "lane: expected 1 to 64 characters, found 0"),
+        (RecordKind.CANDIDATE, {"lane": "x" * 65}, "lane: expected 1 to 64 characters, found 65"),
+        (RecordKind.CANDIDATE, {"block": U32_OVER}, f"block: expected {RANGE}, found {U32_OVER}"),
+        (RecordKind.CANDIDATE, {"block": -1}, f"block: expected {RANGE}, found -1"),
+        (RecordKind.CANDIDATE, {"index": 65_536}, "index: expected 0 to 65535, found 65536"),
+        (RecordKind.CANDIDATE, {"index": -1}, "index: expected 0 to 65535, found -1"),
+        (RecordKind.CANDIDATE, {"para_id": U32_OVER}, f"para_id: expected {RANGE}, found {U32_OVER}"),
+        (RecordKind.CANDIDATE, {"relay_parent_number": -1}, f"relay_parent_number: expected {RANGE}, found -1"),
+        (RecordKind.CANDIDATE, {"block": 0}, "relay_parent_number: expected a block number, since block 0 has none"),
+        (RecordKind.CANDIDATE, {"hrmp_watermark": U32_OVER}, f"hrmp_watermark: expected {RANGE}, found {U32_OVER}"),
+        (
+            RecordKind.CANDIDATE,
+            {"processed_downward_messages": -3},
+            f"processed_downward_messages: expected {RANGE}, found -3",
+        ),
+        (
+            RecordKind.CANDIDATE,
+            {"upward_messages": [b""] * 4097},
+            "upward_messages: expected at most 4096 messages, found 4097",
+        ),
+        (
+            RecordKind.CANDIDATE,
+            {"upward_messages": [b"", bytes(limits.PAYLOAD_BYTES_MAX + 1)]},
+            "upward_messages[1]: expected at most 4194304 bytes, found 4194305 bytes",
+        ),
+        (
+            RecordKind.CANDIDATE,
+            {"horizontal_messages": [{"recipient": 1, "data": b""}] * 4097},
+            "horizontal_messages: expected at most 4096 messages, found 4097",
+        ),
+        (
+            RecordKind.CANDIDATE,
+            {"horizontal_messages": [{"recipient": 1, "data": b""}, {"recipient": U32_OVER, "data": b""}]},
+            f"horizontal_messages[1].recipient: expected {RANGE}, found {U32_OVER}",
+        ),
+        (
+            RecordKind.CANDIDATE,
+            {"horizontal_messages": [{"recipient": 1, "data": bytes(limits.PAYLOAD_BYTES_MAX + 1)}]},
+            "horizontal_messages[0].data: expected at most 4194304 bytes",
+        ),
+        (RecordKind.DOWNWARD, {"para_id": -1}, f"para_id: expected {RANGE}, found -1"),
+        (RecordKind.DOWNWARD, {"msg": bytes(limits.PAYLOAD_BYTES_MAX + 1)}, "msg: expected at most 4194304 bytes"),
+        (
+            RecordKind.REQUEST,
+            {"request": ("validator.router.AcceptOpenChannel", {"origin": 1, "sender": -1})},
+            f"request.sender: expected {RANGE}, found -1",
+        ),
+        (
+            RecordKind.REQUEST,
+            {"request": ("validator.router.CloseChannel", {"origin": 1, "channel": {"sender": 1, "recipient": -1}})},
+            f"request.channel.recipient: expected {RANGE}, found -1",
+        ),
+        (RecordKind.BLOCK, {"parent_number": 17}, "parent_number: expected 0 to 16, below the block, found 17"),
+        (RecordKind.BLOCK, {"parent_number": -1}, "parent_number: expected 0 to 16, below the block, found -1"),
+        (RecordKind.BLOCK, {"block": 0}, "parent_number: expected a block number, since block 0 has none"),
+        (RecordKind.BLOCK, {"candidates": 65_537}, "candidates: expected 0 to 65536, found 65537"),
+        (RecordKind.BLOCK, {"requests": -1}, "requests: expected 0 to 65536, found -1"),
+        (RecordKind.BLOCK, {"downward": 2**40}, "downward: expected 0 to 65536, found 1099511627776"),
+        (
+            RecordKind.BLOCK,
+            {"included": [{"para_id": 1, "backed_at": None}] * 65_537},
+            "included: expected at most 65536 entries, found 65537",
+        ),
+        (
+            RecordKind.BLOCK,
+            {"timed_out": [{"para_id": 1, "backed_at": -1}]},
+            f"timed_out[0].backed_at: expected {RANGE}, found -1",
+        ),
+        (
+            RecordKind.BLOCK,
+            {"session_change": {"outgoing": [1, U32_OVER], "onboarding": [], "new_config": None}},
+            f"session_change.outgoing[1]: expected {RANGE}, found {U32_OVER}",
+        ),
+        (
+            RecordKind.BLOCK,
+            {"session_change": {"outgoing": [1] * 65_537, "onboarding": [], "new_config": None}},
+            "session_change.outgoing: expected at most 65536 entries, found 65537",
+        ),
+        (
+            RecordKind.BLOCK,
+            {
+                "session_change": {
+                    "outgoing": [],
+                    "onboarding": [{"para_id": -2, "kind": "parachain", "balance": bytes(16)}],
+                    "new_config": None,
+                }
+            },
+            f"session_change.onboarding[0].para_id: expected {RANGE}, found -2",
+        ),
+        (
+            RecordKind.BLOCK,
+            {"session_change": {"outgoing": [], "onboarding": [], "new_config": {"max_upward_queue_size": U32_OVER}}},
+            f"session_change.new_config.max_upward_queue_size: expected {RANGE}, found {U32_OVER}",
+        ),
+        (
+            RecordKind.BLOCK,
+            {
+                "session_change": {
+                    "outgoing": [],
+                    "onboarding": [],
+                    "new_config": {"preferred_dispatchable_upward_messages_step_weight": -1},
+                }
+            },
+            "session_change.new_config.preferred_dispatchable_upward_messages_step_weight: expected 0 to 9223372036854775807",
+        ),
+    ],
+)
+def test_what_exceeds_a_limit(kind: RecordKind, changes: dict[str, Any], detail: str) -> None:
+    letter = dead(kind, value_of(kind, **changes), b"key")
+    assert letter.reason is DeadReason.LIMIT
+    assert letter.detail.startswith(f"{NAMES[kind]}.{detail}")
+    record = {**EXAMPLES[kind], **changes}
+    assert letter.lane == (record["lane"][: limits.LANE_NAME_LENGTH_MAX] or "key")
+    assert letter.block == (record["block"] if 0 <= record["block"] <= limits.U32_MAX else None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        (RecordKind.CANDIDATE, {"lane": "x" * 64, "index": 65_535, "block": limits.U32_MAX}),
+        (RecordKind.CANDIDATE, {"upward_messages": [b""] * 4096, "para_id": limits.U32_MAX}),
+        (RecordKind.CANDIDATE, {"upward_messages": [bytes(limits.PAYLOAD_BYTES_MAX)]}),
+        (RecordKind.CANDIDATE, {"block": 0, "relay_parent_number": 0}),
+        (RecordKind.BLOCK, {"candidates": 65_536, "included": [{"para_id": 1, "backed_at": None}] * 65_536}),
+        (RecordKind.BLOCK, {"parent_number": 0}),
+    ],
+)
+def test_what_just_keeps_a_limit(kind: RecordKind, changes: dict[str, Any]) -> None:
+    assert not isinstance(decode_record(kind, value_of(kind, **changes), SOURCE), DeadLetter)
+
+
+# --- hostile bytes ---
+
+CANDIDATE_START = value_of(RecordKind.CANDIDATE, upward_messages=[], horizontal_messages=[], candidate_hash=None)[:-4]
+"""A candidate up to where its upward messages begin: what follows is their count, the processed messages, the horizontal ones, no hash."""
+HUGE = b"\x80\x80\x80\x80\x80\x80\x01"
+
+
+def test_the_start_of_a_candidate_is_what_the_hostile_tests_take_it_for() -> None:
+    read(RecordKind.CANDIDATE, CANDIDATE_START + b"\x00\x00\x00\x00")
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        pytest.param(HUGE, id="2**41 upward messages"),
+        pytest.param(HUGE + b"\x00" * 20, id="2**41 upward messages, some there"),
+        pytest.param(b"\x02" + HUGE, id="an upward message of 2**41 bytes"),
+        pytest.param(b"\x02\x01\x00\x00\x00\x00", id="an upward message of -1 bytes"),
+        pytest.param(b"\x02" + b"\xff" * 9 + b"\x01", id="an upward message of -2**63 bytes"),
+        pytest.param(b"\x80" * 60, id="a number that does not end"),
+        pytest.param(b"\xff" * 9 + b"\x01" + b"\x00" * 10, id="-2**63 upward messages"),
+        pytest.param(b"\x00\x00\x00\x06", id="a branch that the union lacks"),
+        pytest.param(b"\x00\x00" + HUGE, id="2**41 horizontal messages"),
+    ],
+)
+def test_lengths_that_lie(rest: bytes) -> None:
+    assert dead(RecordKind.CANDIDATE, CANDIDATE_START + rest).reason is DeadReason.UNDECODABLE
+
+
+def test_a_lane_that_is_not_utf_8() -> None:
+    value = value_of(RecordKind.CANDIDATE).replace(b"polkadot", b"polk\xffdot")
+    assert dead(RecordKind.CANDIDATE, value).reason is DeadReason.UNDECODABLE
+
+
+def test_a_large_record_of_tiny_items_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = ITEMS_MAX + 1
+    pairs = {**BLOCK, "included": [{"para_id": 0, "backed_at": None}] * count}
+    value = write("validator.Block", pairs)
+    assert WALK_BYTES_MIN < len(value) < limits.RECORD_BYTES_MAX
+
+    def build(*_: object) -> None:
+        raise AssertionError("the record was built")
+
+    monkeypatch.setattr(decode, "schemaless_reader", build)
+    letter = dead(RecordKind.BLOCK, value)
+    assert letter.reason is DeadReason.LIMIT
+    assert letter.detail == f"validator.Block: expected at most {ITEMS_MAX} items, found {count}"
+
+
+@pytest.mark.parametrize("cut", [1, 40_000, 70_000])
+def test_a_large_record_that_ends_early(cut: int) -> None:
+    value = value_of(RecordKind.CANDIDATE, upward_messages=[bytes(50_000), bytes(50_000)])
+    read(RecordKind.CANDIDATE, value)
+    assert dead(RecordKind.CANDIDATE, value[:-cut]).reason is DeadReason.UNDECODABLE
+
+
+@given(kind=st.sampled_from(RecordKind), junk=st.binary(max_size=200), key=st.none() | st.binary(max_size=9))
+def test_junk_after_a_good_header_ends_as_something(kind: RecordKind, junk: bytes, key: bytes | None) -> None:
+    value = schemas()[NAMES[kind]].header + junk
+    decoded = decode_record(kind, value, SOURCE, key)
+    assert (decoded.raw if isinstance(decoded, DeadLetter) else decoded[1].raw) == value
+
+
+@given(kind=st.sampled_from(RecordKind), value=st.binary(max_size=60))
+def test_junk_is_dead(kind: RecordKind, value: bytes) -> None:
+    dead(kind, value)
+
+
+@given(data=st.data(), kind=st.sampled_from(RecordKind))
+def test_a_record_with_a_changed_byte_ends_as_something(data: st.DataObject, kind: RecordKind) -> None:
+    value = bytearray(encode_input(kind, data.draw(INPUTS[kind])))
+    position = data.draw(st.integers(0, len(value) - 1))
+    value[position] ^= data.draw(st.integers(1, 255))
+    decoded = decode_record(kind, bytes(value), SOURCE)
+    items: list[Input | DeadLetter] = [decoded if isinstance(decoded, DeadLetter) else decoded[1]]
+    assert unpack(pack(items)) == items
+
+
+# --- chunks ---
+
+
+@given(
+    st.lists(st.sampled_from(RecordKind).flatmap(lambda kind: INPUTS[kind].map(lambda each: (kind, each))), max_size=5)
+)
+def test_what_is_packed_comes_out(chosen: list[tuple[RecordKind, dict[str, Any]]]) -> None:
+    items: list[Input | DeadLetter] = []
+    for offset, (kind, record) in enumerate(chosen):
+        decoded = decode_record(kind, encode_input(kind, record), Source(TOPIC_OF_KIND[kind], 0, offset))
+        assert not isinstance(decoded, DeadLetter)
+        items += [decoded[1], dead(kind, b"junk")]
+    out = unpack(pack(items))
+    assert out == items
+    assert [type(item) for item in out] == [type(item) for item in items]
+    assert all(isinstance(item.source, Source) for item in out)
+    assert all(
+        isinstance(item.kind if isinstance(item, Input) else item.reason, RecordKind | DeadReason) for item in out
+    )
+
+
+def test_a_chunk_is_grouped_by_lane_in_order() -> None:
+    rows = [
+        (0, 5, b"polkadot", value_of(RecordKind.CANDIDATE, index=1)),
+        (0, 6, b"kusama", value_of(RecordKind.CANDIDATE, lane="kusama")),
+        (1, 2, b"polkadot", b"junk"),
+        (1, 3, None, None),
+        (1, 4, b"polkadot", value_of(RecordKind.CANDIDATE, index=0)),
+    ]
+    lanes = decode_chunk(RecordKind.CANDIDATE, "t", rows)
+    assert {lane: [(type(item), item.source) for item in items] for lane, items in lanes.items()} == {
+        "polkadot": [(Input, ("t", 0, 5)), (DeadLetter, ("t", 1, 2)), (Input, ("t", 1, 4))],
+        "kusama": [(Input, ("t", 0, 6))],
+        "": [(DeadLetter, ("t", 1, 3))],
+    }

@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records as JSON, in both directions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.codec.records import INPUTS
+from validator.codec.decode import decode_record
+from validator.codec.json_form import encode_input, encode_json, to_json
+from validator.codec.schemas import TOPIC_OF_KIND, schemas
+from validator.core import limits, records
+from validator.core.inputs import DeadLetter, RecordKind, Source
+from validator.core.types import AcceptOpenChannel, CloseChannel, InitOpenChannel, ScheduleParaCleanup
+from validator.errors import UserError
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(st.text(max_size=5), below, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.data(), st.sampled_from(RecordKind))
+def test_json_to_avro_to_core_and_back(data: st.DataObject, kind: RecordKind) -> None:
+    record = data.draw(INPUTS[kind])
+    value = encode_input(kind, record)
+    assert to_json(TOPIC_OF_KIND[kind], value) == record
+    assert encode_input(kind, json.loads(json.dumps(record))) == value
+
+    decoded = decode_record(kind, value, Source("t", 0, 0))
+    assert not isinstance(decoded, DeadLetter)
+    lane, item = decoded
+    assert (lane, item.block, item.index) == (record["lane"], record["block"], record.get("index", 0))
+    assert AS_JSON[kind](item.fields) == _with_numbers(kind, record)
+
+
+def _with_numbers(kind: RecordKind, record: dict[str, Any]) -> dict[str, Any]:
+    """The record without its place, with what null means in it written out."""
+    expected = {name: value for name, value in record.items() if name not in ("lane", "index", "block")}
+    parent = {RecordKind.CANDIDATE: "relay_parent_number", RecordKind.BLOCK: "parent_number"}.get(kind)
+    if parent and record[parent] is None:
+        expected[parent] = record["block"] - 1
+    if kind is RecordKind.BLOCK and record["session_change"] is not None:
+        expected["session_change"] = {
+            **record["session_change"],
+            "new_config": record["session_change"]["new_config"] or {},
+        }
+    return expected
+
+
+def _hex(value: bytes | None) -> str | None:
+    return None if value is None else value.hex()
+
+
+def _candidate(fields: tuple[Any, ...]) -> dict[str, Any]:
+    candidate = records.candidate(fields)
+    return {
+        **candidate._asdict(),
+        "upward_messages": [message.hex() for message in candidate.upward_messages],
+        "horizontal_messages": [
+            {"recipient": message.recipient, "data": message.data.hex()} for message in candidate.horizontal_messages
+        ],
+        "candidate_hash": _hex(candidate.candidate_hash),
+    }
+
+
+def _downward(fields: tuple[Any, ...]) -> dict[str, Any]:
+    message = records.downward(fields)
+    return {"para_id": message.para_id, "msg": message.msg.hex()}
+
+
+def _request(fields: tuple[Any, ...]) -> dict[str, Any]:
+    request = records.request(fields)
+    kinds = {
+        InitOpenChannel: "init_open_channel",
+        AcceptOpenChannel: "accept_open_channel",
+        CloseChannel: "close_channel",
+        ScheduleParaCleanup: "schedule_para_cleanup",
+    }
+    arguments = request._asdict()
+    if isinstance(request, CloseChannel):
+        arguments["channel"] = list(request.channel)
+    return {"kind": kinds[type(request)], **arguments}
+
+
+def _block(fields: tuple[Any, ...]) -> dict[str, Any]:
+    record = records.block_record(fields)
+    change = record.session_change
+    return {
+        "parent_number": record.parent_number,
+        "block_hash": _hex(record.block_hash),
+        "candidates": record.candidates,
+        "requests": record.requests,
+        "downward": record.downward,
+        "included": [ref._asdict() for ref in record.included],
+        "timed_out": [ref._asdict() for ref in record.timed_out],
+        "session_change": change
+        and {
+            "outgoing": list(change.outgoing),
+            "onboarding": [
+                {"para_id": para.para_id, "kind": para.kind.value, "balance": para.balance}
+                for para in change.onboarding
+            ],
+            "new_config": dict(change.new_config),
+        },
+    }
+
+
+AS_JSON = {
+    RecordKind.BLOCK: _block,
+    RecordKind.REQUEST: _request,
+    RecordKind.DOWNWARD: _downward,
+    RecordKind.CANDIDATE: _candidate,
+}
+
+DOWNWARD = {"lane": "polkadot", "block": 17, "index": 0, "para_id": 2000, "msg": "00ff"}
+REQUEST = {"lane": "polkadot", "block": 17, "index": 0, "kind": "close_channel", "origin": 1, "channel": [1, 2]}
+CANDIDATE = {"lane": "polkadot", "block": 17, "index": 0, "para_id": 2000, "hrmp_watermark": 16}
+BLOCK = {"lane": "polkadot", "block": 17, "candidates": 0, "requests": 0, "downward": 0}
+
+
+def test_what_has_a_default_may_be_left_out() -> None:
+    full = to_json("candidates", encode_input(RecordKind.CANDIDATE, CANDIDATE))
+    assert full == {
+        **CANDIDATE,
+        "relay_parent_number": None,
+        "upward_messages": [],
+        "processed_downward_messages": 0,
+        "horizontal_messages": [],
+        "candidate_hash": None,
+    }
+    change = {"onboarding": [{"para_id": 7}]}
+    told = to_json("blocks", encode_input(RecordKind.BLOCK, {**BLOCK, "session_change": change}))
+    onboarding = [{"para_id": 7, "kind": "parachain", "balance": 0}]
+    assert told["session_change"] == {"outgoing": [], "onboarding": onboarding, "new_config": None}
+
+
+@pytest.mark.parametrize(
+    ("kind", "record", "told"),
+    [
+        (RecordKind.DOWNWARD, [1], "record: expected an object, found [1]"),
+        (RecordKind.DOWNWARD, None, "record: expected an object, found None"),
+        (RecordKind.DOWNWARD, {**DOWNWARD, "blok": 5}, "blok: no such field; did you mean 'block'?"),
+        (
+            RecordKind.DOWNWARD,
+            {**DOWNWARD, "zzz": 5},
+            "zzz: no such field; known are lane, block, index, para_id, msg",
+        ),
+        (RecordKind.DOWNWARD, {"lane": "polkadot"}, "block: expected a value, found none"),
+        (
+            RecordKind.DOWNWARD,
+            {**DOWNWARD, "block": "17"},
+            "block: expected an integer from 0 to 4294967295, found '17'",
+        ),
+        (
+            RecordKind.DOWNWARD,
+            {**DOWNWARD, "block": True},
+            "block: expected an integer from 0 to 4294967295, found True",
+        ),
+        (RecordKind.DOWNWARD, {**DOWNWARD, "block": 1.0}, "block: expected an integer from 0 to 4294967295, found 1.0"),
+        (RecordKind.DOWNWARD, {**DOWNWARD, "block": -1}, "block: expected an integer from 0 to 4294967295, found -1"),
+        (RecordKind.DOWNWARD, {**DOWNWARD, "index": 65_536}, "index: expected 0 to 65535, found 65536"),
+        (RecordKind.DOWNWARD, {**DOWNWARD, "lane": ""}, "lane: expected 1 to 64 characters, found 0"),
+        (RecordKind.DOWNWARD, {**DOWNWARD, "lane": 5}, "lane: expected a string, found 5"),
+        (RecordKind.DOWNWARD, {**DOWNWARD, "lane": "\ud800"}, "lane: expected Unicode text, found '\\ud800'"),
+        (RecordKind.DOWNWARD, {**DOWNWARD, "msg": "0"}, "msg: expected hex, found '0'"),
+        (RecordKind.DOWNWARD, {**DOWNWARD, "msg": "0x00"}, "msg: expected hex, found '0x00'"),
+        (RecordKind.DOWNWARD, {**DOWNWARD, "msg": None}, "msg: expected hex, found None"),
+        (
+            RecordKind.DOWNWARD,
+            {**DOWNWARD, "msg": "x" * 999},
+            f"msg: expected hex, found '{'x' * 56}...",
+        ),
+        (
+            RecordKind.CANDIDATE,
+            {**CANDIDATE, "horizontal_messages": [{"recipient": 1, "data": ""}, {"recipient": 2}]},
+            "horizontal_messages[1].data: expected a value, found none",
+        ),
+        (
+            RecordKind.CANDIDATE,
+            {**CANDIDATE, "upward_messages": "00"},
+            "upward_messages: expected a list, found '00'",
+        ),
+        (
+            RecordKind.CANDIDATE,
+            {**CANDIDATE, "candidate_hash": "00"},
+            "candidate_hash: expected 32 bytes in hex, found '00'",
+        ),
+        (
+            RecordKind.REQUEST,
+            {**REQUEST, "kind": "close"},
+            "kind: expected one of init_open_channel, accept_open_channel, close_channel, schedule_para_cleanup, found 'close'",
+        ),
+        (RecordKind.REQUEST, {**REQUEST, "channel": [1]}, "channel: expected [sender, recipient], found [1]"),
+        (
+            RecordKind.REQUEST,
+            {**REQUEST, "channel": [1, "2"]},
+            "channel.recipient: expected an integer from 0 to 4294967295, found '2'",
+        ),
+        (RecordKind.REQUEST, {**REQUEST, "sender": 2}, "sender: no such field; known are origin, channel"),
+        (RecordKind.BLOCK, {**BLOCK, "candidates": 65_537}, "candidates: expected 0 to 65536, found 65537"),
+        (
+            RecordKind.BLOCK,
+            {**BLOCK, "parent_number": 17},
+            "parent_number: expected 0 to 16, below the block, found 17",
+        ),
+        (
+            RecordKind.BLOCK,
+            {**BLOCK, "session_change": {"onboarding": [{"para_id": 1, "balance": limits.U128_MAX + 1}]}},
+            f"session_change.onboarding[0].balance: expected an integer from 0 to {limits.U128_MAX}, found {limits.U128_MAX + 1}",
+        ),
+        (
+            RecordKind.BLOCK,
+            {**BLOCK, "session_change": {"onboarding": [{"para_id": 1, "kind": "para"}]}},
+            "session_change.onboarding[0].kind: expected one of parachain, parathread, found 'para'",
+        ),
+        (
+            RecordKind.BLOCK,
+            {**BLOCK, "session_change": {"new_config": {"hrmp_open_request_tl": 1}}},
+            "session_change.new_config.hrmp_open_request_tl: no such field; did you mean 'hrmp_open_request_ttl'?",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_field(kind: RecordKind, record: Any, told: str) -> None:
+    with pytest.raises(UserError) as caught:
+        encode_input(kind, record)
+    assert str(caught.value).startswith(told)
+    assert "\n" not in str(caught.value)
+
+
+@given(st.sampled_from(RecordKind), ANYTHING)
+def test_any_json_is_encoded_or_told(kind: RecordKind, record: Any) -> None:
+    with pytest.raises(UserError):
+        encode_input(kind, record)
+
+
+@given(st.data(), st.sampled_from(RecordKind))
+def test_a_record_with_anything_in_a_field_is_encoded_or_told(data: st.DataObject, kind: RecordKind) -> None:
+    record = data.draw(INPUTS[kind])
+    name = data.draw(st.sampled_from(sorted(record)))
+    try:
+        value = encode_input(kind, {**record, name: data.draw(ANYTHING)})
+    except UserError:
+        return
+    assert not isinstance(decode_record(kind, value, Source("t", 0, 0)), DeadLetter)
+
+
+@pytest.mark.parametrize(
+    ("topic", "value", "told"),
+    [
+        ("verdicts", b"", "verdicts: expected a record of validator.Verdict, found 0 bytes that start with nothing"),
+        (
+            "headroom",
+            b"x" * 20,
+            "headroom: expected a record of validator.router.ParaHeadroom or validator.router.ChannelHeadroom",
+        ),
+        (
+            "verdicts",
+            schemas()["validator.Receipt"].header,
+            "expected a record of validator.Verdict, found validator.Receipt",
+        ),
+        (
+            "verdicts",
+            schemas()["validator.Verdict"].header + b"\x02",
+            "expected Avro binary of validator.Verdict, found EOFError",
+        ),
+    ],
+)
+def test_what_is_no_record_is_told(topic: str, value: bytes, told: str) -> None:
+    with pytest.raises(UserError) as caught:
+        to_json(topic, value)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"ok": 1}, "ok: expected true or false, found 1"),
+        ({"ok": False, "error": "x"}, "error: expected an object with a kind, found 'x'"),
+        (
+            {"ok": False, "error": {"kind": "K", "idx": None}},
+            "value: expected an integer, a string or an object of integers",
+        ),
+        ({"ok": False, "error": {"kind": "K", "idx": 2**128}}, "value: expected an integer from 0 to"),
+    ],
+)
+def test_verdicts_in_json_are_checked_too(change: dict[str, Any], told: str) -> None:
+    verdict = {
+        "lane": "l",
+        "block": 1,
+        "kind": "candidate",
+        "index": 0,
+        "para_id": 1,
+        "enacted": False,
+        "messages": [],
+        "runtime_digest": "00" * 32,
+        "id": "00" * 16,
+    }
+    encode_json("validator.Verdict", {**verdict, "ok": True})
+    with pytest.raises(UserError) as caught:
+        encode_json("validator.Verdict", {**verdict, **change})
+    assert told in str(caught.value)

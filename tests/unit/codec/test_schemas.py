@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The schema files, their fingerprints, and the command that shows them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fastavro.schema import fingerprint, to_parsing_canonical_form
+from typer.testing import CliRunner
+
+from validator.cli import exit_codes
+from validator.cli import schemas as command
+from validator.codec.compatibility import BACKWARD_TRANSITIVE, FULL_TRANSITIVE, check_schemas, policy
+from validator.codec.schemas import INPUT_TOPICS, MARKER, TOPIC_SCHEMAS, SchemaSet, schemas
+from validator.core.types import CONFIGURATION_FIELDS
+from validator.errors import UserError
+from validator.resources import schemas_directory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAMES = sorted(schemas().current)
+
+# From the Avro project's shared test data: a schema's Parsing Canonical Form and its CRC-64-AVRO as a signed long.
+AVRO_FINGERPRINTS = [
+    ('"null"', '"null"', 7195948357588979594),
+    ('"boolean"', '"boolean"', -6970731678124411036),
+    ('"int"', '"int"', 8247732601305521295),
+    ('{"type":"long"}', '"long"', -3434872931120570953),
+    ('"string"', '"string"', -8142146995180207161),
+    ('["int", "boolean"]', '["int","boolean"]', 5392556393470105090),
+    ('{"type":"fixed","name":"foo","size":15}', '{"name":"foo","type":"fixed","size":15}', 1756455273707447556),
+]
+
+
+def rabin(data: bytes) -> int:
+    """CRC-64-AVRO as the specification's pseudo-code has it."""
+    empty = 0xC15D213AA4D7A795
+    table = []
+    for byte in range(256):
+        value = byte
+        for _ in range(8):
+            value = value >> 1 ^ (empty & -(value & 1))
+        table.append(value)
+    result = empty
+    for byte in data:
+        result = result >> 8 ^ table[(result ^ byte) & 0xFF]
+    return result
+
+
+@pytest.mark.parametrize(("source", "canonical", "expected"), AVRO_FINGERPRINTS)
+def test_fingerprints_are_those_of_avro(source: str, canonical: str, expected: int) -> None:
+    assert to_parsing_canonical_form(json.loads(source)) == canonical
+    assert fingerprint(canonical, "CRC-64-AVRO") == expected.to_bytes(8, "little", signed=True).hex()
+    assert rabin(canonical.encode()) == expected % 2**64
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_header_is_the_marker_and_the_little_endian_fingerprint(name: str) -> None:
+    schema = schemas()[name]
+    assert schema.header == MARKER + rabin(schema.canonical.encode()).to_bytes(8, "little")
+    assert schema.parsed["name"] == name
+    assert to_parsing_canonical_form(schema.parsed) == schema.canonical
+
+
+def test_fingerprints_of_released_schemas_do_not_change() -> None:
+    """A changed fingerprint makes every record on the topics unreadable: add a version instead."""
+    released = {name: [schema.fingerprint.hex() for schema in schemas().versions[name]] for name in NAMES}
+    assert released == {
+        "validator.Block": ["78fb72510f388fb2"],
+        "validator.ChannelEvent": ["b6dfd523b088f563"],
+        "validator.DeadLetter": ["7023803d80af843a"],
+        "validator.Dispatch": ["e735ba90dac75866"],
+        "validator.DownwardMessage": ["3c2c9780265a1f03"],
+        "validator.LaneStatus": ["1932551b338403e2"],
+        "validator.Receipt": ["b1a8f54561ed19aa"],
+        "validator.Verdict": ["822959750f46b287"],
+        "validator.router.Candidate": ["a6df7674698fa48c"],
+        "validator.router.ChannelHeadroom": ["5be83efebcf19502"],
+        "validator.router.ChannelRequest": ["ad92dce9d643b110"],
+        "validator.router.ParaHeadroom": ["2d7f2daacb6c5421"],
+    }
+
+
+def test_every_schema_has_a_topic_and_every_topic_its_schemas() -> None:
+    assert sorted(name for names in TOPIC_SCHEMAS.values() for name in names) == NAMES
+    assert set(INPUT_TOPICS) <= set(TOPIC_SCHEMAS)
+
+
+def _undocumented(schema: Any, path: str) -> list[str]:
+    if isinstance(schema, list):
+        return [each for branch in schema for each in _undocumented(branch, path)]
+    if not isinstance(schema, dict):
+        return []
+    missing = [] if "name" not in schema or schema.get("doc", "").strip() else [path]
+    for field in schema.get("fields", ()):
+        there = f"{path}.{field['name']}"
+        missing += [] if field.get("doc", "").strip() else [there]
+        missing += _undocumented(field["type"], there)
+    for part in ("items", "values", "type"):
+        missing += _undocumented(schema.get(part), path)
+    return missing
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_record_and_field_is_documented(name: str) -> None:
+    assert _undocumented(schemas()[name].source, name) == []
+
+
+def test_undocumented_fields_would_be_found() -> None:
+    inner = {"type": "record", "name": "R", "doc": "d", "fields": [{"name": "b", "type": "long"}]}
+    schema = {"type": "record", "name": "S", "fields": [{"name": "a", "doc": "d", "type": ["null", inner]}]}
+    assert _undocumented(schema, "S") == ["S", "S.a.b"]
+
+
+def test_the_configuration_in_a_block_has_the_fields_of_the_core() -> None:
+    block = json.loads(schemas()["validator.Block"].canonical)
+    change = next(field for field in block["fields"] if field["name"] == "session_change")["type"][1]
+    config = next(field for field in change["fields"] if field["name"] == "new_config")["type"][1]
+    assert tuple(field["name"] for field in config["fields"]) == CONFIGURATION_FIELDS
+
+
+def test_the_receipt_in_a_lane_status_is_the_receipt() -> None:
+    status = json.loads(schemas()["validator.LaneStatus"].canonical)
+    inner = next(field for field in status["fields"] if field["name"] == "last_receipt")["type"][1]
+    assert inner == json.loads(schemas()["validator.Receipt"].canonical)
+
+
+def test_every_schema_keeps_its_promise() -> None:
+    assert not any(check_schemas(schemas()).values())
+    assert policy("validator.Verdict") == FULL_TRANSITIVE
+    assert policy("validator.router.Candidate") == BACKWARD_TRANSITIVE
+
+
+def _changed(tmp_path: Path, record: str, /, **field: Any) -> SchemaSet:
+    """The shipped schemas, one of them with one more field."""
+    folder = tmp_path / "avro"
+    shutil.copytree(schemas_directory(), folder)
+    file = folder / f"{record}.avsc"
+    schema = json.loads(file.read_text())
+    schema["fields"].append(field)
+    file.write_text(json.dumps(schema))
+    return SchemaSet(folder)
+
+
+def test_a_field_without_default_breaks_the_promise(tmp_path: Path) -> None:
+    problems = check_schemas(_changed(tmp_path, "validator.Verdict", name="mood", type="string"))
+    assert problems.pop("validator.Verdict") == [
+        "cannot read version 1: mood: the writer has no such field and the reader no default"
+    ]
+    assert not any(problems.values())
+
+
+def test_a_field_with_default_keeps_it(tmp_path: Path) -> None:
+    changed = _changed(tmp_path, "validator.Verdict", name="mood", type=["null", "string"], default=None)
+    assert not any(check_schemas(changed).values())
+    assert changed["validator.Verdict"].header != schemas()["validator.Verdict"].header
+
+
+def test_a_file_named_otherwise_than_its_record_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "validator.Other.avsc").write_text(json.dumps(schemas()["validator.Receipt"].source))
+    with pytest.raises(UserError, match=r"expected the schema of 'validator\.Other'.*found 'validator\.Receipt'"):
+        SchemaSet(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["{", '{"type": "record", "fields": []}', '"nothing"', "[]"])
+def test_a_file_without_schema_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "x.avsc").write_text(content)
+    with pytest.raises(UserError, match=r"x\.avsc: expected an Avro schema, found"):
+        SchemaSet(tmp_path)
+
+
+def test_the_command_lists_shows_and_checks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    run = CliRunner().invoke
+    listed = json.loads(run(command.app, ["list", "--json"]).output)
+    assert [row["name"] for row in listed] == [name for names in TOPIC_SCHEMAS.values() for name in names]
+    assert "validator.Verdict" in run(command.app, ["list"]).output
+    assert json.loads(run(command.app, ["show", "Verdict"]).output) == schemas()["validator.Verdict"].source
+    assert (
+        run(command.app, ["show", "Receipt", "--canonical"]).output.strip() == schemas()["validator.Receipt"].canonical
+    )
+    assert json.loads(run(command.app, ["show", "Verdict", "--version", "1"]).output)["name"] == "validator.Verdict"
+    assert (
+        str(run(command.app, ["show", "Verdct"]).exception)
+        == "schema 'Verdct': no such record; did you mean 'Verdict'?"
+    )
+    assert "expected a released version (1), found 9" in str(
+        run(command.app, ["show", "Verdict", "--version", "9"]).exception
+    )
+    assert run(command.app, ["check"]).exit_code == exit_codes.OK
+
+    broken = _changed(tmp_path, "validator.Receipt", name="mood", type="string")
+    monkeypatch.setattr(command, "schemas", lambda: broken)
+    told = run(command.app, ["check"])
+    assert told.exit_code == exit_codes.DISAGREEMENT
+    assert "FAIL validator.Receipt" in told.output
+    told = run(command.app, ["check", "--json"])
+    assert (told.exit_code, json.loads(told.output)["ok"]) == (exit_codes.DISAGREEMENT, False)
