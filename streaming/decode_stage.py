@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from streaming.options import CHUNK_BYTES
+from streaming.workers import tune_garbage_collector
 from validator.codec.decode import decode_record
 from validator.codec.inflight import pack
 from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
@@ -33,6 +34,7 @@ def decode_stage(
     """
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tune_garbage_collector()
         for batch in batches:
             runs = _Runs()
             rows = zip(

@@ -62,7 +62,7 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
 
 
 def _execute(inputs: DataFrame, definitions: dict[str, LaneDefinition]) -> DataFrame:
-    return inputs.groupBy("lane").transformWithState(
+    return inputs.groupBy("lane").transformWithStateInPandas(
         LaneOperator(definitions), OUTPUT_SCHEMA, outputMode="append", timeMode="None"
     )
 

@@ -7,10 +7,11 @@ import marshal
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from pyspark.sql import Row
+import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from streaming.options import CHUNK_BYTES
+from streaming.workers import tune_garbage_collector
 from validator.codec.encode import OutputRecord, encode_dead_letter
 from validator.codec.inflight import unpack
 from validator.core.inputs import DeadLetter, Input
@@ -82,16 +83,28 @@ class LaneOperator(StatefulProcessor):
         """Open the state."""
         self._state = SparkState(handle)
 
-    def handleInputRows(  # type: ignore[override]  # noqa: N802 - the row form, of the two that the base class allows
+    def handleInputRows(  # type: ignore[override]  # noqa: N802 - the pandas form, of the two that the base class allows
         self,
         key: tuple[str],
-        rows: Iterator[Row],
+        rows: Iterator[pd.DataFrame],
         timerValues: object,  # noqa: ARG002, N803
-    ) -> Iterator[Row]:
-        """Process one lane's chunks of one batch: in order of topic, partition and offset, since a shuffle keeps none."""
+    ) -> Iterator[pd.DataFrame]:
+        """Process one lane's chunks of one batch: in order of topic, partition and offset, since a shuffle keeps none.
+
+        Frames rather than rows: Spark hands each frame on when it is yielded, but all of a key's rows at once, and so the next stage writes
+        the first blocks while this one executes the next.
+        """
+        tune_garbage_collector()
         lane = key[0]
-        chunks = sorted((row.topic, row.partition, row.first_offset, row.chunk) for row in rows)
+        chunks = sorted(
+            (topic, partition, first_offset, chunk)
+            for frame in rows
+            for topic, partition, first_offset, chunk in zip(
+                frame["topic"], frame["partition"], frame["first_offset"], frame["chunk"], strict=True
+            )
+        )
         items = list(chain.from_iterable(unpack(chunk) for *_, chunk in chunks))
+        del chunks
         definition = self._definitions.get(lane)
         told = _bury(items) if definition is None else process_batch(definition, self._state, CACHE, items)
         return _packed(lane, told)
@@ -105,14 +118,18 @@ def _bury(items: Iterable[Input | DeadLetter]) -> Iterator[list[OutputRecord]]:
     yield [encode_dead_letter(item) for item in items if isinstance(item, DeadLetter)]
 
 
-def _packed(lane: str, told: Iterator[list[OutputRecord]]) -> Iterator[Row]:
+def _packed(lane: str, told: Iterator[list[OutputRecord]]) -> Iterator[pd.DataFrame]:
     run: list[OutputRecord] = []
     size = 0
     for records in told:
         run += records
         size += sum(len(record.value) for record in records)
         if size >= CHUNK_BYTES:
-            yield Row(lane=lane, records=pack_records(run))
+            yield _frame(lane, run)
             run, size = [], 0
     if run:
-        yield Row(lane=lane, records=pack_records(run))
+        yield _frame(lane, run)
+
+
+def _frame(lane: str, run: list[OutputRecord]) -> pd.DataFrame:
+    return pd.DataFrame({"lane": [lane], "records": [pack_records(run)]})

@@ -15,7 +15,7 @@ RECORDS_PER_TASK = 50_000
 """Kafka records that one decode task takes. A backlog on one partition is cut into tasks of this size, so that every core decodes; a
 small batch stays one task for each topic that has news."""
 
-CHUNK_BYTES = 4 * 1024 * 1024
+CHUNK_BYTES = 1024 * 1024
 """Bytes at which a stage hands a packed chunk on: large enough that the cost of a row vanishes, small enough that the next stage starts
 while this one still works."""
 

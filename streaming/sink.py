@@ -14,6 +14,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, Message, Producer
 
 from streaming.lane_operator import unpack_records
+from streaming.workers import tune_garbage_collector
 from validator.codec.encode import OutputRecord
 from validator.kafka.client import producer_config
 
@@ -85,6 +86,7 @@ def sink_stage(kafka: dict[str, Any], prefix: str) -> Callable[[Iterator[pa.Reco
     identity = (prefix, *sorted(kafka.items()))
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tune_garbage_collector()
         sink = _SINKS.pop(identity, None) or AtLeastOnceSink(kafka, prefix)
         written: dict[tuple[str, str], int] = {}
         for batch in batches:

@@ -16,13 +16,13 @@ from fastavro import schemaless_writer
 
 from validator.codec.schemas import schemas
 from validator.core.limits import U128_MAX
-from validator.core.outcomes import ChannelHeadroom, InputKind, ParaHeadroom
+from validator.core.outcomes import InputKind, ParaHeadroom
 
 if TYPE_CHECKING:
     from validator.core.errors import FieldValue, Violation
     from validator.core.inputs import DeadLetter
     from validator.core.lane import Counters
-    from validator.core.outcomes import ChannelEvent, Dispatch, Executed, Receipt, Verdict
+    from validator.core.outcomes import ChannelEvent, ChannelHeadroom, Dispatch, Executed, Receipt, Verdict
 
 LONG_MAX: Final = 2**63 - 1
 """The greatest Avro long."""
@@ -92,6 +92,8 @@ class Encoder:
         self.key = lane.encode()
         self.runtime_digest = runtime_digest
         self._verdict_start = schemas()["validator.Verdict"].header + _text(lane)
+        self._para_headroom_start = schemas()["validator.router.ParaHeadroom"].header + _text(lane)
+        self._channel_headroom_start = schemas()["validator.router.ChannelHeadroom"].header + _text(lane)
         self._id_start = blake2b(self.key + b"/", digest_size=16)
 
     def executed(self, executed: Executed) -> list[OutputRecord]:
@@ -147,13 +149,24 @@ class Encoder:
         return write("validator.ChannelEvent", datum)
 
     def headroom(self, block: int, headroom: ParaHeadroom | ChannelHeadroom) -> OutputRecord:
-        """Encode what a para or a channel still takes after ``block``; the topic keeps the last record per para and channel."""
-        datum = {"lane": self.lane, "block": block, **headroom._asdict()}
+        """Encode what a para or a channel still takes after ``block``; the topic keeps the last record per para and channel.
+
+        Written out by hand as verdicts are: on a chain that is busy everywhere there is one for each candidate.
+        """
         if isinstance(headroom, ParaHeadroom):
-            key, name = f"{self.lane}/{headroom.para_id}", "validator.router.ParaHeadroom"
-        else:
-            key, name = f"{self.lane}/{headroom.sender}/{headroom.recipient}", "validator.router.ChannelHeadroom"
-        return OutputRecord("headroom", key.encode(), write(name, datum))
+            para_id, valid, count_left, bytes_left, pending, watermark, watermarks = headroom
+            parts = [self._para_headroom_start, _long(block), _long(para_id), b"\x01" if valid else b"\x00"]
+            parts += (_long(count_left), _long(bytes_left), _long(pending))
+            parts.append(b"\x00" if watermark is None else b"\x02" + _long(watermark))
+            if watermarks:
+                parts.append(_long(len(watermarks)))
+                parts += map(_long, watermarks)
+            parts.append(b"\x00")
+            return OutputRecord("headroom", b"%b/%d" % (self.key, para_id), b"".join(parts))
+        sender, recipient, is_open, places_left, bytes_left, message_size_max = headroom
+        parts = [self._channel_headroom_start, _long(block), _long(sender), _long(recipient), b"\x01" if is_open else b"\x00"]
+        parts += (_long(places_left), _long(bytes_left), _long(message_size_max))
+        return OutputRecord("headroom", b"%b/%d/%d" % (self.key, sender, recipient), b"".join(parts))
 
     def receipt(self, receipt: Receipt) -> OutputRecord:
         """Encode a block's receipt."""

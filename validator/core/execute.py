@@ -85,7 +85,8 @@ def _judge(
     try:
         effects = apply(item)
     except Violation as violation:
-        return Verdict(kind, now, index, para, violation)
+        # the verdict outlives this call; the frames that the traceback holds need not
+        return Verdict(kind, now, index, para, violation.with_traceback(None))
     return Verdict(kind, now, index, para, None, *effects)
 
 

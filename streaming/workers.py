@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every Python worker of the job does before it works."""
+
+from __future__ import annotations
+
+import gc
+
+_THRESHOLDS = (100_000, 50, 1_000_000)
+
+_tuned = False
+
+
+def tune_garbage_collector() -> None:
+    """Keep the cyclic collector away from what it would only walk through.
+
+    A batch makes some hundred thousand records that all live until its end, and a lane's state may be millions of objects that live for
+    ever: Python's defaults walk over all of them again and again (measured: 15 of 57 us a candidate). Reference counting frees records as
+    ever; young cycles are still collected, at longer intervals; the oldest generation practically never.
+    """
+    global _tuned
+    if not _tuned:
+        gc.freeze()
+        gc.set_threshold(*_THRESHOLDS)
+        _tuned = True
