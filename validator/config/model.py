@@ -278,7 +278,7 @@ def configuration_digest(chain: Chain) -> bytes:
         "genesis_paras": [[para.para_id, para.kind.value, para.balance] for para in chain.core_paras()],
         "ump_default_weight": chain.ump_default_weight,
         "ump_weights": {payload.hex(): weight for payload, weight in chain.core_ump_weights().items()},
-        "ump_failing_messages": sorted(payload.lower() for payload in chain.ump_failing_messages),
+        "ump_failing_messages": sorted({bytes.fromhex(payload).hex() for payload in chain.ump_failing_messages}),
     }
     canonical = json.dumps(meaning, sort_keys=True, separators=(",", ":"))
     return blake2b(canonical.encode(), digest_size=32).digest()

@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator.toml`: what it means, and what is told where it is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from dataclasses import asdict, replace
+from hashlib import blake2b
+from pathlib import Path
+
+import pytest
+
+from validator.codec.schemas import TOPIC_SCHEMAS
+from validator.config import Chain, Config, Job, Topics, configuration_digest, load_config
+from validator.config.model import COMPACTED_TOPICS, TOPIC_NAMES, GenesisPara, HostConfigurationTable
+from validator.config.presets import NEVER, PRESETS
+from validator.core import limits
+from validator.core.types import CONFIGURATION_FIELDS, Balances, Enactment, HostConfiguration, Para, ParaKind
+from validator.errors import UserError
+from validator.kafka.client import flatten
+from validator.kafka.topics import PREFIX, TOPICS
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "validator.toml"
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.upper().startswith("VALIDATOR_"):
+            monkeypatch.delenv(name)
+
+
+def load(tmp_path: Path, text: str) -> Config:
+    file = tmp_path / "validator.toml"
+    file.write_text(text)
+    return load_config(file)
+
+
+def told(tmp_path: Path, text: str) -> list[str]:
+    with pytest.raises(UserError) as caught:
+        load(tmp_path, text)
+    return str(caught.value).replace(f"{tmp_path}/", "").splitlines()
+
+
+# --- the example ---
+
+
+def test_the_example_names_every_key() -> None:
+    tables = tomllib.loads(EXAMPLE.read_text())
+    chains = list(tables["chains"].values())
+    assert set(tables) == set(Config.model_fields)
+    assert set(tables["topics"]) == set(Topics.model_fields)
+    assert set(tables["job"]) == set(Job.model_fields)
+    assert {name for chain in chains for name in chain} == set(Chain.model_fields)
+    assert set(chains[0]["host_configuration"]) == set(HostConfigurationTable.model_fields)
+    assert set(chains[0]["genesis_paras"][0]) == set(GenesisPara.model_fields)
+
+
+def test_every_key_of_the_example_is_explained() -> None:
+    lines = [line for line in EXAMPLE.read_text().splitlines() if line and not line.startswith(("#", "["))]
+    assert [line for line in lines if "#" not in line] == []
+    text = EXAMPLE.read_text().splitlines()
+    tables = [at for at, line in enumerate(text) if line.startswith("[") and not line.startswith(("[topics]", "[job]"))]
+    assert [text[at] for at in tables if not text[at - 1].startswith("#")] == []
+
+
+def test_the_example_shows_the_defaults_where_it_says_so() -> None:
+    config = load_config(EXAMPLE)
+    assert config.job == Job()
+    assert config.topics == Topics(retention_ms={"verdicts": 2_592_000_000})
+    polkadot = config.chains["polkadot"]
+    defaults = Chain(
+        host_configuration=polkadot.host_configuration,
+        genesis_paras=polkadot.genesis_paras,
+        ump_weights=polkadot.ump_weights,
+    )
+    assert polkadot == defaults
+    assert polkadot.host_configuration.resolve() == replace(PRESETS["polkadot-2021-09"], hrmp_open_request_ttl=2)
+    assert config.chains["kusama"].state == str(EXAMPLE.parent / "kusama-STATE.json")
+
+
+# --- what it means ---
+
+
+def test_without_a_file_everything_has_its_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_config() == Config()
+    (tmp_path / "validator.toml").write_text("[job]\nmaster = 'local[1]'\n")
+    assert load_config().job.master == "local[1]"
+
+
+def test_the_defaults_are_those_of_the_parts_they_configure() -> None:
+    assert Topics().prefix == PREFIX
+    assert tuple(TOPIC_SCHEMAS) == TOPIC_NAMES
+    assert {topic.name for topic in TOPICS} == set(TOPIC_NAMES)
+    assert {topic.name for topic in TOPICS if topic.cleanup == "compact"} == set(COMPACTED_TOPICS)
+    assert Chain().host_configuration.resolve() == HostConfiguration()
+    assert set(HostConfigurationTable.model_fields) == {"preset", *CONFIGURATION_FIELDS}
+
+
+def test_presets_can_be_named_and_are_whole(tmp_path: Path) -> None:
+    for name, preset in PRESETS.items():
+        config = load(tmp_path, f"[chains.a]\nhost_configuration.preset = '{name}'")
+        assert config.chains["a"].host_configuration.resolve() == preset
+    for name in ("minimal", "dev-2020-11"):
+        assert [key for key, value in asdict(PRESETS[name]).items() if not value and "deposit" not in key] == []
+    assert PRESETS["kusama-2022"].hrmp_open_request_ttl == NEVER == limits.U32_MAX
+
+
+def test_a_value_goes_over_its_preset_even_where_it_is_zero(tmp_path: Path) -> None:
+    text = "[chains.a.host_configuration]\npreset = 'minimal'\nhrmp_sender_deposit = 0\nmax_upward_queue_size = 7"
+    resolved = load(tmp_path, text).chains["a"].host_configuration.resolve()
+    assert resolved == replace(PRESETS["minimal"], hrmp_sender_deposit=0, max_upward_queue_size=7)
+
+
+def test_a_chain_in_the_terms_of_the_core(tmp_path: Path) -> None:
+    chain = load(
+        tmp_path,
+        f"""
+        [chains.a]
+        enactment = "on-inclusion"
+        balances = "unlimited"
+        ump_weights = {{ "00FF" = 5, "" = 6 }}
+        genesis_paras = [
+            {{ para_id = 9 }},
+            {{ para_id = 1, kind = "parathread", balance = {limits.U128_MAX} }},
+        ]
+        """,
+    ).chains["a"]
+    assert chain.core_enactment() is Enactment.ON_INCLUSION
+    assert chain.core_balances() is Balances.UNLIMITED
+    assert chain.core_ump_weights() == {b"\x00\xff": 5, b"": 6}
+    assert chain.core_paras() == (Para(1, ParaKind.PARATHREAD, limits.U128_MAX), Para(9))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[kafka]\nbootstrap.servers = "a:1"\nsocket.keepalive.enable = true',
+        '[kafka]\n"bootstrap.servers" = "a:1"\n"socket.keepalive.enable" = true',
+        '[kafka.bootstrap]\nservers = "a:1"\n[kafka.socket]\nkeepalive.enable = true',
+    ],
+)
+def test_the_kafka_table_is_free(tmp_path: Path, text: str) -> None:
+    config = load(tmp_path, text)
+    assert config.kafka == {"bootstrap.servers": "a:1", "socket.keepalive.enable": True}
+    assert flatten(config.kafka)["bootstrap.servers"] == "a:1"
+
+
+# --- the environment ---
+
+
+def test_the_environment_goes_over_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("VALIDATOR_JOB__MASTER", "local[2]")
+    monkeypatch.setenv("VALIDATOR_JOB__STATE_PARTITIONS", "4")
+    monkeypatch.setenv("VALIDATOR_CHAINS__POLKADOT__HRMP_NOTIFICATIONS", "true")
+    monkeypatch.setenv("VALIDATOR_CHAINS__POLKADOT__GENESIS_PARAS", '[{"para_id": 5}]')
+    monkeypatch.setenv("VALIDATOR_KAFKA__BOOTSTRAP__SERVERS", "b:2")
+    monkeypatch.setenv("VALIDATOR_KAFKA__SASL__PASSWORD", "1e5")
+    config = load(
+        tmp_path,
+        "[kafka]\n'bootstrap.servers' = 'a:1'\nlinger.ms = 5\n[job]\nmaster = 'x'\nblocks_ahead_max = 7\n"
+        "[chains.polkadot]\nfirst_block = 3",
+    )
+    assert config.kafka == {"bootstrap.servers": "b:2", "linger.ms": 5, "sasl.password": "1e5"}
+    assert (config.job.master, config.job.state_partitions, config.job.blocks_ahead_max) == ("local[2]", 4, 7)
+    polkadot = config.chains["polkadot"]
+    assert (polkadot.hrmp_notifications, polkadot.first_block, polkadot.core_paras()) == (True, 3, (Para(5),))
+
+
+def test_a_whole_table_in_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("VALIDATOR_KAFKA", '{"bootstrap.servers": "b:2", "linger": {"ms": 4}}')
+    assert load(tmp_path, "").kafka == {"bootstrap.servers": "b:2", "linger.ms": 4}
+
+
+def test_a_mistake_in_the_environment_is_told_as_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("VALIDATOR_JOB__MASTR", "local[2]")
+    monkeypatch.setenv("VALIDATOR_JBO__MASTER", "local[2]")
+    monkeypatch.setenv("VALIDATOR_HOME", "/elsewhere")
+    assert told(tmp_path, "[job]\nstate_partitions = 0") == [
+        "validator.toml: job.state_partitions: expected a number greater than or equal to 1, found 0",
+        "environment: job.mastr: no such key; did you mean 'master'?",
+        "environment: jbo: no such key; did you mean 'job'?",
+    ]
+
+
+# --- what is wrong ---
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("[topic]", "topic: no such key; did you mean 'topics'?"),
+        ("zzz = 1", "zzz: no such key; known are chains, job, kafka, topics"),
+        ("topics = 5", "topics: expected a table, found 5"),
+        ("kafka = 5", "kafka: expected a table, found 5"),
+        ("[topics]\nprefix = 5", "topics.prefix: expected a string, found 5"),
+        ("[topics]\nprefix = 'a b'", "topics.prefix: expected text that matches ^[A-Za-z0-9._-]{0,100}$, found 'a b'"),
+        ("[topics]\ninput_partitions = '3'", "topics.input_partitions: expected an integer, found '3'"),
+        ("[topics]\ninput_partitions = true", "topics.input_partitions: expected an integer, found True"),
+        ("[topics]\ninput_partitions = 1.0", "topics.input_partitions: expected an integer, found 1.0"),
+        ("[topics.retention_ms]\nverdict = 1", "topics.retention_ms: 'verdict' is none of the topics blocks, "),
+        ("[topics.retention_ms]\nlanes = 1", "topics.retention_ms: no retention for 'lanes': the topic is compacted"),
+        (
+            "[job]\ndriver_memory = '2 GB'",
+            "job.driver_memory: expected text that matches ^[1-9][0-9]*[mg]$, found '2 GB'",
+        ),
+        (
+            "[chains.Polkadot]",
+            "chains.Polkadot: expected a name that matches ^[a-z0-9][a-z0-9._-]{0,63}$, found 'Polkadot'",
+        ),
+        ("[chains.'a/b']", "chains.a/b: expected a name that matches"),
+        ("[chains]\na = 1", "chains.a: expected a table, found 1"),
+        ("[chains.a]\nprotocol = 'xcm'", "chains.a.protocol: expected 'router', found 'xcm'"),
+        ("[chains.a]\nenactment = 'late'", "chains.a.enactment: expected 'immediate' or 'on-inclusion', found 'late'"),
+        ("[chains.a]\nfirst_block = 0", "chains.a.first_block: expected a number greater than or equal to 1, found 0"),
+        (
+            "[chains.a]\nhost_configuration.max_upward_mesage_size = 1",
+            "chains.a.host_configuration.max_upward_mesage_size: no such key; did you mean 'max_upward_message_size'?",
+        ),
+        (
+            "[chains.a]\nhost_configuration.preset = 'polkadot'",
+            "chains.a.host_configuration.preset: expected 'minimal', 'dev-2020-11', 'polkadot-2021-09', ",
+        ),
+        (
+            f"[chains.a]\nhost_configuration.hrmp_sender_deposit = {limits.U128_MAX + 1}",
+            f"chains.a.host_configuration.hrmp_sender_deposit: expected a number less than or equal to {limits.U128_MAX}",
+        ),
+        (
+            "[[chains.a.genesis_paras]]\nkind = 'parachain'",
+            "chains.a.genesis_paras[0].para_id: expected a value, found none",
+        ),
+        (
+            "[chains.a]\ngenesis_paras = [{para_id = 1}, {para_id = 1}]",
+            "chains.a.genesis_paras: para 1 is there twice",
+        ),
+        (
+            "[chains.a]\ngenesis_paras = [{para = 1, para_id = 1}]",
+            "chains.a.genesis_paras[0].para: no such key; did you mean",
+        ),
+        ("[chains.a]\nump_weights = { xy = 1 }", "chains.a.ump_weights: expected payloads in hex as keys, found 'xy'"),
+        (
+            "[chains.a]\nump_failing_messages = ['0']",
+            "chains.a.ump_failing_messages: expected payloads in hex, found '0'",
+        ),
+        ("[chains.a]\nump_weights = { 0A = 1, 0a = 2 }", "chains.a.ump_weights: payload 0a is there twice"),
+        (
+            "[chains.a]\nump_weights.00 = -1",
+            "chains.a.ump_weights.00: expected a number greater than or equal to 0, found -1",
+        ),
+        (
+            "[chains.a]\nstate = 's.json'\ngenesis_paras = [{para_id = 1}]",
+            "chains.a: expected state or genesis_paras, found both",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_key(tmp_path: Path, text: str, line: str) -> None:
+    lines = told(tmp_path, text)
+    assert len(lines) == 1
+    assert lines[0].startswith(f"validator.toml: {line}")
+
+
+def test_everything_wrong_is_told_at_once(tmp_path: Path) -> None:
+    text = "[jbo]\n[topics]\nprefx = ''\n[job]\nmaster = 1\n[chains.A]\n[chains.b]\nfirst_block = 'x'\nballances = 'ledger'"
+    assert sorted(line.split(":")[1].strip() for line in told(tmp_path, text)) == [
+        "chains.A",
+        "chains.b.ballances",
+        "chains.b.first_block",
+        "jbo",
+        "job.master",
+        "topics.prefx",
+    ]
+
+
+def test_a_file_that_is_missing_or_no_toml_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"absent\.toml: the configuration cannot be read: No such file"):
+        load_config(tmp_path / "absent.toml")
+    assert told(tmp_path, "a = ")[0].startswith("validator.toml: expected TOML: ")
+    (tmp_path / "latin.toml").write_bytes(b"# \xff")
+    with pytest.raises(UserError, match=r"latin\.toml: expected TOML: "):
+        load_config(tmp_path / "latin.toml")
+
+
+# --- the digest ---
+
+
+def test_the_digest_is_of_the_meaning(tmp_path: Path) -> None:
+    def digest(text: str) -> bytes:
+        return configuration_digest(load(tmp_path, f"[chains.a]\n{text}").chains["a"])
+
+    plain = digest("")
+    assert len(plain) == 32
+    spelled = "".join(f"host_configuration.{name} = {value}\n" for name, value in asdict(PRESETS["minimal"]).items())
+    assert digest("host_configuration.preset = 'minimal'") == digest(spelled) != plain
+    paras = ("{para_id = 1, balance = 5}", "{para_id = 2, kind = 'parachain'}")
+    assert digest(f"genesis_paras = [{paras[0]}, {paras[1]}]") == digest(f"genesis_paras = [{paras[1]}, {paras[0]}]")
+    assert digest("ump_failing_messages = ['0A', '0b', '0a']") == digest("ump_failing_messages = ['0b', '0a']")
+    assert digest("ump_weights = { 0a = 1, 0b = 2 }") == digest("ump_weights = { 0B = 2, 0A = 1 }")
+    assert digest("enactment = 'immediate'\nfirst_block = 1") == plain
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "enactment = 'on-inclusion'",
+        "balances = 'unlimited'",
+        "hrmp_notifications = true",
+        "first_block = 2",
+        "host_configuration.hrmp_open_request_ttl = 1",
+        "genesis_paras = [{para_id = 1}]",
+        "ump_default_weight = 2",
+        "ump_weights.00 = 2",
+        "ump_failing_messages = ['00']",
+    ],
+)
+def test_the_digest_changes_with_what_bears_on_verdicts(tmp_path: Path, text: str) -> None:
+    changed = load(tmp_path, f"[chains.a]\n{text}").chains["a"]
+    assert configuration_digest(changed) != configuration_digest(Chain())
+
+
+def test_the_digest_takes_the_state_by_its_bytes(tmp_path: Path) -> None:
+    chain = load(tmp_path, "[chains.a]\nstate = 's.json'").chains["a"]
+    with pytest.raises(UserError, match=r"s\.json: the chain's state cannot be read"):
+        configuration_digest(chain)
+    (tmp_path / "s.json").write_text("{}")
+    digest = configuration_digest(chain)
+    (tmp_path / "t.json").write_text("{}")
+    assert configuration_digest(load(tmp_path, "[chains.a]\nstate = 't.json'").chains["a"]) == digest
+    (tmp_path / "t.json").write_text("{} ")
+    assert configuration_digest(load(tmp_path, "[chains.a]\nstate = 't.json'").chains["a"]) != digest
+
+
+def test_the_digest_is_over_canonical_json() -> None:
+    """Pinned: two deployments compare it."""
+    meaning = {
+        "balances": "ledger",
+        "enactment": "immediate",
+        "first_block": 1,
+        "genesis_paras": [],
+        "host_configuration": asdict(HostConfiguration()),
+        "hrmp_notifications": False,
+        "protocol": "router",
+        "state": None,
+        "ump_default_weight": 1,
+        "ump_failing_messages": [],
+        "ump_weights": {},
+    }
+    canonical = json.dumps(meaning, sort_keys=True, separators=(",", ":")).encode()
+    assert configuration_digest(Chain()) == blake2b(canonical, digest_size=32).digest()
