@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the conformance suite of the Router: `python -m tests.traces.generate`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.traces import (
+    downward_scenarios,
+    horizontal_scenarios,
+    notifications_scenarios,
+    order_scenarios,
+    requests_scenarios,
+    session_scenarios,
+    upward_scenarios,
+    watermark_scenarios,
+)
+from tests.traces.trace import Json
+
+SUITE = Path(__file__).resolve().parents[2] / "validator" / "replay" / "conformance" / "router"
+GROUPS = {
+    "requests": requests_scenarios,
+    "session": session_scenarios,
+    "horizontal": horizontal_scenarios,
+    "watermark": watermark_scenarios,
+    "downward": downward_scenarios,
+    "upward": upward_scenarios,
+    "notifications": notifications_scenarios,
+    "order": order_scenarios,
+}
+
+
+def scenarios_of(group: str) -> list[Json]:
+    """Return the scenarios of a group in their order."""
+    return [trace.json for trace in GROUPS[group].scenarios()]
+
+
+def text_of(group: str) -> str:
+    """Return a group's file: one line for each scenario's head, one for each of its steps."""
+    scenarios = []
+    for scenario in scenarios_of(group):
+        head = json.dumps({key: value for key, value in scenario.items() if key != "steps"})
+        steps = ",\n  ".join(json.dumps(step) for step in scenario["steps"])
+        scenarios.append(f'{head[:-1]}, "steps": [\n  {steps}\n]}}')
+    return "[\n" + ",\n".join(scenarios) + "\n]\n"
+
+
+if __name__ == "__main__":
+    for name in GROUPS:
+        (SUITE / f"{name}.json").write_text(text_of(name), encoding="utf-8")
