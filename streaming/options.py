@@ -41,8 +41,10 @@ def session_options(log_configuration: Path, driver_memory: str, state_partition
         "spark.sql.streaming.numRecentProgressUpdates": "20",
         # adaptive execution replans between stages; there is nothing to adapt in two fixed ones
         "spark.sql.adaptive.enabled": "false",
-        # rows are few and large between stages; this bounds an Arrow batch on the way into the decode stage
+        # Spark collects rows for a Python stage until one of these is reached: rows between our stages are few and large, so without the
+        # second the sink would see the first one only when the lane has made its last
         "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(CHUNK_BYTES),
         # workers live on: an interpreter with the codec loaded costs half a second
         "spark.python.worker.reuse": "true",
         # nobody looks at it, and it takes a port and 200 ms of the start
