@@ -1,0 +1,353 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Router against the naive model, step by step: every result with its fields, and the whole state after every step.
+
+Limits are tiny and paras few, so that they meet in everything: full queues and channels, paras that leave with requests open and come
+back, candidates that are enacted sessions after they were accepted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.property.conftest import examples
+from tests.property.shapes import (
+    Json,
+    candidate_of,
+    downward_of,
+    para_of,
+    pending_of,
+    request_of,
+    result_of,
+    session_change_of,
+)
+from validator.core.router.dispatch import FixedWeightSink
+from validator.core.router.encoding import decode_state, encode_state
+from validator.core.router.invariants import check_invariants
+from validator.core.router.router import Router, state_hash
+from validator.core.router.view import view
+from validator.core.types import Balances, Enactment, HostConfiguration
+from validator.simulate.model import NaiveRouter
+
+PARAS = (1, 2, 3, 4, 70)
+NOBODY = 99
+MESSAGE_BYTES_MAX = 4
+
+LIMITS = {
+    "max_upward_message_num_per_candidate": st.integers(0, 3),
+    "max_upward_message_size": st.integers(0, MESSAGE_BYTES_MAX),
+    "max_upward_queue_count": st.integers(0, 5),
+    "max_upward_queue_size": st.integers(0, 10),
+    "preferred_dispatchable_upward_messages_step_weight": st.integers(0, 6),
+    "max_downward_message_size": st.sampled_from((0, 3, 4, 12)),
+    "hrmp_max_message_num_per_candidate": st.integers(0, 3),
+    "hrmp_channel_max_places": st.integers(1, 3),
+    "hrmp_channel_max_message_size": st.integers(1, MESSAGE_BYTES_MAX),
+    # not below the size of a message: a candidate that waits while its channel is closed and opened again is enacted unchecked
+    "hrmp_channel_max_size": st.integers(MESSAGE_BYTES_MAX, 9),
+    "hrmp_max_parachain_outbound_channels": st.integers(1, 3),
+    "hrmp_max_parathread_outbound_channels": st.integers(0, 2),
+    "hrmp_max_parachain_inbound_channels": st.integers(1, 3),
+    "hrmp_max_parathread_inbound_channels": st.integers(0, 2),
+    "hrmp_sender_deposit": st.integers(0, 7),
+    "hrmp_recipient_deposit": st.integers(0, 7),
+    "hrmp_open_request_ttl": st.integers(0, 4),
+}
+GENEROUS = {
+    "max_upward_message_num_per_candidate": 3,
+    "max_upward_message_size": 4,
+    "max_upward_queue_count": 5,
+    "max_upward_queue_size": 10,
+    "preferred_dispatchable_upward_messages_step_weight": 4,
+    "max_downward_message_size": 12,
+    "hrmp_max_message_num_per_candidate": 3,
+    "hrmp_channel_max_places": 3,
+    "hrmp_channel_max_message_size": 4,
+    "hrmp_channel_max_size": 9,
+    "hrmp_max_parachain_outbound_channels": 3,
+    "hrmp_max_parathread_outbound_channels": 2,
+    "hrmp_max_parachain_inbound_channels": 3,
+    "hrmp_max_parathread_inbound_channels": 2,
+    "hrmp_sender_deposit": 5,
+    "hrmp_recipient_deposit": 3,
+    "hrmp_open_request_ttl": 2,
+}
+WEIGHTS = {"": 0, "aa": 2, "bb": 9}
+FAILING = ("aa", "cc")
+
+paras = st.sampled_from((*PARAS, *PARAS, NOBODY))
+kinds = st.sampled_from(("parachain", "parathread"))
+payloads = st.sampled_from(("", "aa", "bb", "cc", "0102", "010203", "01020304")) | st.binary(
+    max_size=MESSAGE_BYTES_MAX + 1
+).map(bytes.hex)
+onboardings = st.fixed_dictionaries({"para_id": paras, "kind": kinds, "balance": st.integers(0, 30)})
+new_configs = st.none() | st.fixed_dictionaries({}, optional=LIMITS)
+
+
+class RouterMachine(RuleBasedStateMachine):
+    """Every rule puts the same input into both and compares what comes back; the invariants compare what is left behind."""
+
+    router: Router
+    naive: NaiveRouter
+
+    @initialize(
+        kinds=st.lists(kinds, min_size=len(PARAS), max_size=len(PARAS)),
+        balance=st.sampled_from((9, 40, 1000)),
+        absent=st.sets(st.sampled_from(PARAS), max_size=2),
+        config=st.just({}) | st.fixed_dictionaries({}, optional=LIMITS),
+        notifications=st.booleans(),
+        unlimited=st.booleans(),
+        on_inclusion=st.booleans(),
+        first_block=st.integers(1, 100),
+        channels=st.lists(
+            st.sampled_from([(s, r) for s in PARAS for r in PARAS if s != r]), min_size=3, max_size=8, unique=True
+        ),
+    )
+    def genesis(
+        self,
+        kinds: list[str],
+        balance: int,
+        absent: set[int],
+        config: dict[str, int],
+        notifications: bool,
+        unlimited: bool,
+        on_inclusion: bool,
+        first_block: int,
+        channels: list[tuple[int, int]],
+    ) -> None:
+        genesis = [
+            {"para_id": para, "kind": kind, "balance": balance}
+            for para, kind in zip(PARAS, kinds, strict=True)
+            if para not in absent
+        ]
+        self.sink = FixedWeightSink(
+            {bytes.fromhex(payload): weight for payload, weight in WEIGHTS.items()},
+            1,
+            frozenset(bytes.fromhex(payload) for payload in FAILING),
+        )
+        self.enactment = Enactment.ON_INCLUSION if on_inclusion else Enactment.IMMEDIATE
+        self.router = Router.at_genesis(
+            HostConfiguration(**GENEROUS),
+            [para_of(para) for para in genesis],
+            balances=Balances.UNLIMITED if unlimited else Balances.LEDGER,
+            notifications=notifications,
+            sink=self.sink,
+            enactment=self.enactment,
+        )
+        self.naive = NaiveRouter(
+            GENEROUS,
+            genesis,
+            ump_weights=WEIGHTS,
+            ump_failing_messages=FAILING,
+            notifications=notifications,
+            enactment="on-inclusion" if on_inclusion else "immediate",
+            unlimited_balances=unlimited,
+        )
+        self.begin(first_block, [], [])
+        for sender, recipient in channels:
+            arguments = {"origin": sender, "recipient": recipient, "max_places": 2, "max_message_size": 3}
+            self.request({"kind": "init_open_channel", **arguments})
+            self.request({"kind": "accept_open_channel", "origin": recipient, "sender": sender})
+        self.router.change_session(session_change_of({"new_config": config}))
+        self.naive.session_change({"new_config": config})
+        self.begin(first_block + 1, [], [])
+
+    def begin(self, block: int, included: list[Json], timed_out: list[Json]) -> None:
+        self.now = block
+        self.router.begin_block(block)
+        results = [result_of(self.router.apply_inclusion, pending_of(entry)) for entry in included]
+        results += [result_of(self.router.apply_timeout, pending_of(entry)) for entry in timed_out]
+        assert results == self.naive.begin_block(block, included, timed_out)
+
+    # --- requests ---
+
+    def request(self, request: Json) -> None:
+        assert result_of(self.router.apply_request, request_of(request)) == self.naive.request(request)
+
+    @rule(
+        origin=paras,
+        recipient=paras,
+        max_places=st.sampled_from((1, 1, 1, 2, 3, 4, 0)),
+        max_message_size=st.sampled_from((1, 1, 1, 3, 4, 5, 0)),
+    )
+    def init_open_channel(self, **arguments: int) -> None:
+        self.request({"kind": "init_open_channel", **arguments})
+
+    @rule(sender=st.sampled_from(PARAS), recipient=st.sampled_from(PARAS), accept=st.booleans())
+    def open_channel(self, sender: int, recipient: int, accept: bool) -> None:
+        arguments = {"origin": sender, "recipient": recipient, "max_places": 2, "max_message_size": 3}
+        self.request({"kind": "init_open_channel", **arguments})
+        if accept:
+            self.request({"kind": "accept_open_channel", "origin": recipient, "sender": sender})
+
+    @rule(data=st.data(), origin=paras, sender=paras)
+    def accept_open_channel(self, data: st.DataObject, origin: int, sender: int) -> None:
+        if self.naive.requests and data.draw(st.booleans(), label="one that is there"):
+            sender, origin = data.draw(st.sampled_from(sorted(self.naive.requests)))
+        self.request({"kind": "accept_open_channel", "origin": origin, "sender": sender})
+
+    @rule(data=st.data(), origin=paras, channel=st.tuples(paras, paras))
+    def close_channel(self, data: st.DataObject, origin: int, channel: tuple[int, int]) -> None:
+        if self.naive.channels and data.draw(st.booleans(), label="one that is there"):
+            channel = data.draw(st.sampled_from(sorted(self.naive.channels)))
+            origin = data.draw(st.sampled_from((*channel, origin)))
+        self.request({"kind": "close_channel", "origin": origin, "channel": list(channel)})
+
+    @rule(para=paras)
+    def schedule_para_cleanup(self, para: int) -> None:
+        self.request({"kind": "schedule_para_cleanup", "para_id": para})
+
+    # --- messages ---
+
+    @rule(para=paras, msg=payloads)
+    def downward(self, para: int, msg: str) -> None:
+        message = {"para_id": para, "msg": msg}
+        assert result_of(self.router.apply_downward, downward_of(message)) == self.naive.downward(message)
+
+    def candidate(self, candidate: Json) -> Json:
+        if any(item["candidate"]["para_id"] == candidate["para_id"] for item in self.naive.pending):
+            return {}  # a para has one candidate pending at a time: router_rules 1.1
+        result = result_of(self.router.apply_candidate, candidate_of(candidate, self.now))
+        assert result == self.naive.candidate(candidate)
+        return result
+
+    @rule(data=st.data(), candidates_of=st.lists(st.sampled_from(PARAS), min_size=1, max_size=5))
+    def traffic(self, data: st.DataObject, candidates_of: list[int]) -> None:
+        """A block of candidates, and the next."""
+        for para in candidates_of:
+            if data.draw(st.integers(0, 3), label="good unless 0"):
+                self.good_candidate(data, para)
+            else:
+                self.plausible_candidate(data, para)
+        self.dispatch()
+        self.next_block(data, 1)
+
+    @rule(data=st.data(), para=paras)
+    def odd_candidate(self, data: st.DataObject, para: int) -> None:
+        self.plausible_candidate(data, para)
+
+    def plausible_candidate(self, data: st.DataObject, para: int) -> None:
+        """A candidate that keeps close to what the state allows, on either side of it."""
+        waiting = len(self.naive.dmq.get(para, []))
+        landings = [block for block, _ in self.naive.digests.get(para, [])]
+        last = self.naive.watermarks.get(para, 0)
+        recipients = [*self.naive.egress(para), *data.draw(st.lists(paras, max_size=1), label="anybody")]
+        sent_to = data.draw(st.lists(st.sampled_from(recipients), max_size=4)) if recipients else []
+        if data.draw(st.integers(0, 9), label="sorted unless 0"):
+            sent_to.sort()
+        self.candidate(
+            {
+                "para_id": para,
+                "relay_parent_number": data.draw(st.sampled_from((None, None, None, self.now, self.now - 1, last + 1))),
+                "hrmp_watermark": data.draw(st.sampled_from((self.now - 1, self.now - 1, *landings, last, last + 1))),
+                "upward_messages": data.draw(st.lists(payloads, max_size=3)),
+                "processed_downward_messages": data.draw(
+                    st.sampled_from((min(1, waiting), waiting, waiting + 1, 0)), label="processed"
+                ),
+                "horizontal_messages": [{"recipient": to, "data": data.draw(payloads)} for to in sent_to],
+            }
+        )
+
+    def good_candidate(self, data: st.DataObject, para: int) -> None:
+        """A candidate that breaks as little as it can: what it carries is cut down until it is accepted."""
+        waiting = len(self.naive.dmq.get(para, []))
+        recipients = self.naive.egress(para)
+        sent_to = sorted(data.draw(st.sets(st.sampled_from(recipients)))) if recipients else []
+        landings = [block for block, _ in self.naive.digests.get(para, []) if block < self.now]
+        candidate = {
+            "para_id": para,
+            "hrmp_watermark": data.draw(st.sampled_from((self.now - 1, *landings))),
+            "upward_messages": data.draw(st.lists(payloads, max_size=2)),
+            "processed_downward_messages": data.draw(st.integers(min(1, waiting), waiting)),
+            "horizontal_messages": [{"recipient": to, "data": data.draw(payloads)} for to in sent_to],
+        }
+        for _ in range(8):
+            if self.candidate(candidate).get("ok", True):
+                return
+            part = "horizontal_messages" if candidate["horizontal_messages"] else "upward_messages"
+            candidate = {**candidate, part: candidate[part][:-1]}
+
+    # --- ends of blocks ---
+
+    @rule(data=st.data(), gap=st.sampled_from((1, 1, 1, 2, 5)))
+    def end_block(self, data: st.DataObject, gap: int) -> None:
+        self.dispatch()
+        self.next_block(data, gap)
+
+    @rule(
+        data=st.data(),
+        outgoing=st.lists(paras, max_size=2),
+        onboarding=st.lists(onboardings, max_size=2),
+        new_config=new_configs,
+    )
+    def end_session(
+        self, data: st.DataObject, outgoing: list[int], onboarding: list[Json], new_config: Json | None
+    ) -> None:
+        self.change_session(data, {"outgoing": outgoing, "onboarding": onboarding, "new_config": new_config})
+
+    @rule(data=st.data())
+    def end_quiet_session(self, data: st.DataObject) -> None:
+        self.change_session(data, {})
+
+    def change_session(self, data: st.DataObject, change: Json) -> None:
+        self.dispatch()
+        self.router.change_session(session_change_of(change))
+        self.naive.session_change(change)
+        self.compare()
+        assert self.router.state_root() == state_hash(self.router.state)
+        self.next_block(data, 1)
+
+    def dispatch(self) -> None:
+        dispatched = self.router.dispatch()
+        assert [[item.para_id, item.payload.hex()] for item in dispatched] == self.naive.dispatch_round()
+        for item in dispatched:
+            assert item.weight == self.naive.upward_weight(item.payload.hex())
+            assert (item.outcome == "failed") == (item.payload.hex() in FAILING)
+        self.compare()
+
+    def next_block(self, data: st.DataObject, gap: int) -> None:
+        included: list[Json] = []
+        timed_out: list[Json] = []
+        for item in self.naive.pending:
+            named = data.draw(st.sampled_from((item["backed_at"], None, item["backed_at"] + 1)))
+            entry = {"para_id": item["candidate"]["para_id"], "backed_at": named}
+            data.draw(st.sampled_from((included, included, timed_out, [])), label="becomes of it").append(entry)
+        self.begin(self.now + gap, included, timed_out)
+
+    # --- restarts and roots ---
+
+    @rule()
+    def restart(self) -> None:
+        """Go on with a Router that was made from the pages of this one."""
+        pages = self.router.pages()
+        self.router = Router.from_pages(pages, self.sink, self.enactment)
+        assert self.router.pages() == pages
+        self.router.begin_block(self.now)
+
+    @rule()
+    def root(self) -> None:
+        assert self.router.state_root() == state_hash(self.router.state)
+
+    @precondition(lambda self: hasattr(self, "router"))
+    @invariant()
+    def compare(self) -> None:
+        state = self.router.state
+        expected: dict[str, Any] = self.naive.state()
+        assert view(state) == expected
+        check_invariants(state)
+        common_page, pages = encode_state(state)
+        decoded = decode_state(common_page, pages.values())
+        assert view(decoded) == expected
+        check_invariants(decoded)
+        assert state_hash(decoded) == state_hash(state)
+
+    def teardown(self) -> None:
+        if hasattr(self, "router"):
+            assert self.router.state_root() == state_hash(self.router.state)
+
+
+RouterMachine.TestCase.settings = settings(examples(200), stateful_step_count=40)
+TestRouter = RouterMachine.TestCase
