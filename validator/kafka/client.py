@@ -24,6 +24,9 @@ SPARK_PREFIX: Final = "spark."
 MESSAGE_BYTES_MAX: Final = 8 << 20
 """A candidate carries its messages: at most the 5 MiB of a proof of validity, with room; Kafka's default is 1 MiB."""
 
+DEAD_LETTER_BYTES_MAX: Final = MESSAGE_BYTES_MAX + (1 << 20)
+"""A dead letter holds the whole of a record that may have been as large as one can be."""
+
 # librdkafka speaks through it; silent unless a program configures logging: that a broker went away is told by the call
 # that needed it.
 _LOGGER: Final = logging.getLogger("validator.librdkafka")
@@ -38,7 +41,7 @@ _PRODUCER: Final[dict[str, object]] = {
     "partitioner": "murmur2_random",
     # Verdicts repeat field values: half the size for little of a core.
     "compression.type": "lz4",
-    "message.max.bytes": MESSAGE_BYTES_MAX,
+    "message.max.bytes": DEAD_LETTER_BYTES_MAX,
 }
 
 _CONSUMER: Final[dict[str, object]] = {

@@ -4,17 +4,17 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from validator.errors import UserError
-from validator.kafka.client import MESSAGE_BYTES_MAX, admin_config
+from validator.kafka.client import DEAD_LETTER_BYTES_MAX, MESSAGE_BYTES_MAX, admin_config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from validator.kafka.client import KafkaTable
 
@@ -41,7 +41,8 @@ class Topic:
 
     def config(self) -> dict[str, str]:
         """Return the topic-level options."""
-        kept = {"cleanup.policy": self.cleanup, "max.message.bytes": str(MESSAGE_BYTES_MAX)}
+        limit = DEAD_LETTER_BYTES_MAX if self.name == "dead-letters" else MESSAGE_BYTES_MAX
+        kept = {"cleanup.policy": self.cleanup, "max.message.bytes": str(limit)}
         if self.cleanup == "delete":
             return kept | {"retention.ms": str(self.retention_ms)}
         # A reader of a compacted topic wants the latest of each key: the fewer old ones lie before it the better.
@@ -81,17 +82,32 @@ class TopicState:
 
 
 def create_topics(
-    kafka: KafkaTable, *, prefix: str = PREFIX, partitions: int = 1, replication_factor: int = -1
+    kafka: KafkaTable,
+    *,
+    prefix: str = PREFIX,
+    partitions: int = 1,
+    output_partitions: int | None = None,
+    replication_factor: int = -1,
+    retention_ms: Mapping[str, int] | None = None,
 ) -> dict[str, bool]:
     """Create the topics that are missing; return for each full name whether it was created now.
 
-    One partition is enough for one relay chain, whose records all have one key; give as many as there are busy chains.
-    A replication factor of -1 is the cluster's default.
+    One partition is enough for one relay chain, whose records all have one key; give as many as there are busy chains. Output topics
+    have as many as input topics where nothing else is said. A replication factor of -1 is the cluster's default. ``retention_ms``, by
+    topic without the prefix, replaces the table's.
     Errors: `UserError` where no broker answers or it refuses.
     """
     with _admin(kafka) as admin:
+        counts = {"in": partitions, "out": partitions if output_partitions is None else output_partitions}
+        kept = retention_ms or {}
         wanted = [
-            NewTopic(prefix + topic.name, partitions, replication_factor, config=topic.config()) for topic in TOPICS
+            NewTopic(
+                prefix + topic.name,
+                counts[topic.direction],
+                replication_factor,
+                config=replace(topic, retention_ms=kept.get(topic.name, topic.retention_ms)).config(),
+            )
+            for topic in TOPICS
         ]
         existing = admin.list_topics(timeout=REQUEST_S_MAX).topics
         missing = [topic for topic in wanted if topic.topic not in existing]
