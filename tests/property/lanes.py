@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Simulated chains as the inputs of a lane, and what a lane tells as bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from tests.property.shapes import para_of
+from validator.codec.decode import decode_record
+from validator.codec.encode import Encoder, OutputRecord
+from validator.codec.json_form import encode_input
+from validator.core.inputs import DeadLetter, Input, RecordKind, Source
+from validator.core.lane import Lane, LaneSettings
+from validator.core.outcomes import Executed
+from validator.core.router.dispatch import FixedWeightSink
+from validator.core.router.router import Router
+from validator.core.types import Balances, Enactment, HostConfiguration
+from validator.simulate.settings import SimulatedBlock, SimulationSettings
+from validator.simulate.traffic import Simulation
+
+KINDS = {
+    "blocks": RecordKind.BLOCK,
+    "channel-requests": RecordKind.REQUEST,
+    "downward-messages": RecordKind.DOWNWARD,
+    "candidates": RecordKind.CANDIDATE,
+}
+
+
+def decode(kind: RecordKind, raw: bytes, source: Source) -> Input:
+    decoded = decode_record(kind, raw, source)
+    assert not isinstance(decoded, DeadLetter), decoded.detail
+    return decoded[1]
+
+
+def input_of(topic: str, record: dict[str, Any], offset: int = 0) -> Input:
+    kind = KINDS[topic]
+    return decode(kind, encode_input(kind, record), Source(topic, 0, offset))
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A simulated chain: its description, its blocks, and all of its records in canonical order."""
+
+    description: dict[str, Any]
+    blocks: tuple[SimulatedBlock, ...]
+    inputs: tuple[Input, ...]
+
+    def router(self) -> Router:
+        chain = self.description
+        return Router.at_genesis(
+            HostConfiguration(**chain["config"]),
+            [para_of(para) for para in chain["genesis_paras"]],
+            balances=Balances.UNLIMITED if chain["balances"] == "unlimited" else Balances.LEDGER,
+            notifications=chain["hrmp_notifications"],
+            sink=self.sink(),
+            enactment=Enactment(chain["enactment"]),
+        )
+
+    def sink(self) -> FixedWeightSink:
+        chain = self.description
+        weights = {bytes.fromhex(payload): weight for payload, weight in chain["ump_weights"].items()}
+        failing = frozenset(bytes.fromhex(payload) for payload in chain["ump_failing_messages"])
+        return FixedWeightSink(weights, chain["ump_default_weight"], failing)
+
+    def lane(self, settings: LaneSettings | None = None) -> Lane:
+        return Lane("polkadot", self.router(), self.description["first_block"] - 1, settings)
+
+    def restarted(self, lane: Lane) -> Lane:
+        """Return the lane as it comes back from its snapshot."""
+
+        def load_rules(pages: list[bytes]) -> Router:
+            return Router.from_pages(pages, self.sink(), Enactment(self.description["enactment"]))
+
+        snapshot = lane.snapshot()
+        restored = Lane.restore(lane.name, snapshot, load_rules, decode, lane.settings)
+        assert restored.snapshot() == snapshot
+        return restored
+
+
+@cache
+def simulated(**settings: Any) -> Chain:
+    simulation = Simulation(SimulationSettings(**settings))
+    blocks = tuple(simulation.blocks())
+    records = [record for block in blocks for record in block.records]
+    inputs = tuple(input_of(topic, record, offset) for offset, (topic, record) in enumerate(records))
+    return Chain(simulation.chain(), blocks, inputs)
+
+
+def told(executed: Executed) -> list[OutputRecord]:
+    """Return what a block told, in the bytes that go to Kafka."""
+    return Encoder("polkadot", bytes(32)).executed(executed)
+
+
+def counters_add_up(lane: Lane) -> bool:
+    count = lane.counters
+    return count.consumed == count.accepted + count.rejected + count.duplicate + count.dead + count.waiting
