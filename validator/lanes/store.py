@@ -118,7 +118,7 @@ class LaneCache:
 def process_batch(
     definition: LaneDefinition, backend: StateBackend, cache: LaneCache, items: list[Input | DeadLetter]
 ) -> Iterator[list[OutputRecord]]:
-    """Process one batch of a lane against its store, and yield what it tells (`LaneWorker.process`).
+    """Process one batch of a lane against its store, and yield what it tells (`LaneWorker.process`), last where the lane stands.
 
     The store is written whole only when the iterator has been exhausted; until then the lane is in no cache.
     Raises `LaneOverflow`, and `UserError` where the configuration does not fit the state.
@@ -126,6 +126,7 @@ def process_batch(
     head, worker = _open(definition, backend, cache)
     entry = encode_entry(items)
     yield from worker.process(items)
+    yield [worker.status()]
 
     head = replace(
         head,

@@ -20,7 +20,7 @@ class LaneWorker:
         self._last_receipt: Receipt | None = None
 
     def process(self, items: Iterable[Input | DeadLetter]) -> Iterator[list[OutputRecord]]:
-        """Take a batch whole, then yield the records of each block that it completes; last, where the lane stands now.
+        """Take a batch whole, then yield the records of each block that it completes.
 
         Raises `core.lane.LaneOverflow`; any other exception is a bug.
         """
@@ -37,7 +37,6 @@ class LaneWorker:
         for executed, passed in lane.execute_ready():
             self._last_receipt = executed.receipt
             yield self._encoder.executed(executed) + [encode_dead_letter(letter) for letter in passed]
-        yield [self.status()]
 
     def replay(self, items: Iterable[Input], dead: int) -> None:
         """Take a batch again that was told already, and tell nothing."""

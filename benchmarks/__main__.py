@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m benchmarks [NAME ...]`: run benchmarks, print their figures and write them as JSON."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks.figures import Figure, show, write
+
+BENCHMARKS = ("core", "catch_up", "latency", "start")
+
+
+def bench(
+    names: Annotated[
+        list[str] | None, typer.Argument(help=f"Of {', '.join(BENCHMARKS)}; all where none is named.")
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Runs of each figure.")] = 3,
+    out: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path("build/figures.json"),
+) -> None:
+    """Measure; every ratio is between two figures of one run."""
+    unknown = [name for name in names or () if name not in BENCHMARKS]
+    if unknown:
+        raise typer.BadParameter(f"no benchmark {unknown[0]!r}, there are {', '.join(BENCHMARKS)}")
+    figures: list[Figure] = []
+    for name in names or BENCHMARKS:
+        run: Callable[[Callable[[str], None], int], list[Figure]] = import_module(f"benchmarks.{name}").run
+        figures += run(lambda text: print(text, file=sys.stderr, flush=True), repeats)
+    show(figures)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write(figures, out)
+    typer.echo(f"written to {out}", err=True)
+
+
+if __name__ == "__main__":
+    typer.run(bench)

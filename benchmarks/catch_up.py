@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Catching up on a backlog of one chain: the job against the same codec and core without Spark."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.figures import Figure
+from benchmarks.service import configuration, encoded, end_offset, produce, running
+from validator.config import Config
+from validator.kafka.broker import EmbeddedBroker
+from validator.kafka.topics import create_topics
+from validator.simulate.load import SettingsLoad
+
+CANDIDATES = 500_000
+CANDIDATES_PER_BLOCK = 100
+RECORDS_PER_TRIGGER = 100_000
+
+
+def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
+    """Measure all three on one backlog, one after the other, several times."""
+    load = SettingsLoad(
+        paras=100, channels=1_000, candidates_per_block=CANDIDATES_PER_BLOCK, blocks=CANDIDATES // CANDIDATES_PER_BLOCK
+    )
+    rates: dict[str, list[float]] = {"plain": [], "quix": [], "warm": [], "cold": []}
+    with TemporaryDirectory() as folder, EmbeddedBroker(Path(folder) / "broker") as broker:
+        directory = Path(folder)
+        kafka = {"bootstrap.servers": broker.bootstrap_servers}
+        create_topics(kafka, prefix="bench.")
+        say(f"catch-up: producing {CANDIDATES:,} candidates")
+        total = produce(kafka, "bench.", load.lane, encoded(load))
+        for turn in range(repeats):
+            config = configuration(
+                load, directory, kafka, "bench.", max_records_per_trigger=RECORDS_PER_TRIGGER, root_interval_blocks=0
+            )
+            config = config.model_copy(
+                update={"job": config.job.model_copy(update={"directory": str(directory / f"job-{turn}")})}
+            )
+            for peer in ("plain", "quix"):
+                say(f"catch-up {turn + 1}/{repeats}: {peer}")
+                rates[peer].append(CANDIDATES / _peer(peer, config, directory, total))
+            say(f"catch-up {turn + 1}/{repeats}: the job")
+            before = end_offset(kafka, "bench.verdicts")
+            warm, cold = _job(config, directory, total)
+            assert end_offset(kafka, "bench.verdicts") - before == CANDIDATES, "the job told another number of verdicts"
+            rates["warm"].append(warm)
+            rates["cold"].append(cold)
+    return _figures(rates)
+
+
+def _figures(rates: dict[str, list[float]]) -> list[Figure]:
+    against_plain = tuple(job / plain for job, plain in zip(rates["warm"], rates["plain"], strict=True))
+    against_quix = tuple(job / quix for job, quix in zip(rates["warm"], rates["quix"], strict=True))
+    warm_note = "batches after the first, in which Spark and its workers load their code"
+    return [
+        Figure("catch_up", "plain loop", "candidates/s", tuple(rates["plain"])),
+        Figure("catch_up", "Quix Streams", "candidates/s", tuple(rates["quix"])),
+        Figure("catch_up", "job", "candidates/s", tuple(rates["warm"]), note=warm_note),
+        Figure("catch_up", "job, first batch included", "candidates/s", tuple(rates["cold"])),
+        Figure("catch_up", "job against plain loop", "times", against_plain, at_least=0.7),
+        Figure("catch_up", "job against Quix Streams", "times", against_quix, at_least=1.2),
+    ]
+
+
+def _peer(peer: str, config: Config, directory: Path, total: int) -> float:
+    path = directory / "peer.json"
+    path.write_text(json.dumps(config.model_dump(mode="json")), encoding="utf-8")
+    command = [sys.executable, "-m", f"benchmarks.peers.{peer}", str(path), str(total)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{peer} failed: {done.stderr[-2000:]}")
+    return float(done.stdout.split()[-1])
+
+
+def _job(config: Config, directory: Path, total: int) -> tuple[float, float]:
+    """Return candidates/s without and with the first batch; the time between two batches counts."""
+    with running(config, directory) as job:
+        ready = job.wait_for("ready")
+        job.wait_for_records(total)
+        ended = [(at, logged["records"]) for at, logged in job.events if logged["event"] == "batch"]
+    share = CANDIDATES / total
+    (first_end, first_records), (last_end, _) = ended[0], ended[-1]
+    return share * (total - first_records) / (last_end - first_end), CANDIDATES / (last_end - ready)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A broker, topics, a backlog and the job, for the benchmarks that need them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from validator.codec.json_form import encode_input
+from validator.codec.schemas import INPUT_TOPICS
+from validator.config import Config
+from validator.kafka.client import consumer_config, producer_config
+from validator.simulate.load import SettingsLoad, initial_state, load, load_chain
+
+READY_S_MAX = 180.0
+
+
+def chain_config(settings: SettingsLoad, directory: Path) -> dict[str, Any]:
+    """Return the `[chains]` entry of a load, whose state is written beside it."""
+    chain = load_chain(settings)
+    state = directory / "state.json"
+    state.write_text(
+        json.dumps({"first_block": settings.first_block, "state": initial_state(settings)}), encoding="utf-8"
+    )
+    return {
+        "protocol": "router",
+        "balances": "unlimited",
+        "first_block": settings.first_block,
+        "state": str(state),
+        "host_configuration": chain["config"],
+        "ump_default_weight": chain["ump_default_weight"],
+    }
+
+
+def configuration(settings: SettingsLoad, directory: Path, kafka: dict[str, Any], prefix: str, **job: Any) -> Config:
+    """Return the configuration of a job that follows the load's chain."""
+    return Config.model_validate({
+        "topics": {"prefix": prefix},
+        "kafka": kafka,
+        "job": {"directory": str(directory / "job"), **job},
+        "chains": {settings.lane: chain_config(settings, directory)},
+    })  # fmt: skip
+
+
+def encoded(settings: SettingsLoad) -> Iterator[tuple[str, bytes]]:
+    """Yield (topic, value) of a load's records."""
+    for block in load(settings):
+        for topic, record in block.records:
+            yield topic, encode_input(INPUT_TOPICS[topic], record)
+
+
+def produce(kafka: dict[str, Any], prefix: str, lane: str, records: Iterable[tuple[str, bytes]]) -> int:
+    """Send records and return how many there were."""
+    producer = Producer(producer_config(kafka) | {"queue.buffering.max.messages": 1_000_000})
+    key, count = lane.encode(), 0
+    for topic, value in records:
+        while True:
+            try:
+                producer.produce(prefix + topic, value, key)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        count += 1
+    producer.flush()
+    return count
+
+
+def end_offset(kafka: dict[str, Any], topic: str) -> int:
+    """Return how many records a one-partition topic has ever taken."""
+    consumer = Consumer(consumer_config(kafka, group_id="benchmarks"))
+    try:
+        return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)[1])
+    finally:
+        consumer.close()
+
+
+class Job:
+    """The job's process and what it has logged, each event with the time at which it was read."""
+
+    def __init__(self, config: Config, directory: Path) -> None:
+        path = directory / "configuration.json"
+        path.write_text(json.dumps(config.model_dump(mode="json")), encoding="utf-8")
+        self.began = time.monotonic()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "streaming", str(path)], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+        )
+        self.events: list[tuple[float, dict[str, Any]]] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            try:
+                self.events.append((time.monotonic(), json.loads(line)))
+            except ValueError:
+                self.events.append((time.monotonic(), {"event": "output", "line": line.rstrip()}))
+
+    def wait_for(self, event: str) -> float:
+        """Wait until the job has logged an event, and return when that was."""
+        deadline = time.monotonic() + READY_S_MAX
+        while time.monotonic() < deadline:
+            for at, logged in self.events:
+                if logged["event"] == event:
+                    return at
+            if self._process.poll() is not None:
+                break
+            time.sleep(0.05)
+        raise RuntimeError(f"the job did not log {event!r}: {self.events[-3:]}")
+
+    def batches(self) -> list[dict[str, Any]]:
+        """Return the batches so far."""
+        return [logged for _, logged in self.events if logged["event"] == "batch"]
+
+    def wait_for_records(self, count: int) -> None:
+        """Wait until the job has processed as many records."""
+        while sum(batch["records"] for batch in self.batches()) < count:
+            if self._process.poll() is not None:
+                raise RuntimeError(f"the job ended: {self.events[-3:]}")
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """End the job after its batch."""
+        if self._process.poll() is None:
+            self._process.terminate()
+        self._process.wait(90)
+        self._reader.join(5)
+
+
+@contextmanager
+def running(config: Config, directory: Path) -> Iterator[Job]:
+    """Run the job while the context lasts."""
+    job = Job(config, directory)
+    try:
+        yield job
+    finally:
+        job.stop()
