@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.property.conftest import examples
+from tests.hypothesis_profile import examples
 from tests.property.lanes import Chain, counters_add_up, simulated, told
 from validator.codec.encode import OutputRecord
 from validator.core.execute import Intervals

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.property.conftest import examples
+from tests.hypothesis_profile import examples
 from tests.property.shapes import (
     Json,
     candidate_of,
@@ -66,7 +66,7 @@ GENEROUS = {
     "hrmp_max_message_num_per_candidate": 3,
     "hrmp_channel_max_places": 3,
     "hrmp_channel_max_message_size": 4,
-    "hrmp_channel_max_size": 9,
+    "hrmp_channel_max_size": 5,
     "hrmp_max_parachain_outbound_channels": 3,
     "hrmp_max_parathread_outbound_channels": 2,
     "hrmp_max_parachain_inbound_channels": 3,
