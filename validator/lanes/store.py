@@ -135,7 +135,7 @@ def process_batch(
         journal_entries=head.journal_entries + 1,
     )
     if head.journal_bytes >= max(JOURNAL_BYTES_MIN, head.snapshot_bytes):
-        head = _save_snapshot(head, worker, backend, definition)
+        head = _save_snapshot(head, worker, backend)
     else:
         backend.append_journal(entry)
     backend.save_head(head.encode())
@@ -146,39 +146,37 @@ def _open(definition: LaneDefinition, backend: StateBackend, cache: LaneCache) -
     stored = backend.load_head()
     if stored is None:
         worker = LaneWorker(definition.create(), definition.runtime_digest)
-        head = Head(b"".ljust(TOKEN_BYTES, b"\0"), definition.runtime_digest, 0, 0, 0)
+        head = Head(_next_token(b"", definition.runtime_digest), definition.runtime_digest, 0, 0, 0)
         # the genesis of a later start may be another one; what this lane started from is part of its state
-        return _save_snapshot(head, worker, backend, definition), worker
+        return _save_snapshot(head, worker, backend), worker
     head = Head.decode(stored)
-    if head.journal_entries and head.runtime_digest != definition.runtime_digest:
-        raise UserError(
-            f"lane {definition.name}: its journal was written under runtime {head.runtime_digest.hex()[:16]}, this is "
-            f"{definition.runtime_digest.hex()[:16]}: start once with the configuration and version of before"
-        )
+    if head.runtime_digest != definition.runtime_digest:
+        if head.journal_entries:
+            raise UserError(
+                f"lane {definition.name}: its journal was written under runtime {head.runtime_digest.hex()[:16]}, this is "
+                f"{definition.runtime_digest.hex()[:16]}: start once with the configuration and version of before"
+            )
+        # another token: a lane that is cached under the runtime of before must not go on
+        token = _next_token(head.token, definition.runtime_digest)
+        head = replace(head, token=token, runtime_digest=definition.runtime_digest)
     worker_or_none = cache.take(definition.name, head.token)
     return head, worker_or_none or _rebuild(definition, backend, cache)
 
 
 def _rebuild(definition: LaneDefinition, backend: StateBackend, cache: LaneCache) -> LaneWorker:
-    worker = LaneWorker(definition.restore(backend.load_snapshot()), definition.runtime_digest)
+    worker = LaneWorker.restore(definition, backend.load_snapshot())
     for entry in backend.load_journal():
         worker.replay(*decode_entry(entry))
     cache.rebuilds += 1
     return worker
 
 
-def _save_snapshot(head: Head, worker: LaneWorker, backend: StateBackend, definition: LaneDefinition) -> Head:
-    parts = worker.lane.snapshot()
+def _save_snapshot(head: Head, worker: LaneWorker, backend: StateBackend) -> Head:
+    parts = worker.snapshot()
     backend.save_snapshot(parts)
     backend.clear_journal()
-    return replace(
-        head,
-        runtime_digest=definition.runtime_digest,
-        snapshot_bytes=sum(map(len, parts)),
-        journal_bytes=0,
-        journal_entries=0,
-    )
+    return replace(head, snapshot_bytes=sum(map(len, parts)), journal_bytes=0, journal_entries=0)
 
 
-def _next_token(token: bytes, entry: bytes) -> bytes:
-    return blake2b(token + entry, digest_size=TOKEN_BYTES).digest()
+def _next_token(token: bytes, then: bytes) -> bytes:
+    return blake2b(token + then, digest_size=TOKEN_BYTES).digest()

@@ -9,6 +9,10 @@ from validator.codec.encode import Encoder, LaneStatus, OutputRecord, encode_dea
 from validator.core.inputs import DeadLetter, Input
 from validator.core.lane import Lane
 from validator.core.outcomes import Receipt
+from validator.core.scale import DecodeError, Reader, Writer
+from validator.lanes.definition import LaneDefinition
+
+SNAPSHOT_VERSION = 1
 
 
 class LaneWorker:
@@ -47,6 +51,25 @@ class LaneWorker:
         for executed, _ in self.lane.execute_ready():
             self._last_receipt = executed.receipt
 
+    def snapshot(self) -> list[bytes]:
+        """Return lane and last receipt as canonical, versioned bytes: the receipt first, then the parts of `Lane.snapshot`."""
+        out = Writer()
+        out.u8(SNAPSHOT_VERSION)
+        out.option(self._last_receipt, lambda receipt: _write_receipt(out, receipt))
+        return [bytes(out.buffer), *self.lane.snapshot()]
+
+    @classmethod
+    def restore(cls, definition: LaneDefinition, snapshot: list[bytes]) -> LaneWorker:
+        """Return what `snapshot` was taken of; raises `core.scale.DecodeError`, `definition.JournalUnreadable`."""
+        reader = Reader(snapshot[0])
+        version = reader.u8()
+        if version != SNAPSHOT_VERSION:
+            raise DecodeError(f"worker snapshot version {version}, expected {SNAPSHOT_VERSION}")
+        worker = cls(definition.restore(snapshot[1:]), definition.runtime_digest)
+        worker._last_receipt = reader.option(lambda: _read_receipt(reader))
+        reader.end()
+        return worker
+
     def status(self) -> OutputRecord:
         """Return the record of where the lane stands."""
         lane = self.lane
@@ -59,3 +82,15 @@ class LaneWorker:
             self._last_receipt,
         )
         return self._encoder.lane_status(status)
+
+
+def _write_receipt(out: Writer, receipt: Receipt) -> None:
+    *numbers, state_root = receipt
+    for number in numbers:
+        out.u64(number)
+    out.option(state_root, out.hash)
+
+
+def _read_receipt(reader: Reader) -> Receipt:
+    numbers = [reader.u64() for _ in range(len(Receipt._fields) - 1)]
+    return Receipt._make([*numbers, reader.option(reader.hash)])

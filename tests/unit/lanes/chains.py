@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Simulated chains as the job has them: their configuration, their lanes' definitions, their records as decoded inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from validator.codec.decode import decode_record
+from validator.codec.json_form import encode_input
+from validator.codec.schemas import INPUT_TOPICS
+from validator.config import Config
+from validator.core.inputs import DeadLetter, Input, Source
+from validator.lanes.configured import lane_definition
+from validator.lanes.definition import LaneDefinition
+from validator.simulate.settings import SimulatedBlock, SimulationSettings
+from validator.simulate.traffic import Simulation
+
+PREFIX = "test."
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record as it goes to Kafka; the topic is without the prefix."""
+
+    lane: str
+    topic: str
+    block: int
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A simulated chain, played to its end."""
+
+    lane: str
+    table: dict[str, Any]
+    blocks: tuple[SimulatedBlock, ...]
+    records: tuple[Record, ...]
+
+    @property
+    def expected(self) -> list[dict[str, Any]]:
+        """The verdicts that the simulator's own model gives, in order."""
+        return [verdict for block in self.blocks for verdict in block.expected]
+
+
+@cache
+def chain(settings: SimulationSettings) -> Chain:
+    """Play a chain."""
+    simulation = Simulation(settings)
+    described = dict(simulation.chain())
+    described["host_configuration"] = described.pop("config")
+    lane = described.pop("lane")
+    blocks = tuple(simulation.blocks())
+    return Chain(
+        lane, described, blocks, tuple(record(topic, body) for block in blocks for topic, body in block.records)
+    )
+
+
+def record(topic: str, body: dict[str, Any]) -> Record:
+    """Encode a record given as JSON."""
+    return Record(body["lane"], topic, body["block"], encode_input(INPUT_TOPICS[topic], body))
+
+
+def config_of(*chains: Chain, job: dict[str, Any] | None = None, **tables: Any) -> Config:
+    """Return the configuration of a job that runs chains."""
+    return Config.model_validate({"chains": {each.lane: each.table for each in chains}, "job": job or {}, **tables})
+
+
+def definition_of(of: Chain, job: dict[str, Any] | None = None, **changes: Any) -> LaneDefinition:
+    """Return the lane's definition as the job makes it, with keys of its table changed."""
+    changed = Chain(of.lane, {**of.table, **changes}, of.blocks, of.records)
+    return lane_definition(config_of(changed, job={"directory": "nowhere", **(job or {})}), of.lane)
+
+
+def inputs_of(records: Iterable[Record]) -> list[Input | DeadLetter]:
+    """Decode records as the job does, each topic with offsets of its own."""
+    offsets: dict[str, int] = {}
+    items: list[Input | DeadLetter] = []
+    for each in records:
+        offset = offsets[each.topic] = offsets.get(each.topic, -1) + 1
+        decoded = decode_record(
+            INPUT_TOPICS[each.topic], each.value, Source(PREFIX + each.topic, 0, offset), each.lane.encode()
+        )
+        items.append(decoded if isinstance(decoded, DeadLetter) else decoded[1])
+    return items

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lane over batches, failures and workers, against a store that commits a batch whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from tests.unit.lanes.backend import Attempt, Store
+from tests.unit.lanes.chains import Record, chain, definition_of, inputs_of
+from validator.codec.encode import OutputRecord
+from validator.core.inputs import DeadLetter, DeadReason, Input, Source
+from validator.core.lane import SNAPSHOT_VERSION as LANE_VERSION
+from validator.core.lane import LaneOverflow
+from validator.core.scale import DecodeError
+from validator.errors import UserError
+from validator.lanes import store as store_module
+from validator.lanes.definition import LaneDefinition
+from validator.lanes.journal import JOURNAL_VERSION
+from validator.lanes.store import HEAD_VERSION, Head, LaneCache, process_batch
+from validator.lanes.worker import SNAPSHOT_VERSION, LaneWorker
+from validator.simulate.settings import SimulationSettings
+
+Batch = list[Input | DeadLetter]
+
+CHAIN = chain(SimulationSettings(seed=3, blocks=24, candidates_per_block=6, session_length_blocks=7))
+DELAYED = chain(
+    SimulationSettings(seed=4, blocks=24, candidates_per_block=6, session_length_blocks=7, enactment="on-inclusion")
+)
+DEFINITION = definition_of(CHAIN)
+
+
+def cut(records: Sequence[Record], pieces: int = 9) -> list[Batch]:
+    """Cut a chain's records so that borders fall inside blocks, with a record dead on arrival in each piece."""
+    items = inputs_of(records)
+    borders = [len(items) * at // pieces for at in range(pieces + 1)]
+    batches: list[Batch] = [items[start:end] for start, end in pairwise(borders)]
+    for at, batch in enumerate(batches):
+        batch.insert(1, DeadLetter(CHAIN.lane, DeadReason.UNDECODABLE, "made so", Source("x", 0, at), b"\xff"))
+    return batches
+
+
+def run(definition: LaneDefinition, store: Store, cache: LaneCache, batch: Batch) -> list[OutputRecord]:
+    attempt = store.attempt()
+    told = [record for records in process_batch(definition, attempt, cache, batch) for record in records]
+    store.commit(attempt)
+    return told
+
+
+def live(definition: LaneDefinition, batches: Sequence[Batch]) -> Iterator[tuple[list[OutputRecord], LaneWorker]]:
+    """Play batches through one lane that nothing ever happens to."""
+    worker = LaneWorker(definition.create(), definition.runtime_digest)
+    for batch in batches:
+        yield [*(record for records in worker.process(batch) for record in records), worker.status()], worker
+
+
+def rebuilt(definition: LaneDefinition, store: Store) -> list[bytes]:
+    """Return the snapshot of the lane that a worker without it makes from the store."""
+    cache = LaneCache()
+    attempt = store.attempt()
+    for _ in process_batch(definition, attempt, cache, []):
+        pass
+    assert cache.rebuilds == 1
+    worker = cache.take(definition.name, Head.decode(attempt.head or b"").token)
+    assert worker is not None
+    return worker.snapshot()
+
+
+@pytest.mark.parametrize("of", [CHAIN, DELAYED], ids=["immediate", "on-inclusion"])
+@pytest.mark.parametrize("journal_bytes_min", [store_module.JOURNAL_BYTES_MIN, 1], ids=["journal", "snapshots"])
+def test_the_store_gives_what_a_lane_gives_that_nothing_happens_to(
+    of: object, journal_bytes_min: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "JOURNAL_BYTES_MIN", journal_bytes_min)
+    assert isinstance(of, type(CHAIN))
+    definition, batches = definition_of(of), cut(of.records, 40)  # some pieces complete no block
+    cached, uncached, cache = Store(), Store(), LaneCache()
+    for batch, (expected, worker) in zip(batches, live(definition, batches), strict=True):
+        assert run(definition, cached, cache, batch) == expected
+        assert run(definition, uncached, LaneCache(), batch) == expected
+        assert cached.committed.head == uncached.committed.head
+        assert rebuilt(definition, cached) == worker.snapshot()
+    assert (cache.hits, cache.rebuilds) == (len(batches) - 1, 0)
+
+
+def test_a_batch_on_the_worker_of_before_makes_three_calls() -> None:
+    store, cache = Store(), LaneCache()
+    for at, batch in enumerate(cut(CHAIN.records)):
+        run(DEFINITION, store, cache, batch)
+        if at:
+            assert store.committed.calls == ["load_head", "append_journal", "save_head"]
+
+
+@pytest.mark.parametrize("after", [0, 1, 2, None], ids=["at once", "one block", "two blocks", "before the commit"])
+def test_an_abandoned_attempt_leaves_nothing_behind(after: int | None) -> None:
+    batches = cut(CHAIN.records)
+    store, cache = Store(), LaneCache()
+    for batch, (expected, _) in zip(batches, live(DEFINITION, batches), strict=True):
+        before = store.attempt()
+        doomed = process_batch(DEFINITION, store.attempt(), cache, batch)
+        for _ in range(len(batch) + 9 if after is None else after):
+            if next(doomed, None) is None:
+                break
+        doomed.close()
+        assert replace(store.committed, calls=[]) == before
+        assert run(DEFINITION, store, cache, batch) == expected
+
+
+def test_an_attempt_that_fails_in_the_store_is_done_again_alike() -> None:
+    class Failing(Attempt):
+        def save_head(self, head: bytes) -> None:
+            raise OSError("the store is gone")
+
+    batches = cut(CHAIN.records)
+    store, cache = Store(), LaneCache()
+    for batch, (expected, _) in zip(batches, live(DEFINITION, batches), strict=True):
+        now = store.attempt()
+        failing = Failing(now.head, now.snapshot, now.journal)
+        with pytest.raises(OSError, match="gone"):
+            list(process_batch(DEFINITION, failing, cache, batch))
+        assert run(DEFINITION, store, cache, batch) == expected
+
+
+def test_a_lane_that_another_worker_has_moved_on_is_rebuilt_here() -> None:
+    batches = cut(CHAIN.records)
+    store, caches = Store(), [LaneCache(), LaneCache()]
+    turns = [0, 0, 1, 1, 0, 1, 0, 0, 0]
+    for batch, turn, (expected, _) in zip(batches, turns, live(DEFINITION, batches), strict=True):
+        assert run(DEFINITION, store, caches[turn], batch) == expected
+    assert [(cache.hits, cache.rebuilds) for cache in caches] == [(3, 2), (1, 2)]
+
+
+def test_an_attempt_that_another_batch_border_replaces_leaves_no_trace() -> None:
+    items: Batch = inputs_of(CHAIN.records)
+    store, cache = Store(), LaneCache()
+    run(DEFINITION, store, cache, items[:30])
+    list(process_batch(DEFINITION, store.attempt(), cache, items[30:90]))  # told, cached here, but never committed
+    told = run(DEFINITION, store, cache, items[30:50]) + run(DEFINITION, store, cache, items[50:])
+    (_, *expected), worker = zip(*live(DEFINITION, [items[:30], items[30:50], items[50:]]), strict=True)
+    assert told == [record for records in expected for record in records]
+    assert rebuilt(DEFINITION, store) == worker[-1].snapshot()
+
+
+def test_the_journal_is_cut_when_it_outgrows_the_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = cut(CHAIN.records)
+    store, cache = Store(), LaneCache()
+    run(DEFINITION, store, cache, batches[0])
+    limit = Head.decode(store.committed.head or b"").journal_bytes * 2
+    monkeypatch.setattr(store_module, "JOURNAL_BYTES_MIN", limit)
+    cuts = 0
+    for batch in batches[1:]:
+        run(DEFINITION, store, cache, batch)
+        head, state = Head.decode(store.committed.head or b""), store.committed
+        assert head.journal_bytes == sum(map(len, state.journal)) < max(limit, head.snapshot_bytes)
+        assert head.journal_entries == len(state.journal)
+        assert head.snapshot_bytes == sum(map(len, state.snapshot))
+        cuts += not state.journal
+    assert 0 < cuts < len(batches) - 1
+
+
+def test_a_journal_of_another_configuration_is_refused_in_one_line() -> None:
+    batches = cut(CHAIN.records)
+    store, cache = Store(), LaneCache()
+    run(DEFINITION, store, cache, batches[0])
+    other = definition_of(CHAIN, ump_default_weight=7)
+    for used in (cache, LaneCache()):
+        before = store.attempt()
+        with pytest.raises(UserError) as told:
+            list(process_batch(other, store.attempt(), used, batches[1]))
+        assert DEFINITION.runtime_digest.hex()[:16] in str(told.value)
+        assert other.runtime_digest.hex()[:16] in str(told.value)
+        assert "\n" not in str(told.value)
+        assert replace(store.committed, calls=[]) == before
+
+
+def test_a_configuration_may_change_where_the_journal_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = cut(CHAIN.records)
+    other = definition_of(CHAIN, ump_default_weight=7)
+    store, cache = Store(), LaneCache()
+    with monkeypatch.context() as patched:
+        patched.setattr(store_module, "JOURNAL_BYTES_MIN", 1)
+        run(DEFINITION, store, cache, batches[0])
+        for batch in batches[1:]:
+            if not store.committed.journal:
+                break
+            run(DEFINITION, store, cache, batch)
+    assert not store.committed.journal
+    rest = batches[batches.index(batch) :]
+    # a worker that still holds the lane under the old configuration must not go on with it
+    first, again = Store(store.attempt()), Store(store.attempt())
+    for batch in rest:
+        kept, fresh = run(other, first, cache, batch), run(other, again, LaneCache(), batch)
+        assert kept == fresh
+        told = [record for record in kept if record.topic in ("verdicts", "receipts")]
+        assert all(other.runtime_digest in record.value for record in told)
+    # and what they wrote is of the new configuration
+    with pytest.raises(UserError):
+        run(DEFINITION, first, LaneCache(), [])
+
+
+def test_two_lanes_of_one_worker_do_not_meet() -> None:
+    other = chain(SimulationSettings(seed=9, blocks=24, candidates_per_block=6, lane="kusama"))
+    definitions = [DEFINITION, definition_of(other)]
+    every = [cut(CHAIN.records), cut(other.records)]
+    stores, cache = [Store(), Store()], LaneCache()
+    expected = [live(definition, batches) for definition, batches in zip(definitions, every, strict=True)]
+    for pair in zip(*every, strict=True):
+        for definition, store, batch, lane in zip(definitions, stores, pair, expected, strict=True):
+            assert run(definition, store, cache, batch) == next(lane)[0]
+    assert cache.rebuilds == 0
+
+
+def test_an_overflow_commits_nothing_and_goes_on_under_a_wider_limit() -> None:
+    narrow = definition_of(CHAIN, job={"blocks_ahead_max": 3})
+    items: Batch = inputs_of(CHAIN.records)
+    late_first = items[5:] + items[:5]
+    store, cache = Store(), LaneCache()
+    with pytest.raises(LaneOverflow, match=r"more than 3 blocks \(blocks_ahead_max\) ahead of the executed block 0"):
+        run(narrow, store, cache, late_first)
+    assert store.committed == Attempt()
+    assert run(DEFINITION, store, cache, late_first) == next(live(DEFINITION, [late_first]))[0]
+
+
+def test_everything_in_the_store_begins_with_its_version() -> None:
+    store, cache = Store(), LaneCache()
+    for batch in cut(CHAIN.records):
+        run(DEFINITION, store, cache, batch)
+    state = store.committed
+    assert state.head is not None
+    assert state.head[0] == HEAD_VERSION
+    assert [part[0] for part in state.snapshot[:2]] == [SNAPSHOT_VERSION, LANE_VERSION]
+    assert {entry[0] for entry in state.journal} == {JOURNAL_VERSION}
+
+
+def test_a_head_of_another_version_is_refused() -> None:
+    store = Store()
+    run(DEFINITION, store, LaneCache(), [])
+    store.committed.head = b"\x09" + (store.committed.head or b"")[1:]
+    with pytest.raises(DecodeError, match=f"state head version 9, expected {HEAD_VERSION}"):
+        run(DEFINITION, store, LaneCache(), [])
