@@ -148,7 +148,7 @@ class RouterMachine(RuleBasedStateMachine):
         )
         self.begin(first_block, [], [])
         for sender, recipient in channels:
-            arguments = {"origin": sender, "recipient": recipient, "max_places": 2, "max_message_size": 3}
+            arguments = {"origin": sender, "recipient": recipient, "max_places": 3, "max_message_size": 4}
             self.request({"kind": "init_open_channel", **arguments})
             self.request({"kind": "accept_open_channel", "origin": recipient, "sender": sender})
         self.router.change_session(session_change_of({"new_config": config}))
@@ -178,7 +178,7 @@ class RouterMachine(RuleBasedStateMachine):
 
     @rule(sender=st.sampled_from(PARAS), recipient=st.sampled_from(PARAS), accept=st.booleans())
     def open_channel(self, sender: int, recipient: int, accept: bool) -> None:
-        arguments = {"origin": sender, "recipient": recipient, "max_places": 2, "max_message_size": 3}
+        arguments = {"origin": sender, "recipient": recipient, "max_places": 3, "max_message_size": 4}
         self.request({"kind": "init_open_channel", **arguments})
         if accept:
             self.request({"kind": "accept_open_channel", "origin": recipient, "sender": sender})

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of records that do not simply fit: late, conflicting, forked, out of range, too far ahead, skipped."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any
+
+import pytest
+
+from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
+from validator.core.lane import Lane, LaneOverflow, LaneSettings
+from validator.core.router.router import Router
+from validator.core.scale import DecodeError
+from validator.core.types import HostConfiguration, Para
+
+CONFIG = HostConfiguration(max_downward_message_size=4)
+
+
+def lane(executed: int = 0, **settings: Any) -> Lane:
+    return Lane("chain", Router.at_genesis(CONFIG, [Para(1), Para(2)]), executed, LaneSettings(**settings))
+
+
+def _input(kind: RecordKind, block: int, index: int, fields: tuple[Any, ...], offset: int = 0) -> Input:
+    raw = repr((int(kind), block, index, fields)).encode()
+    return Input(kind, block, index, blake2b(raw, digest_size=8).digest(), Source("t", 0, offset), raw, fields)
+
+
+def block(
+    number: int, *, parent: int | None = None, candidates: int = 0, downward: int = 0, mark: bytes = b""
+) -> Input:
+    parent = number - 1 if parent is None else parent
+    return _input(RecordKind.BLOCK, number, 0, (number, parent, candidates, 0, downward, (), (), None, mark or None))
+
+
+def downward(number: int, index: int = 0, msg: bytes = b"m") -> Input:
+    return _input(RecordKind.DOWNWARD, number, index, (1, msg, None))
+
+
+def candidate(number: int, index: int = 0, watermark: int | None = None) -> Input:
+    watermark = number - 1 if watermark is None else watermark
+    return _input(RecordKind.CANDIDATE, number, index, (2, number - 1, watermark, (), 0, (), None))
+
+
+def executed_blocks(lane: Lane) -> list[int]:
+    return [executed.receipt.block for executed, _ in lane.execute_ready()]
+
+
+def counts(lane: Lane) -> tuple[int, int, int, int, int]:
+    count = lane.counters
+    numbers = (count.accepted, count.rejected, count.duplicate, count.dead, count.waiting)
+    assert count.consumed == sum(numbers)
+    return numbers
+
+
+def reasons(letters: list[DeadLetter]) -> list[tuple[DeadReason, int | None, int | None]]:
+    return [(letter.reason, letter.block, letter.index) for letter in letters]
+
+
+def test_a_block_waits_for_its_records_and_its_parent() -> None:
+    chain = lane()
+    assert chain.waits_for() == "waiting for the record of the block after 0"
+    chain.add(block(2, candidates=1))
+    chain.add(candidate(2))
+    assert executed_blocks(chain) == []
+    assert chain.waits_for() == "waiting for the record of the block after 0; 2 records of later blocks are here"
+    chain.add(block(1, candidates=2, downward=1))
+    chain.add(candidate(1, 1))
+    assert executed_blocks(chain) == []
+    assert chain.waits_for() == "waiting for 1 of 1 downward of block 1"
+    chain.add(downward(1))
+    assert chain.waits_for() == "waiting for 1 of 2 candidates of block 1"
+    assert counts(chain) == (0, 0, 0, 0, 5)
+    chain.add(candidate(1, 0))
+    assert chain.waits_for() == "block 1 is complete"
+    assert executed_blocks(chain) == [1, 2]
+    assert counts(chain) == (
+        5,
+        1,
+        0,
+        0,
+        0,
+    )  # two block records are accepted too; the second candidate of block 1 is not
+    assert (chain.waiting_blocks, chain.waiting_bytes, chain.executed_block) == (0, 0, 2)
+
+
+def test_a_block_record_counts_as_accepted_and_a_violation_as_rejected() -> None:
+    chain = lane()
+    for item in (
+        block(1, candidates=2, downward=1),
+        downward(1, 0, b"too long"),
+        candidate(1),
+        candidate(1, 1, watermark=9),
+    ):
+        assert chain.add(item) == []
+    assert executed_blocks(chain) == [1]
+    assert counts(chain) == (2, 2, 0, 0, 0)
+
+
+def test_parents_may_be_further_back() -> None:
+    chain = lane(executed=10)
+    chain.add(block(17, parent=12))
+    chain.add(block(12, parent=10))
+    assert executed_blocks(chain) == [12, 17]
+    assert chain.waits_for() == "waiting for the record of the block after 17"
+
+
+# --- again ---
+
+
+def test_the_same_record_again_is_a_duplicate_waiting_or_executed() -> None:
+    chain = lane()
+    for _ in range(2):
+        assert chain.add(block(1, downward=1)) == []
+        assert chain.add(downward(1)) == []
+    assert executed_blocks(chain) == [1]
+    assert chain.add(downward(1)) == chain.add(block(1, downward=1)) == []
+    assert counts(chain) == (2, 0, 4, 0, 0)
+
+
+def test_another_record_in_a_taken_place_is_a_conflict() -> None:
+    chain = lane()
+    chain.add(downward(1, 0, b"a"))
+    (letter,) = chain.add(downward(1, 0, b"b"))
+    assert reasons([letter]) == [(DeadReason.CONFLICT, 1, 0)]
+    assert letter.detail == "downward 0 of block 1 is taken by the record at t[0]@0, which differs"
+    assert letter.raw == downward(1, 0, b"b").raw
+    chain.add(block(1, downward=1))
+    assert executed_blocks(chain) == [1]
+    (letter,) = chain.add(downward(1, 0, b"c"))
+    assert reasons([letter]) == [(DeadReason.CONFLICT, 1, 0)]
+    assert "executed already" in letter.detail
+    assert counts(chain) == (2, 0, 0, 2, 0)
+
+
+def test_a_place_is_kind_and_index() -> None:
+    chain = lane()
+    for item in (block(1, candidates=1, downward=2), candidate(1, 0), downward(1, 0), downward(1, 1)):
+        assert chain.add(item) == []
+    assert executed_blocks(chain) == [1]
+
+
+def test_another_block_record_for_a_number_is_a_fork() -> None:
+    chain = lane()
+    chain.add(block(2))
+    assert reasons(chain.add(block(2, mark=b"other"))) == [(DeadReason.FORK, 2, 0)]
+    assert reasons(chain.add(block(2, parent=0))) == [(DeadReason.FORK, 2, 0)]
+    chain.add(block(1))
+    assert executed_blocks(chain) == [1, 2]
+    assert reasons(chain.add(block(1, mark=b"other"))) == [(DeadReason.FORK, 1, 0)]
+    assert counts(chain) == (2, 0, 0, 3, 0)
+
+
+def test_a_second_child_of_a_block_is_a_fork() -> None:
+    chain = lane()
+    chain.add(block(1))
+    (letter,) = chain.add(block(2, parent=0))
+    assert letter.reason == DeadReason.FORK
+    assert letter.detail == "block 2 names parent 0, as block 1 does"
+    assert executed_blocks(chain) == [1]
+
+
+@pytest.mark.parametrize("parent", [5, 6, 2])
+def test_a_parent_that_cannot_be_is_a_fork(parent: int) -> None:
+    chain = lane(executed=3)
+    assert reasons(chain.add(block(5, parent=parent))) == [(DeadReason.FORK, 5, 0)]
+
+
+# --- late and skipped ---
+
+
+def test_a_record_of_a_passed_block_is_late() -> None:
+    chain = lane(executed=10)
+    (letter,) = chain.add(downward(10))
+    assert reasons([letter]) == [(DeadReason.LATE, 10, 0)]
+    assert letter.detail == "block 10 is passed: block 10 is executed"
+    assert reasons(chain.add(block(4))) == [(DeadReason.LATE, 4, 0)]
+
+
+def test_duplicates_are_known_as_far_back_as_the_window() -> None:
+    chain = lane(duplicate_window_blocks=2)
+    for number in (1, 2, 3):
+        chain.add(block(number))
+    assert executed_blocks(chain) == [1, 2, 3]
+    assert chain.add(block(3)) == chain.add(block(2)) == []
+    assert reasons(chain.add(block(1))) == [(DeadReason.LATE, 1, 0)]
+    without = lane(duplicate_window_blocks=0)
+    without.add(block(1))
+    assert executed_blocks(without) == [1]
+    assert reasons(without.add(block(1))) == [(DeadReason.LATE, 1, 0)]
+
+
+def test_records_of_skipped_numbers_are_late() -> None:
+    chain = lane()
+    chain.add(downward(2))
+    chain.add(block(3, parent=2, downward=1))
+    chain.add(downward(3))
+    chain.add(block(5, parent=0))
+    ((_, letters),) = chain.execute_ready()
+    assert reasons(letters) == [(DeadReason.LATE, 2, 0), (DeadReason.LATE, 3, 0), (DeadReason.LATE, 3, 0)]
+    assert counts(chain) == (1, 0, 0, 3, 0)
+    assert (chain.waiting_blocks, chain.waiting_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_block_whose_parent_was_skipped_is_a_fork_whenever_it_arrives(first: bool) -> None:
+    chain = lane()
+    letters: list[DeadLetter] = []
+    arriving = [block(6, parent=3, downward=1), downward(6)]
+    if first:
+        letters += [letter for item in arriving for letter in chain.add(item)]
+    chain.add(block(5, parent=0))
+    letters += [letter for _, passed in chain.execute_ready() for letter in passed]
+    if not first:
+        letters += [letter for item in arriving for letter in chain.add(item)]
+    assert reasons(letters) == [(DeadReason.FORK, 6, 0)]
+    chain.add(block(6, parent=5, downward=1))  # its place is free for the right one
+    assert executed_blocks(chain) == [6]
+    assert counts(chain) == (3, 0, 0, 1, 0)
+
+
+# --- out of range ---
+
+
+def test_an_index_beyond_what_was_announced() -> None:
+    chain = lane()
+    chain.add(block(1, downward=1))
+    (letter,) = chain.add(downward(1, 1))
+    assert reasons([letter]) == [(DeadReason.INDEX_OUT_OF_RANGE, 1, 1)]
+    assert letter.detail == "downward 1 of block 1: the block record announces 1 of them"
+    assert reasons(chain.add(candidate(1, 0))) == [(DeadReason.INDEX_OUT_OF_RANGE, 1, 0)]
+    chain.add(downward(1, 0))
+    assert executed_blocks(chain) == [1]
+
+
+def test_an_index_beyond_what_is_announced_later() -> None:
+    chain = lane()
+    for item in (candidate(1, 0), downward(1, 2), downward(1, 0), downward(1, 1)):
+        assert chain.add(item) == []
+    letters = chain.add(block(1, downward=1))
+    out = DeadReason.INDEX_OUT_OF_RANGE
+    assert reasons(letters) == [(out, 1, 1), (out, 1, 2), (out, 1, 0)]
+    assert counts(chain) == (0, 0, 0, 3, 2)
+    assert executed_blocks(chain) == [1]
+    assert chain.waiting_bytes == 0
+
+
+# --- overflow ---
+
+
+def test_too_far_ahead() -> None:
+    chain = lane(executed=10, blocks_ahead_max=5)
+    chain.add(block(15))
+    with pytest.raises(LaneOverflow, match=r"block 16 at t\[0\]@0 is more than 5 blocks .* waiting for the record"):
+        chain.add(downward(16))
+
+
+def test_too_many_bytes() -> None:
+    size = len(downward(1).raw)
+    chain = lane(waiting_bytes_max=2 * size)
+    chain.add(downward(1, 0))
+    chain.add(downward(1, 1))
+    assert chain.waiting_bytes == 2 * size
+    chain.add(downward(1, 1))  # a duplicate takes no room
+    with pytest.raises(LaneOverflow, match=f"more than {2 * size} bytes"):
+        chain.add(downward(1, 2))
+
+
+# --- snapshots ---
+
+
+def test_a_snapshot_of_another_version_or_cut_short_is_refused() -> None:
+    chain = lane()
+    chain.add(downward(2))
+    mine, *pages = chain.snapshot()
+
+    def restore(first: bytes) -> Lane:
+        return Lane.restore("chain", [first, *pages], Router.from_pages, lambda kind, raw, source: downward(2))
+
+    assert restore(mine).snapshot() == [mine, *pages]
+    for wrong in (b"\2" + mine[1:], mine[:-1], mine + b"\0", mine[:3]):
+        with pytest.raises(DecodeError):
+            restore(wrong)
+
+
+def test_records_dead_before_the_lane_are_counted() -> None:
+    chain = lane()
+    chain.count_dead()
+    assert counts(chain) == (0, 0, 0, 1, 0)
