@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One Spark session for all streaming tests; each takes topics and a checkpoint of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from streaming.session import spark_session
+from tests.streaming import spied
+from tests.streaming.harness import Stream
+from validator.lanes.definition import LaneDefinition
+
+DRIVER_MEMORY = "1g"
+
+
+@pytest.fixture(scope="session")
+def spark_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the session keeps its logs."""
+    return tmp_path_factory.mktemp("job")
+
+
+@pytest.fixture(scope="session")
+def spark(spark_directory: Path) -> Iterator[SparkSession]:
+    """The session of the job, on two cores."""
+    cloudpickle.register_pickle_by_value(spied)
+    with spark_session("local[2]", spark_directory, driver_memory=DRIVER_MEMORY, state_partitions=1) as session:
+        yield session
+
+
+_NUMBERS = count(1)
+
+
+@pytest.fixture
+def stream(spark: SparkSession, kafka: dict[str, Any], spark_directory: Path) -> Iterator[Callable[..., Stream]]:
+    """Make streams; their queries are stopped when the test ends."""
+    made: list[Stream] = []
+
+    def make(definitions: dict[str, LaneDefinition], **options: Any) -> Stream:
+        prefix = f"stream-{next(_NUMBERS)}."
+        made.append(Stream(spark, kafka, prefix, spark_directory / "streams", definitions, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        if each.query is not None:
+            each.query.stop()

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the streaming tests do with Kafka and with the job: write inputs, wait for a condition, read outputs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming.job import JobSettings, start_query
+from streaming.session import SPARK_LOG
+from tests.unit.lanes.chains import Record
+from validator.codec.json_form import to_json
+from validator.codec.schemas import INPUT_TOPICS
+from validator.kafka.client import consumer_config, producer_config
+from validator.kafka.topics import create_topics
+from validator.lanes.definition import LaneDefinition
+
+Outputs: TypeAlias = dict[str, list[tuple[bytes, bytes]]]
+"""Key and value of every record, by topic without the prefix, in order."""
+
+SAME_WHATEVER_ARRIVES = ("verdicts", "dispatches", "channel-events", "headroom", "receipts")
+"""Output topics that do not tell how records arrived."""
+
+PATIENCE_S = 300.0
+"""After this a condition that was waited for counts as never to come: many times what a busy machine needs."""
+
+
+def wait_until(condition: Callable[[], bool], what: str, log: Path) -> None:
+    """Return once a condition holds; fail with the end of a log."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            tail = log.read_text(errors="replace")[-4000:] if log.exists() else "(no log)"
+            raise AssertionError(f"waited {PATIENCE_S:.0f} s in vain: {what}; {log} ends with:\n{tail}")
+        time.sleep(0.05)
+
+
+def produce(kafka: Mapping[str, Any], prefix: str, records: Iterable[Record | tuple[str, bytes | None, bytes | None]]) -> None:
+    """Write records, or raw (topic, key, value), in order."""
+    producer = Producer(producer_config(kafka))
+    for each in records:
+        topic, key, value = (each.topic, each.lane.encode(), each.value) if isinstance(each, Record) else each
+        producer.produce(prefix + topic, value, key)
+    assert producer.flush(60) == 0
+
+
+def consume(kafka: Mapping[str, Any], prefix: str, topics: Sequence[str]) -> Outputs:
+    """Read topics of one partition from their beginning to their present end."""
+    consumer = Consumer(consumer_config(kafka, group_id="tests", partition_eof=True))
+    outputs: Outputs = {topic: [] for topic in topics}
+    try:
+        consumer.assign([TopicPartition(prefix + topic, 0, OFFSET_BEGINNING) for topic in topics])
+        open_topics = set(topics)
+        while open_topics:
+            for message in consumer.consume(500, timeout=1.0):
+                topic = message.topic().removeprefix(prefix)
+                if (error := message.error()) is None:
+                    outputs[topic].append((message.key() or b"", message.value() or b""))
+                else:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    open_topics.discard(topic)
+    finally:
+        consumer.close()
+    return outputs
+
+
+def decoded(outputs: Outputs, topic: str) -> list[dict[str, Any]]:
+    """Return a topic's records as JSON."""
+    return [to_json(topic, value) for _, value in outputs[topic]]
+
+
+def of_lane(outputs: Outputs, lane: str, topics: Sequence[str] = SAME_WHATEVER_ARRIVES) -> Outputs:
+    """Return what belongs to one lane; keys begin with it."""
+    return {topic: [item for item in outputs[topic] if item[0].split(b"/")[0] == lane.encode()] for topic in topics}
+
+
+def last_status(outputs: Outputs, lane: str) -> dict[str, Any]:
+    """Return where a lane stood last, its counts checked against each other."""
+    status = [each for each in decoded(outputs, "lanes") if each["lane"] == lane][-1]
+    ends = ("accepted", "rejected", "duplicate", "dead", "waiting")
+    assert status["consumed"] == sum(status[name] for name in ends), status
+    return status
+
+
+def first_difference(got: Outputs, expected: Outputs) -> str | None:
+    """Say where outputs differ, decoded: the bytes of thousands of records help nobody."""
+    for topic, records in expected.items():
+        for at, (one, other) in enumerate(zip(got[topic], records, strict=False)):
+            if one != other:
+                return f"{topic}[{at}]: got {one[0]!r} {to_json(topic, one[1])}, expected {other[0]!r} {to_json(topic, other[1])}"
+        if len(got[topic]) != len(records):
+            return f"{topic}: got {len(got[topic])} records, expected {len(records)}"
+    return None
+
+
+def without_repeats(got: list[tuple[bytes, bytes]], expected: list[tuple[bytes, bytes]], topic: str) -> list[int]:
+    """Check that output is the expected one, going back at times to say some of it again; return how far it went back each time."""
+    rewinds, at = [], 0
+    for item in got:
+        if at < len(expected) and item == expected[at]:
+            at += 1
+            continue
+        assert item in expected[:at], f"{topic}: {to_json(topic, item[1])} comes neither next nor again"
+        back = expected.index(item)
+        rewinds.append(at - back)
+        at = back + 1
+    assert at == len(expected), f"{topic}: ends after {at} of {len(expected)} records"
+    return rewinds
+
+
+def python_workers(spark: SparkSession) -> list[int]:
+    """Return the process ids of the session's Python workers: children of the daemons that its JVM has started."""
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    listed = subprocess.run(["ps", "-Ao", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in listed.splitlines()]
+    daemons = {pid for pid, parent, args in rows if int(parent) == gateway.proc.pid and "pyspark.daemon" in args}
+    return [int(pid) for pid, parent, _ in rows if parent in daemons]
+
+
+@dataclass
+class Stream:
+    """One query of the job with topics of its own."""
+
+    spark: SparkSession
+    kafka: Mapping[str, Any]
+    prefix: str
+    directory: Path
+    definitions: dict[str, LaneDefinition]
+    records_per_trigger: int = 100_000
+    produced: dict[str, int] = field(default_factory=lambda: dict.fromkeys(INPUT_TOPICS, 0))
+    query: StreamingQuery | None = None
+
+    def __post_init__(self) -> None:
+        create_topics(self.kafka, prefix=self.prefix)
+
+    @property
+    def log(self) -> Path:
+        """Spark's log."""
+        return self.directory.parent / "logs" / SPARK_LOG
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where the query keeps offsets and state."""
+        return self.directory / self.prefix / "checkpoint"
+
+    def produce(self, records: Sequence[Record | tuple[str, bytes | None, bytes | None]]) -> None:
+        """Write inputs."""
+        produce(self.kafka, self.prefix, records)
+        for each in records:
+            self.produced[each.topic if isinstance(each, Record) else each[0]] += 1
+
+    def start(self) -> StreamingQuery:
+        """Start the query, or start it again on its checkpoint."""
+        assert self.query is None or not self.query.isActive
+        settings = JobSettings(
+            self.definitions, dict(self.kafka), self.prefix, self.checkpoint, self.records_per_trigger, trigger_interval_ms=0
+        )
+        self.query = start_query(self.spark, settings)
+        return self.query
+
+    def taken(self) -> dict[str, int]:
+        """Return how many records of each topic the query has done with."""
+        assert self.query is not None
+        progress = self.query.lastProgress
+        end = progress.sources[0].endOffset if progress is not None else None
+        offsets = json.loads(end) if end else {}
+        return {topic: offsets.get(self.prefix + topic, {}).get("0", 0) for topic in INPUT_TOPICS}
+
+    def settle(self) -> None:
+        """Wait until everything produced is done with."""
+        query = self.query
+        assert query is not None
+
+        def done() -> bool:
+            if (failure := query.exception()) is not None:
+                raise failure
+            return self.taken() == self.produced
+
+        wait_until(done, f"{self.prefix}: everything produced is taken", self.log)
+
+    def batches(self) -> int:
+        """Return how many batches this run of the query has finished."""
+        assert self.query is not None
+        return sum(progress.numInputRows > 0 for progress in self.query.recentProgress)
+
+    def stop(self) -> None:
+        """Stop the query."""
+        assert self.query is not None
+        self.query.stop()
+
+    def outputs(self) -> Outputs:
+        """Read everything that was written."""
+        return consume(self.kafka, self.prefix, (*SAME_WHATEVER_ARRIVES, "dead-letters", "lanes"))
+
+    def state(self, variable: str) -> Iterator[Any]:
+        """Read a state variable of all lanes from the store, by Spark's own reader."""
+        reader = self.spark.read.format("statestore").option("path", str(self.checkpoint)).option("stateVarName", variable)
+        yield from reader.load().collect()

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a lane tells that gets its records at once, in order, in this process: what the job must tell whatever happens on the way."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from tests.streaming.harness import SAME_WHATEVER_ARRIVES, Outputs
+from tests.unit.lanes.chains import Chain, chain, definition_of, inputs_of
+from validator.lanes.definition import LaneDefinition
+from validator.lanes.worker import LaneWorker
+from validator.simulate.settings import SimulationSettings
+
+IMMEDIATE = SimulationSettings(seed=11, blocks=60, violation_share=0.15)
+ON_INCLUSION = SimulationSettings(
+    seed=12,
+    blocks=60,
+    lane="kusama",
+    topology="kusama",
+    violation_share=0.15,
+    enactment="on-inclusion",
+    notifications=True,
+    unlimited_balances=True,
+)
+
+
+@cache
+def chains() -> tuple[Chain, Chain]:
+    """The two relay chains of these tests."""
+    return chain(IMMEDIATE), chain(ON_INCLUSION)
+
+
+@cache
+def definition(of: SimulationSettings) -> LaneDefinition:
+    """The lane of a simulated chain."""
+    return definition_of(chain(of))
+
+
+@cache
+def reference(of: SimulationSettings) -> Outputs:
+    """What the lane of a simulated chain tells."""
+    worker = LaneWorker(definition(of).create(), definition(of).runtime_digest)
+    outputs: Outputs = {topic: [] for topic in SAME_WHATEVER_ARRIVES}
+    for records in worker.process(inputs_of(chain(of).records)):
+        for record in records:
+            outputs[record.topic].append((record.key, record.value))
+    return outputs

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever the order of arrival and the cut into batches: the same bytes, and the verdicts that the simulator expects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.streaming.harness import Stream, decoded, first_difference, last_status, of_lane
+from tests.streaming.reference import IMMEDIATE, ON_INCLUSION, chains, definition, reference
+from tests.streaming.spied import noted, spied
+from tests.unit.lanes.chains import Record
+
+Bursts = list[list[Record]]
+
+
+def all_records() -> list[Record]:
+    """Records of both chains, a block of the one after the same block of the other."""
+    return sorted((record for chain in chains() for record in chain.records), key=lambda record: record.block)
+
+
+def in_order() -> Bursts:
+    return [all_records()]
+
+
+def topics_reversed() -> Bursts:
+    """All of a topic before the next one, block records last: nothing can execute before them."""
+    topics = ("downward-messages", "channel-requests", "candidates", "blocks")
+    return [[record for record in all_records() if record.topic == topic] for topic in topics]
+
+
+def shuffled() -> Bursts:
+    """Anything before anything, in three bursts."""
+    records = all_records()
+    Random(5).shuffle(records)
+    return [records[at::3] for at in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("bursts", "records_per_trigger"), [(in_order, 700), (topics_reversed, 500), (shuffled, 100_000)]
+)
+def test_the_same_bytes_whatever_the_arrival(
+    stream: Callable[..., Stream], bursts: Callable[[], Bursts], records_per_trigger: int, tmp_path: Any
+) -> None:
+    definitions = {each.lane: spied(definition(each), tmp_path / "spied") for each in (IMMEDIATE, ON_INCLUSION)}
+    running = stream(definitions, records_per_trigger=records_per_trigger)
+    made = bursts()
+    running.produce(made[0])
+    running.start()
+    running.settle()
+    for burst in made[1:]:
+        running.produce(burst)
+        running.settle()
+    batches = running.batches()
+    running.stop()
+
+    outputs = running.outputs()
+    assert decoded(outputs, "dead-letters") == []
+    for settings, chain in zip((IMMEDIATE, ON_INCLUSION), chains(), strict=True):
+        assert first_difference(of_lane(outputs, chain.lane), reference(settings)) is None
+        status = last_status(outputs, chain.lane)
+        assert (status["consumed"], status["waiting"]) == (len(chain.records), 0)
+        assert status["executed_block"] == chain.blocks[-1].block
+    assert batches >= 3
+    # every batch found the lanes where the batch before had left them
+    assert sorted(noted(tmp_path / "spied")) == ["created kusama", "created polkadot"]
+
+
+def test_the_reference_agrees_with_the_model() -> None:
+    compared = ("lane", "block", "kind", "index", "ok", "error")
+    for settings, chain in zip((IMMEDIATE, ON_INCLUSION), chains(), strict=True):
+        told = [{key: each[key] for key in compared if key in each} for each in decoded(reference(settings), "verdicts")]
+        assert told == chain.expected
+        assert any(not verdict["ok"] for verdict in told)
+        assert {each["kind"] for each in told} >= {"candidate", "request", "downward"}
+        assert all(reference(settings)[topic] for topic in reference(settings))
