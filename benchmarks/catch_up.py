@@ -6,9 +6,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from benchmarks.figures import Figure
 from benchmarks.service import configuration, encoded, end_offset, produce, running
@@ -43,14 +45,24 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
             )
             for peer in ("plain", "quix"):
                 say(f"catch-up {turn + 1}/{repeats}: {peer}")
-                rates[peer].append(CANDIDATES / _peer(peer, config, directory, total))
+                with _all_told(kafka, peer):
+                    rates[peer].append(CANDIDATES / _peer(peer, config, directory, total))
             say(f"catch-up {turn + 1}/{repeats}: the job")
-            before = end_offset(kafka, "bench.verdicts")
-            warm, cold = _job(config, directory, total)
-            assert end_offset(kafka, "bench.verdicts") - before == CANDIDATES, "the job told another number of verdicts"
+            with _all_told(kafka, "the job"):
+                warm, cold = _job(config, directory, total)
             rates["warm"].append(warm)
             rates["cold"].append(cold)
     return _figures(rates)
+
+
+@contextmanager
+def _all_told(kafka: dict[str, Any], who: str) -> Iterator[None]:
+    """See to it that a verdict for every candidate has been written."""
+    before = end_offset(kafka, "bench.verdicts")
+    yield
+    told = end_offset(kafka, "bench.verdicts") - before
+    if told != CANDIDATES:
+        raise RuntimeError(f"{who} told {told} verdicts, expected {CANDIDATES}")
 
 
 def _figures(rates: dict[str, list[float]]) -> list[Figure]:

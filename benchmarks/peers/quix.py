@@ -28,7 +28,7 @@ TOLD = ("verdicts", "dispatches", "channel-events", "headroom", "receipts", "dea
 class ValueOfRecord(Serializer):
     """Writes an output record's value."""
 
-    def __call__(self, record: OutputRecord, _context: object) -> bytes:
+    def __call__(self, record: OutputRecord, ctx: object) -> bytes:
         """Return the value."""
         return record.value
 
@@ -59,9 +59,12 @@ def main(configuration: str, total: int) -> None:
                 clock["began"] = time.perf_counter()
             clock["seen"] += 1
             context = message_context()
-            decoded = decode_record(kind, value, Source(topic, context.partition, context.offset), context.key)
+            decoded = decode_record(kind, value, Source(topic, context.partition, context.offset))
             item = decoded if isinstance(decoded, DeadLetter) else decoded[1]
-            return [record for records in worker.process([item]) for record in records]
+            told = [record for records in worker.process([item]) for record in records]
+            if clock["seen"] == total:
+                app.stop()  # once this record's outputs are produced and its offset is committed
+            return told
 
         return process
 
@@ -70,7 +73,7 @@ def main(configuration: str, total: int) -> None:
         told = app.dataframe(source).apply(step(prefix + name, kind), expand=True)
         told.to_topic(topic=lambda record, _key, _at, _headers: outputs[record.topic], key=lambda record: record.key)
     tune_garbage_collector()
-    app.run(count=total, collect=False)
+    app.run()
     print(time.perf_counter() - clock["began"])
 
 
