@@ -18,6 +18,7 @@ from streaming.job import JobSettings, start_query
 from streaming.session import SPARK_LOG, spark_session
 from validator.cli import exit_codes
 from validator.config import Config
+from validator.kafka.topics import wait_for_topics
 from validator.lanes.configured import job_directory, lane_definitions
 
 POLL_S = 0.5
@@ -25,6 +26,9 @@ POLL_S = 0.5
 
 STOP_BATCH_S_MAX = 60.0
 """Seconds that a batch gets to end after the job was told to stop."""
+
+TOPICS_S_MAX = 60.0
+"""Seconds that the topics may take to appear, from when Spark is up."""
 
 
 def run_job(config: Config) -> int:
@@ -51,6 +55,8 @@ def run_job(config: Config) -> int:
             driver_memory=config.job.driver_memory,
             state_partitions=config.job.state_partitions,
         ) as spark:
+            # a query over a topic that is not there fails; whoever starts us may be making them meanwhile
+            wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)
             query = start_query(spark, settings)
             log.info("ready", query=str(query.id), run=str(query.runId))
             return _follow(query, stop, log)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
@@ -149,6 +150,29 @@ def list_topics(kafka: KafkaTable, *, prefix: str = PREFIX) -> list[TopicState]:
         )
         for topic in TOPICS
     ]
+
+
+def wait_for_topics(kafka: KafkaTable, *, prefix: str = PREFIX, patience_s: float) -> None:
+    """Return once every topic is there: whoever starts a reader beside a broker need not wait for either.
+
+    Errors: `UserError` where one is still missing after ``patience_s``, or no broker answers by then.
+    """
+    deadline = time.monotonic() + patience_s
+    while True:
+        problem: UserError
+        try:
+            missing = [state.name for state in list_topics(kafka, prefix=prefix) if state.partitions is None]
+        except UserError as error:
+            problem = error
+        else:
+            if not missing:
+                return
+            problem = UserError(
+                f"topics are missing ({', '.join(missing)}): create them with `validator topics create`"
+            )
+        if time.monotonic() >= deadline:
+            raise problem
+        time.sleep(0.2)
 
 
 @contextmanager
