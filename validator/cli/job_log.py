@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job's log for a reader: JSON lines passed on as they are, or one readable line each."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.text import Text
+
+from validator.service.job import OUTPUT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from validator.service.job import Event
+
+_STYLES = {"failed": "bold red", "ready": "bold green", "stopped": "yellow", "batch": "cyan"}
+
+
+def log_printer(*, as_json: bool) -> Callable[[Event], None]:
+    """Return what prints an event on standard error."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+
+    def print_event(event: Event) -> None:
+        if as_json:
+            console.file.write(json.dumps(event) + "\n")
+            console.file.flush()
+        elif event["event"] == OUTPUT:
+            console.print(Text(event["line"], style="dim"))
+        else:
+            time = str(event.get("timestamp", ""))[11:19].ljust(8)
+            name = Text(f"{event['event']:<8}", style=_STYLES.get(event["event"], "bold"))
+            console.print(Text.assemble((time, "dim"), "  ", name, "  ", describe(event)))
+
+    return print_event
+
+
+def describe(event: Event) -> str:
+    """Say in words what an event tells beside its name."""
+    match event["event"]:
+        case "started":
+            return f"Spark starts for {', '.join(event['lanes'])}; its log is {event['spark_log']}"
+        case "ready":
+            return "the query runs"
+        case "batch":
+            seconds = event["milliseconds"].get("triggerExecution", 0) / 1000
+            return f"{event['batch']}: {event['records']} records in {seconds:.1f} s"
+        case "failed":
+            return str(event["reason"])
+        case "stopped":
+            return f"after batch {event['last_batch']}" if event["last_batch"] >= 0 else "before the first batch"
+        case "broker":
+            return f"{'started' if event['started_here'] else 'was running already'}: bootstrap.servers {event['bootstrap_servers']}"
+        case "topics":
+            created = len(event["created"])
+            return f"{created} created" if created else "are there"
+        case _:
+            return ", ".join(
+                f"{key} {_word(value)}" for key, value in event.items() if key not in ("event", "timestamp", "level")
+            )
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator up`: a broker if none is configured, the topics and the job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from validator.cli import exit_codes
+from validator.cli.broker import embedded_broker
+from validator.cli.common import ConfigPath, load_job_config, say, terminated_as_interrupted
+from validator.cli.job_log import log_printer
+from validator.cli.progress import jar_progress
+from validator.kafka.jars import ensure_jars
+from validator.service.start import Service
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from validator.config import Config
+
+
+def up(
+    config_path: ConfigPath = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Log JSON lines only.")] = False,
+) -> None:
+    """Start a broker if none is configured, the topics that are missing and the job; Ctrl-C stops job and broker in order.
+
+    A broker that was running already is left running. Its data and the job's state stay: the next `up` continues. Exit code 0 when it was
+    stopped, 2 if something is wrong with configuration or surroundings, 70 if the job failed.
+    """
+    config = load_job_config(config_path)
+    embedded = not config.kafka.get("bootstrap.servers")
+    with jar_progress() as progress:
+        ensure_jars("spark", progress=progress)
+        if embedded:
+            ensure_jars("broker", progress=progress)
+    service = Service(config, embedded_broker() if embedded else None, log_printer(as_json=as_json))
+    with terminated_as_interrupted():
+        raise typer.Exit(_serve(service, config_path, as_json=as_json))
+
+
+def _serve(service: Service, config_path: Path | None, *, as_json: bool) -> int:
+    try:
+        service.start()
+        if not as_json:
+            say(_how_to_reach(service.config, config_path))
+        return service.job.wait()
+    except KeyboardInterrupt:
+        if not as_json:
+            say("stopping: the job ends its batch first; Ctrl-C again ends it at once")
+        return exit_codes.OK
+    finally:
+        try:
+            service.stop()
+        except KeyboardInterrupt:
+            service.kill_job()
+            service.stop()
+
+
+def _how_to_reach(config: Config, config_path: Path | None) -> str:
+    option = f" --config {config_path}" if config_path else ""
+    prefix, lanes = config.topics.prefix, ", ".join(sorted(config.chains))
+    return (
+        f"Kafka at {config.kafka['bootstrap.servers']}; lanes {lanes}\n"
+        f"  in   {prefix}blocks, {prefix}candidates, {prefix}channel-requests, {prefix}downward-messages\n"
+        f"  out  {prefix}verdicts, {prefix}dispatches, {prefix}channel-events, {prefix}headroom, {prefix}receipts, "
+        f"{prefix}dead-letters, {prefix}lanes\n"
+        f"  send: validator submit{option} candidates candidates.jsonl\n"
+        f"  see:  validator watch{option} verdicts --follow\n"
+        f"        validator lanes{option}\n"
+        "Spark needs half a minute until the first verdict; Ctrl-C stops."
+    )

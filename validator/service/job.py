@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Spark job as a process of its own: started, listened to and stopped from here.
+
+The job directory holds `configuration.json` (what the job was started with, readable by its owner alone: passwords may be in it) and
+`job.json` (process and start time). One job at a time works on a directory.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from validator.cli import exit_codes
+from validator.config import Config
+from validator.errors import UserError
+from validator.kafka.process import start_time
+from validator.lanes.configured import job_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Event = dict[str, Any]
+    """One line of the job's log; ``event`` says what it tells."""
+
+STOP_S_MAX: Final = 90.0
+"""A job ends the batch that it is in first, and Spark takes some seconds to go."""
+
+STOP_BEFORE_READY_S_MAX: Final = 3.0
+"""Before its query runs a job has nothing to end in order."""
+
+OUTPUT: Final = "output"
+"""The ``event`` of what the job printed that is no line of its log; the text is in ``line``."""
+
+
+class JobProcess:
+    """One job, from its configuration.
+
+    ``on_event`` is called in a thread of its own with every line that the job logs. ``failure`` is what the job gave as the reason for its
+    end, ``ready`` is set once its query runs.
+    """
+
+    def __init__(self, config: Config, on_event: Callable[[Event], None]) -> None:
+        self.directory = job_directory(config).absolute()
+        self.ready = threading.Event()
+        self.failure: str | None = None
+        self.spark_log = str(self.directory / "logs" / "spark.log")
+        self._config = config
+        self._on_event = on_event
+        self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the process; what it does is told by its log.
+
+        Errors, in order: pyspark is not installed, a job runs on the directory already.
+        """
+        if find_spec("pyspark") is None:
+            raise UserError("the job needs Spark, which is not installed: pip install 'validator[spark]'")
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with _lock(self.directory):
+            pid = running_job(self.directory)
+            if pid is not None:
+                raise UserError(
+                    f"a job runs on {self.directory} already (process {pid}): stop it, or give this one a [job] directory of its own"
+                )
+            path = self.directory / "configuration.json"
+            path.unlink(missing_ok=True)
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+                json.dump(self._config.model_dump(mode="json"), file)
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "streaming", str(path)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                encoding="utf-8",
+                errors="replace",
+                env=_environment(),
+                start_new_session=True,  # Ctrl-C is for its starter, which stops it in order
+            )
+            record = {"pid": self._process.pid, "started": start_time(self._process.pid)}
+            (self.directory / "job.json").write_text(json.dumps(record) + "\n", encoding="utf-8")
+        self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int | None:
+        """The number of the process; None before the start."""
+        return self._process.pid if self._process else None
+
+    def ended(self) -> bool:
+        """Return whether the process is gone."""
+        return self._process is None or self._process.poll() is not None
+
+    def wait(self) -> int:
+        """Wait for its end and return its exit code. Raises `UserError` with the job's own words where its user can mend it."""
+        assert self._process is not None
+        code = self._process.wait()
+        if self._reader is not None:
+            self._reader.join(10.0)
+        if code == exit_codes.USER_ERROR and self.failure:
+            raise UserError(self.failure)
+        return code if code in (exit_codes.OK, exit_codes.USER_ERROR) else exit_codes.INTERNAL_ERROR
+
+    def stop(self) -> None:
+        """Ask the job to end after its batch, and wait until it has; one that does not is killed."""
+        process = self._process
+        if process is None or process.poll() is not None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_S_MAX if self.ready.is_set() else STOP_BEFORE_READY_S_MAX)
+        except subprocess.TimeoutExpired:
+            # Spark's JVM and its workers end with it: each watches a pipe from its parent
+            process.kill()
+            process.wait()
+        if self._reader is not None:
+            self._reader.join(10.0)
+
+    def kill(self) -> None:
+        """End the job at once; what it had not committed it does again at its next start."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stderr is not None
+        for line in process.stderr:
+            event = parse_line(line)
+            match event["event"]:
+                case "started":
+                    self.spark_log = event.get("spark_log", self.spark_log)
+                case "ready":
+                    self.ready.set()
+                case "failed":
+                    self.failure = f"{event.get('reason')}; Spark's log is {self.spark_log}"
+                case "output" if event["line"].startswith("validator: "):
+                    self.failure = event["line"].removeprefix("validator: ")
+            self._on_event(event)
+
+
+def parse_line(line: str) -> Event:
+    """Return what a line of the job's standard error tells."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        event = None
+    return event if isinstance(event, dict) and "event" in event else {"event": OUTPUT, "line": line.rstrip()}
+
+
+def running_job(directory: Path) -> int | None:
+    """Return the process of the job that works on a directory, or None."""
+    path = directory / "job.json"
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        pid, started = int(record["pid"]), record["started"]
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path} is damaged ({error}): remove it") from error
+    return pid if started is not None and start_time(pid) == started else None
+
+
+def configured_by_environment(name: str) -> bool:
+    """Return whether an environment variable holds a key of the configuration."""
+    if not name.upper().startswith("VALIDATOR_"):
+        return False
+    rest = name[len("VALIDATOR_") :].lower()
+    return "__" in rest or rest in Config.model_fields
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment without what is in the resolved configuration already, which holds whole for the job."""
+    return {name: value for name, value in os.environ.items() if not configured_by_environment(name)}
+
+
+@contextmanager
+def _lock(directory: Path) -> Iterator[None]:
+    """Let one program at a time start a job on a directory."""
+    with (directory / "job.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sends records to topics and knows how many arrived."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaException, Producer
+
+from validator.errors import UserError
+from validator.kafka.client import producer_config
+
+if TYPE_CHECKING:
+    from validator.kafka.client import KafkaTable
+
+FLUSH_S_MAX = 60.0
+
+
+class RecordSender:
+    """A producer whose failures are `UserError`; ``delivered`` counts what the broker has acknowledged."""
+
+    def __init__(self, kafka: KafkaTable, prefix: str) -> None:
+        config = producer_config(kafka)
+        self._bootstrap = config["bootstrap.servers"]
+        self._prefix = prefix
+        self.delivered = 0
+        self._failure: str | None = None
+        try:
+            self._producer = Producer(config)
+        except KafkaException as error:
+            raise UserError(f"[kafka] is not accepted by the client: {error.args[0].str()}") from error
+
+    def check(self, topic: str) -> None:
+        """Make sure that a topic is there. Raises `UserError`."""
+        name = self._prefix + topic
+        try:
+            found = self._producer.list_topics(name, timeout=15.0).topics[name]
+        except KafkaException as error:
+            raise UserError(
+                f"no Kafka answers at {self._bootstrap} ({error.args[0].str()}): check bootstrap.servers"
+            ) from error
+        if found.error is not None:
+            raise UserError(
+                f"topic {name} is not there at {self._bootstrap}: check [topics] prefix, or create it with `validator topics create`"
+            )
+
+    def send(self, topic: str, key: bytes, value: bytes) -> None:
+        """Hand a record to the producer, waiting where its queue is full. Raises `UserError` where an earlier one failed."""
+        while True:
+            self._raise_failure()
+            try:
+                self._producer.produce(self._prefix + topic, value, key, on_delivery=self._on_delivery)
+            except BufferError:
+                self._producer.poll(0.1)
+            except KafkaException as error:
+                raise UserError(f"{self._prefix}{topic}: the record cannot be sent: {error.args[0].str()}") from error
+            else:
+                self._producer.poll(0)
+                return
+
+    def flush(self) -> None:
+        """Return once everything is acknowledged. Raises `UserError`."""
+        left = self._producer.flush(FLUSH_S_MAX)
+        self._raise_failure()
+        if left:
+            raise UserError(f"{left} records were not acknowledged by {self._bootstrap} within {FLUSH_S_MAX:.0f} s")
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise UserError(self._failure)
+
+    def _on_delivery(self, error: Any, message: Any) -> None:
+        if error is None:
+            self.delivered += 1
+        elif self._failure is None:
+            self._failure = f"{message.topic()}: a record was not taken by {self._bootstrap}: {error.str()}"

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads topics as a bystander: no group, no commits, only what was committed."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+from validator.errors import UserError
+from validator.kafka.client import consumer_config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from validator.kafka.client import KafkaTable
+
+REQUEST_S_MAX = 15.0
+
+RECORDS_PER_POLL = 1_000
+
+_FATAL = frozenset({
+    "_ALL_BROKERS_DOWN", "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "TOPIC_AUTHORIZATION_FAILED",
+    "_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED",
+})  # fmt: skip
+"""What does not mend itself; librdkafka retries the rest."""
+
+
+class TopicRecord(NamedTuple):
+    """A Kafka record; ``topic`` is without the prefix, ``timestamp_ms`` is Unix time."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes
+    timestamp_ms: int
+
+
+class TopicReader:
+    """Reads all partitions of some topics.
+
+    From the first record there is or, with ``tail``, from so many offsets before each partition's end. As a context manager it closes its
+    connections on leaving. Every method raises `UserError` where the topics are not there or no broker answers.
+    """
+
+    def __init__(self, kafka: KafkaTable, prefix: str, topics: Sequence[str], *, tail: int | None = None) -> None:
+        self._prefix = prefix
+        config = consumer_config(kafka, group_id="validator-reader", partition_eof=True)
+        self._bootstrap = config["bootstrap.servers"]
+        with self._translated():
+            self._consumer = Consumer(config)
+        try:
+            with self._translated():
+                places = self._places(topics, tail)
+                self._consumer.assign(places)
+        except BaseException:
+            self._consumer.close()
+            raise
+        self._behind = {(place.topic, place.partition) for place in places}
+
+    def __enter__(self) -> TopicReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._consumer.close()
+
+    @property
+    def at_end(self) -> bool:
+        """Whether every partition has been read to what was its end at some time."""
+        return not self._behind
+
+    def poll(self, timeout_s: float) -> list[TopicRecord]:
+        """Return what has come, waiting for it as long as ``timeout_s``."""
+        records = []
+        with self._translated():
+            messages = self._consumer.consume(RECORDS_PER_POLL, timeout_s)
+        for message in messages:
+            error = message.error()
+            if error is None:
+                topic, value = message.topic(), message.value()
+                if topic is not None and value is not None:  # a compacted topic's tombstone tells nothing
+                    place = message.partition(), message.offset()
+                    name = topic.removeprefix(self._prefix)
+                    records.append(
+                        TopicRecord(name, *place, _bytes(message.key()), _bytes(value) or b"", message.timestamp()[1])
+                    )
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._behind.discard((message.topic(), message.partition()))
+            elif error.name() in _FATAL:
+                raise self._user_error(error)
+        return records
+
+    def read_to_end(self) -> Iterator[TopicRecord]:
+        """Yield every record up to the end of each partition."""
+        while True:
+            yield from self.poll(0.2)
+            if self.at_end:
+                return
+
+    def _places(self, topics: Sequence[str], tail: int | None) -> list[TopicPartition]:
+        places = []
+        for topic in topics:
+            name = self._prefix + topic
+            found = self._consumer.list_topics(name, timeout=REQUEST_S_MAX).topics[name]
+            if found.error is not None:
+                raise UserError(
+                    f"topic {name} is not there at {self._bootstrap} ({found.error.str()}): check [topics] prefix, or create the topics "
+                    "with `validator topics create`"
+                )
+            places += [TopicPartition(name, number, OFFSET_BEGINNING) for number in sorted(found.partitions)]
+        if tail is not None:
+            for place in places:
+                low, high = self._consumer.get_watermark_offsets(place, timeout=REQUEST_S_MAX)
+                place.offset = max(low, high - tail)
+        return places
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as error:
+            raise self._user_error(error.args[0]) from error
+
+    def _user_error(self, error: Any) -> UserError:
+        return UserError(f"no records can be read at {self._bootstrap}: {error.str()} ({error.name()})")
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
