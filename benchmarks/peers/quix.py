@@ -45,6 +45,7 @@ def main(configuration: str, total: int) -> None:
         auto_offset_reset="earliest",
         auto_create_topics=False,
         use_changelog_topics=False,
+        state_dir=Path(configuration).parent / "quix",
         loglevel="ERROR",
         producer_extra_config={"compression.type": "lz4", "enable.idempotence": True},
     )
