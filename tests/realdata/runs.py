@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two runs of consecutive Polkadot blocks, and a lane that follows them in this process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.realdata.convert import PLACEHOLDER, Conversion, Records, convert, definition, encoded, seed
+from tests.realdata.recorded import Json
+from tests.unit.lanes.chains import inputs_of
+from validator.core.outcomes import Executed, InputKind, Verdict
+from validator.core.router.invariants import check_invariants
+from validator.core.router.router import Router
+from validator.core.router.state import RouterState
+from validator.lanes.definition import LaneDefinition
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run, and what was waiting for a para but was not recorded."""
+
+    blocks: range
+    candidates: int
+    pending: int
+    seeded_downward: tuple[int, int] | None = None
+    """(para, sent_at) of a message that waits from the start."""
+    sent_downward: dict[int, int] = field(default_factory=dict)
+    """By block, the para to which a message is sent on the way."""
+
+    def state(self, **keys: Any) -> Json:
+        """Return the STATE.json that the run starts from."""
+        if self.seeded_downward is not None:
+            para, sent_at = self.seeded_downward
+            keys = {"dmq": {str(para): [{"sent_at": sent_at, "msg": PLACEHOLDER}]}, **keys}
+        return seed("polkadot", self.blocks.start, **keys)
+
+    def conversion(self) -> Conversion:
+        """Return the run's records."""
+        return convert("polkadot", self.blocks, self.sent_downward)
+
+    def definition(self, directory: Path) -> LaneDefinition:
+        """Return the lane that follows the run."""
+        return definition("polkadot", self.state(), directory)
+
+
+LONG = Run(range(17_844_552, 17_844_572), candidates=360, pending=19, seeded_downward=(2000, 17_844_551))
+# para 2004 processed nothing in its candidate of 15950022, so the message of the next one arrived in between
+SHORT = Run(range(15_950_017, 15_950_027), candidates=150, pending=1, sent_downward={15_950_023: 2004})
+RUNS = (LONG, SHORT)
+
+
+@dataclass
+class Followed:
+    """What a lane told about a run, and where it stands."""
+
+    outcomes: list[Executed]
+    state: RouterState
+
+    def verdicts(self, kind: InputKind) -> list[Verdict]:
+        """Return the verdicts of one kind."""
+        return [verdict for executed in self.outcomes for verdict in executed.verdicts if verdict.kind is kind]
+
+    def rejected(self) -> list[tuple[str, int, int, str]]:
+        """Return (what, block, para, error) of each rejection."""
+        return [
+            (str(verdict.kind), verdict.block, verdict.para_id, verdict.violation.kind)
+            for executed in self.outcomes
+            for verdict in executed.verdicts
+            if verdict.violation is not None
+        ]
+
+
+def follow(lane_definition: LaneDefinition, records: Records) -> Followed:
+    """Feed a lane its records one by one, and check the invariants of its state after each block."""
+    lane = lane_definition.create()
+    router = lane.rules
+    assert isinstance(router, Router)
+    check_invariants(router.state)
+    outcomes = []
+    for item in inputs_of(encoded(records)):
+        assert lane.add(item) == []  # type: ignore[arg-type]
+        for executed, passed in lane.execute_ready():
+            assert passed == []
+            check_invariants(router.state)
+            outcomes.append(executed)
+    assert lane.counters.waiting == 0
+    return Followed(outcomes, router.state)
