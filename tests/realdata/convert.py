@@ -45,8 +45,7 @@ def convert(chain: str, run: Iterable[int], downward: dict[int, int] | None = No
     """Return the records of a run of blocks.
 
     ``downward`` says, by block, to which para the relay chain sends a message that is not recorded there. A candidate that is still pending
-    when the next one of its para is backed has timed out. Relay parents are those of the candidates; where the newer candidate format does
-    not tell its number, it is the parent block by its hash, or else the watermark, which it cannot be below.
+    when the next one of its para is backed has timed out.
     """
     sent = downward or {}
     pending: dict[int, tuple[int, str]] = {}
@@ -74,7 +73,7 @@ def convert(chain: str, run: Iterable[int], downward: dict[int, int] | None = No
             message = {"para_id": sent[number], "msg": PLACEHOLDER}
             records.append(("downward-messages", {"lane": chain, "block": number, "index": 0, **message}))
         for index, candidate in enumerate(block["candidates"]):
-            records.append(("candidates", candidate_record(candidate, block["parent"], index)))
+            records.append(("candidates", candidate_record(candidate, index)))
             pending[candidate["para"]] = (number, candidate["commitments_hash"])
     return Conversion(records, skipped, dropped)
 
@@ -94,12 +93,15 @@ def _block(chain: str, block: Json, included: list[Json], timed_out: list[Json],
     }
 
 
-def candidate_record(candidate: Json, parent_hash: str, index: int) -> Json:
-    """Return the record of a recorded candidate."""
+def candidate_record(candidate: Json, index: int) -> Json:
+    """Return the record of a recorded candidate.
+
+    A candidate names its relay parent by hash. Where that block is not recorded its number is taken to be the watermark: it cannot be less,
+    and a watermark below it needs a message in that block.
+    """
     relay_parent_number = candidate["relay_parent_number"]
     if relay_parent_number is None:
-        by_hash = candidate["relay_parent"] == parent_hash
-        relay_parent_number = candidate["relay_block"] - 1 if by_hash else candidate["hrmp_watermark"]
+        relay_parent_number = candidate["hrmp_watermark"]
     return {
         "lane": candidate["chain"],
         "block": candidate["relay_block"],

@@ -27,7 +27,7 @@ pytestmark = needs_data
 
 def recorded_candidate(event: Json) -> Candidate:
     """Return a recorded candidate as it comes out of Avro."""
-    body = candidate_record(event, blocks(event["chain"])[event["relay_block"]]["parent"], 0)
+    body = candidate_record(event, 0)
     (item,) = inputs_of([record("candidates", body)])
     assert not isinstance(item, DeadLetter)
     return candidate_of(item.fields)

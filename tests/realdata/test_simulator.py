@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulator's topology, sizes and limits are those of recorded chains."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Any
+
+import pytest
+
+from tests.realdata.convert import host_configuration
+from tests.realdata.recorded import events, needs_data, topology
+from validator.simulate.payloads import DOWNWARD, HORIZONTAL, UPWARD
+from validator.simulate.presets import PRESETS
+from validator.simulate.topology import by_degree, recorded_channels
+
+pytestmark = needs_data
+
+
+@pytest.mark.parametrize(("chain", "channels", "paras"), [("polkadot", 242, 45), ("kusama", 66, 26)])
+def test_topology_is_the_recorded_one(chain: str, channels: int, paras: int) -> None:
+    recorded = [(int(row["sender"]), int(row["recipient"])) for row in topology(chain)]
+    assert recorded_channels(chain) == sorted(recorded)
+    assert (len(recorded), len({para for ends in recorded for para in ends})) == (channels, paras)
+
+
+def test_hubs_are_the_recorded_ones() -> None:
+    assert set(by_degree(recorded_channels("polkadot"))[:3]) == {1000, 2004, 2034}
+
+
+def test_sizes_span_the_recorded_ones() -> None:
+    """A message that was seen on both ends counts once."""
+    horizontal = {
+        (event["para"], message["recipient"], message["data"])
+        for event in events()["candidate"]
+        for message in event["horizontal_messages"]
+    } | {(event["sender"], event["para"], event["data"]) for event in events()["inbound_hrmp"]}
+    upward = [message for event in events()["candidate"] for message in event["upward_messages"]]
+    downward = [event["data"] for event in events()["downward"]]
+    assert (len(horizontal), len(upward), len(downward)) == (41, 3, 11)
+    for quantiles, payloads in (
+        (HORIZONTAL, [data for _, _, data in horizontal]),
+        (UPWARD, upward),
+        (DOWNWARD, downward),
+    ):
+        sizes = sorted(len(payload) // 2 for payload in payloads)
+        assert quantiles[0] <= sizes[0]
+        assert sizes[-1] <= quantiles[-1]
+        assert list(quantiles) == sorted(quantiles)
+        # the middle of what is drawn is not far from the middle of what was recorded
+        assert 0.6 < median(quantiles) / median(sizes) < 1.6
+    assert (HORIZONTAL[0], HORIZONTAL[-1]) == (40, 1203)
+
+
+def test_limits_are_those_of_the_recorded_channels() -> None:
+    limits: dict[str, Any] = PRESETS["polkadot-2021-09"]
+    names = {
+        "max_capacity": "hrmp_channel_max_places",
+        "max_total_size": "hrmp_channel_max_size",
+        "max_message_size": "hrmp_channel_max_message_size",
+    }
+    for chain in ("polkadot", "kusama"):
+        rows = topology(chain)
+        same = [row for row in rows if all(int(row[name]) == limits[ours] for name, ours in names.items())]
+        assert len(same) / len(rows) > 0.9
+
+
+def test_the_configuration_is_what_polkadot_had_in_storage() -> None:
+    recorded = host_configuration("polkadot", 8_000_000, "polkadot-2021-09")
+    simulated = PRESETS["polkadot-2021-09"]
+    assert {name: simulated[name] for name in recorded if name != "preset"} == {
+        name: value for name, value in recorded.items() if name != "preset"
+    }
+    assert len(recorded) > 12

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Twenty consecutive blocks of Polkadot through Kafka and Spark: what the chain accepted is accepted, and every byte is the core's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+from tests.realdata.convert import encoded
+from tests.realdata.recorded import needs_data
+from tests.realdata.runs import LONG
+from tests.streaming.harness import (
+    SAME_WHATEVER_ARRIVES,
+    Outputs,
+    Stream,
+    decoded,
+    first_difference,
+    last_status,
+    of_lane,
+)
+from tests.unit.lanes.chains import inputs_of
+from validator.lanes.worker import LaneWorker
+
+pytestmark = needs_data
+
+
+def test_a_run_of_polkadot_through_the_job(stream: Callable[..., Stream], tmp_path: Path) -> None:
+    definition = LONG.definition(tmp_path)
+    records = encoded(LONG.conversion().records)
+    expected: Outputs = {topic: [] for topic in SAME_WHATEVER_ARRIVES}
+    for told in LaneWorker(definition.create(), definition.runtime_digest).process(inputs_of(records)):
+        for record in told:
+            expected[record.topic].append((record.key, record.value))
+
+    running = stream({"polkadot": definition})
+    shuffled = list(records)
+    Random(17).shuffle(shuffled)
+    half = len(shuffled) // 2
+    running.produce(shuffled[:half])
+    running.start()
+    running.settle()
+    running.produce(shuffled[half:])
+    running.settle()
+    assert running.batches() >= 2
+    running.stop()
+
+    outputs = running.outputs()
+    assert decoded(outputs, "dead-letters") == []
+    assert first_difference(of_lane(outputs, "polkadot"), expected) is None
+    verdicts = decoded(outputs, "verdicts")
+    assert all(verdict["ok"] for verdict in verdicts)
+    assert sum(verdict["kind"] == "candidate" for verdict in verdicts) == LONG.candidates
+    assert sum(verdict["kind"] == "inclusion" for verdict in verdicts) == LONG.candidates - LONG.pending
+    assert len(decoded(outputs, "receipts")) == len(LONG.blocks)
+    status = last_status(outputs, "polkadot")
+    assert (status["executed_block"], status["consumed"], status["waiting"]) == (LONG.blocks.stop - 1, len(records), 0)
