@@ -9,6 +9,7 @@ from tests.traces.trace import Trace
 from validator.simulate.hashing import ZERO_HASH, next_head
 
 A, B, C, T, U = 2000, 2001, 2002, 2003, 2004
+LAST = 2**32 - 1
 DELAYED = ("delayed_enactment",)
 
 
@@ -226,6 +227,38 @@ def _contents() -> Iterator[Trace]:
         channels={(A, B): {"used_places": 2, "mqc_head": next_head(next_head(ZERO_HASH, 6, "01"), 6, "02")}},
     )
     trace.at(7).candidate(B, 6).state(contents={(A, B): None}, channels={(A, B): {"used_places": 0, "used_bytes": 0}})
+    yield trace
+
+    trace = Trace(
+        "horizontal/a-sender-keeps-its-place-in-a-digest",
+        "a second candidate of the block does not move its para behind others",
+        source="router_rules 1.11: inner lists unique",
+        interpretation=("I-17", "order inside a digest entry", "order of enactment"),
+    )
+    trace.open((A, C), (B, C), (C, A))
+    trace.at(3).candidate(C, send={A: "aa"})
+    trace.at(6).candidate(A, 3, send={C: "01"}).candidate(B, send={C: "02"}).candidate(A, 5, send={C: "03"})
+    trace.state(digests={C: [[6, [A, B]]]}, channels={(A, C): {"used_places": 2}, (B, C): {"used_places": 1}})
+    yield trace
+
+    trace = Trace(
+        "horizontal/para-ids-from-0-to-the-last",
+        "an id is a u32 and nothing else: 0 is a recipient, a sender and a para like any other",
+        source="router_rules 1.2",
+        paras={0: "parachain", 1: "parachain", LAST: "parachain"},
+    )
+    trace.open((1, 0), (0, LAST), (1, LAST))
+    trace.at(3).candidate(1, send={0: "01", LAST: "02"}).candidate(0, send={LAST: "03"}, up=("04",))
+    trace.dispatched((0, "04")).state(
+        digests={0: [[3, [1]]], LAST: [[3, [1, 0]]]},
+        ingress={0: [1], LAST: [0, 1]},
+        watermarks={0: 2, 1: 2, LAST: None},
+    )
+    trace.at(4).candidate(
+        0, 3, send=[(0, "")], error="OutboundHrmp/NoSuchChannel", idx=0, channel_id={"sender": 0, "recipient": 0}
+    )
+    trace.candidate(LAST, 3).candidate(0, 3).cleanup(0).at(4).downward(0, "05")
+    trace.at(5).session().state(valid_paras=[1, LAST], channel_set=[f"1->{LAST}"], watermarks={0: None}, dmq={0: None})
     yield trace
 
     trace = Trace(
