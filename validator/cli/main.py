@@ -44,7 +44,7 @@ def _load(name: str) -> TyperCommand | TyperGroup:
     module, _, attribute = COMMANDS[name][0].partition(":")
     target: typer.Typer | Callable[..., Any] = getattr(import_module(module), attribute)
     if not isinstance(target, typer.Typer):
-        wrapper = typer.Typer(add_completion=False)
+        wrapper = typer.Typer(add_completion=False, rich_markup_mode="markdown")  # reflows paragraphs
         wrapper.command(name)(target)
         target = wrapper
     command: TyperCommand | TyperGroup = typer.main.get_command(target)  # type: ignore[assignment]

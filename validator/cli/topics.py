@@ -6,35 +6,60 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from validator.cli.broker import embedded_broker
-from validator.kafka.topics import PREFIX, create_topics, list_topics
+from validator.cli.common import ConfigPath, Json, kafka_table
+from validator.config import load_config
+from validator.kafka.topics import create_topics, list_topics
 
-app = typer.Typer(no_args_is_help=True, help="Create and list the topics.")
+if TYPE_CHECKING:
+    from validator.config import Config
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, rich_markup_mode="markdown", help="Create and list the topics."
+)
 
 Bootstrap = Annotated[
-    str, typer.Option("--bootstrap-servers", help="Kafka to use; by default the embedded broker, which must run.")
+    str,
+    typer.Option(
+        "--bootstrap-servers", help="Kafka to use instead of the configured one (default: the embedded broker)."
+    ),
 ]
-Prefix = Annotated[str, typer.Option("--prefix", help="What every topic's name begins with.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Prefix = Annotated[
+    str | None, typer.Option("--prefix", help="What every topic's name begins with, instead of the configured one.")
+]
 
 
 @app.command()
 def create(
+    config_path: ConfigPath = None,
     bootstrap_servers: Bootstrap = "",
-    prefix: Prefix = PREFIX,
-    partitions: Annotated[int, typer.Option(min=1, help="Of each topic: as many as there are busy relay chains.")] = 1,
-    replication_factor: Annotated[int, typer.Option(min=-1, help="-1 is the cluster's default.")] = -1,
+    prefix: Prefix = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Of each topic, instead of the configured numbers: as many as there are busy relay chains."
+        ),
+    ] = None,
+    replication_factor: Annotated[
+        int | None, typer.Option(min=-1, help="Instead of the configured one; -1 is the cluster's default.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Create the topics that are missing."""
+    """Create the topics that are missing, as the configuration's [topics] has them."""
+    config = load_config(config_path)
+    topics = config.topics
     made = create_topics(
-        _kafka(bootstrap_servers), prefix=prefix, partitions=partitions, replication_factor=replication_factor
+        _kafka(config, bootstrap_servers),
+        prefix=topics.prefix if prefix is None else prefix,
+        partitions=partitions or topics.input_partitions,
+        output_partitions=partitions or topics.output_partitions,
+        replication_factor=topics.replication_factor if replication_factor is None else replication_factor,
+        retention_ms=topics.retention_ms,
     )
     if as_json:
         sys.stdout.write(
@@ -45,9 +70,12 @@ def create(
 
 
 @app.command("list")
-def list_(bootstrap_servers: Bootstrap = "", prefix: Prefix = PREFIX, as_json: Json = False) -> None:
+def list_(
+    config_path: ConfigPath = None, bootstrap_servers: Bootstrap = "", prefix: Prefix = None, as_json: Json = False
+) -> None:
     """List the topics with partitions and records."""
-    states = list_topics(_kafka(bootstrap_servers), prefix=prefix)
+    config = load_config(config_path)
+    states = list_topics(_kafka(config, bootstrap_servers), prefix=config.topics.prefix if prefix is None else prefix)
     if as_json:
         sys.stdout.write("".join(json.dumps(asdict(state)) + "\n" for state in states))
         return
@@ -58,5 +86,5 @@ def list_(bootstrap_servers: Bootstrap = "", prefix: Prefix = PREFIX, as_json: J
     Console().print(table)
 
 
-def _kafka(bootstrap_servers: str) -> dict[str, object]:
-    return {"bootstrap.servers": bootstrap_servers or embedded_broker().bootstrap_servers}
+def _kafka(config: Config, bootstrap_servers: str) -> dict[str, Any]:
+    return {**config.kafka, "bootstrap.servers": bootstrap_servers} if bootstrap_servers else kafka_table(config)

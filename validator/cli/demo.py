@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator demo`: broker, job and a simulated relay chain in one command, every verdict held against a model."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from validator.cli import exit_codes
+from validator.cli.common import terminated_as_interrupted
+from validator.cli.demo_screen import DemoProgress, DemoScreen, print_summary
+from validator.cli.job_log import describe
+from validator.cli.progress import jar_progress
+from validator.codec.json_form import to_json
+from validator.config import load_config
+from validator.errors import UserError
+from validator.kafka.broker import EmbeddedBroker
+from validator.kafka.jars import ensure_jars
+from validator.resources import state_directory
+from validator.service.comparison import Comparison
+from validator.service.feed import Feed
+from validator.service.job import OUTPUT, configured_by_environment
+from validator.service.start import Service
+from validator.service.toml import to_toml
+from validator.service.topic_reader import TopicReader
+from validator.simulate.settings import settings_of_profile
+from validator.simulate.traffic import Simulation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from validator.config import Config
+    from validator.service.job import Event
+
+OUTPUT_TOPICS: Final = ("verdicts", "dispatches", "channel-events", "dead-letters", "lanes")
+
+FEED_S: Final = 30.0
+"""Seconds that the traffic is spread over where no rate is given."""
+BLOCKS_PER_S_MIN: Final = 7.0
+SILENCE_S_MAX: Final = 60.0
+"""Seconds without a new record after which what is missing counts as missing."""
+LINE_INTERVAL_S: Final = 2.0
+FRAMES_PER_S: Final = 8
+
+
+def demo(
+    blocks: Annotated[int, typer.Option(min=1, help="Blocks to stream.")] = 200,
+    seed: Annotated[int, typer.Option(help="Another seed, another chain.")] = 1,
+    profile: Annotated[
+        str, typer.Option(help="Load: demo, real, full or ceiling, as in `validator simulate`.")
+    ] = "demo",
+    rate: Annotated[
+        float, typer.Option(min=0.0, help="Blocks a second; 0 spreads the blocks over half a minute.")
+    ] = 0.0,
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where everything is kept: a new folder. By default a temporary one, removed after a run that went well."
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the summary as one JSON object; progress goes to standard error.")
+    ] = False,
+) -> None:
+    """Stream a simulated relay chain through Kafka and Spark, and show its verdicts as they arrive.
+
+    Starts an embedded broker and the Spark job of its own, feeds the chain block by block, topics interleaved, and compares every verdict
+    and dispatch with what a model says that shares no code with the rules. Exit code 0 if all agree, 1 if one differs or is missing or the
+    lane's accounts do not add up.
+    """
+    settings = settings_of_profile(profile, seed=seed, blocks=blocks)
+    progress = DemoProgress(settings, Comparison())
+    console = Console(stderr=as_json)
+    with ExitStack() as stack:
+        stack.enter_context(_own_configuration())
+        stack.enter_context(terminated_as_interrupted())
+        place = _Directory(directory)
+        try:
+            with jar_progress() as shown:
+                ensure_jars("broker", progress=shown)
+                ensure_jars("spark", progress=shown)
+            progress.began = time.monotonic()
+            _Demo(
+                Simulation(settings), place.path, progress, console, rate=rate or max(BLOCKS_PER_S_MIN, blocks / FEED_S)
+            ).run()
+        except KeyboardInterrupt:
+            place.clear()
+            raise typer.Exit(exit_codes.INTERRUPTED) from None
+        summary = _summary(progress, place.path)
+        if summary["ok"]:
+            place.clear()
+    if as_json:
+        sys.stdout.write(json.dumps(summary) + "\n")
+    else:
+        print_summary(console, summary)
+    if not summary["ok"]:
+        raise typer.Exit(exit_codes.DISAGREEMENT)
+
+
+class _Directory:
+    """The folder of one demo, which is removed where the user did not name it."""
+
+    def __init__(self, wanted: Path | None) -> None:
+        self._temporary = wanted is None
+        if wanted is None:
+            parent = state_directory() / "demo"
+            parent.mkdir(parents=True, exist_ok=True)
+            self.path = Path(tempfile.mkdtemp(prefix="run-", dir=parent))
+            return
+        self.path = wanted.absolute()
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise UserError(f"--directory: expected a folder that is new or empty, found {wanted}")
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    def clear(self) -> None:
+        """Remove it if it is temporary."""
+        if self._temporary:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+
+@contextmanager
+def _own_configuration() -> Iterator[None]:
+    """Let no VALIDATOR_ variable speak into the demo's configuration but for the job's: a user's Kafka is not for simulated traffic."""
+    hidden = {
+        name: value
+        for name, value in os.environ.items()
+        if configured_by_environment(name) and not name.upper().startswith("VALIDATOR_JOB__")
+    }
+    for name in hidden:
+        del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)
+
+
+def configuration(chain: dict[str, Any], directory: Path) -> dict[str, Any]:
+    """Return the tables of the `validator.toml` that follows a simulated chain."""
+    chain = dict(chain)
+    lane, limits = chain.pop("lane"), chain.pop("config")
+    return {"job": {"directory": str(directory / "job")}, "chains": {lane: {**chain, "host_configuration": limits}}}
+
+
+class _Demo:
+    """One run: started, fed and followed until everything is told, and stopped."""
+
+    def __init__(
+        self, simulation: Simulation, directory: Path, progress: DemoProgress, console: Console, *, rate: float
+    ) -> None:
+        self._simulation = simulation
+        self._directory = directory
+        self._progress = progress
+        self._console = console
+        self._rate = rate
+        self._live = console.is_terminal
+        self._next_line = 0.0
+
+    def run(self) -> None:
+        """Run it all. Raises `UserError` where the job or the broker does not come up or fails."""
+        service = Service(self._config(), EmbeddedBroker(self._directory / "broker"), self._on_event)
+        with ExitStack() as stack:
+            if self._live:
+                screen = Live(
+                    DemoScreen(self._progress), console=self._console, refresh_per_second=FRAMES_PER_S, transient=True,
+                    redirect_stdout=False, redirect_stderr=False,
+                )  # fmt: skip
+                stack.enter_context(screen)
+            try:
+                service.start()
+                self._stream(service)
+            finally:
+                self._say("stopping")
+                service.stop()
+
+    def _config(self) -> Config:
+        path = self._directory / "validator.toml"
+        path.write_text(to_toml(configuration(self._simulation.chain(), self._directory)), encoding="utf-8")
+        return load_config(path)
+
+    def _stream(self, service: Service) -> None:
+        kafka, prefix = service.config.kafka, service.config.topics.prefix
+        feed = Feed(
+            self._simulation, kafka, prefix, self._progress.comparison, blocks_per_s=self._rate, on_block=self._on_block
+        )
+        with TopicReader(kafka, prefix, OUTPUT_TOPICS) as reader:
+            feed.start()
+            try:
+                self._follow(service, feed, reader)
+            finally:
+                feed.stop()
+
+    def _follow(self, service: Service, feed: Feed, reader: TopicReader) -> None:
+        progress = self._progress
+        last_news = time.monotonic()
+        while True:
+            records = reader.poll(0.1)
+            with progress.lock:
+                verdicts = sum(
+                    self._take(record.topic, to_json(record.topic, record.value), feed) for record in records
+                )
+                progress.take_arrivals(verdicts)
+            if verdicts and not feed.go.is_set():
+                self._reach("first verdict", f"first verdict after {progress.elapsed_s():.1f} s")
+                feed.go.set()
+            if records or not feed.done.is_set() or not service.job.ready.is_set():
+                last_news = time.monotonic()
+            if feed.failure is not None:
+                raise feed.failure
+            if service.job.ended():
+                code = service.job.wait()
+                raise UserError(
+                    f"the job ended with code {code}: {service.job.failure or f'see {service.job.spark_log}'}"
+                )
+            if feed.done.is_set() and (progress.comparison.complete() or time.monotonic() - last_news > SILENCE_S_MAX):
+                return
+            if feed.go.is_set() and time.monotonic() >= self._next_line:
+                self._next_line = time.monotonic() + LINE_INTERVAL_S
+                self._line(progress.line())
+
+    def _take(self, topic: str, record: dict[str, Any], feed: Feed) -> int:
+        """Take a record; return whether it is a new verdict."""
+        progress = self._progress
+        if not progress.comparison.observe(topic, record):
+            return 0
+        if topic == "channel-events":
+            progress.events.append(record)
+        if topic != "verdicts":
+            return 0
+        progress.take_verdict(record)
+        block = record["block"]
+        if progress.comparison.verdicts_left[record["lane"], block] == 0 and block in feed.sent_at:
+            progress.latencies_s.append(time.monotonic() - feed.sent_at[block])
+        return 1
+
+    # --- telling ---
+
+    def _on_event(self, event: Event) -> None:
+        match event["event"]:
+            case "broker":
+                self._progress.bootstrap = event["bootstrap_servers"]
+                self._reach("Kafka", f"Kafka answers at {event['bootstrap_servers']}")
+            case "topics":
+                self._reach("topics", f"{len(event['topics'])} topics")
+            case "started":
+                self._line("Spark starts")
+            case "ready":
+                self._reach("Spark", "Spark is ready")
+            case "failed":
+                self._line(f"failed: {describe(event)}")
+            case "output" if event["event"] == OUTPUT:
+                self._line(event["line"])
+
+    def _on_block(self, block: int) -> None:
+        self._progress.blocks_sent = block - self._progress.settings.first_block + 1
+
+    def _reach(self, phase: str, text: str) -> None:
+        self._progress.reach(phase)
+        self._line(f"{self._progress.elapsed_s():6.1f} s  {text}")
+
+    def _say(self, text: str) -> None:
+        self._progress.ending = text
+        self._line(f"{self._progress.elapsed_s():6.1f} s  {text}")
+
+    def _line(self, text: str) -> None:
+        """Tell by a line where there is no screen."""
+        if not self._live:
+            self._console.print(text, highlight=False, soft_wrap=True, markup=False)
+
+
+def _summary(progress: DemoProgress, directory: Path) -> dict[str, Any]:
+    compared = progress.comparison
+    problems = compared.problems()
+    account = {
+        part: sum(status[part] for status in compared.status.values())
+        for part in ("consumed", "accepted", "rejected", "duplicate", "dead", "waiting")
+    }
+    return {
+        "ok": not problems,
+        "seed": progress.settings.seed,
+        "blocks": progress.settings.blocks,
+        "records": compared.records_sent,
+        "verdicts": compared.verdicts,
+        "agreed": compared.agreed,
+        "disagreed": compared.disagreed,
+        "missing": len(compared.missing()),
+        "dispatches_expected": len(compared.expected_dispatches),
+        "dispatches_agreed": compared.dispatches_agreed,
+        "rejected": dict(sorted(compared.rejected.items())),
+        "channels_opened": compared.events["opened"],
+        "channels_closed": compared.events["closed"],
+        "channel_events": dict(sorted(compared.events.items())),
+        "accounting": account,
+        "dead_letters": compared.dead_letters,
+        "repeated": compared.repeated,
+        "seconds": {
+            **{name.replace(" ", "_").lower(): round(at, 1) for name, at in progress.phases.items()},
+            "first_verdict": round(progress.phases["first verdict"], 1) if "first verdict" in progress.phases else None,
+            "total": round(progress.elapsed_s(), 1),
+        },
+        "latency_ms": {"p50": progress.latency_ms(0.5), "p99": progress.latency_ms(0.99)},
+        "problems": problems,
+        "directory": str(directory),
+    }

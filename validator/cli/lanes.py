@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator lanes`: where each lane stands and what it waits for; `validator lanes import`: start one in mid-life."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+
+from validator.cli.common import ConfigPath, Json, kafka_table
+from validator.codec.json_form import to_json
+from validator.config import load_config
+from validator.service.topic_reader import TopicReader
+
+if TYPE_CHECKING:
+    from validator.config import Config
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode="markdown",
+    help="Show where each lane stands and what it waits for; import a lane's state.",
+)
+
+_ACCOUNT = ("accepted", "rejected", "duplicate", "dead", "waiting")
+
+
+@app.callback(invoke_without_command=True)
+def lanes(context: typer.Context, config_path: ConfigPath = None, as_json: Json = False) -> None:
+    """Show where each lane stands: its executed block, its last receipt, its account and what it waits for.
+
+    Configured lanes that have not consumed anything are listed too.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    config = load_config(config_path)
+    found = lane_statuses(config)
+    rows = [
+        {
+            **found.get(lane, {"lane": lane}),
+            "configured": lane in config.chains,
+            "first_block": _first_block(config, lane),
+        }
+        for lane in sorted(config.chains.keys() | found)
+    ]
+    if as_json:
+        sys.stdout.write("".join(json.dumps(row) + "\n" for row in rows))
+        return
+    table = Table(
+        "lane",
+        *(Column(name, justify="right") for name in ("executed", "session", "consumed", *_ACCOUNT)),
+        "last receipt",
+        "waits for",
+    )
+    for row in rows:
+        table.add_row(*_cells(row))
+    Console().print(table)
+
+
+def lane_statuses(config: Config) -> dict[str, dict[str, Any]]:
+    """Return the last status of every lane that has told one, in JSON. Raises `UserError` where Kafka or the topic is not there."""
+    with TopicReader(kafka_table(config), config.topics.prefix, ["lanes"]) as reader:
+        statuses = (to_json("lanes", record.value) for record in reader.read_to_end())
+        return {status["lane"]: status for status in statuses}
+
+
+def _first_block(config: Config, lane: str) -> int | None:
+    chain = config.chains.get(lane)
+    return chain.first_block if chain else None
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    if "consumed" not in row:
+        return [row["lane"], *[""] * (len(_ACCOUNT) + 4), "nothing has come yet"]
+    receipt = row["last_receipt"]
+    told = (
+        f"block {receipt['block']}: {receipt['accepted']} accepted, {receipt['rejected']} rejected" if receipt else ""
+    )
+    executed = "" if row["executed_block"] is None else str(row["executed_block"])
+    numbers = [str(row[name]) for name in ("consumed", *_ACCOUNT)]
+    waits = row["waiting_for"] or ""
+    return [
+        row["lane"],
+        executed,
+        str(receipt["session"]) if receipt else "",
+        *numbers,
+        told,
+        waits if row["configured"] else f"{waits} (not configured)",
+    ]
+
+
+@app.command("import")
+def import_(
+    file: Annotated[
+        Path, typer.Argument(metavar="STATE.json", help="State keys of the conformance format, alone or under `state`.")
+    ],
+    lane: Annotated[str, typer.Option(help="The configured lane that starts from it.")],
+    first_block: Annotated[
+        int | None, typer.Option(min=1, help="The first block to execute, instead of the file's or the chain's.")
+    ] = None,
+    config_path: ConfigPath = None,
+    as_json: Json = False,
+) -> None:
+    """Have a lane start in mid-life from a state, instead of from its genesis paras.
+
+    The file is an object with `first_block` and `state`, or the state keys alone. It is checked: every value, every derived key that it
+    holds, every invariant. A lane that has executed blocks keeps its own state.
+    """
+    from validator.service.importing import import_state
+
+    config = load_config(config_path)
+
+    def executed_block(name: str) -> int | None:
+        status = lane_statuses(config).get(name)
+        return None if status is None else status["executed_block"]
+
+    imported = import_state(config, lane, file, first_block, executed_block)
+    if as_json:
+        typer.echo(json.dumps(asdict(imported)))
+    else:
+        typer.echo(
+            f"lane {lane} starts with block {imported.first_block}: {imported.paras} paras, {imported.channels} channels; kept as "
+            f"{imported.file}"
+        )

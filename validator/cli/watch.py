@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator watch`: an output topic as a live table, or as JSON lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import deque
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Column, Table
+from rich.text import Text
+
+from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
+from validator.cli.rows import ACCEPTED, COLUMNS, NUMBERS, REJECTED, ROWS
+from validator.codec.json_form import to_json
+from validator.config import load_config
+from validator.errors import UserError
+from validator.service.topic_reader import TopicReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+TAIL_FOLLOWING: Final = 20
+"""Records of before that `--follow` begins with, where nothing else is said."""
+
+_STYLES: Final = {ACCEPTED: "green", REJECTED: "bold red", "opened": "bold green", "closed": "bold yellow"}
+
+_PARA_FIELDS: Final = ("para_id", "sender", "recipient")
+
+
+def watch(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help=f"{', '.join(COLUMNS)}.")],
+    config_path: ConfigPath = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
+    as_json: Json = False,
+    reject_only: Annotated[bool, typer.Option("--reject-only", help="Verdicts: rejected ones alone.")] = False,
+    para: Annotated[int | None, typer.Option(min=0, help="Only what this para is part of.")] = None,
+    lane: Annotated[str | None, typer.Option(help="Only this lane.")] = None,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Begin with the first record there is, even with --follow.")
+    ] = False,
+    tail: Annotated[
+        int | None, typer.Option(min=0, help="Begin so many Kafka offsets before each partition's end.")
+    ] = None,
+) -> None:
+    """Show what an output topic holds: the whole of it, or with --follow its last records and whatever comes.
+
+    On a terminal a table, elsewhere a line a record; with --json an object a line. Only what was committed is shown.
+    """
+    if topic not in ROWS:
+        close = get_close_matches(topic, ROWS, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise UserError(f"TOPIC: expected {', '.join(ROWS)}, found {topic!r}{hint}")
+    if reject_only and topic != "verdicts":
+        raise UserError(f"--reject-only is for verdicts, found it with {topic}")
+    if para is not None and topic in ("receipts", "dead-letters"):
+        raise UserError(f"--para: {topic} are of no para")
+    if from_beginning and tail is not None:
+        raise UserError("expected --from-beginning or --tail, found both")
+    if tail is None and follow and not from_beginning:
+        tail = TAIL_FOLLOWING
+    config = load_config(config_path)
+    wanted = _Filter(reject_only, para, lane)
+    with (
+        terminated_as_interrupted(),
+        TopicReader(kafka_table(config), config.topics.prefix, [topic], tail=tail) as reader,
+    ):
+        try:
+            _show(topic, _chunks(reader, topic, wanted, follow=follow), as_json=as_json, follow=follow)
+            sys.stdout.flush()
+        except KeyboardInterrupt:
+            return
+        except BrokenPipeError:  # `| head` has seen enough; the interpreter's own flush at exit must not find the pipe
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@dataclass(frozen=True, slots=True)
+class _Filter:
+    """Which records are wanted."""
+
+    reject_only: bool
+    para: int | None
+    lane: str | None
+
+    def takes(self, record: dict[str, Any]) -> bool:
+        """Return whether a record is wanted."""
+        if self.reject_only and record["ok"]:
+            return False
+        if self.lane is not None and record["lane"] != self.lane:
+            return False
+        return self.para is None or any(record.get(name) == self.para for name in _PARA_FIELDS)
+
+
+def _chunks(reader: TopicReader, topic: str, wanted: _Filter, *, follow: bool) -> Iterator[list[dict[str, Any]]]:
+    while True:
+        records = []
+        for read in reader.poll(0.2):
+            try:
+                record = to_json(topic, read.value)
+            except UserError as error:  # a stranger's record: the others are still worth seeing
+                say(f"validator: {read.topic}[{read.partition}]@{read.offset}: {error}")
+                continue
+            if wanted.takes(record):
+                records.append(record)
+        yield records
+        if reader.at_end and not follow:
+            return
+
+
+def _show(topic: str, chunks: Iterable[list[dict[str, Any]]], *, as_json: bool, follow: bool) -> None:
+    console = Console()
+    if as_json:
+        for chunk in chunks:
+            sys.stdout.write("".join(json.dumps(record) + "\n" for record in chunk))
+            sys.stdout.flush()
+    elif not console.is_terminal:
+        for chunk in chunks:
+            sys.stdout.write(
+                "".join("  ".join(cell for cell in ROWS[topic](record) if cell) + "\n" for record in chunk)
+            )
+            sys.stdout.flush()
+    elif follow:
+        _show_live(topic, chunks, console)
+    else:
+        console.print(_table(topic, [ROWS[topic](record) for chunk in chunks for record in chunk]))
+
+
+def _show_live(topic: str, chunks: Iterable[list[dict[str, Any]]], console: Console) -> None:
+    rows: deque[tuple[str, ...]] = deque(maxlen=500)
+    with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
+        for chunk in chunks:
+            rows.extend(ROWS[topic](record) for record in chunk)
+            shown = list(rows)[-max(1, console.height - 3) :]
+            live.update(_table(topic, shown, one_line=True), refresh=True)
+
+
+def _table(topic: str, rows: list[tuple[str, ...]], *, one_line: bool = False) -> Table:
+    headings = COLUMNS[topic]
+    used = [place for place, name in enumerate(headings) if name != "lane" or len({row[place] for row in rows}) > 1]
+    columns = [
+        Column(
+            headings[place],
+            justify="right" if headings[place] in NUMBERS else "left",
+            no_wrap=one_line or headings[place] in NUMBERS,
+            overflow="ellipsis" if one_line else "fold",
+        )
+        for place in used
+    ]
+    table = Table(*columns, box=None, padding=(0, 1), header_style="bold")
+    for row in rows:
+        table.add_row(*(Text(row[place], style=_STYLES.get(row[place], "")) for place in used))
+    return table

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Feeds a simulated relay chain into the input topics, block by block, as a live one would come: paced, and not in order."""
+
+from __future__ import annotations
+
+import threading
+import time
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from validator.codec.json_form import encode_input
+from validator.codec.schemas import INPUT_TOPICS
+from validator.service.sender import RecordSender
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from validator.kafka.client import KafkaTable
+    from validator.service.comparison import Comparison
+    from validator.simulate.traffic import Simulation
+
+FIRST_BLOCKS: Final = 10
+"""Blocks that are sent at once: the first batch of a job that has just started is slow whatever is in it."""
+
+_WINDOW_BLOCKS: Final = 3
+"""Blocks whose records are sent in one shuffle: the topics of a live feed are never in step."""
+
+
+class Feed(threading.Thread):
+    """Sends the chain's records and tells the comparison what they must give.
+
+    `FIRST_BLOCKS` go at once; the others wait for `go` and then go at ``blocks_per_s``. ``sent_at`` has the `time.monotonic` at which
+    the last record of a block went, of the blocks after `go`. ``failure`` is what ended the feed before its time.
+    """
+
+    def __init__(
+        self, simulation: Simulation, kafka: KafkaTable, prefix: str, comparison: Comparison, *, blocks_per_s: float,
+        on_block: Callable[[int], None],
+    ) -> None:  # fmt: skip
+        super().__init__(name="feed", daemon=True)
+        self.go = threading.Event()
+        self.done = threading.Event()
+        self.blocks_sent = 0
+        self.sent_at: dict[int, float] = {}
+        self.failure: BaseException | None = None
+        self._simulation = simulation
+        self._sender = RecordSender(kafka, prefix)
+        self._comparison = comparison
+        self._blocks_per_s = blocks_per_s
+        self._on_block = on_block
+        self._halt = threading.Event()
+        self._shuffle = Random(simulation.settings.seed)  # noqa: S311 - an order of sending, no secret
+
+    def stop(self) -> None:
+        """End the feed early."""
+        self._halt.set()
+        self.go.set()
+        self.join()
+
+    def run(self) -> None:
+        try:
+            self._run()
+        except BaseException as error:  # noqa: BLE001 - told to whoever waits
+            self.failure = error
+        finally:
+            self.done.set()
+
+    def _run(self) -> None:
+        lane = self._simulation.settings.lane
+        failing = frozenset(self._simulation.chain()["ump_failing_messages"])
+        window: list[tuple[int, str, dict[str, Any]]] = []
+        due: float | None = None
+        for count, block in enumerate(self._simulation.blocks(), start=1):
+            self._comparison.expect_block(lane, block.block, block.expected, block.dispatched, failing)
+            window += [(block.block, kind, record) for kind, record in block.records]
+            if count % _WINDOW_BLOCKS and count < self._simulation.settings.blocks:
+                continue
+            self._send(window, timed=due is not None)
+            self.blocks_sent = count
+            self._on_block(block.block)
+            window = []
+            if count < FIRST_BLOCKS:
+                continue
+            self.go.wait()
+            due = (due or time.monotonic()) + _WINDOW_BLOCKS / self._blocks_per_s
+            if self._halt.wait(max(0.0, due - time.monotonic())):
+                return
+        self._sender.flush()
+
+    def _send(self, window: list[tuple[int, str, dict[str, Any]]], *, timed: bool) -> None:
+        self._shuffle.shuffle(window)
+        for block, kind, record in window:
+            self._sender.send(kind, record["lane"].encode(), encode_input(INPUT_TOPICS[kind], record))
+            self._comparison.records_sent += 1
+            if timed:
+                self.sent_at[block] = time.monotonic()
+        self._sender.flush()
