@@ -45,6 +45,8 @@ def session_options(log_configuration: Path, driver_memory: str, state_partition
         # second the sink would see the first one only when the lane has made its last
         "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
         "spark.sql.execution.arrow.maxBytesPerBatch": str(CHUNK_BYTES),
+        # what is shuffled goes from one process of this machine to the next, once: compressing it took a sixth of the JVM's time
+        "spark.shuffle.compress": "false",
         # workers live on: an interpreter with the codec loaded costs half a second
         "spark.python.worker.reuse": "true",
         # nobody looks at it, and it takes a port and 200 ms of the start
