@@ -12,6 +12,8 @@ import json
 import sys
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from streaming.run import run_job
 from validator.cli import exit_codes
 from validator.config import Config
@@ -24,11 +26,24 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write("usage: python -m streaming CONFIGURATION\n")
         return exit_codes.USER_ERROR
     try:
-        config = Config.model_validate(json.loads(Path(arguments[0]).read_text(encoding="utf-8")))
-        return run_job(config)
+        return run_job(_read_configuration(Path(arguments[0])))
     except UserError as error:
         sys.stderr.write(f"validator: {error}\n")
         return exit_codes.USER_ERROR
+
+
+def _read_configuration(path: Path) -> Config:
+    """Return the configuration of a file; raises `UserError`. What people write is explained at length by `validator.config.load`."""
+    try:
+        return Config.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "configuration"
+        raise UserError(f"{path}: {where}: {first['msg']}, found {json.dumps(first['input'], default=str)[:60]}") from error
+    except ValueError as error:  # neither UTF-8 nor JSON
+        raise UserError(f"{path}: expected JSON: {error}") from error
 
 
 if __name__ == "__main__":

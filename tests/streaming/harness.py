@@ -21,7 +21,7 @@ from tests.unit.lanes.chains import Record
 from validator.codec.json_form import to_json
 from validator.codec.schemas import INPUT_TOPICS
 from validator.kafka.client import consumer_config, producer_config
-from validator.kafka.topics import create_topics
+from validator.kafka.topics import create_topics, list_topics
 from validator.lanes.definition import LaneDefinition
 
 Outputs: TypeAlias = dict[str, list[tuple[bytes, bytes]]]
@@ -44,7 +44,9 @@ def wait_until(condition: Callable[[], bool], what: str, log: Path) -> None:
         time.sleep(0.05)
 
 
-def produce(kafka: Mapping[str, Any], prefix: str, records: Iterable[Record | tuple[str, bytes | None, bytes | None]]) -> None:
+def produce(
+    kafka: Mapping[str, Any], prefix: str, records: Iterable[Record | tuple[str, bytes | None, bytes | None]]
+) -> None:
     """Write records, or raw (topic, key, value), in order."""
     producer = Producer(producer_config(kafka))
     for each in records:
@@ -163,7 +165,12 @@ class Stream:
         """Start the query, or start it again on its checkpoint."""
         assert self.query is None or not self.query.isActive
         settings = JobSettings(
-            self.definitions, dict(self.kafka), self.prefix, self.checkpoint, self.records_per_trigger, trigger_interval_ms=0
+            self.definitions,
+            dict(self.kafka),
+            self.prefix,
+            self.checkpoint,
+            self.records_per_trigger,
+            trigger_interval_ms=0,
         )
         self.query = start_query(self.spark, settings)
         return self.query
@@ -198,11 +205,25 @@ class Stream:
         assert self.query is not None
         self.query.stop()
 
+    def written(self) -> int:
+        """Return how many verdicts there are."""
+        return next(
+            state.records or 0
+            for state in list_topics(self.kafka, prefix=self.prefix)
+            if state.name.endswith("verdicts")
+        )
+
     def outputs(self) -> Outputs:
         """Read everything that was written."""
         return consume(self.kafka, self.prefix, (*SAME_WHATEVER_ARRIVES, "dead-letters", "lanes"))
 
+    def inputs(self) -> Outputs:
+        """Read everything that was written for it."""
+        return consume(self.kafka, self.prefix, tuple(INPUT_TOPICS))
+
     def state(self, variable: str) -> Iterator[Any]:
         """Read a state variable of all lanes from the store, by Spark's own reader."""
-        reader = self.spark.read.format("statestore").option("path", str(self.checkpoint)).option("stateVarName", variable)
+        reader = (
+            self.spark.read.format("statestore").option("path", str(self.checkpoint)).option("stateVarName", variable)
+        )
         yield from reader.load().collect()

@@ -35,7 +35,9 @@ class SpiedDefinition(LaneDefinition):
 
 def spied(definition: LaneDefinition, log: Path) -> SpiedDefinition:
     """Return a definition that writes down what becomes of it."""
-    return SpiedDefinition(**{field.name: getattr(definition, field.name) for field in fields(definition)}, log=str(log))
+    return SpiedDefinition(
+        **{field.name: getattr(definition, field.name) for field in fields(definition)}, log=str(log)
+    )
 
 
 def noted(log: Path) -> list[str]:

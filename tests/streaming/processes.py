@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job as a process: `python -m streaming`, its events, its end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from streaming.session import SPARK_LOG
+from tests.streaming.harness import wait_until
+from tests.unit.lanes.chains import Chain
+
+Event = dict[str, Any]
+
+
+def write_configuration(
+    directory: Path, chains: tuple[Chain, ...], kafka: Mapping[str, Any], prefix: str, **job: Any
+) -> Path:
+    """Write what `validator run` hands to the job."""
+    settings = {
+        "topics": {"prefix": prefix},
+        "kafka": dict(kafka),
+        "job": {"directory": str(directory / "job"), "driver_memory": "1g", **job},
+        "chains": {chain.lane: chain.table for chain in chains},
+    }
+    path = directory / "configuration.json"
+    path.write_text(json.dumps(settings), encoding="utf-8")
+    return path
+
+
+@dataclass
+class JobProcess:
+    """A job process that runs or has ended."""
+
+    process: subprocess.Popen[str]
+    log: Path
+    lines: list[str] = field(default_factory=list)
+
+    def events(self) -> list[Event]:
+        """Return what it has logged."""
+        return [json.loads(line) for line in list(self.lines)]
+
+    def named(self, event: str) -> list[Event]:
+        """Return its events of one name."""
+        return [each for each in self.events() if each["event"] == event]
+
+    def wait_for(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for a condition; fail where the process ends before."""
+
+        def met() -> bool:
+            ended = self.process.poll() is not None  # asked first: what it did at its end still counts
+            if condition():
+                return True
+            assert not ended, f"the job ended with {self.process.returncode} before: {what}; it said {self.lines}"
+            return False
+
+        wait_until(met, what, self.log)
+
+    def end(self) -> int:
+        """Wait for its end and return its exit code."""
+        wait_until(lambda: self.process.poll() is not None, "the job ends", self.log)
+        self.reader.join()
+        return self.process.returncode
+
+    def terminate(self) -> int:
+        """Ask it to end, and return its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.end()
+
+    def __post_init__(self) -> None:
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            if line.strip():
+                self.lines.append(line.rstrip("\n"))
+
+
+@contextmanager
+def job(configuration: Path) -> Iterator[JobProcess]:
+    """Start the job, and kill it on leaving if it still runs."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "streaming", str(configuration)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    started = JobProcess(process, configuration.parent / "job" / "logs" / SPARK_LOG)
+    try:
+        yield started
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job as a process of its own: what it logs, how it ends, and that nothing is lost by it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.__main__ import main
+from tests.streaming.harness import (
+    SAME_WHATEVER_ARRIVES,
+    consume,
+    decoded,
+    first_difference,
+    last_status,
+    of_lane,
+    produce,
+)
+from tests.streaming.processes import job, write_configuration
+from tests.streaming.reference import IMMEDIATE, ON_INCLUSION, chains, reference
+from validator.cli import exit_codes
+from validator.kafka.topics import create_topics, list_topics
+
+EVERY = (*SAME_WHATEVER_ARRIVES, "dead-letters", "lanes")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, "No such file or directory"),
+        ("{", "expected JSON"),
+        ("[]", "valid dictionary"),
+        ('{"jobb": {}}', "jobb: Extra inputs are not permitted"),
+        ('{"job": {"state_partitions": "two"}}', "job.state_partitions: Input should be a valid integer"),
+        ('{"chains": {"a": {"state": "nowhere.json"}}, "job": {"directory": "x"}}', "nowhere.json"),
+    ],
+)
+def test_a_bad_configuration_is_one_line(
+    text: str | None, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configuration = tmp_path / "configuration.json"
+    if text is not None:
+        configuration.write_text(text, encoding="utf-8")
+    assert main([str(configuration)]) == exit_codes.USER_ERROR
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    (line,) = printed.err.splitlines()
+    assert line.startswith("validator: ")
+    assert told in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "usage: python -m streaming CONFIGURATION\n"),
+        (["nowhere"], "validator: nowhere: No such file or directory\n"),
+    ],
+)
+def test_the_process_ends_with_the_code_of_a_user_error(arguments: list[str], told: str) -> None:
+    ended = subprocess.run([sys.executable, "-m", "streaming", *arguments], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (exit_codes.USER_ERROR, "", told)
+
+
+def receipts(kafka: dict[str, Any], prefix: str) -> int:
+    return next(state.records or 0 for state in list_topics(kafka, prefix=prefix) if state.name == prefix + "receipts")
+
+
+def test_an_overflow_stops_the_job_and_a_wider_limit_goes_on_on_executors_of_their_own(
+    kafka: dict[str, Any], tmp_path: Path
+) -> None:
+    """The checkpoint of a local job whose lane overflowed is taken up by a cluster: two executors, each one core and one worker."""
+    prefix = "process."
+    create_topics(kafka, prefix=prefix)
+    records = [record for chain in chains() for record in chain.records]
+    produce(kafka, prefix, [record for record in records if record.topic != "blocks"])
+    configured = partial(write_configuration, tmp_path, chains(), kafka, prefix, state_partitions=2)
+    with job(configured(master="local[2]", blocks_ahead_max=9)) as running:
+        assert running.end() == exit_codes.INTERNAL_ERROR
+    failed = running.events()[-1]
+    assert (failed["event"], failed["level"]) == ("failed", "error")
+    assert "more than 9 blocks (blocks_ahead_max) ahead of the executed block 0" in failed["reason"]
+    assert "\n" not in failed["reason"]
+    outputs = consume(kafka, prefix, EVERY)
+    assert all(outputs[topic] == [] for topic in SAME_WHATEVER_ARRIVES)
+
+    blocks = [record for record in records if record.topic == "blocks"]
+    early = [record for record in blocks if record.block <= 20]
+    produce(kafka, prefix, early)
+    with job(configured(master="local-cluster[2,1,1024]")) as running:
+        running.wait_for(lambda: receipts(kafka, prefix) >= len(early), "the first blocks have their receipts")
+        produce(kafka, prefix, [record for record in blocks if record.block > 20])
+        running.wait_for(lambda: receipts(kafka, prefix) >= len(blocks), "every block has its receipt")
+        assert running.terminate() == exit_codes.OK
+    names = [event["event"] for event in running.events()]
+    assert names == ["started", "ready", *["batch"] * (len(names) - 3), "stopped"]
+    assert len(names) > 3
+    assert {event["level"] for event in running.events()} == {"info"}
+
+    outputs = consume(kafka, prefix, EVERY)
+    assert decoded(outputs, "dead-letters") == []
+    for settings, chain in zip((IMMEDIATE, ON_INCLUSION), chains(), strict=True):
+        assert first_difference(of_lane(outputs, chain.lane), reference(settings)) is None
+        status = last_status(outputs, chain.lane)
+        assert (status["consumed"], status["waiting"]) == (len(chain.records), 0)

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job that stops, or whose workers die, goes on where it was: nothing is lost, and after a clean stop nothing is told twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+
+from pyspark.errors import StreamingQueryException
+
+from tests.streaming.harness import (
+    Stream,
+    first_difference,
+    last_status,
+    of_lane,
+    python_workers,
+    wait_until,
+    without_repeats,
+)
+from tests.streaming.reference import IMMEDIATE, ON_INCLUSION, chains, definition, reference
+from tests.streaming.spied import noted, spied
+from tests.unit.lanes.chains import Record
+from validator.core.lane import SNAPSHOT_VERSION as LANE_VERSION
+from validator.lanes.journal import JOURNAL_VERSION, decode_entry
+from validator.lanes.store import HEAD_VERSION, Head
+from validator.lanes.worker import SNAPSHOT_VERSION
+
+LANE = ON_INCLUSION.lane
+
+
+def pieces(records: tuple[Record, ...], count: int) -> list[list[Record]]:
+    """Cut records into pieces whose borders fall inside blocks."""
+    borders = [len(records) * at // count for at in range(count + 1)]
+    return [list(records[start:end]) for start, end in pairwise(borders)]
+
+
+def kill(pids: list[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_clean_stop_and_dead_workers_between_batches_change_no_byte(
+    stream: Callable[..., Stream], tmp_path: Path
+) -> None:
+    chain = chains()[1]
+    log = tmp_path / "spied"
+    running = stream({LANE: spied(definition(ON_INCLUSION), log)})
+    first, second, third, fourth = pieces(chain.records, 4)
+    running.produce(first)
+    running.start()
+    running.settle()
+    running.stop()
+    running.produce(second)  # while nothing runs
+    running.start()
+    running.settle()
+    assert noted(log) == [f"created {LANE}"], "the worker of before is still there, and holds the lane"
+    assert last_status(running.outputs(), LANE)["waiting"] > 0, "the border was meant to fall inside a block"
+
+    workers = python_workers(running.spark)
+    assert workers
+    kill(workers)
+    wait_until(lambda: not set(workers) & set(python_workers(running.spark)), "workers are gone", running.log)
+    running.produce(third)
+    running.settle()
+    assert noted(log) == [f"created {LANE}", f"rebuilt {LANE}"]
+    running.produce(fourth)
+    running.settle()
+    assert len(noted(log)) == 2
+    running.stop()
+
+    assert first_difference(of_lane(running.outputs(), LANE), reference(ON_INCLUSION)) is None
+    status = last_status(running.outputs(), LANE)
+    assert (status["consumed"], status["waiting"]) == (len(chain.records), 0)
+    check_state(running, len(chain.records))
+
+
+def check_state(running: Stream, records: int) -> None:
+    """What is in the store is what the project's own encodings say, read back by Spark's reader of stores."""
+    (head,) = [bytes(row["value"]["head"]) for row in running.state("head")]
+    journal = [bytes(row["list_element"]["entry"]) for row in running.state("journal")]
+    snapshot = [bytes(row["list_element"]["part"]) for row in running.state("snapshot")]
+    assert head[0] == HEAD_VERSION
+    assert [part[0] for part in snapshot[:2]] == [SNAPSHOT_VERSION, LANE_VERSION]
+    assert {entry[0] for entry in journal} == {JOURNAL_VERSION}
+    assert sum(len(decode_entry(entry)[0]) for entry in journal) == records
+    kept = Head.decode(head)
+    assert (kept.journal_entries, kept.journal_bytes) == (len(journal), sum(map(len, journal)))
+    assert kept.runtime_digest == running.definitions[LANE].runtime_digest
+
+
+def test_a_stop_in_mid_batch_and_workers_that_die_at_work_repeat_but_lose_nothing(
+    stream: Callable[..., Stream],
+) -> None:
+    chain = chains()[0]
+    lane = IMMEDIATE.lane
+    running = stream({lane: definition(IMMEDIATE)}, records_per_trigger=150)
+    running.produce(list(chain.records))
+    query = running.start()
+    wait_until(lambda: running.batches() >= 1 or query.exception() is not None, "a batch is done", running.log)
+    running.stop()  # more is there: a batch is under way
+    assert running.taken() != running.produced
+
+    query = running.start()
+    before = running.written()
+    wait_until(lambda: running.written() > before, "it writes more", running.log)
+    wait_until(lambda: dies_with_its_workers(running), "a batch fails", running.log)
+    assert "Python worker" in str(query.exception())
+    running.start()
+    running.settle()
+    running.stop()
+
+    outputs = of_lane(running.outputs(), lane)
+    for topic, expected in reference(IMMEDIATE).items():
+        assert len(without_repeats(outputs[topic], expected, topic)) <= 2, topic
+    status = last_status(running.outputs(), lane)
+    assert (status["consumed"], status["waiting"], status["duplicate"]) == (len(chain.records), 0, 0)
+
+
+def dies_with_its_workers(running: Stream) -> bool:
+    """Kill every worker there is; return whether the query has failed of it."""
+    assert running.query is not None
+    kill(python_workers(running.spark))
+    return running.query.exception() is not None

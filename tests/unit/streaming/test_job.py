@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan of the query, as it is told to Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
+
+from streaming.job import STAGE_VARIABLE, JobSettings, start_query
+from streaming.options import source_options
+from validator.codec.schemas import INPUT_TOPICS
+from validator.core.limits import RECORD_BYTES_MAX
+from validator.kafka.client import MESSAGE_BYTES_MAX
+
+
+class Recorder:
+    """Stands for every builder of Spark's: remembers options, and the environment at each step of the plan."""
+
+    def __init__(self) -> None:
+        self.reader: dict[str, str] = {}
+        self.writer: dict[str, str] = {}
+        self.stages: list[tuple[str, str | None]] = []
+        self.environment: dict[str, str] = {}
+
+    def session(self) -> Any:
+        spark = MagicMock()
+        spark.sparkContext.environment = self.environment
+        reader, writer, rows = MagicMock(), MagicMock(), MagicMock()
+        spark.readStream.format.return_value = reader
+        reader.option.side_effect = lambda name, value: (self.reader.update({name: value}), reader)[1]
+        reader.load.return_value.select.return_value = rows
+        rows.mapInArrow.side_effect = lambda *_: self.step("mapInArrow", rows)
+        rows.groupBy.return_value.transformWithStateInPandas.side_effect = lambda *_, **__: self.step("state", rows)
+        rows.writeStream.queryName.return_value.format.return_value.outputMode.return_value = writer
+        writer.option.side_effect = lambda name, value: (self.writer.update({name: value}), writer)[1]
+        writer.trigger.side_effect = lambda **given: (self.writer.update(given), writer)[1]
+        return spark
+
+    def step(self, name: str, then: Any) -> Any:
+        self.stages.append((name, self.environment.get(STAGE_VARIABLE)))
+        return then
+
+
+def planned(**kafka: Any) -> Recorder:
+    recorder = Recorder()
+    settings = JobSettings({}, {"bootstrap.servers": "a:1", **kafka}, "p.", Path("there"), 77, 250)
+    start_query(recorder.session(), settings)
+    return recorder
+
+
+def test_the_reader_has_every_option_and_how_to_reach_kafka() -> None:
+    reader = planned().reader
+    topics = ["p." + topic for topic in INPUT_TOPICS]
+    assert reader == {**source_options(topics, 77), "kafka.bootstrap.servers": "a:1"}
+    assert reader["subscribe"].split(",") == topics
+    assert reader["maxOffsetsPerTrigger"] == "77"
+    assert int(reader["kafka.max.partition.fetch.bytes"]) > MESSAGE_BYTES_MAX >= RECORD_BYTES_MAX
+
+
+def test_a_table_of_the_user_goes_over_the_reader_but_not_over_its_guarantees() -> None:
+    reader = planned(**{"max.partition.fetch.bytes": 123, "spark.max.poll.records": 9}).reader
+    assert reader["kafka.max.partition.fetch.bytes"] == "123"
+    assert reader["kafka.max.poll.records"] == "9"
+    assert reader["kafka.isolation.level"] == "read_committed"
+
+
+def test_the_writer_has_checkpoint_and_trigger() -> None:
+    assert planned().writer == {"checkpointLocation": "there", "processingTime": "250 milliseconds"}
+
+
+def test_every_stage_has_workers_of_its_own() -> None:
+    recorder = planned()
+    assert recorder.stages == [("mapInArrow", "decode"), ("state", "lanes"), ("mapInArrow", "sink")]
+    assert recorder.environment == {}
