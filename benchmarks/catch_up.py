@@ -21,7 +21,7 @@ from validator.simulate.load import SettingsLoad
 
 CANDIDATES = 500_000
 CANDIDATES_PER_BLOCK = 100
-RECORDS_PER_TRIGGER = 100_000
+RECORDS_PER_TRIGGER = 200_000
 
 
 def run(say: Callable[[str], None], repeats: int) -> list[Figure]:

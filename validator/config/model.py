@@ -89,7 +89,7 @@ class Job(_Table):
     """Heap of the driver (and, in local mode, of everything but Python), as Spark writes it: 512m, 2g."""
     trigger_interval_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 0
     """Milliseconds from the start of one micro-batch to the next; 0 starts the next as soon as there is something to do."""
-    max_records_per_trigger: Positive = 100_000
+    max_records_per_trigger: Positive = 200_000
     """Kafka records that one micro-batch takes at most, all input topics together."""
     blocks_ahead_max: Positive = limits.BLOCKS_AHEAD_MAX_DEFAULT
     """Blocks that a record may be ahead of its lane's executed one; beyond it the job stops with an error."""
