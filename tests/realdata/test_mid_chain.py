@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starting in mid-chain, as docs/real-data.md tells: a lane that joins a chain late goes on as one that was there from the start."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.realdata.convert import Records, definition
+from tests.realdata.recorded import Json, needs_data
+from tests.realdata.runs import LONG, follow
+from tests.unit.lanes.chains import inputs_of, record
+from validator.codec.json_form import to_json
+from validator.config import load_config
+from validator.core.outcomes import Executed, Verdict
+from validator.core.router.router import state_hash
+from validator.core.router.view import view
+from validator.lanes.configured import imported_state_path, lane_definition
+from validator.lanes.worker import LaneWorker
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "real-data.md"
+
+
+@needs_data
+# between backing and inclusion of a candidate that processes a downward message, between the backing, the inclusion and the receipt of
+# horizontal ones, and near the end
+@pytest.mark.parametrize("join", [17_844_554, 17_844_556, 17_844_557, 17_844_558, 17_844_566, 17_844_567, 17_844_570])
+def test_a_lane_that_joins_later_tells_the_same(join: int, tmp_path: Path) -> None:
+    records = LONG.conversion().records
+    whole = follow(LONG.definition(tmp_path / "whole"), records)
+    before = [each for each in records if each[1]["block"] < join]
+    left = follow(LONG.definition(tmp_path / "left"), before)
+
+    # what is known at the end of the block before: storage, and the candidates that were pending
+    pending = [
+        (number, candidate.para_id)
+        for waiting in left.state.pending_candidates.values()
+        for number, candidate in waiting
+    ]
+    assert pending
+    state = view(left.state)
+    rejoined: Records = bridge(before, sorted(pending), join)
+    rejoined += [each for each in records if each[1]["block"] >= join]
+    seeded = {"first_block": join - 1, "state": json.loads(json.dumps(state))}
+    late = follow(definition("polkadot", seeded, tmp_path / "late"), unpinned(rejoined))
+
+    assert late.rejected() == []
+    assert told(late.outcomes[1:]) == told(whole.outcomes[join - LONG.blocks.start :])
+    for followed in (late, whole):
+        # when a candidate was backed, and how many messages a lane has seen, is known only to who was there
+        followed.state.downward_messages_sent.clear()
+        for channel in followed.state.hrmp_channels.values():
+            channel.messages_sent = 0
+            channel.pruned_head = channel.mqc_head
+    assert state_hash(late.state) == state_hash(whole.state)
+
+
+def bridge(before: Records, pending: list[tuple[int, int]], join: int) -> Records:
+    """Return a block before the first one in which the pending candidates are backed once more."""
+    candidates = [
+        {**body, "block": join - 1, "index": index}
+        for index, (number, para) in enumerate(pending)
+        for topic, body in before
+        if topic == "candidates" and (body["block"], body["para_id"]) == (number, para)
+    ]
+    block = {"lane": "polkadot", "block": join - 1, "candidates": len(candidates), "requests": 0, "downward": 0}
+    return [("blocks", block | {"included": [], "timed_out": []}), *(("candidates", body) for body in candidates)]
+
+
+def unpinned(records: Records) -> Records:
+    """Return records whose inclusions name the oldest pending candidate of a para instead of the block that backed it."""
+    return [
+        (
+            topic,
+            body | {"included": [{**each, "backed_at": None} for each in body["included"]]}
+            if topic == "blocks"
+            else body,
+        )
+        for topic, body in records
+    ]
+
+
+def told(outcomes: list[Executed]) -> list[Verdict]:
+    return [
+        verdict._replace(messages=tuple(message._replace(sequence_number=0) for message in verdict.messages))
+        for executed in outcomes
+        for verdict in executed.verdicts
+    ]
+
+
+# --- the example of the document ---
+
+
+def files_of_the_document() -> dict[str, str]:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    return dict(re.findall(r"^`([\w.-]+)`:\n\n```\w*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+
+
+def lines(text: str) -> list[Json]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_the_example_of_the_document_is_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = files_of_the_document()
+    assert set(files) == {"validator.toml", "STATE.json", "blocks.jsonl", "candidates.jsonl", "verdicts.jsonl"}
+    (tmp_path / "validator.toml").write_text(files["validator.toml"], encoding="utf-8")
+    monkeypatch.setenv("VALIDATOR_JOB__DIRECTORY", str(tmp_path / "job"))
+    config = load_config(tmp_path / "validator.toml")
+    imported = imported_state_path(config, "polkadot")
+    imported.parent.mkdir(parents=True)
+    imported.write_text(files["STATE.json"], encoding="utf-8")
+
+    lane = lane_definition(config, "polkadot")
+    worker = LaneWorker(lane.create(), lane.runtime_digest)
+    values = [record(topic, body) for topic in ("candidates", "blocks") for body in lines(files[f"{topic}.jsonl"])]
+    verdicts: list[dict[str, Any]] = [
+        to_json("verdicts", each.value)
+        for run in worker.process(inputs_of(values))
+        for each in run
+        if each.topic == "verdicts"
+    ]
+    shown = lines(files["verdicts.jsonl"])
+    assert [{key: verdict[key] for key in line} for line, verdict in zip(shown, verdicts, strict=True)] == shown
