@@ -28,9 +28,14 @@ PHASES: Final = ("Kafka", "topics", "Spark", "first verdict")
 RATE_WINDOW_S: Final = 5.0
 
 _SIDE_BY_SIDE_COLUMNS: Final = 120
-_FIXED_ROWS: Final = 11
+_FIXED_ROWS: Final = 10
 _BAR_COLUMNS: Final = 6
+_SUMMARY_COLUMNS: Final = 100
 _REJECTED_COLUMNS: Final = 40 + 4 + _BAR_COLUMNS + 6
+
+_ACCOUNT: Final = (
+    ("accepted", ACCEPTED), ("rejected", REJECTED), ("duplicate", "duplicate"), ("dead", "dead"), ("waiting", "waiting")
+)  # fmt: skip
 
 _KIND_STYLES: Final = {"candidate": "cyan", "request": "magenta", "downward": "blue"}
 
@@ -112,12 +117,12 @@ class DemoScreen:
 
     def _draw(self, width: int, height: int) -> RenderableType:
         progress = self._progress
-        rows = max(4, height - _FIXED_ROWS - len(progress.events))
         wide = width >= _SIDE_BY_SIDE_COLUMNS
-        if not wide:
-            rows -= min(6, len(progress.comparison.rejected) + 1)
-        verdicts = self._verdicts(rows, width if not wide else width - _REJECTED_COLUMNS - 2)
-        rejected = self._rejected(rows if wide else 5, bar=wide)
+        events = min(len(progress.events), height // 8)
+        rejected_rows = 0 if wide else height // 8
+        rows = max(4, height - _FIXED_ROWS - events - rejected_rows)
+        verdicts = self._verdicts(rows, width - _REJECTED_COLUMNS - 2 if wide else width)
+        rejected = self._rejected(rows if wide else rejected_rows, bar=wide)
         if not progress.comparison.verdicts:
             body: RenderableType = self._waiting(rows)
         elif wide:
@@ -127,14 +132,21 @@ class DemoScreen:
         else:
             body = Group(verdicts, rejected)
         return Group(
-            self._title(), self._phases(), self._bars(width), self._lane(), Text(""), body, self._events(), self._foot()
+            self._title(),
+            self._phases(),
+            self._bars(width),
+            self._lane(),
+            Text(""),
+            body,
+            self._events(events),
+            self._foot(),
         )
 
     def _title(self) -> Text:
         settings = self._progress.settings
         return Text.assemble(
             ("validator demo", "bold"), f"  {settings.lane}, simulated: seed {settings.seed}, {settings.blocks} blocks  ",
-            (f"{self._progress.elapsed_s():.0f} s", "dim"),
+            (f"{self._progress.elapsed_s():.0f} s  ", "dim"), (self._progress.ending, "yellow"),
         )  # fmt: skip
 
     def _phases(self) -> RenderableType:
@@ -150,8 +162,6 @@ class DemoScreen:
                 self._spinner.update(text=Text(f"{name}  ", style="yellow"))
                 cells.append(self._spinner)
                 break
-        if progress.ending:
-            cells.append(Text(progress.ending, style="yellow"))
         grid = Table.grid(padding=(0, 1))
         grid.add_row(*cells)
         return grid
@@ -178,12 +188,10 @@ class DemoScreen:
         if not status:
             return Text(f"lane {self._progress.settings.lane}: nothing consumed yet", style="dim")
         session = (status["last_receipt"] or {}).get("session", 0)
-        numbers = " + ".join(
-            f"{status[name]} {name}" for name in ("accepted", "rejected", "duplicate", "dead", "waiting")
-        )
+        numbers = " + ".join(f"{status[name]} {short}" for name, short in _ACCOUNT)
         return Text.assemble(
-            (f"lane {status['lane']}", "bold"), f" session {session}, consumed {status['consumed']} = {numbers}; ",
-            (status["waiting_for"] or "", "dim"), no_wrap=True, overflow="ellipsis",
+            (f"lane {status['lane']}", "bold"), f" session {session}  ", (f"{status['consumed']} records = {numbers}  ", "dim"),
+            (status["waiting_for"] or "", "yellow"), no_wrap=True, overflow="ellipsis",
         )  # fmt: skip
 
     def _waiting(self, rows: int) -> RenderableType:
@@ -256,9 +264,9 @@ class DemoScreen:
             )
         return table
 
-    def _events(self) -> RenderableType:
+    def _events(self, rows: int) -> RenderableType:
         lines = []
-        for event in self._progress.events:
+        for event in list(self._progress.events)[-rows:] if rows else ():
             style = {"opened": "bold green", "closed": "bold yellow"}.get(event["event"], "dim")
             moved = f"  {deposits(event)}" if event["event"] in ("opened", "closed") else ""
             line = Text.assemble(
@@ -285,8 +293,8 @@ class DemoScreen:
 def print_summary(console: Console, summary: dict[str, Any]) -> None:
     """Print the summary as tables."""
     left = Table(box=None, show_header=False, padding=(0, 1))
-    left.add_column(style="dim")
-    left.add_column(justify="right")
+    left.add_column(style="dim", no_wrap=True)
+    left.add_column(justify="right", no_wrap=True)
     seconds, latency = summary["seconds"], summary["latency_ms"]
     rows = (
         ("blocks", summary["blocks"]),
@@ -306,15 +314,16 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
     )
     for name, value in rows:
         left.add_row(name, str(value))
-    right = Table(
-        Column("rejected, by rule broken", no_wrap=True), Column("", justify="right"), box=None, padding=(0, 1)
-    )
+    right = Table(Column("rejected, by rule broken"), Column("", justify="right"), box=None, padding=(0, 1))
     for kind, count in sorted(summary["rejected"].items(), key=lambda item: (-item[1], item[0])):
         right.add_row(kind, str(count))
-    both = Table.grid(padding=(0, 4))
-    both.add_row(left, right)
     console.print()
-    console.print(both)
+    if console.width >= _SUMMARY_COLUMNS:
+        both = Table.grid(padding=(0, 4))
+        both.add_row(left, right)
+        console.print(both)
+    else:
+        console.print(left, right, sep="\n")
     account = summary["accounting"]
     parts = " + ".join(f"{account[name]} {name}" for name in ("accepted", "rejected", "duplicate", "dead", "waiting"))
     console.print(f"\nconsumed {account['consumed']} = {parts}", highlight=False)
