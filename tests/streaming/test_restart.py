@@ -10,8 +10,6 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
-from pyspark.errors import StreamingQueryException
-
 from tests.streaming.harness import (
     Stream,
     first_difference,

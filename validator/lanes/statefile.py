@@ -70,7 +70,7 @@ def read_state(
 
 
 def _check(node: Node, state: RouterState) -> None:
-    given = {key: value for key, value in node.object().items() if key != "valid_paras"}
+    given = {key: value for key, value in node.object().items() if key in STATE_KEYS and key != "valid_paras"}
     difference = first_difference(given, view(state))
     if difference is not None:
         raise UserError(
@@ -168,8 +168,10 @@ def _members(node: Node, key: str) -> list[tuple[str, Node]]:
 
 
 def _para(name: str, node: Node) -> ParaId:
-    if not name.isascii() or not name.isdigit() or int(name) > U32_MAX:
-        raise UserError(f"{node.path}: expected a para id from 0 to {U32_MAX} as key, found {name!r}")
+    # one way to write each: no sign, no leading zero; and no more digits than int() is willing to read
+    if not name.isascii() or not name.isdigit() or len(name) > 10 or str(int(name)) != name or int(name) > U32_MAX:
+        shown = name if len(name) <= 60 else name[:57] + "..."
+        raise UserError(f"{node.path}: expected a para id from 0 to {U32_MAX} as key, found {shown!r}")
     return int(name)
 
 

@@ -31,7 +31,7 @@ class Record:
     value: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Chain:
     """A simulated chain, played to its end."""
 
