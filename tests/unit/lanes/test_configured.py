@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a lane starts, and the digest of what decides its verdicts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.lanes.chains import Chain, chain, config_of, definition_of
+from validator.config import Config
+from validator.core.router.router import Router
+from validator.core.router.view import view
+from validator.core.types import Enactment
+from validator.errors import UserError
+from validator.lanes import configured
+from validator.lanes.configured import (
+    imported_state_path,
+    job_directory,
+    lane_definition,
+    lane_definitions,
+    runtime_digest,
+)
+from validator.lanes.definition import LaneDefinition
+from validator.resources import state_directory
+from validator.simulate.settings import SimulationSettings
+
+CHAIN = chain(SimulationSettings(seed=5, blocks=1, first_block=1000))
+STATE = {"valid_paras": [2000, 2001], "watermarks": {"2000": 8}, "balances": {"2000": {"free": 5}}}
+
+
+def state_of(definition: LaneDefinition) -> dict[str, Any]:
+    rules = definition.create().rules
+    assert isinstance(rules, Router)
+    return view(rules.state)
+
+
+def table(**changed: Any) -> Chain:
+    """The chain without genesis paras, which a state excludes, and with keys changed."""
+    kept = {key: value for key, value in CHAIN.table.items() if key != "genesis_paras"}
+    return Chain(CHAIN.lane, {**kept, **changed}, (), ())
+
+
+def write(path: Path, document: Any) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return str(path)
+
+
+def test_a_chain_starts_with_its_genesis_paras() -> None:
+    definition = definition_of(CHAIN)
+    state = state_of(definition)
+    assert state["valid_paras"] == [para["para_id"] for para in CHAIN.table["genesis_paras"]]
+    assert state["balances"] == {
+        str(para["para_id"]): {"free": para["balance"], "reserved": 0} for para in CHAIN.table["genesis_paras"]
+    }
+    assert definition.create().executed_block == 999
+    assert definition.create().rules.pages() == list(definition.genesis)
+
+
+def test_what_a_lane_is_told_comes_from_the_configuration() -> None:
+    job = {"blocks_ahead_max": 3, "waiting_bytes_max": 4, "duplicate_window_blocks": 5}
+    job |= {"headroom_interval_blocks": 6, "root_interval_blocks": 7}
+    weights = {"ump_weights": {"AB": 9}, "ump_default_weight": 8, "ump_failing_messages": ["cd"]}
+    definition = definition_of(CHAIN, job, enactment="on-inclusion", **weights)
+    settings = definition.settings
+    assert (settings.blocks_ahead_max, settings.waiting_bytes_max, settings.duplicate_window_blocks) == (3, 4, 5)
+    assert (settings.intervals.headroom, settings.intervals.root) == (6, 7)
+    assert definition.enactment is Enactment.ON_INCLUSION
+    assert definition.upward_weights == {b"\xab": 9}
+    assert (definition.upward_default_weight, definition.upward_failing) == (8, frozenset({b"\xcd"}))
+
+
+@pytest.mark.parametrize(("shape", "first_block"), [("whole", 5000), ("keys", 1000), ("keys and first_block", 7)])
+def test_a_chain_may_start_from_a_state_file(shape: str, first_block: int, tmp_path: Path) -> None:
+    documents = {
+        "whole": {"first_block": 5000, "state": STATE},
+        "keys": STATE,
+        "keys and first_block": {**STATE, "first_block": 7},
+    }
+    definition = definition_of(table(state=write(tmp_path / "state.json", documents[shape])))
+    assert definition.create().executed_block == first_block - 1
+    assert {key: state_of(definition)[key] for key in ("valid_paras", "watermarks")} == {
+        "valid_paras": [2000, 2001],
+        "watermarks": {"2000": 8},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, "No such file"),
+        ("{", "not JSON"),
+        ("[1]", "expected an object"),
+        ('{"first_block": 0, "state": {}}', "first_block: expected a block from 1 on, found 0"),
+        ('{"first_block": "x", "state": {}}', "first_block: expected an integer"),
+        ('{"state": {"watermarks": 1}}', "state.watermarks: expected an object"),
+        ('{"state": 4}', "state: expected an object, found 4"),
+    ],
+)
+def test_a_state_file_that_cannot_be_used_is_one_line(text: str | None, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    with pytest.raises(UserError) as error:
+        definition_of(table(state=str(path)))
+    assert str(error.value).startswith(str(path))
+    assert told in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_an_imported_state_is_found_where_the_import_puts_it(tmp_path: Path) -> None:
+    config = config_of(table(), job={"directory": str(tmp_path)})
+    before = lane_definition(config, CHAIN.lane)
+    imported = imported_state_path(config, CHAIN.lane)
+    assert imported.is_relative_to(tmp_path)
+    write(imported, {"first_block": 20, "state": STATE})
+    after = lane_definition(config, CHAIN.lane)
+    assert (before.create().executed_block, after.create().executed_block) == (999, 19)
+    assert state_of(after)["valid_paras"] == [2000, 2001]
+    assert before.runtime_digest != after.runtime_digest
+
+    write(imported, {"first_block": 21, "state": STATE})
+    assert lane_definition(config, CHAIN.lane).runtime_digest not in (before.runtime_digest, after.runtime_digest)
+    named = config_of(table(state=write(tmp_path / "named.json", STATE)), job={"directory": str(tmp_path)})
+    assert lane_definition(named, CHAIN.lane).create().executed_block == 999, "what the configuration names goes before"
+
+
+def test_every_chain_has_its_lane_and_its_own_import(tmp_path: Path) -> None:
+    other = Chain("kusama", table().table, (), ())
+    config = config_of(table(), other, job={"directory": str(tmp_path)})
+    write(imported_state_path(config, "kusama"), {"first_block": 20, "state": STATE})
+    definitions = lane_definitions(config)
+    assert {lane: each.create().executed_block for lane, each in definitions.items()} == {"kusama": 19, "polkadot": 999}
+    assert {lane: each.name for lane, each in definitions.items()} == {"kusama": "kusama", "polkadot": "polkadot"}
+
+
+CHANGES: dict[str, Any] = {
+    "enactment": "on-inclusion",
+    "balances": "unlimited",
+    "hrmp_notifications": True,
+    "first_block": 1001,
+    "host_configuration": {**CHAIN.table["host_configuration"], "hrmp_open_request_ttl": 99},
+    "genesis_paras": CHAIN.table["genesis_paras"][1:],
+    "ump_default_weight": 77,
+    "ump_weights": {**CHAIN.table["ump_weights"], "00ff00": 1},
+    "ump_failing_messages": [*CHAIN.table["ump_failing_messages"], "00ff00"],
+}
+
+
+@pytest.mark.parametrize("key", CHANGES)
+def test_whatever_decides_verdicts_changes_the_digest(key: str) -> None:
+    assert CHANGES[key] != CHAIN.table[key]
+    assert definition_of(CHAIN, **{key: CHANGES[key]}).runtime_digest != definition_of(CHAIN).runtime_digest
+
+
+def test_no_key_of_a_chain_is_forgotten() -> None:
+    fields = type(config_of(CHAIN).chains[CHAIN.lane]).model_fields
+    assert set(fields) == {*CHANGES, "protocol", "state"}
+
+
+def test_the_version_of_the_product_changes_the_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = config_of(CHAIN).chains[CHAIN.lane]
+    before = runtime_digest(one)
+    monkeypatch.setattr(configured, "__version__", "another")
+    assert runtime_digest(one) != before
+
+
+def test_what_decides_nothing_does_not_change_the_digest() -> None:
+    definition = definition_of(CHAIN)
+    assert (
+        definition_of(CHAIN, {"blocks_ahead_max": 3, "max_records_per_trigger": 9}).runtime_digest
+        == definition.runtime_digest
+    )
+    backwards = definition_of(CHAIN, genesis_paras=CHAIN.table["genesis_paras"][::-1])
+    assert backwards == definition
+    assert replace(backwards, name="other").runtime_digest == definition.runtime_digest
+
+
+def test_the_job_keeps_its_things_where_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert job_directory(config_of(job={"directory": str(tmp_path)})) == tmp_path
+    monkeypatch.setenv("VALIDATOR_HOME", str(tmp_path / "home"))
+    assert job_directory(Config()) == state_directory() / "job"
