@@ -21,7 +21,7 @@ from validator.core.outcomes import Executed
 SMALL = {
     "seed": 3,
     "blocks": 14,
-    "preset": "minimal",
+    "preset": "tight",
     "paras": 8,
     "candidates_per_block": 4,
     "session_length_blocks": 4,
@@ -122,9 +122,9 @@ def verdicts(executed: Executed) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"seed": 11, "blocks": 60, "preset": "minimal", "paras": 9, "session_length_blocks": 6, "violation_share": 0.4},
+        {"seed": 11, "blocks": 60, "preset": "tight", "paras": 9, "session_length_blocks": 6, "violation_share": 0.4},
         {"seed": 12, "blocks": 60, "enactment": "on-inclusion", "violation_share": 0.3, "session_length_blocks": 7},
-        {"seed": 13, "blocks": 40, "preset": "minimal", "notifications": True, "unlimited_balances": True},
+        {"seed": 13, "blocks": 40, "preset": "tight", "notifications": True, "unlimited_balances": True},
         {"seed": 14, "blocks": 40, "topology": "kusama", "session_length_blocks": 3, "first_block": 4_000_000_000},
     ],
     ids=lambda settings: f"seed-{settings['seed']}",

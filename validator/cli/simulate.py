@@ -30,8 +30,11 @@ def simulate(
     violations: Annotated[float, typer.Option(help="Share of records that set out to break a rule, 0 to 1.")] = 0.1,
     lane: Annotated[str, typer.Option(help="Name of the relay chain.")] = "polkadot",
     preset: Annotated[
-        str, typer.Option(help="Host configuration: polkadot-2021-09, or minimal (tiny limits).")
-    ] = "polkadot-2021-09",
+        str,
+        typer.Option(
+            help="Host configuration: polkadot (of 2021-09, with requests that expire), or tight (every limit within reach)."
+        ),
+    ] = "polkadot",
     topology: Annotated[str, typer.Option(help="Whose channels: polkadot or kusama.")] = "polkadot",
     paras: Annotated[int | None, typer.Option(help="Number of paras, the busiest first.")] = None,
     candidates_per_block: Annotated[int | None, typer.Option(help="Number of candidates in a block.")] = None,

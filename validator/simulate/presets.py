@@ -48,19 +48,19 @@ MINIMAL: Final[dict[str, int]] = {
     "hrmp_open_request_ttl": 2,
 }
 
-PRESETS: Final[dict[str, dict[str, int]]] = {"polkadot-2021-09": POLKADOT_2021_09, "minimal": MINIMAL}
+PRESETS: Final[dict[str, dict[str, int]]] = {"polkadot": POLKADOT_2021_09, "tight": MINIMAL}
 
 BUDGET: Final = "preferred_dispatchable_upward_messages_step_weight"
 
 # The first change of a chain: what Polkadot and Kusama came to, without which their hubs could not have their channels.
 FIRST_CHANGE: Final[dict[str, dict[str, int]]] = {
-    "polkadot-2021-09": {"hrmp_max_parachain_outbound_channels": 30, "hrmp_max_parachain_inbound_channels": 30},
-    "minimal": {"hrmp_max_parachain_outbound_channels": 6, "hrmp_max_parachain_inbound_channels": 6},
+    "polkadot": {"hrmp_max_parachain_outbound_channels": 30, "hrmp_max_parachain_inbound_channels": 30},
+    "tight": {"hrmp_max_parachain_outbound_channels": 6, "hrmp_max_parachain_inbound_channels": 6},
 }
 
 # What a configuration change picks from, for each field; a value that is named twice is picked twice as often.
 CHANGES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
-    "polkadot-2021-09": {
+    "polkadot": {
         "max_upward_queue_count": (10, 10, 6, 20),
         "max_upward_queue_size": (51200, 51200, 1024),
         "max_upward_message_size": (51200, 51200, 512),
@@ -79,7 +79,7 @@ CHANGES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
         "hrmp_recipient_deposit": (201_824_000_000_000, 100_000_000_000),
         "hrmp_open_request_ttl": (2, 2, 1, 3),
     },
-    "minimal": {
+    "tight": {
         "max_upward_queue_count": (4, 4, 2, 6),
         "max_upward_queue_size": (320, 320, 240),
         "max_upward_message_size": (112, 112, 96),

@@ -25,7 +25,7 @@ class SimulationSettings:
     blocks: int = 100
     lane: str = "polkadot"
     first_block: int = 1
-    preset: str = "polkadot-2021-09"
+    preset: str = "polkadot"
     topology: str = "polkadot"
     paras: int | None = None  # all of the topology, or as many as the candidates of a block need
     candidates_per_block: int = 12

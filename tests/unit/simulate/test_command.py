@@ -18,7 +18,7 @@ def run(*arguments: str) -> tuple[int, str, str]:
 
 def test_files(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        code, _, told = run("--out", str(tmp_path / name), "--blocks", "12", "--preset", "minimal", "--lane", "kusama")
+        code, _, told = run("--out", str(tmp_path / name), "--blocks", "12", "--preset", "tight", "--lane", "kusama")
         assert code == 0, told
     files = sorted(path.name for path in (tmp_path / "a").iterdir())
     assert files == [

@@ -32,7 +32,7 @@ def records(block: SimulatedBlock, kind: str) -> list[dict[str, Any]]:
     return [record for found, record in block.records if found == kind]
 
 
-@pytest.mark.parametrize("preset", ["polkadot-2021-09", "minimal"])
+@pytest.mark.parametrize("preset", ["polkadot", "tight"])
 @pytest.mark.parametrize("enactment", ["immediate", "on-inclusion"])
 def test_every_error_kind_occurs(preset: str, enactment: Any) -> None:
     found = errors(list(simulate(SimulationSettings(seed=7, blocks=120, preset=preset, enactment=enactment))))
@@ -46,7 +46,7 @@ def test_every_error_kind_occurs(preset: str, enactment: Any) -> None:
 @pytest.mark.parametrize("notifications", [False, True])
 def test_the_records_alone_lead_to_the_expected_verdicts(enactment: Any, notifications: bool) -> None:
     settings = SimulationSettings(
-        seed=3, blocks=60, preset="minimal", enactment=enactment, notifications=notifications, violation_share=0.3
+        seed=3, blocks=60, preset="tight", enactment=enactment, notifications=notifications, violation_share=0.3
     )
     simulation = Simulation(settings)
     chain = simulation.chain()
@@ -92,7 +92,7 @@ def test_records_are_numbered_counted_and_in_canonical_order() -> None:
 
 def test_two_broken_rules_show_the_order_of_the_groups() -> None:
     pairs = set()
-    for block in simulate(SimulationSettings(seed=2, blocks=250, preset="minimal", violation_share=0.5)):
+    for block in simulate(SimulationSettings(seed=2, blocks=250, preset="tight", violation_share=0.5)):
         verdicts = {verdict["index"]: verdict for verdict in block.expected if verdict["kind"] == "candidate"}
         for index, kinds in block.intended.items():
             assert not verdicts[index]["ok"]
@@ -159,7 +159,7 @@ DUMP = """
 import hashlib, json, sys
 from validator.simulate.traffic import simulate
 from validator.simulate.settings import SimulationSettings
-settings = SimulationSettings(seed=int(sys.argv[1]), blocks=60, preset="minimal", enactment="on-inclusion", violation_share=0.3)
+settings = SimulationSettings(seed=int(sys.argv[1]), blocks=60, preset="tight", enactment="on-inclusion", violation_share=0.3)
 digest = hashlib.sha256()
 for block in simulate(settings):
     digest.update(json.dumps([block.records, block.expected, block.dispatched]).encode())

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A good record of each kind, and ways to make it and to read it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from validator.codec.decode import decode_record
+from validator.codec.encode import write
+from validator.core.inputs import DeadLetter, Input, RecordKind, Source
+
+if TYPE_CHECKING:
+    pass
+
+SOURCE = Source("validator.candidates", 3, 17)
+HASH = bytes(range(32))
+CANDIDATE: dict[str, Any] = {
+    "lane": "polkadot",
+    "block": 17,
+    "index": 1,
+    "para_id": 2000,
+    "relay_parent_number": None,
+    "hrmp_watermark": 16,
+    "upward_messages": [b"up", b""],
+    "processed_downward_messages": 2,
+    "horizontal_messages": [{"recipient": 2004, "data": b"knock"}],
+    "candidate_hash": HASH,
+}
+BLOCK: dict[str, Any] = {
+    "lane": "polkadot",
+    "block": 17,
+    "parent_number": None,
+    "block_hash": None,
+    "candidates": 2,
+    "requests": 1,
+    "downward": 0,
+    "included": [],
+    "timed_out": [],
+    "session_change": None,
+}
+REQUEST: dict[str, Any] = {
+    "lane": "polkadot",
+    "block": 17,
+    "index": 0,
+    "request": ("validator.router.AcceptOpenChannel", {"origin": 1, "sender": 2}),
+}
+DOWNWARD: dict[str, Any] = {"lane": "polkadot", "block": 17, "index": 0, "para_id": 2000, "msg": b"hello"}
+
+NAMES = {
+    RecordKind.BLOCK: "validator.Block",
+    RecordKind.REQUEST: "validator.router.ChannelRequest",
+    RecordKind.DOWNWARD: "validator.DownwardMessage",
+    RecordKind.CANDIDATE: "validator.router.Candidate",
+}
+EXAMPLES = {
+    RecordKind.BLOCK: BLOCK,
+    RecordKind.REQUEST: REQUEST,
+    RecordKind.DOWNWARD: DOWNWARD,
+    RecordKind.CANDIDATE: CANDIDATE,
+}
+
+
+def value_of(kind: RecordKind, **changes: Any) -> bytes:
+    return write(NAMES[kind], {**EXAMPLES[kind], **changes})
+
+
+def read(kind: RecordKind, value: bytes) -> Input:
+    decoded = decode_record(kind, value, SOURCE)
+    assert not isinstance(decoded, DeadLetter), decoded.detail
+    lane, item = decoded
+    assert lane == "polkadot"
+    return item
+
+
+def dead(kind: RecordKind, value: bytes | None, key: bytes | None = None) -> DeadLetter:
+    decoded = decode_record(kind, value, SOURCE, key)
+    assert isinstance(decoded, DeadLetter)
+    assert decoded.source == SOURCE
+    assert decoded.raw == (value or b"")
+    return decoded

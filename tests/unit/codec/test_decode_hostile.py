@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bytes that lie, end early or are junk; and many records at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.codec.examples import BLOCK, NAMES, SOURCE, dead, read, value_of
+from tests.unit.codec.records import INPUTS
+from validator.codec import decode
+from validator.codec.decode import decode_chunk, decode_record
+from validator.codec.encode import write
+from validator.codec.inflight import pack, unpack
+from validator.codec.json_form import encode_input
+from validator.codec.schemas import TOPIC_OF_KIND, schemas
+from validator.codec.walk import ITEMS_MAX, WALK_BYTES_MIN
+from validator.core import limits
+from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
+
+# --- hostile bytes ---
+
+CANDIDATE_START = value_of(RecordKind.CANDIDATE, upward_messages=[], horizontal_messages=[], candidate_hash=None)[:-4]
+"""A candidate up to where its upward messages begin: what follows is their count, the processed messages, the horizontal ones, no hash."""
+HUGE = b"\x80\x80\x80\x80\x80\x80\x01"
+
+
+def test_the_start_of_a_candidate_is_what_the_hostile_tests_take_it_for() -> None:
+    read(RecordKind.CANDIDATE, CANDIDATE_START + b"\x00\x00\x00\x00")
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        pytest.param(HUGE, id="2**41 upward messages"),
+        pytest.param(HUGE + b"\x00" * 20, id="2**41 upward messages, some there"),
+        pytest.param(b"\x02" + HUGE, id="an upward message of 2**41 bytes"),
+        pytest.param(b"\x02\x01\x00\x00\x00\x00", id="an upward message of -1 bytes"),
+        pytest.param(b"\x02" + b"\xff" * 9 + b"\x01", id="an upward message of -2**63 bytes"),
+        pytest.param(b"\x80" * 60, id="a number that does not end"),
+        pytest.param(b"\xff" * 9 + b"\x01" + b"\x00" * 10, id="-2**63 upward messages"),
+        pytest.param(b"\x00\x00\x00\x06", id="a branch that the union lacks"),
+        pytest.param(b"\x00\x00" + HUGE, id="2**41 horizontal messages"),
+    ],
+)
+def test_lengths_that_lie(rest: bytes) -> None:
+    assert dead(RecordKind.CANDIDATE, CANDIDATE_START + rest).reason is DeadReason.UNDECODABLE
+
+
+def test_a_lane_that_is_not_utf_8() -> None:
+    value = value_of(RecordKind.CANDIDATE).replace(b"polkadot", b"polk\xffdot")
+    assert dead(RecordKind.CANDIDATE, value).reason is DeadReason.UNDECODABLE
+
+
+def test_a_large_record_of_tiny_items_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = ITEMS_MAX + 1
+    pairs = {**BLOCK, "included": [{"para_id": 0, "backed_at": None}] * count}
+    value = write("validator.Block", pairs)
+    assert WALK_BYTES_MIN < len(value) < limits.RECORD_BYTES_MAX
+
+    def build(*_: object) -> None:
+        raise AssertionError("the record was built")
+
+    monkeypatch.setattr(decode, "schemaless_reader", build)
+    letter = dead(RecordKind.BLOCK, value)
+    assert letter.reason is DeadReason.LIMIT
+    assert letter.detail == f"validator.Block: expected at most {ITEMS_MAX} items, found {count}"
+
+
+@pytest.mark.parametrize("cut", [1, 40_000, 70_000])
+def test_a_large_record_that_ends_early(cut: int) -> None:
+    value = value_of(RecordKind.CANDIDATE, upward_messages=[bytes(50_000), bytes(50_000)])
+    read(RecordKind.CANDIDATE, value)
+    assert dead(RecordKind.CANDIDATE, value[:-cut]).reason is DeadReason.UNDECODABLE
+
+
+@given(kind=st.sampled_from(RecordKind), junk=st.binary(max_size=200), key=st.none() | st.binary(max_size=9))
+def test_junk_after_a_good_header_ends_as_something(kind: RecordKind, junk: bytes, key: bytes | None) -> None:
+    value = schemas()[NAMES[kind]].header + junk
+    decoded = decode_record(kind, value, SOURCE, key)
+    assert (decoded.raw if isinstance(decoded, DeadLetter) else decoded[1].raw) == value
+
+
+@given(kind=st.sampled_from(RecordKind), value=st.binary(max_size=60))
+def test_junk_is_dead(kind: RecordKind, value: bytes) -> None:
+    dead(kind, value)
+
+
+@given(data=st.data(), kind=st.sampled_from(RecordKind))
+def test_a_record_with_a_changed_byte_ends_as_something(data: st.DataObject, kind: RecordKind) -> None:
+    value = bytearray(encode_input(kind, data.draw(INPUTS[kind])))
+    position = data.draw(st.integers(0, len(value) - 1))
+    value[position] ^= data.draw(st.integers(1, 255))
+    decoded = decode_record(kind, bytes(value), SOURCE)
+    items: list[Input | DeadLetter] = [decoded if isinstance(decoded, DeadLetter) else decoded[1]]
+    assert unpack(pack(items)) == items
+
+
+# --- chunks ---
+
+
+@given(
+    st.lists(st.sampled_from(RecordKind).flatmap(lambda kind: INPUTS[kind].map(lambda each: (kind, each))), max_size=5)
+)
+def test_what_is_packed_comes_out(chosen: list[tuple[RecordKind, dict[str, Any]]]) -> None:
+    items: list[Input | DeadLetter] = []
+    for offset, (kind, record) in enumerate(chosen):
+        decoded = decode_record(kind, encode_input(kind, record), Source(TOPIC_OF_KIND[kind], 0, offset))
+        assert not isinstance(decoded, DeadLetter)
+        items += [decoded[1], dead(kind, b"junk")]
+    out = unpack(pack(items))
+    assert out == items
+    assert [type(item) for item in out] == [type(item) for item in items]
+    assert all(isinstance(item.source, Source) for item in out)
+    assert all(
+        isinstance(item.kind if isinstance(item, Input) else item.reason, RecordKind | DeadReason) for item in out
+    )
+
+
+def test_a_chunk_is_grouped_by_lane_in_order() -> None:
+    rows = [
+        (0, 5, b"polkadot", value_of(RecordKind.CANDIDATE, index=1)),
+        (0, 6, b"kusama", value_of(RecordKind.CANDIDATE, lane="kusama")),
+        (1, 2, b"polkadot", b"junk"),
+        (1, 3, None, None),
+        (1, 4, b"polkadot", value_of(RecordKind.CANDIDATE, index=0)),
+    ]
+    lanes = decode_chunk(RecordKind.CANDIDATE, "t", rows)
+    assert {lane: [(type(item), item.source) for item in items] for lane, items in lanes.items()} == {
+        "polkadot": [(Input, ("t", 0, 5)), (DeadLetter, ("t", 1, 2)), (Input, ("t", 1, 4))],
+        "kusama": [(Input, ("t", 0, 6))],
+        "": [(DeadLetter, ("t", 1, 3))],
+    }
