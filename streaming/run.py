@@ -24,6 +24,9 @@ from validator.lanes.configured import job_directory, lane_definitions
 POLL_S = 0.5
 """Seconds between two looks at the query's progress."""
 
+STOP_POLL_S = 0.05
+"""Seconds between two looks at whether the batch has ended: less than planning the next one takes."""
+
 STOP_BATCH_S_MAX = 60.0
 """Seconds that a batch gets to end after the job was told to stop."""
 
@@ -64,33 +67,48 @@ def run_job(config: Config) -> int:
 
 def _follow(query: StreamingQuery, stop: _StopSignal, log: Any) -> int:
     last_batch = -1
-    while True:
-        try:
-            ended = query.awaitTermination(POLL_S)  # type: ignore[arg-type]  # Spark takes fractions of seconds
-        except StreamingQueryException as error:
-            log.error("failed", reason=_reason(error))
-            return exit_codes.INTERNAL_ERROR
-        for progress in query.recentProgress:
-            if progress.batchId > last_batch and progress.numInputRows:
-                last_batch = progress.batchId
-                log.info(
-                    "batch", batch=last_batch, records=progress.numInputRows, milliseconds=dict(progress.durationMs)
-                )
-        if ended:
-            return exit_codes.OK
-        if stop.requested:
-            _stop_between_batches(query)
-            log.info("stopped", last_batch=last_batch)
-            return exit_codes.OK
+    try:
+        while not query.awaitTermination(POLL_S) and not stop.requested:  # type: ignore[arg-type]  # Spark takes fractions
+            last_batch = _log_batches(query, last_batch, log)
+        _stop_between_batches(query)
+    except StreamingQueryException as error:
+        log.error("failed", reason=_reason(error))
+        return exit_codes.INTERNAL_ERROR
+    last_batch = _log_batches(query, last_batch, log)
+    log.info("stopped", last_batch=last_batch)
+    return exit_codes.OK
+
+
+def _log_batches(query: StreamingQuery, last_batch: int, log: Any) -> int:
+    """Log the batches after a given one, and return the last one there is."""
+    for progress in query.recentProgress:
+        if progress.batchId > last_batch and progress.numInputRows:
+            last_batch = progress.batchId
+            log.info("batch", batch=last_batch, records=progress.numInputRows, milliseconds=dict(progress.durationMs))
+    return last_batch
 
 
 def _stop_between_batches(query: StreamingQuery) -> None:
-    """Stop the query when no batch is under way, so that nothing has to be done again; after a while stop it anyway."""
+    """Stop the query when no batch is under way, so that nothing has to be done again; after a while stop it anyway.
+
+    On a backlog one batch follows the other at once: the moment after the end of one is the time, while the next is being planned.
+    """
+    batch = _finished_batch(query)
     waited = 0.0
-    while query.isActive and query.status["isTriggerActive"] and waited < STOP_BATCH_S_MAX:
-        query.awaitTermination(0.05)  # type: ignore[arg-type]
-        waited += 0.05
+    while (
+        query.isActive
+        and query.status["isTriggerActive"]
+        and _finished_batch(query) == batch
+        and waited < STOP_BATCH_S_MAX
+    ):
+        query.awaitTermination(STOP_POLL_S)  # type: ignore[arg-type]
+        waited += STOP_POLL_S
     query.stop()
+
+
+def _finished_batch(query: StreamingQuery) -> int:
+    progress = query.lastProgress
+    return -1 if progress is None else progress.batchId
 
 
 def _reason(error: StreamingQueryException) -> str:

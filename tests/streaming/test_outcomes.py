@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from random import Random
 from typing import Any, NamedTuple
 
 from tests.streaming.harness import Stream, decoded, first_difference, last_status, of_lane
@@ -11,6 +12,7 @@ from tests.streaming.reference import IMMEDIATE, ON_INCLUSION, definition, refer
 from tests.unit.lanes.chains import Record, chain, record
 from validator.codec.encode import write
 from validator.codec.schemas import schemas
+from validator.core.limits import RECORD_BYTES_MAX
 
 LANE = IMMEDIATE.lane
 CHAIN = chain(IMMEDIATE)
@@ -57,6 +59,8 @@ def unreadable() -> Iterator[Bad]:
     yield Bad("candidates", KEY, candidate[:-3], "UNDECODABLE", "expected Avro binary of its schema")
     yield Bad("candidates", KEY, candidate + b"\0", "UNDECODABLE", "to end at byte")
     yield Bad("candidates", KEY, header + b"\xff" * 40, "UNDECODABLE", "Avro")
+    largest = Random(1).randbytes(RECORD_BYTES_MAX - 1_000)  # as large as a topic takes with key and headers of the batch
+    yield Bad("candidates", KEY, b"\0" + largest, "UNDECODABLE", f"{len(largest) + 1} bytes that start with 00")
     yield Bad("candidates", KEY, None, "UNDECODABLE", "no value")
     yield Bad("blocks", KEY, candidate, "UNDECODABLE", "found one of validator.router.Candidate")
     yield Bad("channel-requests", KEY, unknown + b"what is this", "UNKNOWN_SCHEMA", "0102030405060708")
@@ -149,7 +153,7 @@ def check_dead_letters(running: Stream, letters: list[dict[str, Any]], expected:
         found = [
             each for each in left if bytes.fromhex(each["raw"]) == raw and each["topic"] == running.prefix + bad.topic
         ]
-        assert found, (bad, letters)
+        assert found, bad.told
         letter = found[0]
         left.remove(letter)
         assert (letter["reason"], letter["lane"]) == (bad.reason, bad.lane), letter

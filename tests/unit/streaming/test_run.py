@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the job follows its query: what it logs, when it stops, what it says of a failure."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from streaming import run
+from streaming.run import _follow, _reason
+from validator.cli import exit_codes
+
+TRACEBACK = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted: Task 0 failed 1 times
+Traceback (most recent call last):
+  File "lane.py", line 9, in add
+validator.core.lane.LaneOverflow: lane polkadot: more than 9 blocks; waiting for the record of the block after 0
+
+	at org.apache.spark.api.python.BasePythonRunner
+=== Streaming Query ===
+"""
+
+
+class Query:
+    """A query whose batches end one by one, each time somebody waits for it."""
+
+    def __init__(self, script: list[str]) -> None:
+        self.script = script
+        self.recentProgress: list[Any] = []
+        self.isActive = True
+        self.busy = False
+
+    @property
+    def lastProgress(self) -> Any:  # noqa: N802 - as Spark names it
+        return self.recentProgress[-1] if self.recentProgress else None
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return {"isTriggerActive": self.busy}
+
+    def awaitTermination(self, _: float) -> bool:  # noqa: N802
+        step = self.script.pop(0)
+        if step == "fails":
+            raise StreamingQueryException(TRACEBACK)
+        if step == "batch":
+            rows = len(self.recentProgress) + 5
+            progress = SimpleNamespace(batchId=len(self.recentProgress), numInputRows=rows, durationMs={"addBatch": 3})
+            self.recentProgress.append(progress)
+        elif step in ("busy", "idle"):
+            self.busy = step == "busy"
+        return False
+
+    def stop(self) -> None:
+        self.isActive = False
+
+
+class Log:
+    """Keeps events."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, dict[str, Any]]] = []
+
+    def info(self, event: str, **values: Any) -> None:
+        self.events.append((event, values))
+
+    error = info
+
+
+class Stop:
+    """Asks for the stop after so many looks."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    @property
+    def requested(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+
+def follow(script: list[str], stop_after: int) -> tuple[int, Query, Log]:
+    query, log = Query(script), Log()
+    code = _follow(query, Stop(stop_after), log)  # type: ignore[arg-type]
+    return code, query, log
+
+
+def test_every_batch_is_logged_once_and_the_last_one_too() -> None:
+    code, query, log = follow(["batch", "nothing", "batch", "busy", "batch"], stop_after=3)
+    assert code == exit_codes.OK
+    assert not query.isActive
+    assert [(event, values.get("batch"), values.get("records")) for event, values in log.events[:-1]] == [
+        ("batch", 0, 5),
+        ("batch", 1, 6),
+        ("batch", 2, 7),
+    ]
+    assert log.events[-1] == ("stopped", {"last_batch": 2})
+
+
+def test_a_stop_waits_for_the_batch_under_way() -> None:
+    _, query, _ = follow(["busy", "nothing", "nothing", "idle"], stop_after=0)
+    assert query.script == []
+
+
+def test_a_stop_on_a_backlog_does_not_wait_for_its_end() -> None:
+    _, query, log = follow(["busy", "nothing", "batch", "batch", "batch"], stop_after=0)
+    assert query.script == ["batch", "batch"]
+    assert log.events[-1] == ("stopped", {"last_batch": 0})
+
+
+def test_a_batch_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "STOP_BATCH_S_MAX", 10 * run.STOP_POLL_S)
+    code, query, _ = follow(["busy", *["nothing"] * 1000], stop_after=0)
+    assert code == exit_codes.OK
+    assert len(query.script) > 900
+
+
+@pytest.mark.parametrize("script", [["fails"], ["busy", "nothing", "fails"]])
+def test_a_failure_is_told_whenever_it_happens(script: list[str]) -> None:
+    code, _, log = follow(script, stop_after=0)
+    assert code == exit_codes.INTERNAL_ERROR
+    ((event, values),) = log.events
+    assert event == "failed"
+    assert "lane polkadot: more than 9 blocks; waiting for the record of the block after 0" in values["reason"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (TRACEBACK, "validator.core.lane.LaneOverflow: lane polkadot: more than 9 blocks; waiting for the record of the block after 0"),
+        ("first\nvalidator.errors.UserError: lane a: no\nsecond", "validator.errors.UserError: lane a: no"),
+        ("\n  something of Spark's  \nmore", "something of Spark's"),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_a_reason_is_one_line(text: str, reason: str) -> None:
+    assert _reason(StreamingQueryException(text)) == reason
