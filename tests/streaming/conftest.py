@@ -29,7 +29,7 @@ def spark_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def spark(spark_directory: Path) -> Iterator[SparkSession]:
     """The session of the job, on two cores."""
-    cloudpickle.register_pickle_by_value(spied)
+    cloudpickle.register_pickle_by_value(spied)  # type: ignore[no-untyped-call]
     with spark_session("local[2]", spark_directory, driver_memory=DRIVER_MEMORY, state_partitions=1) as session:
         yield session
 

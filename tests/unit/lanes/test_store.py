@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -104,6 +104,7 @@ def test_an_abandoned_attempt_leaves_nothing_behind(after: int | None) -> None:
         for _ in range(len(batch) + 9 if after is None else after):
             if next(doomed, None) is None:
                 break
+        assert isinstance(doomed, Generator)
         doomed.close()
         assert replace(store.committed, calls=[]) == before
         assert run(DEFINITION, store, cache, batch) == expected
