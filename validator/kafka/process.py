@@ -11,11 +11,15 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def start_time(pid: int) -> str | None:
-    """Return when a process started, in the system's own words, or None if it is gone or a zombie."""
-    with suppress(ChildProcessError):
-        # Reaps it where it is our child: a child that ended stays visible until somebody asks.
-        os.waitpid(pid, os.WNOHANG)
+def start_time(pid: int, *, reap: bool = True) -> str | None:
+    """Return when a process started, in the system's own words, or None if it is gone or a zombie.
+
+    A child of ours that has ended is reaped, which loses its exit code; without ``reap`` it is left to whoever waits for it.
+    """
+    if reap:
+        with suppress(ChildProcessError):
+            # a child that ended stays visible until somebody asks
+            os.waitpid(pid, os.WNOHANG)
     stat = Path(f"/proc/{pid}/stat")
     if Path("/proc/self/stat").exists():
         try:

@@ -15,7 +15,9 @@ from validator.errors import UserError
 from validator.kafka.client import DEAD_LETTER_BYTES_MAX, MESSAGE_BYTES_MAX, admin_config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from confluent_kafka.admin import TopicMetadata
 
     from validator.kafka.client import KafkaTable
 
@@ -120,7 +122,32 @@ def create_topics(
                 # Somebody else was faster, which is as good.
                 if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
                     raise UserError(f"topic {name} could not be created: {error.args[0].str()}") from error
+        if created:
+            _wait_until_known(admin, created)
         return {topic.topic: topic.topic in created for topic in wanted}
+
+
+def _wait_until_known(admin: AdminClient, names: Iterable[str]) -> None:
+    """Wait until the brokers know topics that the controller has created, which takes them a moment."""
+    deadline = time.monotonic() + REQUEST_S_MAX
+    waiting = set(names)
+    while waiting:
+        known = admin.list_topics(timeout=REQUEST_S_MAX).topics
+        waiting -= {name for name in waiting if name in known and _led(known[name])}
+        if waiting and time.monotonic() >= deadline:
+            raise UserError(
+                f"topics were created, but no broker knows of them within {REQUEST_S_MAX:.0f} s: {', '.join(sorted(waiting))}"
+            )
+        if waiting:
+            time.sleep(0.05)
+
+
+def _led(topic: TopicMetadata) -> bool:
+    """Return whether every partition has a broker that takes records."""
+    partitions = topic.partitions.values()
+    return (
+        topic.error is None and bool(partitions) and all(each.error is None and each.leader >= 0 for each in partitions)
+    )
 
 
 def list_topics(kafka: KafkaTable, *, prefix: str = PREFIX) -> list[TopicState]:
