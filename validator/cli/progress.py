@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 def jar_progress() -> Iterator[Callable[[str, int, int], None]]:
     """Yield the `progress` that `ensure_jars` and `EmbeddedBroker.start` take: (what, done, total)."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    # where it is not disabled, rich leaves an empty line in a pipe
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=None, visible=False)
 
         def show(what: str, done: int, total: int) -> None:
