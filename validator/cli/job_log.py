@@ -48,7 +48,11 @@ def describe(event: Event) -> str:
             seconds = event["milliseconds"].get("triggerExecution", 0) / 1000
             return f"{event['batch']}: {event['records']} records in {seconds:.1f} s"
         case "failed":
-            return str(event["reason"])
+            return (
+                f"{event['reason']}; Spark's log is {event['spark_log']}"
+                if "spark_log" in event
+                else str(event["reason"])
+            )
         case "stopped":
             return f"after batch {event['last_batch']}" if event["last_batch"] >= 0 else "before the first batch"
         case "broker":

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Column, Table
 
 from validator.cli.common import ConfigPath, Json, kafka_table
 from validator.codec.json_form import to_json
 from validator.config import load_config
+from validator.lanes.configured import imported_state_path
+from validator.replay.document import Node, read_document
 from validator.service.topic_reader import TopicReader
 
 if TYPE_CHECKING:
@@ -51,15 +51,10 @@ def lanes(context: typer.Context, config_path: ConfigPath = None, as_json: Json 
     if as_json:
         sys.stdout.write("".join(json.dumps(row) + "\n" for row in rows))
         return
-    table = Table(
-        "lane",
-        *(Column(name, justify="right") for name in ("executed", "session", "consumed", *_ACCOUNT)),
-        "last receipt",
-        "waits for",
-    )
+    width = max((len(row["lane"]) for row in rows), default=0)
     for row in rows:
-        table.add_row(*_cells(row))
-    Console().print(table)
+        first, *others = _lines(row)
+        sys.stdout.write(f"{row['lane']:<{width}}  {first}\n" + "".join(f"{'':<{width}}  {line}\n" for line in others))
 
 
 def lane_statuses(config: Config) -> dict[str, dict[str, Any]]:
@@ -70,28 +65,32 @@ def lane_statuses(config: Config) -> dict[str, dict[str, Any]]:
 
 
 def _first_block(config: Config, lane: str) -> int | None:
+    """Return the block that a configured lane starts with: its state's, if it has one that names it."""
     chain = config.chains.get(lane)
-    return chain.first_block if chain else None
-
-
-def _cells(row: dict[str, Any]) -> list[str]:
-    if "consumed" not in row:
-        return [row["lane"], *[""] * (len(_ACCOUNT) + 4), "nothing has come yet"]
-    receipt = row["last_receipt"]
-    told = (
-        f"block {receipt['block']}: {receipt['accepted']} accepted, {receipt['rejected']} rejected" if receipt else ""
+    if chain is None:
+        return None
+    imported = imported_state_path(config, lane)
+    state = Path(chain.state) if chain.state else imported if imported.exists() else None
+    return (
+        chain.first_block if state is None else read_document(state).get("first_block", Node.integer, chain.first_block)
     )
-    executed = "" if row["executed_block"] is None else str(row["executed_block"])
-    numbers = [str(row[name]) for name in ("consumed", *_ACCOUNT)]
-    waits = row["waiting_for"] or ""
-    return [
-        row["lane"],
-        executed,
-        str(receipt["session"]) if receipt else "",
-        *numbers,
-        told,
-        waits if row["configured"] else f"{waits} (not configured)",
-    ]
+
+
+def _lines(row: dict[str, Any]) -> list[str]:
+    """Say where a lane stands; three lines fit any terminal, a table of its account does not."""
+    if "consumed" not in row:
+        return [f"nothing has come yet; starts with block {row['first_block']}"]
+    configured = "" if row["configured"] else " (not configured)"
+    executed = "nothing executed" if row["executed_block"] is None else f"executed block {row['executed_block']}"
+    told = [f"{executed}{configured}; {row['waiting_for'] or 'waiting for nothing'}"]
+    told.append(f"consumed {row['consumed']} = {' + '.join(f'{row[name]} {name}' for name in _ACCOUNT)}")
+    receipt = row["last_receipt"]
+    if receipt:
+        told.append(
+            f"last receipt: block {receipt['block']} of session {receipt['session']}, {receipt['accepted']} accepted, "
+            f"{receipt['rejected']} rejected, {receipt['enacted']} enacted, {receipt['dispatched']} dispatched"
+        )
+    return told
 
 
 @app.command("import")

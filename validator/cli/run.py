@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -11,10 +11,12 @@ from validator.cli import exit_codes
 from validator.cli.common import ConfigPath, kafka_table, load_job_config, terminated_as_interrupted
 from validator.cli.job_log import log_printer
 from validator.cli.progress import jar_progress
-from validator.errors import UserError
 from validator.kafka.jars import ensure_jars
-from validator.kafka.topics import list_topics
+from validator.kafka.topics import wait_for_topics
 from validator.service.job import JobProcess
+
+TOPICS_S_MAX: Final = 3.0
+"""Seconds for topics that were created just now to be known to every broker."""
 
 
 def run(
@@ -29,11 +31,7 @@ def run(
     """
     config = load_job_config(config_path)
     config = config.model_copy(update={"kafka": kafka_table(config)})
-    missing = [
-        state.name for state in list_topics(config.kafka, prefix=config.topics.prefix) if state.partitions is None
-    ]
-    if missing:
-        raise UserError(f"topics are missing ({', '.join(missing)}): create them with `validator topics create`")
+    wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)
     with jar_progress() as progress:
         ensure_jars("spark", progress=progress)
     job = JobProcess(config, log_printer(as_json=as_json))

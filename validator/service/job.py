@@ -77,7 +77,7 @@ class JobProcess:
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
                 json.dump(self._config.model_dump(mode="json"), file)
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "streaming", str(path)],
+                job_command(path),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -86,7 +86,7 @@ class JobProcess:
                 env=_environment(),
                 start_new_session=True,  # Ctrl-C is for its starter, which stops it in order
             )
-            record = {"pid": self._process.pid, "started": start_time(self._process.pid)}
+            record = {"pid": self._process.pid, "started": start_time(self._process.pid, reap=False)}
             (self.directory / "job.json").write_text(json.dumps(record) + "\n", encoding="utf-8")
         self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
         self._reader.start()
@@ -141,10 +141,17 @@ class JobProcess:
                 case "ready":
                     self.ready.set()
                 case "failed":
+                    event = {**event, "spark_log": self.spark_log}
                     self.failure = f"{event.get('reason')}; Spark's log is {self.spark_log}"
                 case "output" if event["line"].startswith("validator: "):
                     self.failure = event["line"].removeprefix("validator: ")
+                    continue  # `wait` raises it
             self._on_event(event)
+
+
+def job_command(configuration: Path) -> list[str]:
+    """Return the program that is the job: never imported here, since it imports Spark."""
+    return [sys.executable, "-m", "streaming", str(configuration)]
 
 
 def parse_line(line: str) -> Event:
@@ -166,7 +173,7 @@ def running_job(directory: Path) -> int | None:
         return None
     except (ValueError, TypeError, KeyError) as error:
         raise UserError(f"{path} is damaged ({error}): remove it") from error
-    return pid if started is not None and start_time(pid) == started else None
+    return pid if started is not None and start_time(pid, reap=False) == started else None
 
 
 def configured_by_environment(name: str) -> bool:

@@ -42,9 +42,10 @@ def _is_list_of_tables(value: object) -> bool:
 
 
 def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else json.dumps(name)
+    return name if _BARE.fullmatch(name) else _value(name)
 
 
 def _value(value: Any) -> str:
     # JSON's text, numbers, booleans and lists of them are TOML's; DEL alone must be escaped here and need not be there
-    return json.dumps(value).replace("\x7f", "\\u007f")
+    # (and TOML has no surrogate pairs, which json writes where it keeps to ASCII)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

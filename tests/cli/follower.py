@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A simulated chain on a real broker, judged in this process: a stand-in for the job, for tests of commands that read and write topics."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from typer.testing import CliRunner
+
+from validator.cli.demo import configuration
+from validator.cli.main import app
+from validator.codec.decode import decode_record
+from validator.codec.json_form import encode_input
+from validator.codec.schemas import INPUT_TOPICS
+from validator.config import Config, load_config
+from validator.core.inputs import DeadLetter, Input, Source
+from validator.kafka.topics import create_topics
+from validator.lanes.configured import lane_definition
+from validator.lanes.worker import LaneWorker
+from validator.service.sender import RecordSender
+from validator.service.toml import to_toml
+from validator.simulate.settings import settings_of_profile
+from validator.simulate.traffic import Simulation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from typer.testing import Result
+
+LANE = "polkadot"
+
+
+def invoke(*arguments: str, stdin: bytes | None = None) -> Result:
+    return CliRunner().invoke(app, list(arguments), input=stdin)
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@dataclass
+class Follower:
+    """A chain's configuration file, records and expected verdicts; `judge` does what the job would."""
+
+    config_path: Path
+    config: Config
+    records: list[tuple[str, dict[str, Any]]]
+    expected: list[dict[str, Any]]
+    worker: LaneWorker = field(init=False)
+
+    def __post_init__(self) -> None:
+        definition = lane_definition(self.config, LANE)
+        self.worker = LaneWorker(definition.create(), definition.runtime_digest)
+
+    def judge(self, records: Iterable[tuple[str, dict[str, Any]]]) -> None:
+        """Execute records and send what comes out to the output topics."""
+        items: list[Input | DeadLetter] = []
+        for offset, (kind, record) in enumerate(records):
+            decoded = decode_record(
+                INPUT_TOPICS[kind], encode_input(INPUT_TOPICS[kind], record), Source(kind, 0, offset)
+            )
+            items.append(decoded if isinstance(decoded, DeadLetter) else decoded[1])
+        sender = RecordSender(self.config.kafka, self.config.topics.prefix)
+        for outputs in [*self.worker.process(items), [self.worker.status()]]:
+            for topic, key, value, _ in outputs:
+                sender.send(topic, key, value)
+        sender.flush()
+
+    def option(self) -> str:
+        return f"--config={self.config_path}"
+
+
+def follower(directory: Path, kafka: dict[str, object], prefix: str, *, blocks: int = 12, seed: int = 5) -> Follower:
+    simulation = Simulation(settings_of_profile("demo", seed=seed, blocks=blocks, lane=LANE))
+    tables = configuration(simulation.chain(), directory)
+    path = directory / "validator.toml"
+    path.write_text(to_toml({**tables, "kafka": kafka, "topics": {"prefix": prefix}}), encoding="utf-8")
+    config = load_config(path)
+    create_topics(config.kafka, prefix=prefix)
+    played = list(simulation.blocks())
+    return Follower(
+        path,
+        config,
+        [each for block in played for each in block.records],
+        [each for block in played for each in block.expected],
+    )

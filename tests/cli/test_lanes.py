@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator lanes` and `validator lanes import`."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cli.follower import Follower, follower, invoke, lines
+from validator.core.router.router import Router
+from validator.kafka.process import start_time
+from validator.lanes.configured import imported_state_path, lane_definition, read_state_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from validator.config import Config
+
+
+@pytest.fixture
+def chain(tmp_path: Path, kafka: dict[str, object]) -> Follower:
+    return follower(tmp_path, kafka, f"lanes-{tmp_path.name}.", blocks=4)
+
+
+def test_a_lane_that_has_told_nothing_is_listed_as_such(chain: Follower) -> None:
+    assert lines(invoke("lanes", "--json", chain.option()).stdout) == [
+        {"lane": "polkadot", "configured": True, "first_block": 1}
+    ]
+    assert invoke("lanes", chain.option()).stdout == "polkadot  nothing has come yet; starts with block 1\n"
+
+
+def test_a_lane_tells_where_it_stands_and_what_it_waits_for(chain: Follower) -> None:
+    missing = next(
+        place for place, (kind, record) in enumerate(chain.records) if kind == "candidates" and record["block"] == 4
+    )
+    chain.judge(each for place, each in enumerate(chain.records) if place != missing)
+    (status,) = lines(invoke("lanes", "--json", chain.option()).stdout)
+    announced = chain.records[[each[0] for each in chain.records].index("blocks")][1]["candidates"]
+    assert status["executed_block"] == 3
+    assert status["last_receipt"]["block"] == 3
+    assert status["waiting_for"] == f"waiting for 1 of {announced} candidates of block 4"
+    assert status["consumed"] == len(chain.records) - 1
+    told = invoke("lanes", chain.option()).stdout.splitlines()
+    assert told[0] == f"polkadot  executed block 3; {status['waiting_for']}"
+    assert told[1].startswith(f"          consumed {status['consumed']} = ")
+    assert told[2].startswith("          last receipt: block 3 of session 0, ")
+
+
+def test_a_lane_that_is_not_configured_is_marked(chain: Follower) -> None:
+    chain.judge(chain.records)
+    lane, chains = "kusama", chain.config_path.read_text(encoding="utf-8").replace("chains.polkadot", "chains.kusama")
+    chain.config_path.write_text(chains, encoding="utf-8")
+    rows = lines(invoke("lanes", "--json", chain.option()).stdout)
+    assert [(row["lane"], row["configured"]) for row in rows] == [(lane, True), ("polkadot", False)]
+
+
+# --- import ------------------------------------------------------------------------------------------------------------------------------
+
+MESSAGE = {"sent_at": 90, "data": "0a0b"}
+STATE: dict[str, Any] = {
+    "valid_paras": [{"para_id": 1, "kind": "parachain"}, {"para_id": 2, "kind": "parathread"}, 3],
+    "channels": {
+        "1->2": {"limit_used_places": 4, "limit_used_bytes": 64, "limit_message_size": 16, "mqc_head": "ab" * 32}
+    },
+    "contents": {"1->2": [MESSAGE]},
+    "digests": {"2": [[90, [1]]]},
+    "watermarks": {"2": 80},
+    "ump_queues": {"3": ["00ff"]},
+    "dmq": {"3": [{"sent_at": 91, "msg": "cc"}]},
+    "dmq_heads": {"3": "cd" * 32},
+    # not by ascending channel: the order is the order of asking
+    "open_requests": {
+        name: {
+            "confirmed": False,
+            "age": 0,
+            "sender_deposit": 0,
+            "limit_used_places": 1,
+            "limit_used_bytes": 8,
+            "limit_message_size": 8,
+        }
+        for name in ("3->1", "1->3")
+    },
+    "close_request_set": ["1->2"],
+}
+
+
+def table(directory: Path, **chain: Any) -> Path:
+    path = directory / "validator.toml"
+    extra = "".join(f"{name} = {json.dumps(value)}\n" for name, value in chain.items())
+    path.write_text(f'[job]\ndirectory = "{directory / "job"}"\n[chains.polkadot]\nbalances = "unlimited"\n{extra}')
+    return path
+
+
+def imported(config: Config, directory: Path) -> Path:
+    path = imported_state_path(config, "polkadot")
+    assert path.is_relative_to(directory)
+    return path
+
+
+@pytest.fixture
+def setup(tmp_path: Path) -> tuple[Path, Path]:
+    state = tmp_path / "STATE.json"
+    state.write_text(json.dumps({"first_block": 100, "state": STATE}))
+    return table(tmp_path), state
+
+
+def test_an_imported_state_is_where_the_lane_starts(setup: tuple[Path, Path], tmp_path: Path) -> None:
+    from validator.config import load_config
+
+    config_path, state = setup
+    result = invoke("lanes", "import", str(state), "--lane=polkadot", "--json", f"--config={config_path}")
+    assert result.exit_code == 0, result.output
+    config = load_config(config_path)
+    kept = imported(config, tmp_path)
+    assert json.loads(result.stdout) == {
+        "lane": "polkadot",
+        "first_block": 100,
+        "paras": 3,
+        "channels": 1,
+        "file": str(kept),
+    }
+    _, wanted = read_state_file(state, config.chains["polkadot"])
+    definition = lane_definition(config, "polkadot")
+    assert definition.first_block == 100
+    assert definition.genesis == tuple(Router(wanted).pages())
+    assert json.loads(kept.read_text())["state"]["valid_paras"][1] == {"para_id": 2, "kind": "parathread"}
+
+
+@pytest.mark.parametrize(("document", "option", "first_block"), [(STATE, (), 7), (STATE, ("--first-block=55",), 55)])
+def test_the_first_block_may_come_from_the_chain_or_the_option(
+    tmp_path: Path, document: dict[str, Any], option: tuple[str, ...], first_block: int
+) -> None:
+    state = tmp_path / "STATE.json"
+    state.write_text(json.dumps(document))
+    config_path = table(tmp_path, first_block=7)
+    result = invoke("lanes", "import", str(state), "--lane=polkadot", *option, "--json", f"--config={config_path}")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["first_block"] == first_block
+
+
+def test_the_option_goes_over_the_file(setup: tuple[Path, Path]) -> None:
+    config_path, state = setup
+    result = invoke(
+        "lanes", "import", str(state), "--lane=polkadot", "--first-block=200", "--json", f"--config={config_path}"
+    )
+    assert json.loads(result.stdout)["first_block"] == 200
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"watermarks": {"2": "x"}}, "watermarks"),
+        ({"digests": {"2": [[90, [3]]]}}, "not a state that the rules can reach"),
+        ({"open_request_count": {"1": 9}}, "open_request_count"),
+        ({"chanels": {}}, "chanels"),
+    ],
+)
+def test_a_state_that_cannot_be_is_refused_in_one_line(
+    setup: tuple[Path, Path], tmp_path: Path, change: dict[str, Any], words: str
+) -> None:
+    config_path, state = setup
+    state.write_text(json.dumps({"first_block": 100, "state": {**STATE, **change}}))
+    result = invoke("lanes", "import", str(state), "--lane=polkadot", f"--config={config_path}")
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "job" / "lanes" / "polkadot.json").exists()
+
+
+def test_a_lane_that_is_not_configured_gets_a_suggestion(setup: tuple[Path, Path]) -> None:
+    config_path, state = setup
+    result = invoke("lanes", "import", str(state), "--lane=polkadto", f"--config={config_path}")
+    assert result.exit_code == 2
+    assert result.stderr == "validator: --lane: no chain 'polkadto' is configured; did you mean 'polkadot'?\n"
+
+
+def test_a_chain_that_names_a_state_keeps_it(setup: tuple[Path, Path], tmp_path: Path) -> None:
+    _, state = setup
+    result = invoke("lanes", "import", str(state), "--lane=polkadot", f"--config={table(tmp_path, state='other.json')}")
+    assert result.exit_code == 2
+    assert "chains.polkadot.state names" in result.stderr
+
+
+def test_a_running_job_keeps_its_lanes(setup: tuple[Path, Path], tmp_path: Path) -> None:
+    config_path, state = setup
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "job.json").write_text(json.dumps({"pid": os.getpid(), "started": start_time(os.getpid())}))
+    result = invoke("lanes", "import", str(state), "--lane=polkadot", f"--config={config_path}")
+    assert result.exit_code == 2
+    assert f"a job runs on {tmp_path / 'job'} (process {os.getpid()})" in result.stderr
+
+
+def test_a_lane_under_way_keeps_its_state(chain: Follower, tmp_path: Path) -> None:
+    state = tmp_path / "STATE.json"
+    state.write_text(json.dumps({"valid_paras": [2000]}))
+    checkpoint = tmp_path / "job" / "checkpoint"
+    checkpoint.mkdir(parents=True)
+    # another lane's checkpoint: this one may still start from anything
+    assert invoke("lanes", "import", str(state), "--lane=polkadot", "--first-block=50", chain.option()).exit_code == 0
+    assert invoke("lanes", chain.option()).stdout == "polkadot  nothing has come yet; starts with block 50\n"
+    chain.judge(chain.records)
+    result = invoke("lanes", "import", str(state), "--lane=polkadot", chain.option())
+    assert result.exit_code == 2
+    assert result.stderr.startswith(
+        f"validator: lane polkadot: it is under way (executed block 4) with its state in {checkpoint}: "
+    )

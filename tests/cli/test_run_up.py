@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator run` and `validator up`, up to the point where Spark would start, and with a small program in its place."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.follower import Follower, follower, invoke, lines
+from validator.service import job as job_module
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def chain(tmp_path: Path, kafka: dict[str, object]) -> Follower:
+    return follower(tmp_path, kafka, f"run-{tmp_path.name}.", blocks=1)
+
+
+@pytest.mark.parametrize("command", ["run", "up"])
+def test_a_job_without_a_chain_is_refused(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = invoke(command)
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "validator: no chain to follow: expected a table [chains.<lane>] in the configuration, found no ./validator.toml\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["run", "up"])
+def test_a_wrong_configuration_is_told_with_its_key(command: str, tmp_path: Path) -> None:
+    path = tmp_path / "validator.toml"
+    path.write_text("[chains.polkadot]\nenactement = 'immediate'\n")
+    result = invoke(command, f"--config={path}")
+    assert result.exit_code == 2
+    assert result.stderr == f"validator: {path}: chains.polkadot.enactement: no such key; did you mean 'enactment'?\n"
+
+
+def test_run_wants_its_topics(chain: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VALIDATOR_TOPICS__PREFIX", "nowhere.")
+    result = invoke("run", chain.option())
+    assert result.exit_code == 2
+    assert result.stderr.startswith("validator: topics are missing (nowhere.blocks, ")
+    assert result.stderr.endswith("create them with `validator topics create`\n")
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    monkeypatch.setattr(job_module, "job_command", lambda path: [sys.executable, "-c", program, str(path)])
+
+
+FAILS = """
+import sys
+print('{"event": "started", "lanes": ["polkadot"], "spark_log": "spark.log", "timestamp": "2026-01-02T03:04:05.6Z"}', file=sys.stderr)
+print('{"event": "failed", "reason": "validator.core.lane.LaneOverflow: lane polkadot: too much"}', file=sys.stderr)
+sys.exit(70)
+"""
+
+
+@pytest.mark.parametrize("command", ["run", "up"])
+def test_a_job_that_fails_says_why_and_where_to_look(
+    chain: Follower, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    stand_in(monkeypatch, FAILS)
+    result = invoke(command, chain.option())
+    assert result.exit_code == 70, result.stderr
+    told = result.stderr.splitlines()
+    assert any(
+        line.split()
+        == ["03:04:05", "started", *["Spark", "starts", "for", "polkadot;", "its", "log", "is", "spark.log"]]
+        for line in told
+    )
+    assert any(
+        "failed    validator.core.lane.LaneOverflow: lane polkadot: too much; Spark's log is spark.log" in line
+        for line in told
+    )
+
+
+def test_json_passes_the_log_on(chain: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, FAILS)
+    result = invoke("run", "--json", chain.option())
+    assert [event["event"] for event in lines(result.stderr)] == ["started", "failed"]
+
+
+def test_what_the_job_calls_a_users_error_is_one(chain: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "import sys; sys.stderr.write('validator: no Java here\\n'); sys.exit(2)")
+    result = invoke("run", chain.option())
+    assert result.exit_code == 2
+    assert result.stderr == "validator: no Java here\n"
+
+
+WAITS = """
+import sys, signal, time
+def stop(*_):
+    print('{"event": "stopped", "last_batch": 3}', file=sys.stderr, flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, stop)
+print('{"event": "ready"}', file=sys.stderr, flush=True)
+time.sleep(600)
+"""
+
+PROGRAM = """
+import sys
+from validator.service import job
+program = sys.argv.pop()
+job.job_command = lambda path: [sys.executable, "-c", program, str(path)]
+from validator.cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("command", ["run", "up"])
+def test_a_signal_stops_the_job_in_order(chain: Follower, command: str, how: signal.Signals) -> None:
+    arguments = [sys.executable, "-c", PROGRAM, command, "--json", chain.option(), WAITS]
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        told = ""
+        while '"ready"' not in told:
+            told = process.stderr.readline()
+            assert told, "it ended before it was ready"
+        process.send_signal(how)
+        rest = process.stderr.read()
+    assert process.returncode == 0
+    assert lines(rest) == [{"event": "stopped", "last_batch": 3}]

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator submit`: what a person writes ends on the topic, or is told with its line."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cli.follower import LANE, Follower, follower, invoke
+from validator.codec.json_form import to_json
+from validator.service.topic_reader import TopicReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def chain(tmp_path: Path, kafka: dict[str, object]) -> Follower:
+    return follower(tmp_path, kafka, f"submit-{tmp_path.name}.", blocks=4)
+
+
+def on_topic(chain: Follower, kind: str) -> list[tuple[bytes | None, dict[str, Any]]]:
+    with TopicReader(chain.config.kafka, chain.config.topics.prefix, [kind]) as reader:
+        return [(record.key, to_json(kind, record.value)) for record in reader.read_to_end()]
+
+
+def written(path: Path, *records: Any) -> str:
+    path.write_text(
+        "".join((each if isinstance(each, str) else json.dumps(each)) + "\n" for each in records), encoding="utf-8"
+    )
+    return str(path)
+
+
+def downward(index: int, **more: Any) -> dict[str, Any]:
+    return {"lane": LANE, "block": 1, "index": index, "para_id": 2000, "msg": "0102", **more}
+
+
+@pytest.mark.parametrize("kind", ["blocks", "candidates", "channel-requests", "downward-messages"])
+def test_every_kind_ends_on_its_topic_under_its_lane(chain: Follower, tmp_path: Path, kind: str) -> None:
+    records = [record for each, record in chain.records if each == kind]
+    assert records
+    result = invoke("submit", kind, written(tmp_path / "r.jsonl", *records), chain.option())
+    assert result.exit_code == 0, result.output
+    assert result.stdout == f"{len(records)} {kind} sent\n"
+    assert on_topic(chain, kind) == [(LANE.encode(), record) for record in records]
+
+
+def test_of_a_file_with_a_bad_line_nothing_is_sent(chain: Follower, tmp_path: Path) -> None:
+    file = written(tmp_path / "r.jsonl", downward(0), "", downward(1, para_id=-1), downward(2))
+    result = invoke("submit", "downward-messages", file, chain.option())
+    assert result.exit_code == 2
+    assert result.stderr == f"validator: {file}, line 3: para_id: expected an integer from 0 to 4294967295, found -1\n"
+    assert on_topic(chain, "downward-messages") == []
+
+
+def test_standard_input_goes_up_to_the_first_bad_line(chain: Follower) -> None:
+    stdin = "".join(
+        json.dumps(each) + "\n" for each in (downward(0), downward(1), {**downward(2), "mgs": "00"}, downward(3))
+    )
+    result = invoke("submit", "downward-messages", "-", chain.option(), stdin=stdin.encode())
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "validator: standard input, line 3: mgs: no such field; did you mean 'msg'? (2 records before it were sent)\n"
+    )
+    assert [record["index"] for _, record in on_topic(chain, "downward-messages")] == [0, 1]
+
+
+def test_keep_going_tells_bad_lines_and_sends_the_others(chain: Follower, tmp_path: Path) -> None:
+    file = written(tmp_path / "r.jsonl", "{", downward(0), downward(1, msg="0g"), downward(2))
+    result = invoke("submit", "downward-messages", file, "--keep-going", "--json", chain.option())
+    assert result.exit_code == 1
+    assert json.loads(result.stdout) == {"kind": "downward-messages", "sent": 2, "bad": 2}
+    told = result.stderr.splitlines()
+    assert "line 1: expected a JSON object, found '{'" in told[0]
+    assert told[1].endswith("line 3: msg: expected hex, found '0g'")
+    assert [record["index"] for _, record in on_topic(chain, "downward-messages")] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("[]", "record: expected an object, found []"),
+        ("null", "record: expected an object, found None"),
+        ("{'a': 1}", "expected a JSON object"),
+        ("[" * 100_000, "expected a JSON object"),
+        ("\N{LATIN SMALL LETTER E WITH ACUTE}", "expected a JSON object"),
+        (json.dumps(downward(0, block=2**32)), "block: expected an integer from 0 to 4294967295, found 4294967296"),
+        (json.dumps({**downward(0), "lane": ""}), "lane: expected 1 to 64 characters, found 0"),
+        (json.dumps(downward(0, lane="polkadto")), "lane: no chain 'polkadto' is configured; did you mean 'polkadot'?"),
+        (json.dumps(downward(0, lane="zzz")), "lane: no chain 'zzz' is configured; configured are polkadot"),
+    ],
+)
+def test_a_bad_line_is_one_line_with_its_number(chain: Follower, tmp_path: Path, line: str, words: str) -> None:
+    file = written(tmp_path / "r.jsonl", downward(0), line)
+    result = invoke("submit", "downward-messages", file, chain.option())
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"validator: {file}, line 2: {words}")
+    assert result.stderr.count("\n") == 1
+
+
+def test_bytes_that_are_no_text_are_told(chain: Follower, tmp_path: Path) -> None:
+    file = tmp_path / "r.jsonl"
+    file.write_bytes(b"\xff\xfe{}\n")
+    result = invoke("submit", "candidates", str(file), chain.option())
+    assert result.exit_code == 2
+    assert "line 1: expected a JSON object" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_kind_that_is_none_gets_a_suggestion() -> None:
+    result = invoke("submit", "candidate", "-")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "validator: KIND: expected blocks, channel-requests, downward-messages, candidates, found 'candidate'; did you mean 'candidates'?\n"
+    )
+
+
+def test_a_file_that_is_not_there_is_told(chain: Follower, tmp_path: Path) -> None:
+    result = invoke("submit", "blocks", str(tmp_path / "none.jsonl"), chain.option())
+    assert result.exit_code == 2
+    assert result.stderr == f"validator: {tmp_path / 'none.jsonl'}: cannot be read: No such file or directory\n"
+
+
+def test_a_topic_that_is_not_there_is_told(chain: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VALIDATOR_TOPICS__PREFIX", "nowhere.")
+    result = invoke("submit", "blocks", "-", chain.option(), stdin=b"")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("validator: topic nowhere.blocks is not there at 127.0.0.1:")
+
+
+def test_without_kafka_it_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VALIDATOR_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    result = invoke("submit", "blocks", "-", stdin=b"")
+    assert result.exit_code == 2
+    assert (
+        result.stderr == f"validator: no broker runs in {tmp_path / 'broker'}: start it with `validator broker start`\n"
+    )

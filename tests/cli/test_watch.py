@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator watch`: what is on a topic is what is shown."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.follower import Follower, follower, invoke, lines
+from validator.cli.rows import COLUMNS, ROWS, why
+from validator.service.sender import RecordSender
+
+if TYPE_CHECKING:
+    from validator.service.comparison import Json
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory, kafka: dict[str, object]) -> Follower:
+    followed = follower(tmp_path_factory.mktemp("watch"), kafka, "watch.")
+    followed.judge(followed.records)
+    return followed
+
+
+def test_verdicts_are_those_that_the_model_expects(chain: Follower) -> None:
+    result = invoke("watch", "verdicts", "--json", chain.option())
+    assert result.exit_code == 0, result.output
+
+    def essence(verdict: Json) -> tuple[object, ...]:
+        kind = verdict["error"]["kind"] if "error" in verdict else None
+        return verdict["lane"], verdict["block"], verdict["kind"], verdict["index"], verdict["ok"], kind
+
+    assert sorted(map(essence, lines(result.stdout)), key=str) == sorted(map(essence, chain.expected), key=str)
+
+
+def test_rejections_alone(chain: Follower) -> None:
+    shown = lines(invoke("watch", "verdicts", "--json", "--reject-only", chain.option()).stdout)
+    assert len(shown) == sum(not each["ok"] for each in chain.expected) > 0
+    assert not any(verdict["ok"] for verdict in shown)
+
+
+def test_one_para_alone(chain: Follower) -> None:
+    everything = lines(invoke("watch", "verdicts", "--json", chain.option()).stdout)
+    para = everything[0]["para_id"]
+    shown = lines(invoke("watch", "verdicts", "--json", f"--para={para}", chain.option()).stdout)
+    assert shown == [verdict for verdict in everything if verdict["para_id"] == para]
+    events = lines(invoke("watch", "channel-events", "--json", f"--para={para}", chain.option()).stdout)
+    assert events
+    assert all(para in (event["sender"], event["recipient"]) for event in events)
+
+
+def test_one_lane_alone(chain: Follower) -> None:
+    assert len(lines(invoke("watch", "receipts", "--json", "--lane=polkadot", chain.option()).stdout)) == 12
+    assert lines(invoke("watch", "receipts", "--json", "--lane=kusama", chain.option()).stdout) == []
+
+
+def test_the_tail_alone(chain: Follower) -> None:
+    shown = lines(invoke("watch", "receipts", "--json", "--tail=3", chain.option()).stdout)
+    assert [receipt["block"] for receipt in shown] == [10, 11, 12]
+
+
+@pytest.mark.parametrize("topic", ["verdicts", "dispatches", "channel-events", "headroom", "receipts"])
+def test_every_topic_has_rows_for_a_person(chain: Follower, topic: str) -> None:
+    result = invoke("watch", topic, chain.option())
+    assert result.exit_code == 0, result.output
+    shown = lines(invoke("watch", topic, "--json", chain.option()).stdout)
+    assert len(result.stdout.splitlines()) == len(shown) > 0
+    assert "\x1b" not in result.stdout
+    for record in shown:
+        row = ROWS[topic](record)
+        assert len(row) == len(COLUMNS[topic])
+        assert all(isinstance(cell, str) for cell in row)
+
+
+def test_a_dead_letter_is_shown(chain: Follower) -> None:
+    kind, record = next(each for each in chain.records if each[0] == "candidates")
+    chain.judge([(kind, {**record, "hrmp_watermark": 77})])
+    (letter,) = lines(invoke("watch", "dead-letters", "--json", chain.option()).stdout)
+    assert letter["reason"] == "CONFLICT"
+    assert (
+        "CONFLICT  candidates[0]@0  candidate 0 of block 1 is taken"
+        in invoke("watch", "dead-letters", chain.option()).stdout
+    )
+
+
+def test_following_shows_what_comes_and_ends_cleanly_on_ctrl_c(chain: Follower) -> None:
+    command = [sys.executable, "-m", "validator", "watch", "receipts", "--follow", "--json", chain.option()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        before = [json.loads(process.stdout.readline())["block"] for _ in range(12)]
+        assert before == list(range(1, 13))
+        records = {"lane": "polkadot", "block": 13, "candidates": 0, "requests": 0, "downward": 0}
+        chain.judge([("blocks", records)])
+        assert json.loads(process.stdout.readline())["block"] == 13
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read() == ""
+        assert process.stderr.read() == ""
+    assert process.returncode == 0
+
+
+def test_a_strangers_record_is_told_and_the_others_are_shown(
+    tmp_path_factory: pytest.TempPathFactory, kafka: dict[str, object]
+) -> None:
+    followed = follower(tmp_path_factory.mktemp("strange"), kafka, "strange.", blocks=1)
+    sender = RecordSender(followed.config.kafka, "strange.")
+    sender.send("receipts", b"polkadot", b"hello")
+    sender.flush()
+    followed.judge(followed.records)
+    result = invoke("watch", "receipts", "--json", followed.option())
+    assert result.exit_code == 0
+    assert result.stderr.startswith(
+        "validator: receipts[0]@0: receipts: expected a record of validator.Receipt, found 5 bytes"
+    )
+    assert [receipt["block"] for receipt in lines(result.stdout)] == [1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ("verdict",),
+            "TOPIC: expected verdicts, dispatches, channel-events, headroom, receipts, dead-letters, found 'verdict'; did you",
+        ),
+        (("receipts", "--reject-only"), "--reject-only is for verdicts, found it with receipts"),
+        (("receipts", "--para=5"), "--para: receipts are of no para"),
+        (("verdicts", "--from-beginning", "--tail=5"), "expected --from-beginning or --tail, found both"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_told(arguments: tuple[str, ...], words: str) -> None:
+    result = invoke("watch", *arguments)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"validator: {words}")
+
+
+def test_a_broker_that_does_not_answer_is_told(chain: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VALIDATOR_KAFKA__BOOTSTRAP__SERVERS", "127.0.0.1:1")
+    monkeypatch.setattr("validator.service.topic_reader.REQUEST_S_MAX", 1.0)
+    result = invoke("watch", "verdicts", chain.option())
+    assert result.exit_code == 2
+    assert result.stderr.startswith("validator: no records can be read at 127.0.0.1:1: ")
+
+
+def test_why_says_the_numbers() -> None:
+    error = {"kind": "OutboundHrmp/NoSuchChannel", "idx": 0, "channel_id": {"sender": 5, "recipient": 6}}
+    assert why(error) == "OutboundHrmp/NoSuchChannel  idx 0, channel_id 5→6"
+    assert why({"kind": "OpenHrmpChannelToSelf"}) == "OpenHrmpChannelToSelf"

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job's process, with a small program in Spark's place."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from validator.config import Config
+from validator.errors import UserError
+from validator.service import job as job_module
+from validator.service.job import JobProcess, parse_line, running_job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+STAND_IN = """
+import json, os, signal, sys, time
+def log(event, **fields): print(json.dumps({"event": event, **fields}), file=sys.stderr, flush=True)
+configuration = json.load(open(sys.argv[1]))
+behaviour = configuration["topics"]["prefix"]
+if behaviour == "wrong":
+    print("validator: chains.x: no such thing", file=sys.stderr); sys.exit(2)
+def stop(*_):
+    log("stopped", last_batch=7); sys.exit(0)
+signal.signal(signal.SIGTERM, signal.SIG_IGN if behaviour == "deaf" else stop)
+log("started", lanes=["x"], spark_log="here.log", seen=sorted(n for n in os.environ if n.startswith("VALIDATOR_")))
+if behaviour == "crash":
+    log("failed", reason="SinkFailed: no"); sys.exit(70)
+if behaviour == "bug":
+    raise RuntimeError("a bug")
+if behaviour != "deaf":
+    log("ready")
+time.sleep(600)
+"""
+
+
+class Events:
+    """Collects what a job tells, and waits for it."""
+
+    def __init__(self) -> None:
+        self.all: list[dict[str, Any]] = []
+        self._news = threading.Condition()
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        with self._news:
+            self.all.append(event)
+            self._news.notify_all()
+
+    def wait_for(self, name: str) -> dict[str, Any]:
+        with self._news:
+            self._news.wait_for(lambda: any(event["event"] == name for event in self.all))
+            return next(event for event in self.all if event["event"] == name)
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[JobProcess, Events]]:
+    monkeypatch.setattr(job_module, "job_command", lambda path: [sys.executable, "-c", STAND_IN, str(path)])
+
+    def make_job(behaviour: str, **more: Any) -> tuple[JobProcess, Events]:
+        events = Events()
+        tables = {"topics": {"prefix": behaviour}, "job": {"directory": str(tmp_path / "job")}, **more}
+        return JobProcess(Config.model_validate(tables), events), events
+
+    return make_job
+
+
+Make = "Callable[..., tuple[JobProcess, Events]]"
+
+
+def test_a_job_tells_its_events_and_stops_when_it_is_told(make: Make) -> None:
+    job, events = make("well")
+    job.start()
+    events.wait_for("ready")
+    assert job.ready.is_set()
+    assert not job.ended()
+    job.stop()
+    assert job.wait() == 0
+    assert [event["event"] for event in events.all] == ["started", "ready", "stopped"]
+
+
+def test_the_configuration_is_whole_and_its_owners_alone(make: Make, tmp_path: Path) -> None:
+    job, events = make("well", kafka={"bootstrap.servers": "there:1", "sasl.password": "secret"})
+    job.start()
+    events.wait_for("ready")
+    job.stop()
+    path = tmp_path / "job" / "configuration.json"
+    assert path.stat().st_mode & 0o777 == 0o600
+    config = Config.model_validate(json.loads(path.read_text()))
+    assert config.kafka == {"bootstrap.servers": "there:1", "sasl.password": "secret"}
+
+
+def test_the_environment_speaks_once(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it says is in the resolved configuration: the job must not read it over what a command has decided since."""
+    monkeypatch.setenv("VALIDATOR_KAFKA__BOOTSTRAP__SERVERS", "elsewhere:1")
+    monkeypatch.setenv("VALIDATOR_CHAINS", "{}")
+    monkeypatch.setenv("VALIDATOR_HOME", os.environ.get("VALIDATOR_HOME", "home"))
+    job, events = make("well")
+    job.start()
+    assert events.wait_for("started")["seen"] == ["VALIDATOR_HOME"]
+    job.kill()
+
+
+def test_one_job_at_a_time_works_on_a_directory(make: Make, tmp_path: Path) -> None:
+    first, events = make("well")
+    first.start()
+    events.wait_for("ready")
+    second, _ = make("well")
+    with pytest.raises(UserError, match=f"a job runs on .* already \\(process {first.pid}\\)"):
+        second.start()
+    assert running_job(tmp_path / "job") == first.pid
+    first.stop()
+    assert running_job(tmp_path / "job") is None
+    third, events = make("well")
+    third.start()
+    events.wait_for("ready")
+    third.stop()
+
+
+def test_what_a_user_can_mend_is_a_user_error(make: Make) -> None:
+    job, _ = make("wrong")
+    job.start()
+    with pytest.raises(UserError, match=r"^chains\.x: no such thing$"):
+        job.wait()
+
+
+def test_a_failure_names_the_reason_and_sparks_log(make: Make) -> None:
+    job, events = make("crash")
+    job.start()
+    assert job.wait() == 70
+    assert job.failure == "SinkFailed: no; Spark's log is here.log"
+    assert events.all[-1]["event"] == "failed"
+
+
+def test_a_bug_is_an_internal_error_and_its_words_are_passed_on(make: Make) -> None:
+    job, events = make("bug")
+    job.start()
+    assert job.wait() == 70
+    assert {"event": "output", "line": "RuntimeError: a bug"} in events.all
+
+
+def test_a_job_that_is_still_starting_and_does_not_listen_is_killed(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_module, "STOP_BEFORE_READY_S_MAX", 0.1)
+    job, events = make("deaf")
+    job.start()
+    events.wait_for("started")
+    job.stop()
+    assert job.ended()
+
+
+def test_stopping_what_never_started_does_nothing(make: Make) -> None:
+    job, _ = make("well")
+    job.stop()
+    assert job.ended()
+    assert job.pid is None
+
+
+@pytest.mark.parametrize("line", ["Traceback (most recent call last):\n", "[1, 2]\n", '{"no": "event"}\n'])
+def test_a_line_that_is_no_event_is_output(line: str) -> None:
+    assert parse_line(line) == {"event": "output", "line": line.rstrip()}
+
+
+def test_a_damaged_record_of_the_job_is_told(tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text("{}")
+    with pytest.raises(UserError, match=r"job\.json is damaged"):
+        running_job(tmp_path)

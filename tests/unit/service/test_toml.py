@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Written TOML reads as what was written."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from validator.cli.demo import configuration
+from validator.config import load_config
+from validator.service.toml import to_toml
+from validator.simulate.settings import settings_of_profile
+from validator.simulate.traffic import Simulation
+
+# Unicode without surrogates, and without the NUL that TOML knows only escaped: json escapes it
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+plain = st.integers(0, 2**128) | st.booleans() | texts
+values = plain | st.lists(plain, max_size=3)
+tables = st.recursive(
+    st.dictionaries(texts, values, max_size=3),
+    lambda below: st.dictionaries(texts, values | below | st.lists(below, min_size=1, max_size=3), max_size=3),
+    max_leaves=10,
+)
+
+
+@given(tables)
+def test_what_is_written_is_read_back(table: dict[str, Any]) -> None:
+    assert tomllib.loads(to_toml(table)) == table
+
+
+def test_nothing_is_left_out() -> None:
+    assert tomllib.loads(to_toml({"a": None, "b": 1})) == {"b": 1}
+
+
+@pytest.mark.parametrize("enactment", ["immediate", "on-inclusion"])
+def test_a_simulated_chains_configuration_is_a_users(tmp_path: Path, enactment: str) -> None:
+    chain = Simulation(settings_of_profile("demo", seed=3, blocks=1, enactment=enactment)).chain()
+    path = tmp_path / "validator.toml"
+    path.write_text(to_toml(configuration(chain, tmp_path)), encoding="utf-8")
+    config = load_config(path).chains["polkadot"]
+    assert {para.para_id: para.balance for para in config.core_paras()} == {
+        p["para_id"]: p["balance"] for p in chain["genesis_paras"]
+    }
+    assert config.enactment == enactment
+    assert config.host_configuration.resolve().hrmp_sender_deposit == chain["config"]["hrmp_sender_deposit"]
+    assert {payload.hex(): weight for payload, weight in config.core_ump_weights().items()} == chain["ump_weights"]
