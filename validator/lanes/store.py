@@ -19,7 +19,7 @@ from validator.codec.encode import OutputRecord
 from validator.core.inputs import DeadLetter, Input
 from validator.core.scale import DecodeError, Reader, Writer
 from validator.errors import UserError
-from validator.lanes.definition import LaneDefinition
+from validator.lanes.definition import LaneDefinition, RulesOutdated
 from validator.lanes.journal import decode_entry, encode_entry
 from validator.lanes.worker import LaneWorker
 
@@ -61,6 +61,8 @@ class Head:
 
     token: bytes
     runtime_digest: bytes
+    rules: bytes
+    """Those that the journal was written under (`LaneDefinition.encode_rules`)."""
     snapshot_bytes: int
     journal_bytes: int
     journal_entries: int
@@ -71,6 +73,7 @@ class Head:
         out.u8(HEAD_VERSION)
         out.bytes(self.token)
         out.bytes(self.runtime_digest)
+        out.bytes(self.rules)
         out.u64(self.snapshot_bytes)
         out.u64(self.journal_bytes)
         out.u64(self.journal_entries)
@@ -83,7 +86,7 @@ class Head:
         version = reader.u8()
         if version != HEAD_VERSION:
             raise DecodeError(f"state head version {version}, expected {HEAD_VERSION}")
-        head = cls(reader.bytes(), reader.bytes(), reader.u64(), reader.u64(), reader.u64())
+        head = cls(reader.bytes(), reader.bytes(), reader.bytes(), reader.u64(), reader.u64(), reader.u64())
         reader.end()
         return head
 
@@ -143,24 +146,33 @@ def process_batch(
 
 
 def _open(definition: LaneDefinition, backend: StateBackend, cache: LaneCache) -> tuple[Head, LaneWorker]:
+    rules = definition.encode_rules()
     stored = backend.load_head()
     if stored is None:
         worker = LaneWorker(definition.create(), definition.runtime_digest)
-        head = Head(_next_token(b"", definition.runtime_digest), definition.runtime_digest, 0, 0, 0)
+        head = Head(_next_token(b"", definition.runtime_digest + rules), definition.runtime_digest, rules, 0, 0, 0)
         # the genesis of a later start may be another one; what this lane started from is part of its state
         return _save_snapshot(head, worker, backend), worker
     head = Head.decode(stored)
-    if head.runtime_digest != definition.runtime_digest:
-        if head.journal_entries:
-            raise UserError(
-                f"lane {definition.name}: its journal was written under runtime {head.runtime_digest.hex()[:16]}, this is "
-                f"{definition.runtime_digest.hex()[:16]}: start once with the configuration and version of before"
-            )
+    if (head.runtime_digest, head.rules) != (definition.runtime_digest, rules):
+        if head.journal_entries and head.rules != rules:
+            head = _cut_journal(head, definition, backend, cache)
         # another token: a lane that is cached under the runtime of before must not go on
-        token = _next_token(head.token, definition.runtime_digest)
-        head = replace(head, token=token, runtime_digest=definition.runtime_digest)
+        token = _next_token(head.token, definition.runtime_digest + rules)
+        head = replace(head, token=token, runtime_digest=definition.runtime_digest, rules=rules)
     worker_or_none = cache.take(definition.name, head.token)
     return head, worker_or_none or _rebuild(definition, backend, cache)
+
+
+def _cut_journal(head: Head, definition: LaneDefinition, backend: StateBackend, cache: LaneCache) -> Head:
+    """Bring the lane, under the rules of its journal, to the journal's end: from there on others may hold."""
+    try:
+        before = definition.under(head.rules)
+    except RulesOutdated as error:
+        raise UserError(
+            f"lane {definition.name}: its journal was written under {error}: start over in another job directory, from the inputs"
+        ) from None
+    return _save_snapshot(head, _rebuild(before, backend, cache), backend)
 
 
 def _rebuild(definition: LaneDefinition, backend: StateBackend, cache: LaneCache) -> LaneWorker:

@@ -57,6 +57,9 @@ from validator.core.types import (
     SessionIndex,
 )
 
+RULES_VERSION = 1
+"""Grows with every change after which the same state and inputs may give another state."""
+
 _ENACTED = Effects()
 _PENDING = Effects(enacted=False)
 
