@@ -41,7 +41,9 @@ def _read_configuration(path: Path) -> Config:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "configuration"
-        raise UserError(f"{path}: {where}: {first['msg']}, found {json.dumps(first['input'], default=str)[:60]}") from error
+        raise UserError(
+            f"{path}: {where}: {first['msg']}, found {json.dumps(first['input'], default=str)[:60]}"
+        ) from error
     except ValueError as error:  # neither UTF-8 nor JSON
         raise UserError(f"{path}: expected JSON: {error}") from error
 

@@ -72,8 +72,9 @@ def _follow(query: StreamingQuery, stop: _StopSignal, log: Any) -> int:
             last_batch = _log_batches(query, last_batch, log)
         _stop_between_batches(query)
     except StreamingQueryException as error:
-        log.error("failed", reason=_reason(error))
-        return exit_codes.INTERNAL_ERROR
+        reason, foreseen = _reason(error)
+        log.error("failed", reason=reason)
+        return exit_codes.STOPPED if foreseen else exit_codes.INTERNAL_ERROR
     last_batch = _log_batches(query, last_batch, log)
     log.info("stopped", last_batch=last_batch)
     return exit_codes.OK
@@ -111,12 +112,17 @@ def _finished_batch(query: StreamingQuery) -> int:
     return -1 if progress is None else progress.batchId
 
 
-def _reason(error: StreamingQueryException) -> str:
-    """Return the last line of a Python worker's traceback, or Spark's own message."""
-    text = str(error)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    marked = [line for line in lines if ".LaneOverflow:" in line or ".UserError:" in line or ".SinkFailed:" in line]
-    return marked[-1] if marked else lines[0] if lines else text
+_FORESEEN = (".LaneOverflow:", ".UserError:", ".SinkFailed:")
+"""What a worker raises where a lane cannot go on but nothing is wrong with the program."""
+
+
+def _reason(error: StreamingQueryException) -> tuple[str, bool]:
+    """Return why the query failed, in one line, and whether that is foreseen: a worker's last word, else Spark's first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    foreseen = [line for line in lines if any(name in line for name in _FORESEEN)]
+    if foreseen:
+        return foreseen[-1], True
+    return (lines[0] if lines else type(error).__name__), False
 
 
 class _StopSignal:

@@ -59,7 +59,9 @@ def unreadable() -> Iterator[Bad]:
     yield Bad("candidates", KEY, candidate[:-3], "UNDECODABLE", "expected Avro binary of its schema")
     yield Bad("candidates", KEY, candidate + b"\0", "UNDECODABLE", "to end at byte")
     yield Bad("candidates", KEY, header + b"\xff" * 40, "UNDECODABLE", "Avro")
-    largest = Random(1).randbytes(RECORD_BYTES_MAX - 1_000)  # as large as a topic takes with key and headers of the batch
+    largest = Random(1).randbytes(
+        RECORD_BYTES_MAX - 1_000
+    )  # as large as a topic takes with key and headers of the batch
     yield Bad("candidates", KEY, b"\0" + largest, "UNDECODABLE", f"{len(largest) + 1} bytes that start with 00")
     yield Bad("candidates", KEY, None, "UNDECODABLE", "no value")
     yield Bad("blocks", KEY, candidate, "UNDECODABLE", "found one of validator.router.Candidate")

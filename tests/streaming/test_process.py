@@ -80,7 +80,7 @@ def test_an_overflow_stops_the_job_and_a_wider_limit_goes_on_on_executors_of_the
     produce(kafka, prefix, [record for record in records if record.topic != "blocks"])
     configured = partial(write_configuration, tmp_path, chains(), kafka, prefix, state_partitions=2)
     with job(configured(master="local[2]", blocks_ahead_max=9)) as running:
-        assert running.end() == exit_codes.INTERNAL_ERROR
+        assert running.end() == exit_codes.STOPPED
     failed = running.events()[-1]
     assert (failed["event"], failed["level"]) == ("failed", "error")
     assert "more than 9 blocks (blocks_ahead_max) ahead of the executed block 0" in failed["reason"]

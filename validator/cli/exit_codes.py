@@ -14,6 +14,10 @@ DISAGREEMENT: Final = 1
 USER_ERROR: Final = 2
 """Bad input, configuration or environment: one line on stderr says which, what was expected and what was found."""
 
+STOPPED: Final = 3
+"""The job stopped by itself where going on would have lost something: a lane's limit, a configuration that does not fit its state, a Kafka
+that does not take records. One line says why; nothing is lost, and it goes on where it stopped once the cause is gone."""
+
 INTERNAL_ERROR: Final = 70
 """A bug: a traceback is printed."""
 

@@ -164,7 +164,13 @@ class Encoder:
             parts.append(b"\x00")
             return OutputRecord("headroom", b"%b/%d" % (self.key, para_id), b"".join(parts))
         sender, recipient, is_open, places_left, bytes_left, message_size_max = headroom
-        parts = [self._channel_headroom_start, _long(block), _long(sender), _long(recipient), b"\x01" if is_open else b"\x00"]
+        parts = [
+            self._channel_headroom_start,
+            _long(block),
+            _long(sender),
+            _long(recipient),
+            b"\x01" if is_open else b"\x00",
+        ]
         parts += (_long(places_left), _long(bytes_left), _long(message_size_max))
         return OutputRecord("headroom", b"%b/%d/%d" % (self.key, sender, recipient), b"".join(parts))
 
@@ -192,7 +198,8 @@ class Encoder:
         return {"lane": self.lane, **outcome._asdict(), "runtime_digest": self.runtime_digest}
 
     def _receipt(self, receipt: Receipt) -> dict[str, Any]:
-        return self._common(receipt)
+        # a block's weights may add up to more than an Avro long holds: the greatest there is says so
+        return {**self._common(receipt), "weight_used": min(receipt.weight_used, LONG_MAX)}
 
 
 # --- Avro binary by hand: Avro 1.12 specification, "Binary encoding" ---------------------------------------------------------------------

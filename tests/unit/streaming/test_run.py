@@ -119,20 +119,20 @@ def test_a_batch_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("script", [["fails"], ["busy", "nothing", "fails"]])
 def test_a_failure_is_told_whenever_it_happens(script: list[str]) -> None:
     code, _, log = follow(script, stop_after=0)
-    assert code == exit_codes.INTERNAL_ERROR
+    assert code == exit_codes.STOPPED
     ((event, values),) = log.events
     assert event == "failed"
     assert "lane polkadot: more than 9 blocks; waiting for the record of the block after 0" in values["reason"]
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("text", "foreseen", "reason"),
     [
-        (TRACEBACK, "validator.core.lane.LaneOverflow: lane polkadot: more than 9 blocks; waiting for the record of the block after 0"),
-        ("first\nvalidator.errors.UserError: lane a: no\nsecond", "validator.errors.UserError: lane a: no"),
-        ("\n  something of Spark's  \nmore", "something of Spark's"),
-        ("", ""),
+        (TRACEBACK, True, "validator.core.lane.LaneOverflow: lane polkadot: more than 9 blocks; waiting for the record of the block after 0"),
+        ("first\nvalidator.errors.UserError: lane a: no\nsecond", True, "validator.errors.UserError: lane a: no"),
+        ("\n  something of Spark's  \nmore", False, "something of Spark's"),
+        ("", False, "StreamingQueryException"),
     ],
 )  # fmt: skip
-def test_a_reason_is_one_line(text: str, reason: str) -> None:
-    assert _reason(StreamingQueryException(text)) == reason
+def test_a_reason_is_one_line(text: str, reason: str, foreseen: bool) -> None:
+    assert _reason(StreamingQueryException(text)) == (reason, foreseen)
