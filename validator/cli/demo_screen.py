@@ -328,7 +328,9 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
     parts = " + ".join(f"{account[name]} {name}" for name in ("accepted", "rejected", "duplicate", "dead", "waiting"))
     console.print(f"\nconsumed {account['consumed']} = {parts}", highlight=False)
     if summary["ok"]:
-        console.print(Text(f"{ACCEPTED} every verdict and dispatch is as the model says", style="bold green"))
+        told = f"{ACCEPTED} every verdict and dispatch is as the model says: "
+        told += f"{summary['agreed']} verdicts, {summary['dispatches_agreed']} dispatches"
+        console.print(Text(told, style="bold green"), soft_wrap=True)
     else:
         for problem in summary["problems"]:
             console.print(Text(f"{REJECTED} {problem}", style="red"), soft_wrap=True)
