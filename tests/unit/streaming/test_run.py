@@ -128,7 +128,11 @@ def test_a_failure_is_told_whenever_it_happens(script: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "foreseen", "reason"),
     [
-        (TRACEBACK, True, "validator.core.lane.LaneOverflow: lane polkadot: more than 9 blocks; waiting for the record of the block after 0"),
+        (
+            TRACEBACK,
+            True,
+            "validator.core.lane.LaneOverflow: lane polkadot: more than 9 blocks; waiting for the record of the block after 0",
+        ),
         ("first\nvalidator.errors.UserError: lane a: no\nsecond", True, "validator.errors.UserError: lane a: no"),
         ("\n  something of Spark's  \nmore", False, "something of Spark's"),
         ("", False, "StreamingQueryException"),
