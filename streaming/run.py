@@ -112,7 +112,7 @@ def _finished_batch(query: StreamingQuery) -> int:
     return -1 if progress is None else progress.batchId
 
 
-_FORESEEN = (".LaneOverflow:", ".UserError:", ".SinkFailed:")
+_FORESEEN = (".LaneOverflow:", ".UserError:", ".WriteFailed:", ".WriterFenced:")
 """What a worker raises where a lane cannot go on but nothing is wrong with the program."""
 
 
