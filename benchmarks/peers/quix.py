@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from quixstreams import Application
 from quixstreams.context import message_context
@@ -41,7 +42,7 @@ def main(configuration: str, total: int) -> None:
     worker = LaneWorker(definition.create(), definition.runtime_digest)
     app = Application(
         broker_address=str(config.kafka["bootstrap.servers"]),
-        consumer_group="quix",
+        consumer_group=f"quix-{uuid4()}",  # a group of its own: one that has read the backlog would wait for more
         auto_offset_reset="earliest",
         auto_create_topics=False,
         use_changelog_topics=False,

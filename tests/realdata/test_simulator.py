@@ -53,7 +53,7 @@ def test_sizes_span_the_recorded_ones() -> None:
 
 
 def test_limits_are_those_of_the_recorded_channels() -> None:
-    limits: dict[str, Any] = PRESETS["polkadot-2021-09"]
+    limits: dict[str, Any] = PRESETS["polkadot"]
     names = {
         "max_capacity": "hrmp_channel_max_places",
         "max_total_size": "hrmp_channel_max_size",
@@ -67,7 +67,7 @@ def test_limits_are_those_of_the_recorded_channels() -> None:
 
 def test_the_configuration_is_what_polkadot_had_in_storage() -> None:
     recorded = host_configuration("polkadot", 8_000_000, "polkadot-2021-09")
-    simulated = PRESETS["polkadot-2021-09"]
+    simulated = PRESETS["polkadot"]
     assert {name: simulated[name] for name in recorded if name != "preset"} == {
         name: value for name, value in recorded.items() if name != "preset"
     }

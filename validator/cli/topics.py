@@ -79,7 +79,8 @@ def list_(
     if as_json:
         sys.stdout.write("".join(json.dumps(asdict(state)) + "\n" for state in states))
         return
-    table = Table(Column("topic", no_wrap=True), "", "cleanup", "partitions", "records", "purpose")
+    numeric = (Column(name, justify="right", no_wrap=True) for name in ("partitions", "records"))
+    table = Table(Column("topic", no_wrap=True), "", "cleanup", *numeric, "purpose", box=None)
     for state in states:
         numbers = ["missing", ""] if state.partitions is None else [str(state.partitions), str(state.records)]
         table.add_row(state.name, state.direction, state.cleanup, *numbers, state.purpose)
