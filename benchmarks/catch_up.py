@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.figures import Figure
-from benchmarks.service import configuration, encoded, end_offset, produce, running
+from benchmarks.service import configuration, encoded, end_offset, forget_told, produce, records_since, running
 from validator.config import Config
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.topics import create_topics
@@ -48,6 +48,7 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
                 with _all_told(kafka, peer):
                     rates[peer].append(CANDIDATES / _peer(peer, config, directory, total))
             say(f"catch-up {turn + 1}/{repeats}: the job")
+            forget_told(kafka, "bench.", load.lane)
             with _all_told(kafka, "the job"):
                 warm, cold = _job(config, directory, total)
             rates["warm"].append(warm)
@@ -60,7 +61,7 @@ def _all_told(kafka: dict[str, Any], who: str) -> Iterator[None]:
     """See to it that a verdict for every candidate has been written."""
     before = end_offset(kafka, "bench.verdicts")
     yield
-    told = end_offset(kafka, "bench.verdicts") - before
+    told = records_since(kafka, "bench.verdicts", before)
     if told != CANDIDATES:
         raise RuntimeError(f"{who} told {told} verdicts, expected {CANDIDATES}")
 

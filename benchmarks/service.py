@@ -13,12 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
+from streaming.transactions import group_of
 from validator.codec.json_form import encode_input
 from validator.codec.schemas import INPUT_TOPICS
 from validator.config import Config
-from validator.kafka.client import consumer_config, producer_config
+from validator.kafka.client import admin_config, consumer_config, producer_config
 from validator.simulate.load import SettingsLoad, initial_state, load, load_chain
 
 READY_S_MAX = 180.0
@@ -75,10 +77,35 @@ def produce(kafka: dict[str, Any], prefix: str, lane: str, records: Iterable[tup
 
 
 def end_offset(kafka: dict[str, Any], topic: str) -> int:
-    """Return how many records a one-partition topic has ever taken."""
+    """Return the offset after the last one of a one-partition topic."""
     consumer = Consumer(consumer_config(kafka, group_id="benchmarks"))
     try:
         return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)[1])
+    finally:
+        consumer.close()
+
+
+def forget_told(kafka: dict[str, Any], prefix: str, lane: str) -> None:
+    """Have the next job on these topics tell everything anew."""
+    admin = AdminClient(admin_config(kafka))
+    group = group_of(prefix, lane)
+    if any(each.group_id == group for each in admin.list_consumer_groups().result().valid):
+        admin.delete_consumer_groups([group])[group].result()
+
+
+def records_since(kafka: dict[str, Any], topic: str, offset: int) -> int:
+    """Return how many committed records a one-partition topic has from an offset on; transaction markers take offsets too."""
+    consumer = Consumer(consumer_config(kafka, group_id="benchmarks", partition_eof=True))
+    consumer.assign([TopicPartition(topic, 0, offset)])
+    count = 0
+    try:
+        while True:
+            for message in consumer.consume(100_000, 5.0):
+                error = message.error()
+                if error is None:
+                    count += 1
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    return count
     finally:
         consumer.close()
 

@@ -12,27 +12,40 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from streaming.options import CHUNK_BYTES
 from streaming.workers import tune_garbage_collector
-from validator.codec.encode import OutputRecord, encode_dead_letter
+from validator.codec.encode import OutputRecord, Told, encode_dead_letter
 from validator.codec.inflight import unpack
 from validator.core.inputs import DeadLetter, Input
 from validator.lanes.definition import LaneDefinition
+from validator.lanes.marker import Consumed, consumed_by
 from validator.lanes.store import LaneCache, process_batch
 
-OUTPUT_SCHEMA = "lane string, records binary"
-"""One row is a run of one lane's output records, in order (`pack_records`)."""
+OUTPUT_SCHEMA = "lane string, told binary, consumed binary"
+"""One row is a run of what one lane told, in order (`pack_told`). A lane's last row of a batch says up to where the batch took inputs
+(`pack_consumed`); in the others that is null."""
 
 CACHE = LaneCache()
 """The live lanes of this worker. A module's own object: what is pickled with the plan, or lives in ``__main__``, is new in every task."""
 
 
-def pack_records(records: list[OutputRecord]) -> bytes:
-    """Return output records as bytes for the next stage of the same batch (`validator.codec.inflight` says why marshal)."""
-    return marshal.dumps([tuple(record) for record in records])
+def pack_told(told: list[Told]) -> bytes:
+    """Return what a lane told as bytes for the next stage of the same batch (`validator.codec.inflight` says why marshal)."""
+    return marshal.dumps([(block, [tuple(record) for record in records]) for block, records in told])
 
 
-def unpack_records(packed: bytes) -> list[OutputRecord]:
-    """Return what was given to `pack_records`."""
-    return list(map(OutputRecord._make, marshal.loads(packed)))  # noqa: S302 - made by the stage before, see `pack_records`
+def unpack_told(packed: bytes) -> list[Told]:
+    """Return what was given to `pack_told`."""
+    plain = marshal.loads(packed)  # noqa: S302 - made by the stage before, see `pack_told`
+    return [Told(block, list(map(OutputRecord._make, records))) for block, records in plain]
+
+
+def pack_consumed(consumed: Consumed) -> bytes:
+    """Return offsets as bytes for the next stage."""
+    return marshal.dumps(list(consumed.items()))
+
+
+def unpack_consumed(packed: bytes) -> dict[tuple[str, int], int]:
+    """Return what was given to `pack_consumed`."""
+    return dict(marshal.loads(packed))  # noqa: S302 - as above
 
 
 class SparkState:
@@ -107,29 +120,28 @@ class LaneOperator(StatefulProcessor):
         del chunks
         definition = self._definitions.get(lane)
         told = _bury(items) if definition is None else process_batch(definition, self._state, CACHE, items)
-        return _packed(lane, told)
+        return _packed(lane, told, consumed_by(items))
 
     def close(self) -> None:
         """Leave the cache: the worker lives on."""
 
 
-def _bury(items: Iterable[Input | DeadLetter]) -> Iterator[list[OutputRecord]]:
+def _bury(items: Iterable[Input | DeadLetter]) -> Iterator[Told]:
     """Tell the dead letters that belong to no configured lane."""
-    yield [encode_dead_letter(item) for item in items if isinstance(item, DeadLetter)]
+    yield Told(None, [encode_dead_letter(item) for item in items if isinstance(item, DeadLetter)])
 
 
-def _packed(lane: str, told: Iterator[list[OutputRecord]]) -> Iterator[pd.DataFrame]:
-    run: list[OutputRecord] = []
+def _packed(lane: str, told: Iterator[Told], consumed: Consumed) -> Iterator[pd.DataFrame]:
+    run: list[Told] = []
     size = 0
-    for records in told:
-        run += records
-        size += sum(len(record.value) for record in records)
+    for each in told:
+        run.append(each)
+        size += sum(len(record.value) for record in each.records)
         if size >= CHUNK_BYTES:
-            yield _frame(lane, run)
+            yield _frame(lane, run, None)
             run, size = [], 0
-    if run:
-        yield _frame(lane, run)
+    yield _frame(lane, run, pack_consumed(consumed))
 
 
-def _frame(lane: str, run: list[OutputRecord]) -> pd.DataFrame:
-    return pd.DataFrame({"lane": [lane], "records": [pack_records(run)]})
+def _frame(lane: str, run: list[Told], consumed: bytes | None) -> pd.DataFrame:
+    return pd.DataFrame({"lane": [lane], "told": [pack_told(run)], "consumed": [consumed]})

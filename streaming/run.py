@@ -5,19 +5,24 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
 import structlog
+from confluent_kafka import KafkaException
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.job import JobSettings, start_query
 from streaming.session import SPARK_LOG, spark_session
+from streaming.transactions import read_marker
 from validator.cli import exit_codes
 from validator.config import Config
+from validator.errors import UserError
 from validator.kafka.topics import wait_for_topics
 from validator.lanes.configured import job_directory, lane_definitions
 
@@ -29,6 +34,12 @@ STOP_POLL_S = 0.05
 
 STOP_BATCH_S_MAX = 60.0
 """Seconds that a batch gets to end after the job was told to stop."""
+
+RESTARTS_MAX = 5
+"""Times that the query is started again after Kafka did not take a batch, before the job gives up."""
+
+RESTART_S = 1.0
+"""Seconds before the first of these; twice as long before each next one."""
 
 TOPICS_S_MAX = 60.0
 """Seconds that the topics may take to appear, from when Spark is up."""
@@ -60,9 +71,49 @@ def run_job(config: Config) -> int:
         ) as spark:
             # a query over a topic that is not there fails; whoever starts us may be making them meanwhile
             wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)
-            query = start_query(spark, settings)
-            log.info("ready", query=str(query.id), run=str(query.runId))
+            if not config.job.rebuild:
+                refuse_without_checkpoint(settings)
+            return _run_queries(spark, settings, stop, log)
+
+
+def refuse_without_checkpoint(settings: JobSettings) -> None:
+    """Raise `UserError` where there is no checkpoint, but Kafka holds what one of the lanes has told.
+
+    Nothing would be told twice, but a chain that starts over would have its first blocks taken for told.
+    """
+    offsets = Path(settings.checkpoint) / "offsets"
+    if offsets.is_dir() and any(offsets.iterdir()):
+        return
+    for lane in settings.definitions:
+        try:
+            marker = read_marker(settings.kafka, settings.prefix, lane, ())
+        except KafkaException as error:
+            raise UserError(f"Kafka does not say what lane {lane} has told: {error.args[0].str()}") from None
+        if marker.block is not None:
+            raise UserError(
+                f"{settings.prefix}verdicts holds lane {lane} up to block {marker.block}, but {settings.checkpoint} has no checkpoint: "
+                "start with --rebuild to go through the inputs again and tell only what is untold, or take another topics prefix"
+            )
+
+
+def _run_queries(spark: SparkSession, settings: JobSettings, stop: _StopSignal, log: Any) -> int:
+    """Run the query, and start it again where Kafka did not take a batch: the next attempt goes on from what was told."""
+    for attempt in range(RESTARTS_MAX + 1):
+        query = start_query(spark, settings)
+        log.info("ready", query=str(query.id), run=str(query.runId))
+        try:
             return _follow(query, stop, log)
+        except _BatchNotTaken as failure:
+            if attempt == RESTARTS_MAX or stop.requested:
+                log.error("failed", reason=str(failure))
+                return exit_codes.STOPPED
+            log.warning("restarting", reason=str(failure), attempt=attempt + 1)
+            time.sleep(RESTART_S * 2**attempt)
+    raise AssertionError("the last attempt returns")
+
+
+class _BatchNotTaken(Exception):
+    """Kafka did not take a batch."""
 
 
 def _follow(query: StreamingQuery, stop: _StopSignal, log: Any) -> int:
@@ -73,6 +124,8 @@ def _follow(query: StreamingQuery, stop: _StopSignal, log: Any) -> int:
         _stop_between_batches(query)
     except StreamingQueryException as error:
         reason, foreseen = _reason(error)
+        if ".WriteFailed:" in reason:
+            raise _BatchNotTaken(reason) from None
         log.error("failed", reason=reason)
         return exit_codes.STOPPED if foreseen else exit_codes.INTERNAL_ERROR
     last_batch = _log_batches(query, last_batch, log)
@@ -112,7 +165,7 @@ def _finished_batch(query: StreamingQuery) -> int:
     return -1 if progress is None else progress.batchId
 
 
-_FORESEEN = (".LaneOverflow:", ".UserError:", ".SinkFailed:")
+_FORESEEN = (".LaneOverflow:", ".UserError:", ".WriteFailed:", ".WriterFenced:")
 """What a worker raises where a lane cannot go on but nothing is wrong with the program."""
 
 

@@ -8,73 +8,87 @@ batch, and what makes the output right (a lane's records in one order, written b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
-from confluent_kafka import KafkaError, Message, Producer
 
-from streaming.lane_operator import unpack_records
+from streaming.lane_operator import unpack_consumed, unpack_told
+from streaming.transactions import LaneWriter
 from streaming.workers import tune_garbage_collector
-from validator.codec.encode import OutputRecord
-from validator.kafka.client import producer_config
+from validator.codec.encode import OutputRecord, Told
+from validator.core.types import BlockNumber
+from validator.lanes.marker import Consumed
 
 WRITTEN_SCHEMA = "lane string, topic string, records long"
 """What the stage tells the driver: how many records of a lane went to a topic."""
 
-FLUSH_S_MAX = 120.0
-"""Seconds for the broker to acknowledge a batch before the batch fails."""
-
-
-class SinkFailed(Exception):
-    """Kafka did not take a record; the batch fails and is done again."""
-
 
 class Sink(Protocol):
-    """Takes a batch's records of one state partition."""
+    """Takes what the lanes of one state partition tell in a batch."""
 
-    def write(self, lane: str, records: list[OutputRecord]) -> None:
-        """Take records of a lane; a lane's records arrive in order."""
+    def write(self, lane: str, told: list[Told]) -> None:
+        """Take a part of what a lane told; a lane's parts arrive in order."""
 
-    def commit(self) -> None:
-        """Return once everything taken is in Kafka for good; raises `SinkFailed` where it is not."""
+    def commit(self, lane: str, consumed: Consumed) -> dict[str, int]:
+        """Make a lane's batch, which took inputs up to ``consumed``, true for good, and return how many records went to each topic."""
 
 
-class AtLeastOnceSink:
-    """Writes records as they come; a batch that is done again is written again."""
+class TransactionalSink:
+    """Tells everything exactly once: a lane's batch and its marker are one transaction (`streaming.transactions`).
+
+    Raises `WriteFailed`, `WriterFenced`, and is of no more use then.
+    """
 
     def __init__(self, kafka: dict[str, Any], prefix: str) -> None:
-        self._producer = Producer(producer_config(kafka))
+        self._kafka = kafka
         self._prefix = prefix
-        self._topics: dict[str, str] = {}
-        self._failure: KafkaError | None = None
+        self._writers: dict[str, LaneWriter] = {}
+        self._batches: dict[str, _Batch] = {}
 
-    def write(self, lane: str, records: list[OutputRecord]) -> None:  # noqa: ARG002 - the interface tells, this sink need not know
-        """Hand records to the producer, waiting where its queue is full."""
-        producer, topics = self._producer, self._topics
-        for topic, key, value, headers in records:
-            name = topics.get(topic)
-            if name is None:
-                name = topics[topic] = self._prefix + topic
-            while True:
-                try:
-                    producer.produce(name, value, key, headers=list(headers) or None, on_delivery=self._delivered)
-                    break
-                except BufferError:
-                    producer.poll(0.1)
-        producer.poll(0)
+    def write(self, lane: str, told: list[Told]) -> None:
+        """Write what belongs to blocks at once; the rest waits for `commit`, which knows what the batch took."""
+        writer, batch = self._writer(lane), self._batches.setdefault(lane, _Batch())
+        marker = writer.marker(())
+        for each in told:
+            if each.block is None:
+                batch.beside_blocks.append(each)
+            elif records := marker.untold(each):
+                writer.write(records)
+                batch.count(records)
+                batch.last_block = each.block
 
-    def commit(self) -> None:
-        """Wait for every acknowledgement."""
-        left = self._producer.flush(FLUSH_S_MAX)
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise SinkFailed(f"Kafka refused a record: {failure.str()}")
-        if left:
-            raise SinkFailed(f"{left} records were not acknowledged within {FLUSH_S_MAX:.0f} s")
+    def commit(self, lane: str, consumed: Consumed) -> dict[str, int]:
+        """Commit a lane's batch; one that took nothing new has been told already, and nothing is written."""
+        writer, batch = self._writer(lane), self._batches.pop(lane, _Batch())
+        marker = writer.marker(consumed)
+        if batch.last_block is None and not marker.is_news(consumed):
+            return {}
+        for each in batch.beside_blocks:
+            records = marker.untold(each)
+            writer.write(records)
+            batch.count(records)
+        writer.commit(marker.after(batch.last_block, consumed))
+        return batch.written
 
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:  # noqa: ARG002 - librdkafka's signature
-        if error is not None and self._failure is None:
-            self._failure = error
+    def _writer(self, lane: str) -> LaneWriter:
+        writer = self._writers.get(lane)
+        if writer is None:
+            writer = self._writers[lane] = LaneWriter(self._kafka, self._prefix, lane)
+        return writer
+
+
+@dataclass(slots=True)
+class _Batch:
+    """A lane's batch so far."""
+
+    beside_blocks: list[Told] = field(default_factory=list)
+    last_block: BlockNumber | None = None
+    written: dict[str, int] = field(default_factory=dict)
+
+    def count(self, records: list[OutputRecord]) -> None:
+        for record in records:
+            self.written[record.topic] = self.written.get(record.topic, 0) + 1
 
 
 _SINKS: dict[tuple[object, ...], Sink] = {}
@@ -87,21 +101,22 @@ def sink_stage(kafka: dict[str, Any], prefix: str) -> Callable[[Iterator[pa.Reco
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_garbage_collector()
-        sink = _SINKS.pop(identity, None) or AtLeastOnceSink(kafka, prefix)
-        written: dict[tuple[str, str], int] = {}
+        sink = _SINKS.pop(identity, None) or TransactionalSink(kafka, prefix)
+        written: list[tuple[str, str, int]] = []
         for batch in batches:
-            for lane, packed in zip(batch.column("lane").to_pylist(), batch.column("records").to_pylist(), strict=True):
-                records = unpack_records(packed)
-                sink.write(lane, records)
-                for record in records:
-                    written[lane, record.topic] = written.get((lane, record.topic), 0) + 1
-        sink.commit()
-        _SINKS[identity] = sink  # only a sink that has committed is used again
-        lanes, topics = zip(*written, strict=True) if written else ((), ())
+            rows = zip(*(batch.column(name).to_pylist() for name in ("lane", "told", "consumed")), strict=True)
+            for lane, told, consumed in rows:
+                sink.write(lane, unpack_told(told))
+                if consumed is not None:
+                    written += [
+                        (lane, topic, count) for topic, count in sink.commit(lane, unpack_consumed(consumed)).items()
+                    ]
+        _SINKS[identity] = sink  # only a sink that has not failed is used again
+        lanes, topics, counts = zip(*written, strict=True) if written else ((), (), ())
         yield pa.RecordBatch.from_pydict({
             "lane": pa.array(lanes, pa.string()),
             "topic": pa.array(topics, pa.string()),
-            "records": pa.array(written.values(), pa.int64()),
+            "records": pa.array(counts, pa.int64()),
         })  # fmt: skip
 
     return write

@@ -48,7 +48,7 @@ def main(configuration: str, total: int) -> None:
                 kinds[topic], message.value(), Source(topic, message.partition(), message.offset()), message.key()
             )
             items.append(decoded if isinstance(decoded, DeadLetter) else decoded[1])
-        for records in worker.process(items):
+        for _, records in worker.process(items):
             for topic, key, value, _ in records:
                 name = names.get(topic) or names.setdefault(topic, prefix + topic)
                 while True:

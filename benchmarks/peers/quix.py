@@ -63,7 +63,7 @@ def main(configuration: str, total: int) -> None:
             context = message_context()
             decoded = decode_record(kind, value, Source(topic, context.partition, context.offset))
             item = decoded if isinstance(decoded, DeadLetter) else decoded[1]
-            told = [record for records in worker.process([item]) for record in records]
+            told = [record for _, records in worker.process([item]) for record in records]
             if clock["seen"] == total:
                 app.stop()  # once this record's outputs are produced and its offset is committed
             return told

@@ -64,7 +64,7 @@ class Follower:
             )
             items.append(decoded if isinstance(decoded, DeadLetter) else decoded[1])
         sender = RecordSender(self.config.kafka, self.config.topics.prefix)
-        for outputs in [*self.worker.process(items), [self.worker.status()]]:
+        for _, outputs in [*self.worker.process(items), self.worker.status()]:
             for topic, key, value, _ in outputs:
                 sender.send(topic, key, value)
         sender.flush()

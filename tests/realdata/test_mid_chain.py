@@ -120,7 +120,7 @@ def test_the_example_of_the_document_is_what_happens(tmp_path: Path, monkeypatch
     verdicts: list[dict[str, Any]] = [
         to_json("verdicts", each.value)
         for run in worker.process(inputs_of(values))
-        for each in run
+        for each in run.records
         if each.topic == "verdicts"
     ]
     shown = lines(files["verdicts.jsonl"])

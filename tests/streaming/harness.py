@@ -104,21 +104,6 @@ def first_difference(got: Outputs, expected: Outputs) -> str | None:
     return None
 
 
-def without_repeats(got: list[tuple[bytes, bytes]], expected: list[tuple[bytes, bytes]], topic: str) -> list[int]:
-    """Check that output is the expected one, going back at times to say some of it again; return how far it went back each time."""
-    rewinds, at = [], 0
-    for item in got:
-        if at < len(expected) and item == expected[at]:
-            at += 1
-            continue
-        assert item in expected[:at], f"{topic}: {to_json(topic, item[1])} comes neither next nor again"
-        back = expected.index(item)
-        rewinds.append(at - back)
-        at = back + 1
-    assert at == len(expected), f"{topic}: ends after {at} of {len(expected)} records"
-    return rewinds
-
-
 def python_workers(spark: SparkSession) -> list[int]:
     """Return the process ids of the session's Python workers: children of the daemons that its JVM has started."""
     gateway = spark.sparkContext._gateway

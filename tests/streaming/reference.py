@@ -41,7 +41,7 @@ def reference(of: SimulationSettings) -> Outputs:
     """What the lane of a simulated chain tells."""
     worker = LaneWorker(definition(of).create(), definition(of).runtime_digest)
     outputs: Outputs = {topic: [] for topic in SAME_WHATEVER_ARRIVES}
-    for records in worker.process(inputs_of(chain(of).records)):
+    for _, records in worker.process(inputs_of(chain(of).records)):
         for record in records:
             outputs[record.topic].append((record.key, record.value))
     return outputs

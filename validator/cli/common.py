@@ -23,11 +23,18 @@ if TYPE_CHECKING:
 ConfigPath = Annotated[
     Path | None, typer.Option("--config", help="Configuration; by default ./validator.toml if there is one.")
 ]
+Rebuild = Annotated[
+    bool,
+    typer.Option(
+        "--rebuild",
+        help="Start without a checkpoint on topics that hold verdicts already: go through the inputs again, tell only what is untold.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 
 
-def load_job_config(path: Path | None) -> Config:
-    """Return the configuration of a job, which needs a chain at least."""
+def load_job_config(path: Path | None, *, rebuild: bool = False) -> Config:
+    """Return the configuration of a job, which needs a chain at least; ``rebuild`` sets that key of it."""
     config = load_config(path)
     if not config.chains:
         found = (
@@ -38,7 +45,7 @@ def load_job_config(path: Path | None) -> Config:
             else "no ./validator.toml"
         )
         raise UserError(f"no chain to follow: expected a table [chains.<lane>] in the configuration, found {found}")
-    return config
+    return config.model_copy(update={"job": config.job.model_copy(update={"rebuild": True})}) if rebuild else config
 
 
 def kafka_table(config: Config) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from validator.cli import exit_codes
-from validator.cli.common import ConfigPath, kafka_table, load_job_config, terminated_as_interrupted
+from validator.cli.common import ConfigPath, Rebuild, kafka_table, load_job_config, terminated_as_interrupted
 from validator.cli.job_log import log_printer
 from validator.cli.progress import jar_progress
 from validator.kafka.jars import ensure_jars
@@ -21,15 +21,16 @@ TOPICS_S_MAX: Final = 3.0
 
 def run(
     config_path: ConfigPath = None,
+    rebuild: Rebuild = False,
     as_json: Annotated[bool, typer.Option("--json", help="Pass on the job's log as it is: JSON lines.")] = False,
 ) -> None:
     """Run the job on the Kafka of the configuration (or on the embedded broker, if it runs) until Ctrl-C or SIGTERM.
 
     The topics must be there: `validator topics create` makes them. The log goes to standard error. A job that is stopped ends its batch
     first; the next start continues where it stopped. Exit code 0 when it was stopped, 2 if something is wrong with its configuration or
-    surroundings, 70 if it failed.
+    surroundings, 3 if it stopped by itself so as to lose nothing, 70 if it failed.
     """
-    config = load_job_config(config_path)
+    config = load_job_config(config_path, rebuild=rebuild)
     config = config.model_copy(update={"kafka": kafka_table(config)})
     wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)
     with jar_progress() as progress:

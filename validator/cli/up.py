@@ -9,7 +9,7 @@ import typer
 
 from validator.cli import exit_codes
 from validator.cli.broker import embedded_broker
-from validator.cli.common import ConfigPath, load_job_config, say, terminated_as_interrupted
+from validator.cli.common import ConfigPath, Rebuild, load_job_config, say, terminated_as_interrupted
 from validator.cli.job_log import log_printer
 from validator.cli.progress import jar_progress
 from validator.kafka.jars import ensure_jars
@@ -23,14 +23,16 @@ if TYPE_CHECKING:
 
 def up(
     config_path: ConfigPath = None,
+    rebuild: Rebuild = False,
     as_json: Annotated[bool, typer.Option("--json", help="Log JSON lines only.")] = False,
 ) -> None:
     """Start a broker if none is configured, the topics that are missing and the job; Ctrl-C stops job and broker in order.
 
     A broker that was running already is left running. Its data and the job's state stay: the next `up` continues. Exit code 0 when it was
-    stopped, 2 if something is wrong with configuration or surroundings, 70 if the job failed.
+    stopped, 2 if something is wrong with configuration or surroundings, 3 if the job stopped by itself so as to lose
+    nothing, 70 if it failed.
     """
-    config = load_job_config(config_path)
+    config = load_job_config(config_path, rebuild=rebuild)
     embedded = not config.kafka.get("bootstrap.servers")
     with jar_progress() as progress:
         ensure_jars("spark", progress=progress)

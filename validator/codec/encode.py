@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from fastavro import schemaless_writer
 
 from validator.codec.schemas import schemas
+from validator.core.inputs import Source
 from validator.core.limits import U128_MAX
 from validator.core.outcomes import InputKind, ParaHeadroom
 
@@ -36,6 +37,13 @@ class OutputRecord(NamedTuple):
     key: bytes
     value: bytes
     headers: tuple[tuple[str, bytes], ...] = ()
+
+
+class Told(NamedTuple):
+    """Records that belong together: all that ``block`` told, or where that is None what a batch told beside its blocks."""
+
+    block: int | None
+    records: list[OutputRecord]
 
 
 class LaneStatus(NamedTuple):
@@ -63,8 +71,12 @@ def write(name: str, datum: dict[str, Any]) -> bytes:
     return stream.getvalue()
 
 
-def encode_dead_letter(dead: DeadLetter) -> OutputRecord:
-    """Encode a dead letter; its key is its lane, which may be empty."""
+def encode_dead_letter(dead: DeadLetter, cause: Source | None = None) -> OutputRecord:
+    """Encode a dead letter; its key is its lane, which may be empty.
+
+    Its headers hold the reason, where the record was read from, and the record whose arrival made it dead (``cause``, itself where nothing
+    else is said): a copy in another tool keeps them.
+    """
     datum = {
         "lane": dead.lane,
         "reason": dead.reason.name,
@@ -76,7 +88,22 @@ def encode_dead_letter(dead: DeadLetter) -> OutputRecord:
         "index": dead.index,
         "raw": dead.raw,
     }
-    return OutputRecord("dead-letters", dead.lane.encode(), write("validator.DeadLetter", datum))
+    headers = (
+        ("reason", dead.reason.name.encode()),
+        ("source", _place(dead.source)),
+        ("cause", _place(cause or dead.source)),
+    )
+    return OutputRecord("dead-letters", dead.lane.encode(), write("validator.DeadLetter", datum), headers)
+
+
+def _place(source: Source) -> bytes:
+    return f"{source.topic}/{source.partition}/{source.offset}".encode()
+
+
+def cause_of(dead_letter: OutputRecord) -> Source:
+    """Return the record whose arrival made an encoded dead letter dead."""
+    topic, partition, offset = dict(dead_letter.headers)["cause"].decode().rsplit("/", 2)
+    return Source(topic, int(partition), int(offset))
 
 
 class Encoder:

@@ -91,6 +91,9 @@ class Job(_Table):
     """Milliseconds from the start of one micro-batch to the next; 0 starts the next as soon as there is something to do."""
     max_records_per_trigger: Positive = 200_000
     """Kafka records that one micro-batch takes at most, all input topics together."""
+    rebuild: bool = False
+    """Whether a job without a checkpoint may start on topics that hold its verdicts already: it goes through the inputs again from the
+    earliest one and tells only what has not been told."""
     blocks_ahead_max: Positive = limits.BLOCKS_AHEAD_MAX_DEFAULT
     """Blocks that a record may be ahead of its lane's executed one; beyond it the job stops with an error."""
     waiting_bytes_max: Positive = limits.WAITING_BYTES_MAX_DEFAULT

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Protocol
 
-from validator.codec.encode import OutputRecord
+from validator.codec.encode import Told
 from validator.core.inputs import DeadLetter, Input
 from validator.core.scale import DecodeError, Reader, Writer
 from validator.errors import UserError
@@ -120,7 +120,7 @@ class LaneCache:
 
 def process_batch(
     definition: LaneDefinition, backend: StateBackend, cache: LaneCache, items: list[Input | DeadLetter]
-) -> Iterator[list[OutputRecord]]:
+) -> Iterator[Told]:
     """Process one batch of a lane against its store, and yield what it tells (`LaneWorker.process`), last where the lane stands.
 
     The store is written whole only when the iterator has been exhausted; until then the lane is in no cache.
@@ -129,7 +129,7 @@ def process_batch(
     head, worker = _open(definition, backend, cache)
     entry = encode_entry(items)
     yield from worker.process(items)
-    yield [worker.status()]
+    yield worker.status()
 
     head = replace(
         head,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from validator.codec.encode import Encoder, LaneStatus, OutputRecord, encode_dead_letter
+from validator.codec.encode import Encoder, LaneStatus, OutputRecord, Told, encode_dead_letter
 from validator.core.inputs import DeadLetter, Input
 from validator.core.lane import Lane
 from validator.core.outcomes import Receipt
@@ -23,8 +23,8 @@ class LaneWorker:
         self._encoder = Encoder(lane.name, runtime_digest)
         self._last_receipt: Receipt | None = None
 
-    def process(self, items: Iterable[Input | DeadLetter]) -> Iterator[list[OutputRecord]]:
-        """Take a batch whole, then yield the records of each block that it completes.
+    def process(self, items: Iterable[Input | DeadLetter]) -> Iterator[Told]:
+        """Take a batch whole, then yield what its arrival told, and what each block tells that it completes.
 
         Raises `core.lane.LaneOverflow`; any other exception is a bug.
         """
@@ -35,12 +35,13 @@ class LaneWorker:
                 lane.count_dead()
                 dead.append(encode_dead_letter(item))
             else:
-                dead += map(encode_dead_letter, lane.add(item))
+                dead += [encode_dead_letter(letter, item.source) for letter in lane.add(item)]
         if dead:
-            yield dead
+            yield Told(None, dead)
         for executed, passed in lane.execute_ready():
             self._last_receipt = executed.receipt
-            yield self._encoder.executed(executed) + [encode_dead_letter(letter) for letter in passed]
+            records = self._encoder.executed(executed)
+            yield Told(executed.receipt.block, records + [encode_dead_letter(letter) for letter in passed])
 
     def replay(self, items: Iterable[Input], dead: int) -> None:
         """Take a batch again that was told already, and tell nothing."""
@@ -70,7 +71,7 @@ class LaneWorker:
         reader.end()
         return worker
 
-    def status(self) -> OutputRecord:
+    def status(self) -> Told:
         """Return the record of where the lane stands."""
         lane = self.lane
         status = LaneStatus(
@@ -81,7 +82,7 @@ class LaneWorker:
             lane.counters,
             self._last_receipt,
         )
-        return self._encoder.lane_status(status)
+        return Told(None, [self._encoder.lane_status(status)])
 
 
 def _write_receipt(out: Writer, receipt: Receipt) -> None:

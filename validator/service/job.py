@@ -108,7 +108,7 @@ class JobProcess:
             self._reader.join(10.0)
         if code == exit_codes.USER_ERROR and self.failure:
             raise UserError(self.failure)
-        return code if code in (exit_codes.OK, exit_codes.USER_ERROR) else exit_codes.INTERNAL_ERROR
+        return code if code in (exit_codes.OK, exit_codes.USER_ERROR, exit_codes.STOPPED) else exit_codes.INTERNAL_ERROR
 
     def stop(self) -> None:
         """Ask the job to end after its batch, and wait until it has; one that does not is killed."""

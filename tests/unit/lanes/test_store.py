@@ -45,7 +45,7 @@ def cut(records: Sequence[Record], pieces: int = 9) -> list[Batch]:
 
 def run(definition: LaneDefinition, store: Store, cache: LaneCache, batch: Batch) -> list[OutputRecord]:
     attempt = store.attempt()
-    told = [record for records in process_batch(definition, attempt, cache, batch) for record in records]
+    told = [record for _, records in process_batch(definition, attempt, cache, batch) for record in records]
     store.commit(attempt)
     return told
 
@@ -54,7 +54,10 @@ def live(definition: LaneDefinition, batches: Sequence[Batch]) -> Iterator[tuple
     """Play batches through one lane that nothing ever happens to."""
     worker = LaneWorker(definition.create(), definition.runtime_digest)
     for batch in batches:
-        yield [*(record for records in worker.process(batch) for record in records), worker.status()], worker
+        yield (
+            [*(record for _, records in worker.process(batch) for record in records), *worker.status().records],
+            worker,
+        )
 
 
 def rebuilt(definition: LaneDefinition, store: Store) -> list[bytes]:
@@ -177,7 +180,9 @@ def test_a_journal_is_brought_to_its_end_under_the_rules_it_was_written_under() 
     for used in (cache, LaneCache()):
         kept, continued = Store(store.attempt()), LaneWorker.restore(other, changed.snapshot())
         for batch in batches[3:]:
-            expected = [record for records in continued.process(batch) for record in records] + [continued.status()]
+            expected = [
+                record for _, records in continued.process(batch) for record in records
+            ] + continued.status().records
             assert run(other, kept, used, batch) == expected
     assert DEFINITION.under(other.encode_rules()).encode_rules() == other.encode_rules()
 

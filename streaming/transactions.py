@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One lane's outputs to Kafka, each batch and its marker in one transaction.
+
+The marker is the offsets of a consumer group of the lane's own: those of the inputs that it has taken, which any Kafka tool shows as
+lag, and as the offset of a place on the `lanes` topic the number of the block after the last one told. They are committed inside the
+transaction with the records, so that either both are there or neither.
+
+librdkafka lacks KIP-890: after a transactional call that failed or timed out nobody knows whether it took effect. So nothing is ever
+retried on the same producer. It is thrown away; a new one with the same transactional.id fences it off, its `init_transactions` finishes
+or aborts what was open, and the marker, read again, says which.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from validator.kafka.client import consumer_config, producer_config
+from validator.lanes.marker import Marker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from validator.codec.encode import OutputRecord
+    from validator.kafka.client import KafkaTable
+
+CALL_S_MAX: Final = 60.0
+"""Seconds for one transactional call."""
+
+TRANSACTION_MS_MAX: Final = 300_000
+"""Milliseconds after which the broker aborts a transaction that nobody ended: readers of committed records wait as long for a dead writer
+whose lane nobody takes over."""
+
+MARKER_TOPIC: Final = "lanes"
+MARKER_PARTITION: Final = 0
+
+_FENCED: Final = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+
+
+class WriteFailed(Exception):
+    """Kafka did not take a batch; it is done again from the marker."""
+
+
+class WriterFenced(Exception):
+    """Another job writes this lane now; this one must not go on."""
+
+
+def group_of(prefix: str, lane: str) -> str:
+    """Return the consumer group whose offsets are a lane's marker."""
+    return f"{prefix}lane.{lane}"
+
+
+def read_marker(kafka: KafkaTable, prefix: str, lane: str, places: Iterable[tuple[str, int]]) -> Marker:
+    """Return a lane's marker, as far as the offsets of ``places`` (topic and partition of inputs) go.
+
+    Raises `confluent_kafka.KafkaException` where Kafka does not answer.
+    """
+    consumer = Consumer(consumer_config(kafka, group_id=group_of(prefix, lane)))
+    try:
+        return _committed(consumer, prefix, places)
+    finally:
+        consumer.close()
+
+
+def _committed(consumer: Consumer, prefix: str, places: Iterable[tuple[str, int]]) -> Marker:
+    block_place = TopicPartition(prefix + MARKER_TOPIC, MARKER_PARTITION)
+    asked = [block_place, *(TopicPartition(topic, partition) for topic, partition in places)]
+    block, *offsets = consumer.committed(asked, timeout=CALL_S_MAX)
+    for answer in (block, *offsets):
+        if answer.error is not None:
+            raise KafkaException(answer.error)
+    return Marker(
+        block=None if block.offset == OFFSET_INVALID else block.offset - 1,
+        consumed={(place.topic, place.partition): place.offset for place in offsets if place.offset != OFFSET_INVALID},
+    )
+
+
+class LaneWriter:
+    """Writes one lane's batches; after any exception it is of no more use."""
+
+    def __init__(self, kafka: KafkaTable, prefix: str, lane: str) -> None:
+        """Take over the lane: whoever wrote it before is fenced off. Raises `WriteFailed`."""
+        self._prefix = prefix
+        self._topics: dict[str, str] = {}
+        self._open = False
+        self._failure: KafkaError | None = None
+        self._consumer = Consumer(consumer_config(kafka, group_id=group_of(prefix, lane)))
+        self._marker: Marker | None = None
+        try:
+            self._producer = Producer(
+                producer_config(kafka, transactional_id=group_of(prefix, lane))
+                | {"transaction.timeout.ms": TRANSACTION_MS_MAX}
+            )
+            self._producer.init_transactions(CALL_S_MAX)
+        except KafkaException as error:
+            raise _failed(error) from error
+
+    def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
+        """Return what the lane has told, as far as the offsets of ``places`` go. Raises `WriteFailed`."""
+        unknown = [place for place in places if self._marker is None or place not in self._marker.consumed]
+        if self._marker is None or unknown:
+            try:
+                read = _committed(self._consumer, self._prefix, unknown)
+            except KafkaException as error:
+                raise _failed(error) from error
+            # a place without an offset is known to have none, so that it is asked for once
+            consumed = dict.fromkeys(unknown, 0) | dict(read.consumed)
+            self._marker = read if self._marker is None else self._marker
+            self._marker = self._marker.after(None, consumed)
+        return self._marker
+
+    def write(self, records: Iterable[OutputRecord]) -> None:
+        """Add records to the batch's transaction. Raises `WriteFailed`, `WriterFenced`."""
+        try:
+            self._begin()
+            for topic, key, value, headers in records:
+                name = self._topics.get(topic) or self._topics.setdefault(topic, self._prefix + topic)
+                self._produce(name, key, value, headers)
+            self._producer.poll(0)
+        except KafkaException as error:
+            raise _failed(error) from error
+
+    def commit(self, marker: Marker) -> None:
+        """Commit the batch's records and the new marker, both or neither. Raises `WriteFailed`, `WriterFenced`."""
+        offsets = [
+            TopicPartition(topic, partition, offset)
+            for (topic, partition), offset in sorted(marker.consumed.items())
+            if offset
+        ]
+        if marker.block is not None:
+            offsets.append(TopicPartition(self._prefix + MARKER_TOPIC, MARKER_PARTITION, marker.block + 1))
+        try:
+            self._begin()
+            if offsets:
+                self._producer.send_offsets_to_transaction(
+                    offsets, self._consumer.consumer_group_metadata(), CALL_S_MAX
+                )
+            self._producer.commit_transaction(CALL_S_MAX)
+        except KafkaException as error:
+            raise _failed(error) from error
+        if self._failure is not None:
+            raise WriteFailed(f"Kafka refused a record: {self._failure.str()}")
+        self._open = False
+        self._marker = marker
+
+    def _begin(self) -> None:
+        if not self._open:
+            self._producer.begin_transaction()
+            self._open = True
+
+    def _produce(self, topic: str, key: bytes, value: bytes, headers: Any) -> None:
+        while True:
+            try:
+                self._producer.produce(topic, value, key, headers=list(headers) or None, on_delivery=self._delivered)
+                return
+            except BufferError:
+                self._producer.poll(0.1)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:  # noqa: ARG002 - librdkafka's signature
+        if error is not None and self._failure is None:
+            self._failure = error
+
+
+def _failed(error: KafkaException) -> WriteFailed | WriterFenced:
+    reason: KafkaError = error.args[0]
+    if reason.code() in _FENCED:
+        return WriterFenced(f"another job has taken over this lane: {reason.str()}")
+    return WriteFailed(f"Kafka did not take the batch: {reason.str()}")

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exactly-once writer on a real broker: what is committed is there once, what is not is not, and a successor takes over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from streaming.job import JobSettings
+from streaming.run import refuse_without_checkpoint
+from streaming.sink import TransactionalSink
+from streaming.transactions import LaneWriter, WriterFenced, read_marker
+from validator.codec.encode import OutputRecord, Told, encode_dead_letter
+from validator.core.inputs import DeadLetter, DeadReason, Source
+from validator.errors import UserError
+from validator.kafka.client import consumer_config
+from validator.kafka.topics import create_topics
+from validator.lanes.definition import LaneDefinition
+from validator.lanes.marker import Marker
+
+LANE = "polkadot"
+
+
+@pytest.fixture
+def prefix(kafka: dict[str, Any], request: pytest.FixtureRequest) -> str:
+    name = f"writer-{request.node.name.removeprefix('test_')[:40]}."
+    create_topics(kafka, prefix=name)
+    return name
+
+
+def told(kafka: dict[str, Any], topic: str) -> list[bytes]:
+    """Return the committed values of a topic."""
+    consumer = Consumer(consumer_config(kafka, group_id="reads-told", partition_eof=True))
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    values: list[bytes] = []
+    try:
+        while True:
+            message = consumer.poll(30.0)
+            assert message is not None, f"{topic} does not end"
+            error = message.error()
+            if error is None:
+                values.append(message.value())
+            elif error.code() == KafkaError._PARTITION_EOF:
+                return values
+    finally:
+        consumer.close()
+
+
+def block(number: int, text: str = "") -> Told:
+    return Told(number, [OutputRecord("verdicts", LANE.encode(), f"{number}{text}".encode())])
+
+
+def beside(*offsets: int, topic: str) -> Told:
+    letters = [DeadLetter(LANE, DeadReason.LATE, "late", Source(topic, 0, at), b"raw %d" % at) for at in offsets]
+    return Told(None, [*map(encode_dead_letter, letters), OutputRecord("lanes", LANE.encode(), b"status")])
+
+
+def test_a_batch_and_its_marker_are_one(kafka: dict[str, Any], prefix: str) -> None:
+    inputs = prefix + "candidates"
+    sink = TransactionalSink(kafka, prefix)
+    sink.write(LANE, [block(1), block(2)])
+    sink.write(LANE, [beside(3, topic=inputs)])
+    assert sink.commit(LANE, {(inputs, 0): 5}) == {"verdicts": 2, "dead-letters": 1, "lanes": 1}
+    assert told(kafka, prefix + "verdicts") == [b"1", b"2"]
+    assert read_marker(kafka, prefix, LANE, [(inputs, 0)]) == Marker(2, {(inputs, 0): 5})
+
+
+def test_a_batch_that_is_done_again_tells_only_what_is_new(kafka: dict[str, Any], prefix: str) -> None:
+    inputs = prefix + "candidates"
+    first = TransactionalSink(kafka, prefix)
+    first.write(LANE, [block(1), beside(1, topic=inputs)])
+    first.commit(LANE, {(inputs, 0): 2})
+    for sink in (first, TransactionalSink(kafka, prefix)):  # by the same worker, and by another one
+        sink.write(LANE, [block(1, "again"), beside(1, topic=inputs)])
+        assert sink.commit(LANE, {(inputs, 0): 2}) == {}
+    wider = TransactionalSink(kafka, prefix)
+    wider.write(LANE, [block(1, "again"), block(2), beside(1, 2, topic=inputs)])
+    assert wider.commit(LANE, {(inputs, 0): 3}) == {"verdicts": 1, "dead-letters": 1, "lanes": 1}
+    assert told(kafka, prefix + "verdicts") == [b"1", b"2"]
+    assert len(told(kafka, prefix + "dead-letters")) == 2
+
+
+def test_what_was_not_committed_was_never_said(kafka: dict[str, Any], prefix: str) -> None:
+    inputs = prefix + "candidates"
+    abandoned = TransactionalSink(kafka, prefix)
+    abandoned.write(LANE, [block(1, "abandoned")])
+    abandoned._writers[LANE]._producer.flush(30)
+    successor = TransactionalSink(kafka, prefix)
+    successor.write(LANE, [block(1)])
+    successor.commit(LANE, {(inputs, 0): 1})
+    assert told(kafka, prefix + "verdicts") == [b"1"]
+    # whoever was taken over from can do no harm, and says why
+    with pytest.raises(WriterFenced, match="another job has taken over"):
+        abandoned.commit(LANE, {(inputs, 0): 1})
+    assert told(kafka, prefix + "verdicts") == [b"1"]
+
+
+def test_lanes_have_markers_of_their_own(kafka: dict[str, Any], prefix: str) -> None:
+    inputs = prefix + "candidates"
+    sink = TransactionalSink(kafka, prefix)
+    for lane, last in ((LANE, 4), ("kusama", 9)):
+        sink.write(lane, [block(last)])
+        sink.commit(lane, {(inputs, 0): last})
+    assert read_marker(kafka, prefix, LANE, [(inputs, 0)]) == Marker(4, {(inputs, 0): 4})
+    assert read_marker(kafka, prefix, "kusama", [(inputs, 0)]) == Marker(9, {(inputs, 0): 9})
+    assert read_marker(kafka, prefix, "westend", [(inputs, 0)]) == Marker()
+
+
+def test_a_job_without_a_checkpoint_does_not_start_on_topics_that_hold_its_verdicts(
+    kafka: dict[str, Any], prefix: str, tmp_path: Path
+) -> None:
+    definitions = {LANE: LaneDefinition(LANE, bytes(32), ())}
+    settings = JobSettings(definitions, kafka, prefix, tmp_path / "checkpoint", 1, 0)
+    refuse_without_checkpoint(settings)
+    writer = LaneWriter(kafka, prefix, LANE)
+    writer.write(block(17).records)
+    writer.commit(Marker(17))
+    with pytest.raises(
+        UserError, match=r"holds lane polkadot up to block 17, but .*checkpoint has no checkpoint: .*--rebuild"
+    ) as refused:
+        refuse_without_checkpoint(settings)
+    assert "\n" not in str(refused.value)
+    (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
+    (tmp_path / "checkpoint" / "offsets" / "0").touch()
+    refuse_without_checkpoint(settings)

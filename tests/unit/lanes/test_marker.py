@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What has been told is not told again, whatever the borders of the batch that is done again."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from validator.codec.encode import OutputRecord, Told, cause_of, encode_dead_letter
+from validator.core.inputs import DeadLetter, DeadReason, Source
+from validator.lanes.marker import Marker, consumed_by
+
+
+def letter(offset: int, topic: str = "candidates", cause: Source | None = None) -> OutputRecord:
+    dead = DeadLetter("polkadot", DeadReason.LATE, "late", Source(topic, 0, offset), b"raw")
+    return encode_dead_letter(dead, cause)
+
+
+def block(number: int) -> Told:
+    return Told(number, [OutputRecord("verdicts", b"polkadot", b"%d" % number), letter(0)])
+
+
+STATUS = OutputRecord("lanes", b"polkadot", b"status")
+
+
+def test_a_block_is_told_whole_or_not_at_all() -> None:
+    assert Marker().untold(block(1)) == block(1).records
+    assert Marker(7).untold(block(7)) == []
+    assert Marker(7, {("candidates", 0): 9}).untold(block(8)) == block(8).records
+
+
+def test_a_dead_letter_is_told_unless_what_made_it_dead_has_been_taken() -> None:
+    marker = Marker(3, {("candidates", 0): 5, ("blocks", 0): 2})
+    beside = Told(None, [letter(4), letter(5), letter(4, "downward"), STATUS])
+    assert marker.untold(beside) == [letter(5), letter(4, "downward"), STATUS]
+    # an earlier record that a later block record leaves no place for
+    by_block = letter(1, cause=Source("blocks", 0, 2))
+    assert marker.untold(Told(None, [by_block])) == [by_block]
+    assert cause_of(by_block) == Source("blocks", 0, 2)
+    assert dict(by_block.headers) == {"reason": b"LATE", "source": b"candidates/0/1", "cause": b"blocks/0/2"}
+
+
+def test_a_batch_is_news_if_it_took_anything_that_the_marker_does_not_know() -> None:
+    marker = Marker(3, {("candidates", 0): 5})
+    assert not marker.is_news({("candidates", 0): 5})
+    assert not marker.is_news({})
+    assert marker.is_news({("candidates", 0): 6})
+    assert marker.is_news({("candidates", 1): 1})
+
+
+def test_what_a_batch_consumed_is_the_offset_after_the_last_of_each_partition() -> None:
+    dead = [DeadLetter("", DeadReason.LATE, "", Source(topic, partition, offset), b"") for topic, partition, offset in
+            (("a", 0, 3), ("a", 0, 1), ("a", 1, 0), ("b", 0, 9))]  # fmt: skip
+    assert consumed_by(dead) == {("a", 0): 4, ("a", 1): 1, ("b", 0): 10}
+
+
+@given(
+    st.lists(st.integers(0, 3), max_size=12),
+    st.lists(st.integers(1, 30), max_size=12),
+)
+def test_any_borders_and_any_repeats_tell_each_block_and_letter_once(steps_back: list[int], sizes: list[int]) -> None:
+    """Batches of any size, each perhaps done again from some way back, with a commit after each: as if in one go."""
+    letters, blocks = 40, 20
+    marker, told, at = Marker(), [], 0
+    backs = iter([*steps_back, *[0] * 40])
+    while at < letters:
+        size = sizes[at % len(sizes)] if sizes else 7
+        start = max(0, at - next(backs))
+        end = min(letters, at + size)
+        consumed = {("candidates", 0): end}
+        # every second record is dead, every second completes a block
+        beside = Told(None, [letter(offset) for offset in range(start, end) if offset % 2])
+        completed = [block(offset // 2 + 1) for offset in range(start, end) if offset % 2 == 0]
+        last = None
+        for each in completed:
+            if records := marker.untold(each):
+                told += records
+                last = each.block
+        if last is not None or marker.is_news(consumed):
+            told += marker.untold(beside)
+            marker = marker.after(last, consumed)
+        at = end
+    verdicts = [record.value for record in told if record.topic == "verdicts"]
+    assert verdicts == [b"%d" % number for number in range(1, blocks + 1)]
+    dead = [cause_of(record).offset for record in told if record.topic == "dead-letters" and cause_of(record).offset]
+    assert dead == [offset for offset in range(letters) if offset % 2]

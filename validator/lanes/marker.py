@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of a lane has been told for good, and hence what of a batch that is done again is still to be told.
+
+A marker is bound to the lane, the last block that it has told and the inputs that it has taken, never to a batch: it holds for a batch that
+is repeated, for one whose borders have changed, and for a lane that is executed again from its first block because its checkpoint is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from validator.codec.encode import OutputRecord, Told, cause_of
+from validator.core.inputs import DeadLetter, Input
+from validator.core.types import BlockNumber
+
+Consumed: TypeAlias = Mapping[tuple[str, int], int]
+"""By topic and partition, the offset after the last record taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """``block`` is None where no block has been told."""
+
+    block: BlockNumber | None = None
+    consumed: Consumed = field(default_factory=dict)
+
+    def untold(self, told: Told) -> list[OutputRecord]:
+        """Return the records of ``told`` that have not been told yet.
+
+        All of a block's or none; a dead letter that belongs to no block is told if the record whose arrival made it has been taken; where
+        the lane stands is told with anything else (`is_news`).
+        """
+        if told.block is not None:
+            return [] if self.block is not None and told.block <= self.block else told.records
+        return [record for record in told.records if record.topic != "dead-letters" or not self._has_taken(record)]
+
+    def is_news(self, consumed: Consumed) -> bool:
+        """Say whether a batch that took inputs up to ``consumed`` took any that the marker does not know."""
+        return any(offset > self.consumed.get(place, 0) for place, offset in consumed.items())
+
+    def after(self, block: BlockNumber | None, consumed: Consumed) -> Marker:
+        """Return the marker once blocks up to ``block`` and inputs up to ``consumed`` are told; it never goes back."""
+        last = block if self.block is None else self.block if block is None else max(self.block, block)
+        places = {place: max(offset, self.consumed.get(place, 0)) for place, offset in consumed.items()}
+        return Marker(last, {**self.consumed, **places})
+
+    def _has_taken(self, dead_letter: OutputRecord) -> bool:
+        topic, partition, offset = cause_of(dead_letter)
+        return offset < self.consumed.get((topic, partition), 0)
+
+
+def consumed_by(items: Iterable[Input | DeadLetter]) -> dict[tuple[str, int], int]:
+    """Return the offsets after the last of some records, by topic and partition."""
+    consumed: dict[tuple[str, int], int] = {}
+    for item in items:
+        topic, partition, offset = item.source
+        place = (topic, partition)
+        if offset >= consumed.get(place, 0):
+            consumed[place] = offset + 1
+    return consumed
