@@ -18,7 +18,7 @@ setup: $(STAMP) ## virtual environment with pinned versions, and the jars of bro
 $(STAMP): pyproject.toml constraints.txt $(PLUGINS:%=%/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is %d.%d: try make PYTHON=python3.12" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet --constraint constraints.txt hatchling editables
+	$(PIP) install --quiet --constraint constraints.txt editables hatchling setuptools wheel # what builds us and pyspark
 	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[spark,dev]' $(PLUGINS:%=--editable ./%)
 	@touch $@
 
