@@ -79,6 +79,9 @@ class Scenario:
 def read_scenarios(document: Node, *, expectations: bool = True) -> list[Scenario]:
     """Return the scenarios of a file: one object, or a list of them; what they expect is read where that is wanted. Raises `UserError`."""
     if isinstance(document.value, dict):
+        if document.has("format"):
+            name = document["format"].text()
+            return [Scenario(name, document.path, skipped="its protocol is not installed")]
         return [_scenario(document, expectations)]
     if not isinstance(document.value, list):
         raise document.fail("a scenario or an array of them")
