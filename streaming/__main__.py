@@ -3,7 +3,7 @@
 
 CONFIGURATION is a JSON file, the whole configuration as `validator run` resolved it. The job logs JSON lines to standard error,
 each with an ``event``: ``started``, ``ready`` (the query runs), ``batch``, ``stopped``, ``failed``. SIGTERM and SIGINT end it
-after the batch that it is in. Exit codes: `validator.cli.exit_codes`.
+after the batch that it is in. Exit codes: `validator.exit_codes`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from streaming.run import run_job
-from validator.cli import exit_codes
+from validator import exit_codes
 from validator.config import Config
 from validator.errors import UserError
 

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.job import JobSettings, start_query
 from streaming.session import SPARK_LOG, spark_session
 from streaming.transactions import read_marker
-from validator.cli import exit_codes
+from validator import exit_codes
 from validator.config import Config
 from validator.errors import UserError
 from validator.kafka.topics import wait_for_topics

@@ -23,7 +23,7 @@ from tests.streaming.harness import (
 )
 from tests.streaming.processes import job, write_configuration
 from tests.streaming.reference import IMMEDIATE, ON_INCLUSION, chains, reference
-from validator.cli import exit_codes
+from validator import exit_codes
 from validator.kafka.topics import create_topics, list_topics
 
 EVERY = (*SAME_WHATEVER_ARRIVES, "dead-letters", "lanes")

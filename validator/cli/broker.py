@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from validator.cli import exit_codes
+from validator import exit_codes
 from validator.cli.progress import jar_progress
 from validator.kafka.broker import BrokerStatus, EmbeddedBroker
 from validator.resources import state_directory

@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from validator.cli import exit_codes
+from validator import exit_codes
 from validator.cli.common import terminated_as_interrupted
 from validator.cli.demo_screen import DemoProgress, DemoScreen, print_summary
 from validator.cli.job_log import describe

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from validator import __version__
-from validator.cli import exit_codes
+from validator import __version__, exit_codes
 from validator.errors import UserError
 
 if TYPE_CHECKING:

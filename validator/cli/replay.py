@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from validator.cli import exit_codes
+from validator import exit_codes
 from validator.errors import UserError
 from validator.replay.document import printable, read_document
 from validator.replay.run import judge_scenario, run_scenario

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from validator.cli import exit_codes
+from validator import exit_codes
 from validator.cli.common import ConfigPath, Rebuild, kafka_table, load_job_config, terminated_as_interrupted
 from validator.cli.job_log import log_printer
 from validator.cli.progress import jar_progress

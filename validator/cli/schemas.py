@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from validator.cli import exit_codes
+from validator import exit_codes
 from validator.codec.compatibility import check_schemas, policy
 from validator.codec.schemas import TOPIC_SCHEMAS, Schema, schemas
 from validator.errors import UserError

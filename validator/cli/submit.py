@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from validator.cli import exit_codes
+from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say
 from validator.codec.json_form import encode_input
 from validator.codec.schemas import INPUT_TOPICS

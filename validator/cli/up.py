@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from validator.cli import exit_codes
+from validator import exit_codes
 from validator.cli.broker import embedded_broker
 from validator.cli.common import ConfigPath, Rebuild, load_job_config, say, terminated_as_interrupted
 from validator.cli.job_log import log_printer

@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from validator.cli import exit_codes
+from validator import exit_codes
 from validator.config import Config
 from validator.errors import UserError
 from validator.kafka.process import start_time

@@ -11,7 +11,7 @@ import pytest
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 from typer.testing import CliRunner
 
-from validator.cli import exit_codes
+from validator import exit_codes
 from validator.cli import schemas as command
 from validator.codec.compatibility import BACKWARD_TRANSITIVE, FULL_TRANSITIVE, check_schemas, policy
 from validator.codec.schemas import INPUT_TOPICS, MARKER, TOPIC_SCHEMAS, SchemaSet, schemas

@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 
 from streaming import run
 from streaming.run import _follow, _reason
-from validator.cli import exit_codes
+from validator import exit_codes
 
 TRACEBACK = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted: Task 0 failed 1 times
 Traceback (most recent call last):
