@@ -391,14 +391,3 @@ def test_mutations_never_end_in_a_traceback(file: Path) -> None:
             assert result.exit_code in (0, 1), result.exception
             assert result.stderr == ""
     assert outcomes == {0, 1, 2}
-
-
-def test_a_file_of_another_format_is_skipped(tmp_path: Path) -> None:
-    file = tmp_path / "vectors.json"
-    file.write_text('{"format": "xcmp-vectors/1", "msg_hash": []}', encoding="utf-8")
-    result = CliRunner().invoke(app, ["replay", str(file)])
-    assert result.exit_code == 0
-    assert result.stdout.splitlines() == [
-        f"SKIP xcmp-vectors/1 {file}: its protocol is not installed",
-        "0 passed, 0 failed, 1 skipped",
-    ]
