@@ -28,12 +28,13 @@ def bench(
     if unknown:
         raise typer.BadParameter(f"no benchmark {unknown[0]!r}, there are {', '.join(BENCHMARKS)}")
     figures: list[Figure] = []
+    out.parent.mkdir(parents=True, exist_ok=True)
     for name in names or BENCHMARKS:
         run: Callable[[Callable[[str], None], int], list[Figure]] = import_module(f"benchmarks.{name}").run
-        figures += run(lambda text: print(text, file=sys.stderr, flush=True), repeats)
-    show(figures)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write(figures, out)
+        measured = run(lambda text: print(text, file=sys.stderr, flush=True), repeats)
+        figures += measured
+        show(measured)
+        write(figures, out)  # after each: an hour's figures do not depend on the last of them
     typer.echo(f"written to {out}", err=True)
 
 
