@@ -12,6 +12,7 @@ or aborts what was open, and the marker, read again, says which.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -20,7 +21,7 @@ from validator.kafka.client import consumer_config, producer_config
 from validator.lanes.marker import Marker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from validator.codec.encode import OutputRecord
     from validator.kafka.client import KafkaTable
@@ -36,6 +37,17 @@ MARKER_TOPIC: Final = "lanes"
 MARKER_PARTITION: Final = 0
 
 _FENCED: Final = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+
+
+_COORDINATOR_STARTS: Final = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError._WAIT_COORD,
+)
+
+RETRY_S: Final = 0.2
+"""Seconds between two questions to a coordinator that is starting."""
 
 
 class WriteFailed(Exception):
@@ -66,14 +78,31 @@ def read_marker(kafka: KafkaTable, prefix: str, lane: str, places: Iterable[tupl
 def _committed(consumer: Consumer, prefix: str, places: Iterable[tuple[str, int]]) -> Marker:
     block_place = TopicPartition(prefix + MARKER_TOPIC, MARKER_PARTITION)
     asked = [block_place, *(TopicPartition(topic, partition) for topic, partition in places)]
-    block, *offsets = consumer.committed(asked, timeout=CALL_S_MAX)
-    for answer in (block, *offsets):
-        if answer.error is not None:
-            raise KafkaException(answer.error)
+    block, *offsets = _patiently(lambda: _answers(consumer, asked))
     return Marker(
         block=None if block.offset == OFFSET_INVALID else block.offset - 1,
         consumed={(place.topic, place.partition): place.offset for place in offsets if place.offset != OFFSET_INVALID},
     )
+
+
+def _answers(consumer: Consumer, asked: list[TopicPartition]) -> list[TopicPartition]:
+    answers: list[TopicPartition] = consumer.committed(asked, timeout=CALL_S_MAX)
+    for answer in answers:
+        if answer.error is not None:
+            raise KafkaException(answer.error)
+    return answers
+
+
+def _patiently(ask: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:
+    """Ask until the group's coordinator answers: right after a broker's start it has to be found and to load what it knows."""
+    deadline = time.monotonic() + CALL_S_MAX
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in _COORDINATOR_STARTS or time.monotonic() > deadline:
+                raise
+            time.sleep(RETRY_S)
 
 
 class LaneWriter:

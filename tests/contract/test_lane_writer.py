@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from streaming import transactions
 from streaming.job import JobSettings
 from streaming.run import refuse_without_checkpoint
 from streaming.sink import TransactionalSink
@@ -126,3 +127,19 @@ def test_a_job_without_a_checkpoint_does_not_start_on_topics_that_hold_its_verdi
     (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
     (tmp_path / "checkpoint" / "offsets" / "0").touch()
     refuse_without_checkpoint(settings)
+
+
+def test_a_coordinator_that_is_starting_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactions, "RETRY_S", 0.0)
+    starting = [KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS]
+
+    def ask() -> list[TopicPartition]:
+        if starting:
+            raise KafkaException(KafkaError(starting.pop()))
+        return [TopicPartition("lanes", 0, 8)]
+
+    assert transactions._patiently(ask) == [TopicPartition("lanes", 0, 8)]
+    assert not starting
+    starting.append(KafkaError.GROUP_AUTHORIZATION_FAILED)
+    with pytest.raises(KafkaException):
+        transactions._patiently(ask)
