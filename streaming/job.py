@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.decode_stage import CHUNK_SCHEMA, decode_stage
 from streaming.lane_operator import OUTPUT_SCHEMA, LaneOperator
 from streaming.options import source_options
-from streaming.sink import WRITTEN_SCHEMA, sink_stage
+from streaming.sink import WRITTEN_SCHEMA, ExactlyOnceOutput, Output, sink_stage
 from validator.codec.schemas import INPUT_TOPICS
 from validator.kafka.spark_options import spark_options
 from validator.lanes.definition import LaneDefinition
@@ -34,6 +34,8 @@ class JobSettings:
     checkpoint: Path | str
     records_per_trigger: int
     trigger_interval_ms: int
+    output: Output | None = None
+    """None: Kafka, exactly once."""
 
 
 def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
@@ -49,7 +51,7 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
     decode = decode_stage(kinds, frozenset(settings.definitions))
     inputs = _in_workers_of_its_own(spark, "decode", lambda: rows.mapInArrow(decode, CHUNK_SCHEMA))
     outputs = _in_workers_of_its_own(spark, "lanes", lambda: _execute(inputs, settings.definitions))
-    write = sink_stage(settings.kafka, settings.prefix)
+    write = sink_stage(settings.output or ExactlyOnceOutput.of(settings.kafka, settings.prefix))
     written = _in_workers_of_its_own(spark, "sink", lambda: outputs.mapInArrow(write, WRITTEN_SCHEMA))
     return (
         written.writeStream.queryName("validator")

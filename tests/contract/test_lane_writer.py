@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from streaming import transactions
 from streaming.job import JobSettings
 from streaming.run import refuse_without_checkpoint
-from streaming.sink import TransactionalSink
+from streaming.sink import ExactlyOnceOutput
 from streaming.transactions import LaneWriter, WriterFenced, read_marker
 from validator.codec.encode import OutputRecord, Told, encode_dead_letter
 from validator.core.inputs import DeadLetter, DeadReason, Source
@@ -61,7 +61,7 @@ def beside(*offsets: int, topic: str) -> Told:
 
 def test_a_batch_and_its_marker_are_one(kafka: dict[str, Any], prefix: str) -> None:
     inputs = prefix + "candidates"
-    sink = TransactionalSink(kafka, prefix)
+    sink = ExactlyOnceOutput.of(kafka, prefix).open()
     sink.write(LANE, [block(1), block(2)])
     sink.write(LANE, [beside(3, topic=inputs)])
     assert sink.commit(LANE, {(inputs, 0): 5}) == {"verdicts": 2, "dead-letters": 1, "lanes": 1}
@@ -71,13 +71,13 @@ def test_a_batch_and_its_marker_are_one(kafka: dict[str, Any], prefix: str) -> N
 
 def test_a_batch_that_is_done_again_tells_only_what_is_new(kafka: dict[str, Any], prefix: str) -> None:
     inputs = prefix + "candidates"
-    first = TransactionalSink(kafka, prefix)
+    first = ExactlyOnceOutput.of(kafka, prefix).open()
     first.write(LANE, [block(1), beside(1, topic=inputs)])
     first.commit(LANE, {(inputs, 0): 2})
-    for sink in (first, TransactionalSink(kafka, prefix)):  # by the same worker, and by another one
+    for sink in (first, ExactlyOnceOutput.of(kafka, prefix).open()):  # by the same worker, and by another one
         sink.write(LANE, [block(1, "again"), beside(1, topic=inputs)])
         assert sink.commit(LANE, {(inputs, 0): 2}) == {}
-    wider = TransactionalSink(kafka, prefix)
+    wider = ExactlyOnceOutput.of(kafka, prefix).open()
     wider.write(LANE, [block(1, "again"), block(2), beside(1, 2, topic=inputs)])
     assert wider.commit(LANE, {(inputs, 0): 3}) == {"verdicts": 1, "dead-letters": 1, "lanes": 1}
     assert told(kafka, prefix + "verdicts") == [b"1", b"2"]
@@ -86,10 +86,10 @@ def test_a_batch_that_is_done_again_tells_only_what_is_new(kafka: dict[str, Any]
 
 def test_what_was_not_committed_was_never_said(kafka: dict[str, Any], prefix: str) -> None:
     inputs = prefix + "candidates"
-    abandoned = TransactionalSink(kafka, prefix)
+    abandoned = ExactlyOnceOutput.of(kafka, prefix).open()
     abandoned.write(LANE, [block(1, "abandoned")])
     abandoned._writers[LANE]._producer.flush(30)
-    successor = TransactionalSink(kafka, prefix)
+    successor = ExactlyOnceOutput.of(kafka, prefix).open()
     successor.write(LANE, [block(1)])
     successor.commit(LANE, {(inputs, 0): 1})
     assert told(kafka, prefix + "verdicts") == [b"1"]
@@ -101,7 +101,7 @@ def test_what_was_not_committed_was_never_said(kafka: dict[str, Any], prefix: st
 
 def test_lanes_have_markers_of_their_own(kafka: dict[str, Any], prefix: str) -> None:
     inputs = prefix + "candidates"
-    sink = TransactionalSink(kafka, prefix)
+    sink = ExactlyOnceOutput.of(kafka, prefix).open()
     for lane, last in ((LANE, 4), ("kusama", 9)):
         sink.write(lane, [block(last)])
         sink.commit(lane, {(inputs, 0): last})

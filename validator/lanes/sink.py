@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a lane tells, written exactly once: decided here, against any log that takes records and a marker together.
+
+A batch may be done again, with other borders, by another worker, or from the first block of a lane whose state is gone. Whatever of it has
+been told is left out, by the marker; the rest and the marker that covers it become true together or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from validator.codec.encode import OutputRecord, Told
+from validator.core.types import BlockNumber
+from validator.lanes.marker import Consumed, Marker
+
+
+class Sink(Protocol):
+    """Takes what the lanes of one state partition tell in a batch."""
+
+    def write(self, lane: str, told: list[Told]) -> None:
+        """Take a part of what a lane told; a lane's parts arrive in order."""
+
+    def commit(self, lane: str, consumed: Consumed) -> dict[str, int]:
+        """Make a lane's batch, which took inputs up to ``consumed``, true for good, and return how many records went to each topic."""
+
+
+class BatchWriter(Protocol):
+    """Writes one lane's batches to a log, each as one transaction; after any exception it is of no more use.
+
+    Whoever opens one fences off every writer of the lane that was opened before.
+    """
+
+    def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
+        """Return what the lane has told, as far as the offsets of ``places`` (topic and partition of inputs) go."""
+
+    def write(self, records: Iterable[OutputRecord]) -> None:
+        """Add records to the batch's transaction."""
+
+    def commit(self, marker: Marker) -> None:
+        """Commit the batch's records and the new marker, both or neither."""
+
+
+class TransactionalSink:
+    """Tells everything exactly once: a lane's batch and its marker are one transaction of its `BatchWriter`.
+
+    Lets through what the writer raises, and is of no more use then.
+    """
+
+    def __init__(self, open_writer: Callable[[str], BatchWriter]) -> None:
+        self._open_writer = open_writer
+        self._writers: dict[str, BatchWriter] = {}
+        self._batches: dict[str, _Batch] = {}
+
+    def write(self, lane: str, told: list[Told]) -> None:
+        """Write what belongs to blocks at once; the rest waits for `commit`, which knows what the batch took."""
+        writer, batch = self._writer(lane), self._batches.setdefault(lane, _Batch())
+        marker = writer.marker(())
+        for each in told:
+            if each.block is None:
+                batch.beside_blocks.append(each)
+            elif records := marker.untold(each):
+                writer.write(records)
+                batch.count(records)
+                batch.last_block = each.block
+
+    def commit(self, lane: str, consumed: Consumed) -> dict[str, int]:
+        """Commit a lane's batch; one that took nothing new has been told already, and nothing is written."""
+        writer, batch = self._writer(lane), self._batches.pop(lane, _Batch())
+        marker = writer.marker(consumed)
+        if batch.last_block is None and not marker.is_news(consumed):
+            return {}
+        for each in batch.beside_blocks:
+            records = marker.untold(each)
+            writer.write(records)
+            batch.count(records)
+        writer.commit(marker.after(batch.last_block, consumed))
+        return batch.written
+
+    def _writer(self, lane: str) -> BatchWriter:
+        writer = self._writers.get(lane)
+        if writer is None:
+            writer = self._writers[lane] = self._open_writer(lane)
+        return writer
+
+
+@dataclass(slots=True)
+class _Batch:
+    """A lane's batch so far."""
+
+    beside_blocks: list[Told] = field(default_factory=list)
+    last_block: BlockNumber | None = None
+    written: dict[str, int] = field(default_factory=dict)
+
+    def count(self, records: list[OutputRecord]) -> None:
+        for record in records:
+            self.written[record.topic] = self.written.get(record.topic, 0) + 1
