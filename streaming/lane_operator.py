@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import marshal
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 import pandas as pd
@@ -53,7 +53,7 @@ class SparkState:
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         self._head = handle.getValueState("head", "head binary")
-        self._snapshot = handle.getListState("snapshot", "part binary")
+        self._slots = handle.getMapState("slots", "slot int", "pages binary")
         self._journal = handle.getListState("journal", "entry binary")
 
     def load_head(self) -> bytes | None:
@@ -65,13 +65,17 @@ class SparkState:
         """Replace the head."""
         self._head.update((head,))
 
-    def load_snapshot(self) -> list[bytes]:
-        """Return the parts of the snapshot in order."""
-        return [bytes(row[0]) for row in self._snapshot.get()]
+    def load_slots(self) -> dict[int, bytes]:
+        """Return every slot."""
+        return {number: bytes(pages) for (number,), (pages,) in self._slots.iterator()}
 
-    def save_snapshot(self, parts: Sequence[bytes]) -> None:
-        """Replace the snapshot."""
-        self._snapshot.put([(part,) for part in parts])
+    def save_slot(self, number: int, data: bytes) -> None:
+        """Write a slot."""
+        self._slots.updateValue((number,), (data,))
+
+    def remove_slot(self, number: int) -> None:
+        """Remove a slot that is there."""
+        self._slots.removeKey((number,))
 
     def load_journal(self) -> Iterator[bytes]:
         """Return the journal's entries in order."""

@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.follower import Follower, follower, invoke, lines
 from validator.core.router.router import Router
+from validator.core.rules import pages
 from validator.kafka.process import start_time
 from validator.lanes.configured import imported_state_path, lane_definition, read_state_file
 
@@ -125,7 +126,7 @@ def test_an_imported_state_is_where_the_lane_starts(setup: tuple[Path, Path], tm
     _, wanted = read_state_file(state, config.chains["polkadot"])
     definition = lane_definition(config, "polkadot")
     assert definition.first_block == 100
-    assert definition.genesis == tuple(Router(wanted).pages())
+    assert definition.genesis == tuple(pages(Router(wanted)))
     assert json.loads(kept.read_text())["state"]["valid_paras"][1] == {"para_id": 2, "kind": "parathread"}
 
 

@@ -29,6 +29,7 @@ from validator.core.router.encoding import decode_state, encode_state
 from validator.core.router.invariants import check_invariants
 from validator.core.router.router import Router, state_hash
 from validator.core.router.view import view
+from validator.core.rules import pages
 from validator.core.types import Balances, Enactment, HostConfiguration
 from validator.simulate.model import NaiveRouter
 
@@ -322,9 +323,9 @@ class RouterMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """Go on with a Router that was made from the pages of this one."""
-        pages = self.router.pages()
-        self.router = Router.from_pages(pages, self.sink, self.enactment)
-        assert self.router.pages() == pages
+        before = pages(self.router)
+        self.router = Router.from_pages(before, self.sink, self.enactment)
+        assert pages(self.router) == before
         self.router.begin_block(self.now)
 
     @rule()

@@ -24,6 +24,7 @@ from tests.streaming.spied import noted, spied
 from tests.unit.lanes.chains import Record
 from validator.core.lane import SNAPSHOT_VERSION as LANE_VERSION
 from validator.lanes.journal import JOURNAL_VERSION, decode_entry
+from validator.lanes.slots import load_lane
 from validator.lanes.store import HEAD_VERSION, Head
 from validator.lanes.worker import SNAPSHOT_VERSION
 
@@ -81,13 +82,15 @@ def check_state(running: Stream, records: int) -> None:
     """What is in the store is what the project's own encodings say, read back by Spark's reader of stores."""
     (head,) = [bytes(row["value"]["head"]) for row in running.state("head")]
     journal = [bytes(row["list_element"]["entry"]) for row in running.state("journal")]
-    snapshot = [bytes(row["list_element"]["part"]) for row in running.state("snapshot")]
+    slots = {row["key"]["slot"]: bytes(row["value"]["pages"]) for row in running.state("slots")}
     assert head[0] == HEAD_VERSION
-    assert [part[0] for part in snapshot[:2]] == [SNAPSHOT_VERSION, LANE_VERSION]
+    saved, known = load_lane(running.definitions[LANE], slots)
+    assert [page[0] for page in saved.snapshot()[:2]] == [SNAPSHOT_VERSION, LANE_VERSION]
     assert {entry[0] for entry in journal} == {JOURNAL_VERSION}
     assert sum(len(decode_entry(entry)[0]) for entry in journal) == records
     kept = Head.decode(head)
     assert (kept.journal_entries, kept.journal_bytes) == (len(journal), sum(map(len, journal)))
+    assert (kept.slots_hash, kept.slots_bytes) == (known.hash(), known.total_bytes)
     assert kept.runtime_digest == running.definitions[LANE].runtime_digest
 
 

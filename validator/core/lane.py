@@ -21,8 +21,8 @@ from validator.core.limits import (
 )
 from validator.core.outcomes import Executed, InputKind
 from validator.core.records import block_record
-from validator.core.rules import RuleSet
-from validator.core.scale import DecodeError, Reader, Writer
+from validator.core.rules import RuleSet, pages
+from validator.core.scale import Upgrade, Writer, upgraded
 from validator.core.types import Block, BlockNumber, BlockRecord
 
 Place: TypeAlias = tuple[RecordKind, int]
@@ -32,6 +32,8 @@ _COUNTED = ((RecordKind.REQUEST, "requests"), (RecordKind.DOWNWARD, "downward"),
 _INPUT_RECORDS = (InputKind.REQUEST, InputKind.DOWNWARD, InputKind.CANDIDATE)
 
 SNAPSHOT_VERSION = 1
+UPGRADES: dict[int, Upgrade] = {}
+"""By version, what makes of a lane's own page that of the version after it."""
 FINGERPRINT_BYTES = 8
 
 
@@ -286,6 +288,10 @@ class Lane:
 
     def snapshot(self) -> list[bytes]:
         """Return the lane as canonical, versioned bytes: what the lane itself holds first, then the pages of its state."""
+        return [self.own_page(), *pages(self.rules)]
+
+    def own_page(self) -> bytes:
+        """Return what the lane holds beside the state of its rules, as canonical, versioned bytes."""
         out = Writer()
         out.u8(SNAPSHOT_VERSION)
         out.u32(self.executed_block)
@@ -309,7 +315,7 @@ class Lane:
             out.u32(item.source.partition)
             out.u64(item.source.offset)
             out.bytes(item.raw)
-        return [bytes(out.buffer), *self.rules.pages()]
+        return bytes(out.buffer)
 
     @classmethod
     def restore(
@@ -321,10 +327,7 @@ class Lane:
         settings: LaneSettings | None = None,
     ) -> Lane:
         """Return the lane that `snapshot` was taken of; raises `scale.DecodeError`."""
-        reader = Reader(snapshot[0])
-        version = reader.u8()
-        if version != SNAPSHOT_VERSION:
-            raise DecodeError(f"lane snapshot version {version}, expected {SNAPSHOT_VERSION}")
+        reader = upgraded(snapshot[0], SNAPSHOT_VERSION, UPGRADES, "lane snapshot")
         lane = cls(name, load_rules(snapshot[1:]), reader.u32(), settings)
         counters = Counters(*(reader.u64() for _ in fields(Counters)))
         for _ in range(reader.compact()):

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple, Protocol
 
 from validator.core.outcomes import ChannelEvent, ChannelHeadroom, Dispatch, MessageRef, ParaHeadroom
-from validator.core.types import BlockNumber, DownwardMessage, Hash, PendingRef, SessionChange, SessionIndex
+from validator.core.types import BlockNumber, DownwardMessage, Hash, ParaId, PendingRef, SessionChange, SessionIndex
 
 
 class Effects(NamedTuple):
@@ -72,5 +73,22 @@ class RuleSet(Protocol):
     def state_root(self) -> Hash:
         """Return the root over the canonical encoding of the whole state."""
 
-    def pages(self) -> list[bytes]:
-        """Return the canonical encoding of the whole state, and of what it has not told yet: the common page first."""
+    def common_pages(self) -> list[bytes]:
+        """Return the canonical encoding of what no para owns, and of what has not been told yet."""
+
+    def owners(self) -> Collection[ParaId]:
+        """Return, ascending, the paras that may own a page."""
+
+    def page(self, owner: ParaId) -> bytes | None:
+        """Return the canonical encoding of what a para owns, None where that is nothing."""
+
+    def changed(self) -> Collection[ParaId]:
+        """Return whose pages have changed since the last `mark_saved`."""
+
+    def mark_saved(self) -> None:
+        """Take note that all pages have been saved as they are now."""
+
+
+def pages(rules: RuleSet) -> list[bytes]:
+    """Return the canonical encoding of a whole state: the common pages, then those of paras, ascending."""
+    return [*rules.common_pages(), *filter(None, map(rules.page, rules.owners()))]

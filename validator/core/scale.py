@@ -6,8 +6,8 @@ Used for the state and for candidate commitments. Decoding is strict: what is no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias, TypeVar
 
 from validator.core.hashing import compact
 
@@ -147,3 +147,22 @@ class Reader:
         """Raise `DecodeError` where bytes are left over."""
         if self.position != len(self.data):
             raise DecodeError(f"{len(self.data) - self.position} bytes left over at offset {self.position}")
+
+
+Upgrade: TypeAlias = Callable[[bytes], bytes]
+"""Makes of an encoding's bytes those of its next version, the version byte in front included."""
+
+
+def upgraded(data: bytes, version: int, upgrades: Mapping[int, Upgrade], what: str) -> Reader:
+    """Return a reader after the version byte of ``data``, which is brought to ``version`` first, one version at a time.
+
+    Raises `DecodeError` where there is no way from its version to that one.
+    """
+    found = data[0] if data else None
+    while data and data[0] != version and data[0] in upgrades:
+        data = upgrades[data[0]](data)
+    if not data or data[0] != version:
+        raise DecodeError(f"{what} version {found}, expected {version}")
+    reader = Reader(data)
+    reader.position = 1
+    return reader

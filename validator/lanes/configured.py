@@ -13,6 +13,7 @@ from validator.core.execute import Intervals
 from validator.core.lane import LaneSettings
 from validator.core.router.router import Router
 from validator.core.router.state import RouterState
+from validator.core.rules import pages
 from validator.core.types import BlockNumber
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.statefile import read_state
@@ -46,7 +47,7 @@ def lane_definition(config: Config, lane: str) -> LaneDefinition:
     return LaneDefinition(
         name=lane,
         runtime_digest=runtime_digest(chain),
-        genesis=tuple(Router(state).pages()),
+        genesis=tuple(pages(Router(state))),
         first_block=first_block,
         enactment=chain.core_enactment(),
         settings=LaneSettings(

@@ -10,10 +10,12 @@ from collections.abc import Iterable
 from struct import Struct
 
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
-from validator.core.scale import DecodeError, Reader, Writer
+from validator.core.scale import Upgrade, Writer, upgraded
 from validator.lanes.definition import decode_again
 
 JOURNAL_VERSION = 1
+UPGRADES: dict[int, Upgrade] = {}
+"""By version, what makes of an entry that of the version after it."""
 
 _RECORD = Struct("<BHIQI")
 """Kind, number of the topic in the entry's table, partition, offset, size of the raw bytes."""
@@ -46,10 +48,7 @@ def decode_entry(entry: bytes) -> tuple[list[Input], int]:
 
     Raises `core.scale.DecodeError`, `definition.JournalUnreadable`.
     """
-    reader = Reader(entry)
-    version = reader.u8()
-    if version != JOURNAL_VERSION:
-        raise DecodeError(f"journal version {version}, expected {JOURNAL_VERSION}")
+    reader = upgraded(entry, JOURNAL_VERSION, UPGRADES, "journal")
     dead = reader.compact()
     topics = [topic.decode() for topic in reader.items(reader.bytes)]
     inputs = []

@@ -1,36 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps lanes over restarts: a snapshot and a journal of the inputs since.
+"""Keeps lanes over restarts: their pages, and a journal of the inputs since those were saved.
 
 The live lane is plain Python objects in a worker's memory; the store is its durable truth. One call to Spark's state costs about a
 millisecond from Python, whatever its size, so a batch makes three: read the head, append the batch's inputs to the journal, write the head.
+Now and then the pages that have changed are saved and the journal is cut.
 
-The head carries a token that chains over the journal. A worker's cached lane is used only if its token is the head's: a lane that a failed
-or speculative attempt has moved on has another token, and is rebuilt from snapshot and journal.
+The head carries a token that chains over the journal. A worker's cached lane is used as it is only if its token is the head's; one that
+stands further back in the journal catches up; one that a failed or speculative attempt has moved on stands nowhere in it, and is rebuilt.
+A rebuilt lane has to be what the head says: the slots by their hash, the journal by its token, the result by the hash of all it has told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from validator.codec.encode import Told
 from validator.core.inputs import DeadLetter, Input
-from validator.core.scale import DecodeError, Reader, Writer
+from validator.core.scale import DecodeError, Upgrade, Writer, upgraded
 from validator.errors import UserError
-from validator.lanes.definition import LaneDefinition, RulesOutdated
+from validator.lanes.definition import JournalUnreadable, LaneDefinition, RulesOutdated
 from validator.lanes.journal import decode_entry, encode_entry
+from validator.lanes.slots import Slots, SlotStore, load_lane
 from validator.lanes.worker import LaneWorker
 
 HEAD_VERSION = 1
+UPGRADES: dict[int, Upgrade] = {}
+"""By version, what makes of a head that of the version after it."""
 TOKEN_BYTES = 16
 
 JOURNAL_BYTES_MIN = 16 * 1024 * 1024
-"""Journal bytes below which no snapshot is taken."""
+JOURNAL_BYTES_MAX = 64 * 1024 * 1024
+"""Bounds of the journal, in bytes. Between them it grows to half the size of the pages: a rebuild reads both, and the cost of saving pages
+that almost every batch touches spreads over as many inputs."""
+
+UNSAVED_BYTES_MAX = 64 * 1024 * 1024
+"""Estimated bytes of changed pages after which they are saved whatever the journal's length: it bounds the pause of a save, a second or
+two, to which a single batch may add what it touched."""
 
 
-class StateBackend(Protocol):
+class StateBackend(SlotStore, Protocol):
     """The state of one lane in a store that commits a batch whole or not at all."""
 
     def load_head(self) -> bytes | None:
@@ -38,12 +50,6 @@ class StateBackend(Protocol):
 
     def save_head(self, head: bytes) -> None:
         """Replace the head."""
-
-    def load_snapshot(self) -> list[bytes]:
-        """Return the parts of the snapshot in order."""
-
-    def save_snapshot(self, parts: Sequence[bytes]) -> None:
-        """Replace the snapshot."""
 
     def load_journal(self) -> Iterable[bytes]:
         """Return the journal's entries in order."""
@@ -60,62 +66,76 @@ class Head:
     """What the store knows of a lane without looking at it."""
 
     token: bytes
+    saved_token: bytes
+    """The token when the slots were saved: where the journal begins."""
+    slots_hash: bytes
+    summary: bytes
+    """`LaneWorker.summary` at the journal's end."""
     runtime_digest: bytes
     rules: bytes
     """Those that the journal was written under (`LaneDefinition.encode_rules`)."""
-    snapshot_bytes: int
-    journal_bytes: int
-    journal_entries: int
+    slots_bytes: int = 0
+    journal_bytes: int = 0
+    journal_entries: int = 0
 
     def encode(self) -> bytes:
         """Return the head as bytes."""
         out = Writer()
         out.u8(HEAD_VERSION)
-        out.bytes(self.token)
-        out.bytes(self.runtime_digest)
-        out.bytes(self.rules)
-        out.u64(self.snapshot_bytes)
-        out.u64(self.journal_bytes)
-        out.u64(self.journal_entries)
+        for part in (self.token, self.saved_token, self.slots_hash, self.summary, self.runtime_digest, self.rules):
+            out.bytes(part)
+        for number in (self.slots_bytes, self.journal_bytes, self.journal_entries):
+            out.u64(number)
         return bytes(out.buffer)
 
     @classmethod
     def decode(cls, data: bytes) -> Head:
         """Return the head that bytes encode; raises `core.scale.DecodeError`."""
-        reader = Reader(data)
-        version = reader.u8()
-        if version != HEAD_VERSION:
-            raise DecodeError(f"state head version {version}, expected {HEAD_VERSION}")
-        head = cls(reader.bytes(), reader.bytes(), reader.bytes(), reader.u64(), reader.u64(), reader.u64())
+        reader = upgraded(data, HEAD_VERSION, UPGRADES, "state head")
+        token, saved_token, slots_hash, summary, runtime_digest, rules = (reader.bytes() for _ in range(6))
+        slots_bytes, journal_bytes, journal_entries = (reader.u64() for _ in range(3))
+        head = cls(
+            token, saved_token, slots_hash, summary, runtime_digest, rules, slots_bytes, journal_bytes, journal_entries
+        )
         reader.end()
         return head
 
 
 @dataclass(slots=True)
-class _Cached:
-    token: bytes
+class LiveLane:
+    """A lane in memory, and what is known of its slots in the store."""
+
     worker: LaneWorker
+    slots: Slots
+
+
+class CachedLane(NamedTuple):
+    """A lane with the tokens of the state that it is in and of the last save that it knows of.
+
+    Two attempts at one batch may lead to the same state, the one with a save and the other without.
+    """
+
+    token: bytes
+    saved_token: bytes
+    lane: LiveLane
 
 
 class LaneCache:
-    """The live lanes of one process, each with the token of the state that it is in."""
+    """The live lanes of one process."""
 
     def __init__(self) -> None:
-        self._lanes: dict[str, _Cached] = {}
+        self._lanes: dict[str, CachedLane] = {}
         self.hits = 0
+        self.catch_ups = 0
         self.rebuilds = 0
 
-    def take(self, name: str, token: bytes) -> LaneWorker | None:
-        """Take out a lane if it is in the state that the token names; a lane in any other state is forgotten."""
-        cached = self._lanes.pop(name, None)
-        if cached is None or cached.token != token:
-            return None
-        self.hits += 1
-        return cached.worker
+    def take(self, name: str) -> CachedLane | None:
+        """Take a lane out."""
+        return self._lanes.pop(name, None)
 
-    def put(self, name: str, token: bytes, worker: LaneWorker) -> None:
-        """Put a lane back in the state that the token names."""
-        self._lanes[name] = _Cached(token, worker)
+    def put(self, name: str, head: Head, lane: LiveLane) -> None:
+        """Put a lane back in the state that the head names."""
+        self._lanes[name] = CachedLane(head.token, head.saved_token, lane)
 
 
 def process_batch(
@@ -124,70 +144,134 @@ def process_batch(
     """Process one batch of a lane against its store, and yield what it tells (`LaneWorker.process`), last where the lane stands.
 
     The store is written whole only when the iterator has been exhausted; until then the lane is in no cache.
-    Raises `LaneOverflow`, and `UserError` where the configuration does not fit the state.
+    Raises `LaneOverflow`, and `UserError` where the configuration does not fit the state or the state is not what it should be.
     """
-    head, worker = _open(definition, backend, cache)
+    head, lane = _open(definition, backend, cache)
     entry = encode_entry(items)
-    yield from worker.process(items)
-    yield worker.status()
+    yield from lane.worker.process(items)
+    yield lane.worker.status()
 
-    head = replace(
-        head,
-        token=_next_token(head.token, entry),
-        journal_bytes=head.journal_bytes + len(entry),
-        journal_entries=head.journal_entries + 1,
-    )
-    if head.journal_bytes >= max(JOURNAL_BYTES_MIN, head.snapshot_bytes):
-        head = _save_snapshot(head, worker, backend)
+    token = _next_token(head.token, entry)
+    if _wants_saving(head, lane, len(entry)):
+        head = _save(head, token, lane, backend)
     else:
         backend.append_journal(entry)
+        head = replace(
+            head,
+            token=token,
+            summary=lane.worker.summary(),
+            journal_bytes=head.journal_bytes + len(entry),
+            journal_entries=head.journal_entries + 1,
+        )
     backend.save_head(head.encode())
-    cache.put(definition.name, head.token, worker)
+    cache.put(definition.name, head, lane)
 
 
-def _open(definition: LaneDefinition, backend: StateBackend, cache: LaneCache) -> tuple[Head, LaneWorker]:
+def restore_lane(definition: LaneDefinition, backend: StateBackend) -> LaneWorker | None:
+    """Return the lane as it stands in a store, under the rules that it was written under; None where it is not there.
+
+    Raises `UserError`.
+    """
+    stored = backend.load_head()
+    if stored is None:
+        return None
+    with _explained(definition.name):
+        head = Head.decode(stored)
+        return _bring_up(definition.under(head.rules), head, backend, LaneCache()).worker
+
+
+def _open(definition: LaneDefinition, backend: StateBackend, cache: LaneCache) -> tuple[Head, LiveLane]:
     rules = definition.encode_rules()
     stored = backend.load_head()
     if stored is None:
-        worker = LaneWorker(definition.create(), definition.runtime_digest)
-        head = Head(_next_token(b"", definition.runtime_digest + rules), definition.runtime_digest, rules, 0, 0, 0)
+        lane = LiveLane(LaneWorker(definition.create(), definition.runtime_digest), Slots())
+        token = _next_token(b"", definition.runtime_digest + rules)
+        head = Head(token, token, b"", b"", definition.runtime_digest, rules)
         # the genesis of a later start may be another one; what this lane started from is part of its state
-        return _save_snapshot(head, worker, backend), worker
-    head = Head.decode(stored)
-    if (head.runtime_digest, head.rules) != (definition.runtime_digest, rules):
-        if head.journal_entries and head.rules != rules:
-            head = _cut_journal(head, definition, backend, cache)
-        # another token: a lane that is cached under the runtime of before must not go on
+        return _save(head, token, lane, backend, everything=True), lane
+    with _explained(definition.name):
+        head = Head.decode(stored)
+        if (head.runtime_digest, head.rules) == (definition.runtime_digest, rules):
+            return head, _bring_up(definition, head, backend, cache)
+        # what the journal holds came under the runtime of before, and has to come again to the same; from here on the new one holds
+        before = _bring_up(definition.under(head.rules), head, backend, LaneCache())
+        cache.take(definition.name)
         token = _next_token(head.token, definition.runtime_digest + rules)
-        head = replace(head, token=token, runtime_digest=definition.runtime_digest, rules=rules)
-    worker_or_none = cache.take(definition.name, head.token)
-    return head, worker_or_none or _rebuild(definition, backend, cache)
+        head = replace(head, runtime_digest=definition.runtime_digest, rules=rules)
+        lane = LiveLane(LaneWorker.restore(definition, before.worker.snapshot()), before.slots)
+        return _save(head, token, lane, backend, everything=True), lane
 
 
-def _cut_journal(head: Head, definition: LaneDefinition, backend: StateBackend, cache: LaneCache) -> Head:
-    """Bring the lane, under the rules of its journal, to the journal's end: from there on others may hold."""
+def _bring_up(definition: LaneDefinition, head: Head, backend: StateBackend, cache: LaneCache) -> LiveLane:
+    """Return the lane at the journal's end: the cached one, if that stands anywhere in the journal, or one made from the store."""
+    cached = cache.take(definition.name)
+    if cached is not None and cached.saved_token != head.saved_token:
+        cached = None
+    if cached is not None and cached.token == head.token:
+        cache.hits += 1
+        return cached.lane
+    token, here = head.saved_token, None
+    before: list[bytes] = []
+    for entry in backend.load_journal():
+        if cached is not None and cached.token == token:
+            here = cached.lane
+            cache.catch_ups += 1
+        if here is None:
+            before.append(entry)
+        else:
+            here.worker.replay(*decode_entry(entry))
+        token = _next_token(token, entry)
+    if here is None:
+        worker, slots = load_lane(definition, backend.load_slots())
+        if slots.hash() != head.slots_hash:
+            raise DecodeError("the saved pages are not those that the head names")
+        here = LiveLane(worker, slots)
+        for entry in before:
+            worker.replay(*decode_entry(entry))
+        cache.rebuilds += 1
+    if token != head.token:
+        raise DecodeError("the journal is not the one that the head names")
+    if here.worker.summary() != head.summary:
+        raise DecodeError("replaying the journal leads to another state than it did before")
+    return here
+
+
+def _wants_saving(head: Head, lane: LiveLane, entry_bytes: int) -> bool:
+    journal_bytes_max = min(max(JOURNAL_BYTES_MIN, head.slots_bytes // 2), JOURNAL_BYTES_MAX)
+    return (
+        head.journal_bytes + entry_bytes >= journal_bytes_max
+        or lane.slots.unsaved_bytes(lane.worker) >= UNSAVED_BYTES_MAX
+    )
+
+
+def _save(head: Head, token: bytes, lane: LiveLane, backend: StateBackend, *, everything: bool = False) -> Head:
+    lane.slots.save(lane.worker, backend, everything=everything)
+    backend.clear_journal()
+    return replace(
+        head,
+        token=token,
+        saved_token=token,
+        slots_hash=lane.slots.hash(),
+        summary=lane.worker.summary(),
+        slots_bytes=lane.slots.total_bytes,
+        journal_bytes=0,
+        journal_entries=0,
+    )
+
+
+@contextmanager
+def _explained(lane: str) -> Iterator[None]:
+    """Turn what is wrong with a lane's stored state into what its user can do."""
     try:
-        before = definition.under(head.rules)
+        yield
     except RulesOutdated as error:
         raise UserError(
-            f"lane {definition.name}: its journal was written under {error}: start over in another job directory, from the inputs"
+            f"lane {lane}: its journal was written under {error}: start over with --rebuild in another job directory, from the inputs"
         ) from None
-    return _save_snapshot(head, _rebuild(before, backend, cache), backend)
-
-
-def _rebuild(definition: LaneDefinition, backend: StateBackend, cache: LaneCache) -> LaneWorker:
-    worker = LaneWorker.restore(definition, backend.load_snapshot())
-    for entry in backend.load_journal():
-        worker.replay(*decode_entry(entry))
-    cache.rebuilds += 1
-    return worker
-
-
-def _save_snapshot(head: Head, worker: LaneWorker, backend: StateBackend) -> Head:
-    parts = worker.snapshot()
-    backend.save_snapshot(parts)
-    backend.clear_journal()
-    return replace(head, snapshot_bytes=sum(map(len, parts)), journal_bytes=0, journal_entries=0)
+    except (DecodeError, JournalUnreadable) as error:
+        raise UserError(
+            f"lane {lane}: its state in the checkpoint cannot be used: {error}: start over with --rebuild in another job directory"
+        ) from error
 
 
 def _next_token(token: bytes, then: bytes) -> bytes:

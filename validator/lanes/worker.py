@@ -4,15 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from hashlib import blake2b
 
 from validator.codec.encode import Encoder, LaneStatus, OutputRecord, Told, encode_dead_letter
 from validator.core.inputs import DeadLetter, Input
 from validator.core.lane import Lane
 from validator.core.outcomes import Receipt
-from validator.core.scale import DecodeError, Reader, Writer
+from validator.core.scale import Reader, Upgrade, Writer, upgraded
 from validator.lanes.definition import LaneDefinition
 
 SNAPSHOT_VERSION = 1
+UPGRADES: dict[int, Upgrade] = {}
+"""By version, what makes of a worker's own page that of the version after it."""
+
+_CHAIN_BYTES = 32
 
 
 class LaneWorker:
@@ -22,6 +28,8 @@ class LaneWorker:
         self.lane = lane
         self._encoder = Encoder(lane.name, runtime_digest)
         self._last_receipt: Receipt | None = None
+        self._receipts_hash = bytes(_CHAIN_BYTES)
+        """Over every receipt so far, each hashed onto the one before."""
 
     def process(self, items: Iterable[Input | DeadLetter]) -> Iterator[Told]:
         """Take a batch whole, then yield what its arrival told, and what each block tells that it completes.
@@ -39,7 +47,7 @@ class LaneWorker:
         if dead:
             yield Told(None, dead)
         for executed, passed in lane.execute_ready():
-            self._last_receipt = executed.receipt
+            self._note(executed.receipt)
             records = self._encoder.executed(executed)
             yield Told(executed.receipt.block, records + [encode_dead_letter(letter) for letter in passed])
 
@@ -50,26 +58,52 @@ class LaneWorker:
         for _ in range(dead):
             self.lane.count_dead()
         for executed, _ in self.lane.execute_ready():
-            self._last_receipt = executed.receipt
+            self._note(executed.receipt)
 
     def snapshot(self) -> list[bytes]:
-        """Return lane and last receipt as canonical, versioned bytes: the receipt first, then the parts of `Lane.snapshot`."""
+        """Return the lane as canonical, versioned bytes: `common_pages`, then the pages of paras, ascending."""
+        return [self._own_page(), *self.lane.snapshot()]
+
+    def common_pages(self) -> list[bytes]:
+        """Return the pages that no para owns: what worker and lane hold themselves, then those of the rules."""
+        return [self._own_page(), self.lane.own_page(), *self.lane.rules.common_pages()]
+
+    def summary(self) -> bytes:
+        """Return 16 bytes over where the lane stands and all that it has told: cheap, and equal for equal histories.
+
+        Every block's receipt is in it, and by them its state roots; and what became of every record, and how many bytes wait.
+        """
         out = Writer()
-        out.u8(SNAPSHOT_VERSION)
-        out.option(self._last_receipt, lambda receipt: _write_receipt(out, receipt))
-        return [bytes(out.buffer), *self.lane.snapshot()]
+        out.hash(self._receipts_hash)
+        out.u32(self.lane.executed_block)
+        out.u64(self.lane.waiting_bytes)
+        for counter in fields(self.lane.counters):
+            out.u64(getattr(self.lane.counters, counter.name))
+        return blake2b(out.buffer, digest_size=16).digest()
 
     @classmethod
     def restore(cls, definition: LaneDefinition, snapshot: list[bytes]) -> LaneWorker:
         """Return what `snapshot` was taken of; raises `core.scale.DecodeError`, `definition.JournalUnreadable`."""
-        reader = Reader(snapshot[0])
-        version = reader.u8()
-        if version != SNAPSHOT_VERSION:
-            raise DecodeError(f"worker snapshot version {version}, expected {SNAPSHOT_VERSION}")
+        reader = upgraded(snapshot[0], SNAPSHOT_VERSION, UPGRADES, "worker snapshot")
         worker = cls(definition.restore(snapshot[1:]), definition.runtime_digest)
         worker._last_receipt = reader.option(lambda: _read_receipt(reader))
+        worker._receipts_hash = reader.hash()
         reader.end()
         return worker
+
+    def _own_page(self) -> bytes:
+        out = Writer()
+        out.u8(SNAPSHOT_VERSION)
+        out.option(self._last_receipt, lambda receipt: _write_receipt(out, receipt))
+        out.hash(self._receipts_hash)
+        return bytes(out.buffer)
+
+    def _note(self, receipt: Receipt) -> None:
+        out = Writer()
+        out.hash(self._receipts_hash)
+        _write_receipt(out, receipt)
+        self._last_receipt = receipt
+        self._receipts_hash = blake2b(out.buffer, digest_size=_CHAIN_BYTES).digest()
 
     def status(self) -> Told:
         """Return the record of where the lane stands."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from validator.config import Chain, Config
     from validator.core.router.state import RouterState
+    from validator.core.rules import pages
     from validator.core.types import BlockNumber
 
 
@@ -64,7 +65,7 @@ def import_state(
     temporary = target.with_name(f"{target.name}.new")
     temporary.write_text(normalised(start, state), encoding="utf-8")
     again_first_block, again = read_state_file(temporary, chain)
-    if again_first_block != start or list(Router(again).pages()) != list(Router(state).pages()):
+    if again_first_block != start or pages(Router(again)) != pages(Router(state)):
         raise AssertionError(f"{temporary}: the state reads differently once it is written")
     temporary.replace(target)
     return Imported(lane, start, len(state.paras), len(state.hrmp_channels), str(target))

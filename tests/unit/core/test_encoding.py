@@ -11,6 +11,7 @@ from tests.unit.core.test_invariants import rich_state
 from validator.core.router.encoding import decode_state, encode_state
 from validator.core.router.router import Router, state_hash
 from validator.core.router.view import view
+from validator.core.rules import pages
 from validator.core.scale import DecodeError
 from validator.core.types import Candidate, DownwardMessage, HorizontalMessage, HostConfiguration, Para
 
@@ -84,9 +85,9 @@ def test_untold_headroom_survives_a_restart_and_is_no_part_of_the_state() -> Non
     router.state.touched.paras[2] = None
     assert router.state_root() == before
     router.apply_downward(DownwardMessage(1, b"m"))
-    restored = Router.from_pages(router.pages())
+    restored = Router.from_pages(pages(router))
     assert restored.take_headroom() == router.take_headroom() != []
-    assert Router.from_pages(router.pages()).take_headroom() == []
+    assert Router.from_pages(pages(router)).take_headroom() == []
 
 
 def test_pending_candidates_are_a_part_of_the_state() -> None:
@@ -98,7 +99,7 @@ def test_pending_candidates_are_a_part_of_the_state() -> None:
     router.begin_block(9)
     router.keep_pending(candidate)
     assert router.state_root() == state_hash(router.state) != empty
-    (pending,) = Router.from_pages(router.pages()).state.pending_candidates[1]
+    (pending,) = Router.from_pages(pages(router)).state.pending_candidates[1]
     # the hash of a message is derived, and computed again when it is needed
     derived = tuple(message._replace(data_hash=None) for message in candidate.horizontal_messages)
     assert pending == (9, candidate._replace(horizontal_messages=derived))

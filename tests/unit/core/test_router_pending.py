@@ -8,6 +8,7 @@ import pytest
 from validator.core.router.errors import InclusionCandidateNotPending, TimeoutCandidateNotPending
 from validator.core.router.invariants import check_invariants
 from validator.core.router.router import Router
+from validator.core.rules import pages
 from validator.core.types import Candidate, Enactment, HostConfiguration, Para, PendingRef, SessionChange
 
 
@@ -50,18 +51,18 @@ def test_a_timeout_drops_without_effect(router: Router) -> None:
 
 @pytest.mark.parametrize("ref", [PendingRef(8), PendingRef(7, 4), PendingRef(99, 3)])
 def test_what_is_not_pending(router: Router, ref: PendingRef) -> None:
-    pages = router.pages()
+    before = pages(router)
     with pytest.raises(InclusionCandidateNotPending) as inclusion:
         router.apply_inclusion(ref)
     with pytest.raises(TimeoutCandidateNotPending) as timeout:
         router.apply_timeout(ref)
     assert inclusion.value.details() == timeout.value.details() == {"para_id": ref.para_id}
-    assert router.pages() == pages
+    assert pages(router) == before
 
 
 def test_pending_candidates_survive_a_session_change_and_their_para(router: Router) -> None:
     router.change_session(SessionChange(outgoing=(7,)))
-    router = Router.from_pages(router.pages(), enactment=Enactment.ON_INCLUSION)
+    router = Router.from_pages(pages(router), enactment=Enactment.ON_INCLUSION)
     router.begin_block(8)
     assert router.apply_inclusion(PendingRef(7, 3)).enacted
     assert router.state.hrmp_watermarks == {7: 2}

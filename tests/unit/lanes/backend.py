@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 
@@ -12,7 +12,7 @@ class Attempt:
     """The state of one lane as one attempt at a batch sees and changes it."""
 
     head: bytes | None = None
-    snapshot: list[bytes] = field(default_factory=list)
+    slots: dict[int, bytes] = field(default_factory=dict)
     journal: list[bytes] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
 
@@ -24,13 +24,17 @@ class Attempt:
         self.calls.append("save_head")
         self.head = head
 
-    def load_snapshot(self) -> list[bytes]:
-        self.calls.append("load_snapshot")
-        return list(self.snapshot)
+    def load_slots(self) -> dict[int, bytes]:
+        self.calls.append("load_slots")
+        return dict(self.slots)
 
-    def save_snapshot(self, parts: Sequence[bytes]) -> None:
-        self.calls.append("save_snapshot")
-        self.snapshot = list(parts)
+    def save_slot(self, number: int, data: bytes) -> None:
+        self.calls.append("save_slot")
+        self.slots[number] = data
+
+    def remove_slot(self, number: int) -> None:
+        self.calls.append("remove_slot")
+        del self.slots[number]
 
     def load_journal(self) -> Iterable[bytes]:
         self.calls.append("load_journal")
@@ -54,7 +58,7 @@ class Store:
     def attempt(self) -> Attempt:
         """Begin an attempt at the next batch."""
         now = self.committed
-        return replace(now, snapshot=list(now.snapshot), journal=list(now.journal), calls=[])
+        return replace(now, slots=dict(now.slots), journal=list(now.journal), calls=[])
 
     def commit(self, attempt: Attempt) -> None:
         """Keep what an attempt has written."""

@@ -14,6 +14,7 @@ from tests.unit.lanes.chains import Chain, chain, config_of, definition_of
 from validator.config import Config
 from validator.core.router.router import Router
 from validator.core.router.view import view
+from validator.core.rules import pages
 from validator.core.types import Enactment
 from validator.errors import UserError
 from validator.lanes import configured
@@ -58,7 +59,7 @@ def test_a_chain_starts_with_its_genesis_paras() -> None:
         str(para["para_id"]): {"free": para["balance"], "reserved": 0} for para in CHAIN.table["genesis_paras"]
     }
     assert definition.create().executed_block == 999
-    assert definition.create().rules.pages() == list(definition.genesis)
+    assert pages(definition.create().rules) == list(definition.genesis)
 
 
 def test_what_a_lane_is_told_comes_from_the_configuration() -> None:

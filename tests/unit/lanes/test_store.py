@@ -3,25 +3,34 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from tests.unit.lanes.backend import Attempt, Store
-from tests.unit.lanes.chains import Record, chain, definition_of, inputs_of
+from tests.unit.lanes.chains import Chain, Record, chain, definition_of, inputs_of, record
 from validator.codec.encode import OutputRecord
+from validator.core import lane as lane_module
 from validator.core.inputs import DeadLetter, DeadReason, Input, Source
 from validator.core.lane import SNAPSHOT_VERSION as LANE_VERSION
 from validator.core.lane import LaneOverflow
-from validator.core.scale import DecodeError
+from validator.core.router import encoding as encoding_module
+from validator.core.router.encoding import ENCODING_VERSION
 from validator.errors import UserError
+from validator.lanes import journal as journal_module
+from validator.lanes import slots as slots_module
 from validator.lanes import store as store_module
+from validator.lanes import worker as worker_module
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.journal import JOURNAL_VERSION
-from validator.lanes.store import HEAD_VERSION, Head, LaneCache, process_batch
+from validator.lanes.store import HEAD_VERSION, Head, LaneCache, process_batch, restore_lane
 from validator.lanes.worker import SNAPSHOT_VERSION, LaneWorker
+from validator.simulate.load import SettingsLoad, initial_state, load_chain
+from validator.simulate.load import load as generate_load
 from validator.simulate.settings import SimulationSettings
 
 Batch = list[Input | DeadLetter]
@@ -62,22 +71,22 @@ def live(definition: LaneDefinition, batches: Sequence[Batch]) -> Iterator[tuple
 
 def rebuilt(definition: LaneDefinition, store: Store) -> list[bytes]:
     """Return the snapshot of the lane that a worker without it makes from the store."""
-    cache = LaneCache()
-    attempt = store.attempt()
-    for _ in process_batch(definition, attempt, cache, []):
-        pass
-    assert cache.rebuilds == 1
-    worker = cache.take(definition.name, Head.decode(attempt.head or b"").token)
+    worker = restore_lane(definition, store.attempt())
     assert worker is not None
     return worker.snapshot()
 
 
 @pytest.mark.parametrize("of", [CHAIN, DELAYED], ids=["immediate", "on-inclusion"])
-@pytest.mark.parametrize("journal_bytes_min", [store_module.JOURNAL_BYTES_MIN, 1], ids=["journal", "snapshots"])
+@pytest.mark.parametrize(
+    "journal_bytes_max", [store_module.JOURNAL_BYTES_MAX, 6000, 1], ids=["journal", "both", "pages"]
+)
+@pytest.mark.parametrize("slots", [slots_module.PARA_SLOTS, 3], ids=["a slot for each para", "several paras to a slot"])
 def test_the_store_gives_what_a_lane_gives_that_nothing_happens_to(
-    of: object, journal_bytes_min: int, monkeypatch: pytest.MonkeyPatch
+    of: object, journal_bytes_max: int, slots: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "JOURNAL_BYTES_MIN", journal_bytes_min)
+    monkeypatch.setattr(store_module, "JOURNAL_BYTES_MAX", journal_bytes_max)
+    monkeypatch.setattr(slots_module, "PARA_SLOTS", slots)
+    monkeypatch.setattr(slots_module, "SLOT_BYTES_MAX", 500)
     assert isinstance(of, type(CHAIN))
     definition, batches = definition_of(of), cut(of.records, 40)  # some pieces complete no block
     cached, uncached, cache = Store(), Store(), LaneCache()
@@ -122,19 +131,58 @@ def test_an_attempt_that_fails_in_the_store_is_done_again_alike() -> None:
     store, cache = Store(), LaneCache()
     for batch, (expected, _) in zip(batches, live(DEFINITION, batches), strict=True):
         now = store.attempt()
-        failing = Failing(now.head, now.snapshot, now.journal)
+        failing = Failing(now.head, now.slots, now.journal)
         with pytest.raises(OSError, match="gone"):
             list(process_batch(DEFINITION, failing, cache, batch))
         assert run(DEFINITION, store, cache, batch) == expected
 
 
-def test_a_lane_that_another_worker_has_moved_on_is_rebuilt_here() -> None:
+def test_a_lane_that_another_worker_has_moved_on_catches_up_here() -> None:
     batches = cut(CHAIN.records)
     store, caches = Store(), [LaneCache(), LaneCache()]
     turns = [0, 0, 1, 1, 0, 1, 0, 0, 0]
     for batch, turn, (expected, _) in zip(batches, turns, live(DEFINITION, batches), strict=True):
         assert run(DEFINITION, store, caches[turn], batch) == expected
-    assert [(cache.hits, cache.rebuilds) for cache in caches] == [(3, 2), (1, 2)]
+        assert "load_slots" not in store.committed.calls or caches[1].rebuilds == 1
+    assert [(cache.hits, cache.catch_ups, cache.rebuilds) for cache in caches] == [(3, 2, 0), (1, 1, 1)]
+
+
+def test_a_lane_that_another_worker_has_moved_on_and_saved_is_rebuilt_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = cut(CHAIN.records)
+    store, caches = Store(), [LaneCache(), LaneCache()]
+    turns = [0, 0, 1, 1, 0, 1, 0, 0, 0]
+    monkeypatch.setattr(store_module, "JOURNAL_BYTES_MAX", 1)
+    for batch, turn, (expected, _) in zip(batches, turns, live(DEFINITION, batches), strict=True):
+        assert run(DEFINITION, store, caches[turn], batch) == expected
+        assert rebuilt(DEFINITION, store)
+    assert [(cache.hits, cache.catch_ups, cache.rebuilds) for cache in caches] == [(3, 0, 2), (1, 0, 2)]
+
+
+@pytest.mark.parametrize("committed_saves", [True, False])
+def test_of_two_attempts_at_a_batch_one_saves_and_the_other_does_not(
+    committed_saves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = cut(CHAIN.records)
+    store, caches = Store(), [LaneCache(), LaneCache()]
+    told = [run(DEFINITION, store, cache, batch) for cache, batch in zip(caches, batches, strict=False)]
+    attempts = []
+    for cache, saves in zip(caches, (True, False), strict=True):
+        with monkeypatch.context() as patched:
+            patched.setattr(store_module, "JOURNAL_BYTES_MAX", 1 if saves else store_module.JOURNAL_BYTES_MAX)
+            attempt = store.attempt()
+            list(process_batch(DEFINITION, attempt, cache, batches[2]))
+            attempts.append(attempt)
+    store.commit(attempts[0 if committed_saves else 1])
+    *_, expected = live(DEFINITION, batches)
+    for cache, journal_bytes_max in zip(caches, (1, 2**30), strict=True):
+        one, monkeypatched = Store(store.attempt()), pytest.MonkeyPatch()
+        with monkeypatched.context() as patched:
+            patched.setattr(store_module, "JOURNAL_BYTES_MAX", journal_bytes_max)
+            for batch in batches[3:]:
+                last = run(DEFINITION, one, cache, batch)
+        assert last == expected[0]
+        assert rebuilt(DEFINITION, one) == expected[1].snapshot()
+    assert told
 
 
 def test_an_attempt_that_another_batch_border_replaces_leaves_no_trace() -> None:
@@ -148,7 +196,7 @@ def test_an_attempt_that_another_batch_border_replaces_leaves_no_trace() -> None
     assert rebuilt(DEFINITION, store) == worker[-1].snapshot()
 
 
-def test_the_journal_is_cut_when_it_outgrows_the_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_journal_is_cut_when_it_has_grown_long(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = cut(CHAIN.records)
     store, cache = Store(), LaneCache()
     run(DEFINITION, store, cache, batches[0])
@@ -158,11 +206,45 @@ def test_the_journal_is_cut_when_it_outgrows_the_snapshot(monkeypatch: pytest.Mo
     for batch in batches[1:]:
         run(DEFINITION, store, cache, batch)
         head, state = Head.decode(store.committed.head or b""), store.committed
-        assert head.journal_bytes == sum(map(len, state.journal)) < max(limit, head.snapshot_bytes)
+        assert head.journal_bytes == sum(map(len, state.journal)) < max(limit, head.slots_bytes // 2)
         assert head.journal_entries == len(state.journal)
-        assert head.snapshot_bytes == sum(map(len, state.snapshot))
+        assert head.slots_bytes == sum(map(len, state.slots.values()))
         cuts += not state.journal
     assert 0 < cuts < len(batches) - 1
+
+
+def test_pages_are_saved_before_too_many_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = cut(CHAIN.records)
+    store, cache = Store(), LaneCache()
+    run(DEFINITION, store, cache, batches[0])
+    assert store.committed.journal
+    monkeypatch.setattr(store_module, "UNSAVED_BYTES_MAX", 1)
+    run(DEFINITION, store, cache, batches[1])
+    assert not store.committed.journal
+
+
+def test_a_save_writes_what_has_changed(tmp_path: Path) -> None:
+    load = SettingsLoad(paras=200, channels=400, candidates_per_block=3, blocks=2, lane=CHAIN.lane)
+    table = dict(load_chain(load))
+    table["host_configuration"] = table.pop("config")
+    del table["lane"]
+    (tmp_path / "state.json").write_text(json.dumps(initial_state(load)))
+    table["state"] = str(tmp_path / "state.json")
+    blocks = tuple(generate_load(load))
+    few = Chain(
+        CHAIN.lane, table, blocks, tuple(record(topic, body) for block in blocks for topic, body in block.records)
+    )
+    definition = definition_of(few)
+    store = Store()
+    cache = LaneCache()
+    run(definition, store, cache, [])
+    assert sum(call == "save_slot" for call in store.committed.calls) == 201
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(store_module, "JOURNAL_BYTES_MAX", 1)
+        run(definition, store, cache, inputs_of(few.records))
+    # six candidates, each of a para of its own with one recipient, and the slot of what no para owns
+    assert 4 < sum(call == "save_slot" for call in store.committed.calls) <= 13
+    assert rebuilt(definition, store)
 
 
 def test_a_journal_is_brought_to_its_end_under_the_rules_it_was_written_under() -> None:
@@ -254,13 +336,73 @@ def test_everything_in_the_store_begins_with_its_version() -> None:
     state = store.committed
     assert state.head is not None
     assert state.head[0] == HEAD_VERSION
-    assert [part[0] for part in state.snapshot[:2]] == [SNAPSHOT_VERSION, LANE_VERSION]
+    restored = rebuilt(DEFINITION, store)
+    assert [part[0] for part in restored] == [SNAPSHOT_VERSION, LANE_VERSION, *[ENCODING_VERSION] * (len(restored) - 2)]
     assert {entry[0] for entry in state.journal} == {JOURNAL_VERSION}
 
 
-def test_a_head_of_another_version_is_refused() -> None:
+def test_a_head_of_another_version_is_refused_in_one_line() -> None:
     store = Store()
     run(DEFINITION, store, LaneCache(), [])
     store.committed.head = b"\x09" + (store.committed.head or b"")[1:]
-    with pytest.raises(DecodeError, match=f"state head version 9, expected {HEAD_VERSION}"):
+    with pytest.raises(UserError, match=f"state head version 9, expected {HEAD_VERSION}: start over with --rebuild"):
         run(DEFINITION, store, LaneCache(), [])
+
+
+def test_older_encodings_are_brought_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each encoding says its version first; what was written two versions ago is read by way of the one between."""
+
+    def old(data: bytes) -> bytes:
+        return b"\xfe" + data[1:] + b"old"
+
+    steps = {0xFE: lambda data: b"\xff" + data[1:-2], 0xFF: lambda data: b"\x01" + data[1:-1]}
+    batches = cut(CHAIN.records)
+    store, cache = Store(), LaneCache()
+    for batch in batches[:4]:
+        run(DEFINITION, store, cache, batch)
+    expected, worker = list(live(DEFINITION, batches[:5]))[-1]
+    head = store.committed.head or b""
+    old_journal = [old(entry) for entry in store.committed.journal]
+    for module in (store_module, journal_module, worker_module, lane_module, encoding_module):
+        monkeypatch.setattr(module, "UPGRADES", steps)
+    store.committed.head = old(head)
+    assert rebuilt(DEFINITION, store) == list(live(DEFINITION, batches[:4]))[-1][1].snapshot()
+
+    # an older journal has another token: chain it anew
+    token = Head.decode(head).saved_token
+    for entry in old_journal:
+        token = store_module._next_token(token, entry)
+    store.committed.journal = old_journal
+    store.committed.head = old(replace(Head.decode(head), token=token).encode())
+    assert run(DEFINITION, store, LaneCache(), batches[4]) == expected
+    assert rebuilt(DEFINITION, store) == worker.snapshot()
+
+    # pages of an older version: read, and hashed as they would be written today
+    snapshot = [old(page) for page in worker.snapshot()]
+    again = LaneWorker.restore(DEFINITION, snapshot)
+    assert again.snapshot() == worker.snapshot()
+    assert again.lane.rules.state_root() == worker.lane.rules.state_root()
+    assert list(again.lane.rules.changed()) == list(worker.lane.rules.owners())
+
+
+@pytest.mark.parametrize("what", ["a slot", "a slot is gone", "the journal", "an entry is gone", "the head"])
+def test_a_damaged_store_is_found_out_before_anything_is_told(what: str) -> None:
+    batches = cut(CHAIN.records)
+    store, cache = Store(), LaneCache()
+    for batch in batches[:4]:
+        run(DEFINITION, store, cache, batch)
+    state = store.committed
+    head = Head.decode(state.head or b"")
+    if what == "a slot":
+        number = min(state.slots)
+        state.slots[number] = state.slots[number][:-1] + b"\x01"
+    elif what == "a slot is gone":
+        del state.slots[min(state.slots)]
+    elif what == "the journal":
+        state.journal[1] = state.journal[1][:-1] + b"\x00"
+    elif what == "an entry is gone":
+        del state.journal[-1]
+    else:
+        state.head = replace(head, summary=bytes(16)).encode()
+    with pytest.raises(UserError, match=r"its state in the checkpoint cannot be used: .*: start over with --rebuild"):
+        next(process_batch(DEFINITION, store.attempt(), LaneCache(), batches[4]))

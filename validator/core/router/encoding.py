@@ -7,8 +7,11 @@ recomputed (counts, sizes, indexes, MQC heads inside a channel) is left out and 
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from struct import Struct
 
 from validator.core.hashing import message_hash, mqc_link
 from validator.core.router.state import (
@@ -20,10 +23,9 @@ from validator.core.router.state import (
     PendingCandidate,
     RouterState,
     Touched,
-    add_channel,
     increase,
 )
-from validator.core.scale import DecodeError, Reader, Writer
+from validator.core.scale import DecodeError, Reader, Upgrade, Writer, upgraded
 from validator.core.types import (
     CONFIGURATION_FIELDS,
     Balances,
@@ -38,9 +40,14 @@ from validator.core.types import (
 
 ENCODING_VERSION = 1
 """First byte of every page."""
+UPGRADES: dict[int, Upgrade] = {}
+"""By version, what makes a page of the version after it."""
 
 _PARA_KINDS = tuple(ParaKind)
 _BALANCES = tuple(Balances)
+_CHANNEL = Struct("<QQQQIIIQ32s")
+"""Two deposits (u128 in halves, the low one first), three limits, messages sent, MQC head: there may be a million of them."""
+_U64 = 2**64 - 1
 
 
 def para_pages(state: RouterState) -> list[ParaId]:
@@ -195,11 +202,7 @@ def decode_untold_page(page: bytes, state: RouterState) -> None:
 
 
 def _versioned(page: bytes) -> Reader:
-    reader = Reader(page)
-    version = reader.u8()
-    if version != ENCODING_VERSION:
-        raise DecodeError(f"state encoding version {version}, expected {ENCODING_VERSION}")
-    return reader
+    return upgraded(page, ENCODING_VERSION, UPGRADES, "state encoding")
 
 
 def _write_channel_id(out: Writer, channel_id: ChannelId) -> None:
@@ -245,27 +248,39 @@ def _read_candidate(reader: Reader) -> Candidate:
 
 def _write_channel(out: Writer, state: RouterState, channel_id: ChannelId) -> None:
     channel = state.hrmp_channels[channel_id]
-    out.u128(channel.sender_deposit)
-    out.u128(channel.recipient_deposit)
-    out.u32(channel.limit_used_places)
-    out.u32(channel.limit_used_bytes)
-    out.u32(channel.limit_message_size)
-    out.u64(channel.messages_sent)
-    out.hash(channel.mqc_head)
-    out.option(channel.pruned_head, out.hash)
+    sender_deposit, recipient_deposit, pruned_head = (
+        channel.sender_deposit,
+        channel.recipient_deposit,
+        channel.pruned_head,
+    )
+    out.buffer += _CHANNEL.pack(
+        sender_deposit & _U64,
+        sender_deposit >> 64,
+        recipient_deposit & _U64,
+        recipient_deposit >> 64,
+        channel.limit_used_places,
+        channel.limit_used_bytes,
+        channel.limit_message_size,
+        channel.messages_sent,
+        channel.mqc_head,
+    )
+    out.option(pruned_head, out.hash)
     contents = state.hrmp_channel_contents.get(channel_id, ())
     out.compact(len(contents))
     for sent_at, data, head in contents:
         out.u32(sent_at)
         out.bytes(data)
-        if channel.pruned_head is None:
+        if pruned_head is None:
             out.option(head, out.hash)
 
 
 def _read_channel(reader: Reader, state: RouterState, channel_id: ChannelId) -> None:
-    channel = HrmpChannel(reader.u128(), reader.u128(), reader.u32(), reader.u32(), reader.u32())
-    channel.messages_sent = reader.u64()
-    channel.mqc_head = reader.hash()
+    low, high, recipient_low, recipient_high, *limits, messages_sent, mqc_head = _CHANNEL.unpack(
+        reader.take(_CHANNEL.size)
+    )
+    channel = HrmpChannel(low | high << 64, recipient_low | recipient_high << 64, *limits)
+    channel.messages_sent = messages_sent
+    channel.mqc_head = mqc_head
     channel.pruned_head = head = reader.option(reader.hash)
     contents: deque[InboundHrmpMessage] = deque()
     for _ in range(reader.compact()):
@@ -278,7 +293,9 @@ def _read_channel(reader: Reader, state: RouterState, channel_id: ChannelId) -> 
             contents.append(InboundHrmpMessage(sent_at, data, head))
         channel.used_places += 1
         channel.used_bytes += len(data)
-    add_channel(state, channel_id, channel)
+    sender, recipient = channel_id
+    state.hrmp_channels[channel_id] = channel
+    insort(state.hrmp_egress_channels_index.setdefault(sender, []), recipient)
     if contents:
         state.hrmp_channel_contents[channel_id] = contents
 
@@ -306,8 +323,14 @@ def _read_para_page(reader: Reader, state: RouterState) -> None:
     _put(state.downward_messages_sent, para, reader.compact() or None)
     _put(state.hrmp_watermarks, para, reader.option(reader.u32))
 
+    senders = []
     for _ in range(reader.compact()):
-        _read_channel(reader, state, (reader.u32(), para))
+        senders.append(reader.u32())
+        _read_channel(reader, state, (senders[-1], para))
+    if any(sender >= following for sender, following in pairwise(senders)):
+        raise DecodeError(f"the senders to para {para} are not in ascending order")
+    if senders:
+        state.hrmp_ingress_channels_index[para] = senders
     digests = {
         block: dict.fromkeys(senders)
         for block, senders in reader.items(lambda: (reader.u32(), reader.items(reader.u32)))
@@ -330,3 +353,13 @@ def encode_state(state: RouterState) -> tuple[bytes, Mapping[ParaId, bytes]]:
         if page is not None:
             pages[para] = page
     return encode_common_page(state), pages
+
+
+def owner_of(page: bytes) -> ParaId:
+    """Return whose page it is. Raises `DecodeError`."""
+    return _versioned(page).u32()
+
+
+def is_current(page: bytes) -> bool:
+    """Say whether encoding what a page holds gives that page again."""
+    return page[0] == ENCODING_VERSION

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import Any
 
@@ -24,6 +24,8 @@ from validator.core.router.encoding import (
     encode_para_page,
     encode_state,
     encode_untold_page,
+    is_current,
+    owner_of,
     para_pages,
 )
 from validator.core.router.errors import InclusionCandidateNotPending, TimeoutCandidateNotPending
@@ -35,7 +37,7 @@ from validator.core.router.requests import (
     schedule_para_cleanup,
 )
 from validator.core.router.session import change_session, onboard_para
-from validator.core.router.state import PendingCandidate, RouterState
+from validator.core.router.state import OrderedSet, PendingCandidate, RouterState
 from validator.core.rules import Effects
 from validator.core.types import (
     AcceptOpenChannel,
@@ -76,7 +78,9 @@ class Router:
         self._now: BlockNumber = 0
         self._events = EventLog(0, state.session_index)
         self._page_hashes: dict[ParaId, Hash] = {}
-        state.touched.pages.update(dict.fromkeys(para_pages(state)))
+        everything = dict.fromkeys(para_pages(state))
+        self._to_hash: OrderedSet = dict(everything)
+        self._to_save: OrderedSet = everything
 
     @classmethod
     def at_genesis(
@@ -100,10 +104,14 @@ class Router:
         cls, pages: list[bytes], sink: UpwardMessageSink | None = None, enactment: Enactment = Enactment.IMMEDIATE
     ) -> Router:
         """Return the Router whose `pages` these are. Raises `scale.DecodeError`."""
-        common_page, untold_page, *para_pages = pages
-        state = decode_state(common_page, para_pages)
+        common_page, untold_page, *owned = pages
+        state = decode_state(common_page, owned)
         decode_untold_page(untold_page, state)
-        return cls(state, sink, enactment)
+        router = cls(state, sink, enactment)
+        router._page_hashes = {owner_of(page): blake2b_256(page) for page in owned if is_current(page)}
+        router._to_hash = dict.fromkeys(owner_of(page) for page in owned if not is_current(page))
+        router._to_save = dict(router._to_hash)
+        return router
 
     def request(self, fields: tuple[Any, ...]) -> ChannelRequest:
         """Return the channel request that a decoded record holds."""
@@ -229,20 +237,43 @@ class Router:
 
     def state_root(self) -> Hash:
         """Return the state root; costs the encoding of what was touched since the last one."""
-        touched = self.state.touched.pages
-        for para in touched:
+        self._note_touched()
+        for para in self._to_hash:
             page = encode_para_page(self.state, para)
             if page is None:
                 self._page_hashes.pop(para, None)
             else:
                 self._page_hashes[para] = blake2b_256(page)
-        touched.clear()
+        self._to_hash.clear()
         return merkle_root(blake2b_256(encode_common_page(self.state)), self._page_hashes)
 
-    def pages(self) -> list[bytes]:
-        """Return the canonical encoding of the whole state: the common page, what headroom is untold, then the paras' ascending."""
-        common_page, pages = encode_state(self.state)
-        return [common_page, encode_untold_page(self.state), *pages.values()]
+    def common_pages(self) -> list[bytes]:
+        """Return the pages that no para owns: the common page, and what headroom is untold."""
+        return [encode_common_page(self.state), encode_untold_page(self.state)]
+
+    def owners(self) -> list[ParaId]:
+        """Return, ascending, the paras that may own a page."""
+        return para_pages(self.state)
+
+    def page(self, owner: ParaId) -> bytes | None:
+        """Return the canonical encoding of what a para owns, None where that is nothing."""
+        return encode_para_page(self.state, owner)
+
+    def changed(self) -> Collection[ParaId]:
+        """Return whose pages have changed since the last `mark_saved`."""
+        self._note_touched()
+        return self._to_save
+
+    def mark_saved(self) -> None:
+        """Take note that all pages have been saved as they are now."""
+        self._note_touched()
+        self._to_save.clear()
+
+    def _note_touched(self) -> None:
+        touched = self.state.touched.pages
+        self._to_hash.update(touched)
+        self._to_save.update(touched)
+        touched.clear()
 
     def _take_pending(self, ref: PendingRef, violation: Violation) -> Candidate:
         pending = self.state.pending_candidates.get(ref.para_id, deque())

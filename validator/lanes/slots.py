@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the pages of a lane lie in its store: paras in a fixed number of slots, so that a save costs what has changed.
+
+A call to the store costs about a millisecond, whatever it carries. With a page to each call a chain of ten thousand paras would wait ten
+seconds for a save; with everything in one call a save would write the whole state. So a para's page lies in the slot of its id modulo
+`PARA_SLOTS`: a chain of today has a slot for each para, a very large one has ten paras to a slot. What no para owns lies in the slots
+after these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Protocol
+
+from validator.core.scale import Reader, Writer
+from validator.lanes.definition import LaneDefinition
+from validator.lanes.worker import LaneWorker
+
+PARA_SLOTS = 1024
+"""Slots for the pages of paras: at most as many calls to the store per save."""
+
+SLOT_BYTES_MAX = 8 * 1024 * 1024
+"""Bytes of a slot after those of paras; what waits in a lane may take many of them."""
+
+HASH_BYTES = 16
+
+
+class SlotStore(Protocol):
+    """Numbered slots of bytes."""
+
+    def load_slots(self) -> dict[int, bytes]:
+        """Return every slot."""
+
+    def save_slot(self, number: int, data: bytes) -> None:
+        """Write a slot."""
+
+    def remove_slot(self, number: int) -> None:
+        """Remove a slot that is there."""
+
+
+@dataclass(slots=True)
+class Slots:
+    """What is known of a lane's slots as they lie in the store, without reading them."""
+
+    sizes: dict[int, int] = field(default_factory=dict)
+    hashes: dict[int, bytes] = field(default_factory=dict)
+    paras: int = 0
+    """Paras that owned pages at the last save."""
+
+    @classmethod
+    def of(cls, slots: Mapping[int, bytes], paras: int) -> Slots:
+        """Return what is known of slots that have been read."""
+        sizes = {number: len(data) for number, data in slots.items()}
+        return cls(sizes, {number: _hash(data) for number, data in slots.items()}, paras)
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes in all slots."""
+        return sum(self.sizes.values())
+
+    def hash(self) -> bytes:
+        """Return one hash over all slots: of each one's number and hash, ascending."""
+        total = blake2b(digest_size=HASH_BYTES)
+        for number in sorted(self.hashes):
+            total.update(number.to_bytes(4, "little") + self.hashes[number])
+        return total.digest()
+
+    def unsaved_bytes(self, worker: LaneWorker) -> int:
+        """Estimate how many bytes of para pages a save would write, from the mean size of a page."""
+        in_paras = sum(size for number, size in self.sizes.items() if number < PARA_SLOTS)
+        return in_paras * len(worker.lane.rules.changed()) // max(1, self.paras)
+
+    def save(self, worker: LaneWorker, store: SlotStore, *, everything: bool = False) -> None:
+        """Write the pages that have changed since the last save, or all of them."""
+        rules = worker.lane.rules
+        owners = rules.owners()
+        changed = {owner % PARA_SLOTS for owner in (owners if everything else rules.changed())}
+        if everything:
+            changed.update(number for number in self.sizes if number < PARA_SLOTS)
+        in_slot: dict[int, Writer] = {number: Writer() for number in sorted(changed)}
+        for owner in owners:
+            out = in_slot.get(owner % PARA_SLOTS)
+            if out is not None and (page := rules.page(owner)) is not None:
+                out.u32(owner)
+                out.bytes(page)
+        for number, out in in_slot.items():
+            self._put(store, number, bytes(out.buffer))
+        common = _joined(worker.common_pages())
+        parts = [common[at : at + SLOT_BYTES_MAX] for at in range(0, len(common), SLOT_BYTES_MAX)]
+        for number, part in enumerate(parts, PARA_SLOTS):
+            self._put(store, number, part)
+        for number in [number for number in self.sizes if number >= PARA_SLOTS + len(parts)]:
+            self._put(store, number, b"")
+        self.paras = len(owners)
+        rules.mark_saved()
+
+    def _put(self, store: SlotStore, number: int, data: bytes) -> None:
+        if data:
+            store.save_slot(number, data)
+            self.sizes[number], self.hashes[number] = len(data), _hash(data)
+        elif number in self.sizes:
+            store.remove_slot(number)
+            del self.sizes[number], self.hashes[number]
+
+
+def load_lane(definition: LaneDefinition, slots: Mapping[int, bytes]) -> tuple[LaneWorker, Slots]:
+    """Return the lane that slots hold, and what is known of them; raises `core.scale.DecodeError`, `definition.JournalUnreadable`."""
+    pages = dict(page for number, data in slots.items() if number < PARA_SLOTS for page in _pages(data))
+    common = Reader(b"".join(slots[number] for number in sorted(slots) if number >= PARA_SLOTS))
+    snapshot = [*common.items(common.bytes), *(pages[owner] for owner in sorted(pages))]
+    common.end()
+    worker = LaneWorker.restore(definition, snapshot)
+    return worker, Slots.of(slots, len(worker.lane.rules.owners()))
+
+
+def _pages(slot: bytes) -> Iterator[tuple[int, bytes]]:
+    reader = Reader(slot)
+    while reader.position < len(slot):
+        yield reader.u32(), reader.bytes()
+
+
+def _joined(pages: list[bytes]) -> bytes:
+    out = Writer()
+    out.compact(len(pages))
+    for page in pages:
+        out.bytes(page)
+    return bytes(out.buffer)
+
+
+def _hash(data: bytes) -> bytes:
+    return blake2b(data, digest_size=HASH_BYTES).digest()
