@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Holds what readers of committed records see against the undisturbed run, record by record as it comes."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from tests.crash.traffic import COMPARED, Undisturbed
+from validator.codec.json_form import to_json
+from validator.kafka.client import consumer_config
+
+if TYPE_CHECKING:
+    from validator.kafka.client import KafkaTable
+
+FAULTS_KEPT = 20
+
+READ_S_MAX = 120.0
+"""Seconds until the ends of all topics must have been read: open transactions of the dead are ended by their successors."""
+
+
+@dataclass
+class Tally:
+    """What was found; all but ``verdicts`` and ``records`` must stay 0."""
+
+    verdicts: int = 0
+    records: int = 0
+    lost: int = 0
+    duplicated: int = 0
+    out_of_order: int = 0
+    differing: int = 0
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def clean(self) -> bool:
+        """Whether everything read so far is as it has to be."""
+        return not (self.lost or self.duplicated or self.out_of_order or self.differing)
+
+    def blame(self, kind: str, text: str) -> None:
+        """Count a fault and keep the first ones in words."""
+        setattr(self, kind, getattr(self, kind) + 1)
+        if len(self.faults) < FAULTS_KEPT:
+            self.faults.append(f"{kind.replace('_', ' ')}: {text}")
+
+
+class Reader:
+    """Reads the output topics of one partition each, from their beginning on, and compares."""
+
+    def __init__(self, kafka: KafkaTable, prefix: str, undisturbed: Undisturbed) -> None:
+        self.tally = Tally()
+        self.status: dict[str, dict[str, object]] = {}
+        self._prefix = prefix
+        self._undisturbed = undisturbed
+        self._topics = [prefix + topic for topic in (*COMPARED, "dead-letters", "lanes")]
+        self._consumer = Consumer(
+            consumer_config(kafka, group_id="crash-reader", partition_eof=True)
+            | {"reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 2_000}
+        )
+        self._next = dict.fromkeys(self._topics, 0)
+        self._consumer.assign([TopicPartition(topic, 0, 0) for topic in self._topics])
+        self._ended: set[str] = set()
+        self._told: Counter[tuple[str, str]] = Counter()
+        self._dead: Counter[bytes] = Counter()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._consumer.close()
+
+    def poll(self, timeout_s: float) -> None:
+        """Read and compare what has come; a broker that is away is waited for by later calls."""
+        for message in self._consumer.consume(2_000, timeout_s):
+            topic = message.topic()
+            if (error := message.error()) is not None:
+                if error.code() == KafkaError._PARTITION_EOF:
+                    self._ended.add(topic)
+                elif error.fatal() or error.code() == KafkaError.OFFSET_OUT_OF_RANGE:
+                    raise KafkaException(error)
+                continue
+            self._ended.discard(topic)
+            self._next[topic] = message.offset() + 1
+            self._compare(topic.removeprefix(self._prefix), message.key() or b"", message.value() or b"", message)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that the undisturbed run has told by now is there."""
+        told = self._undisturbed.told
+        return all(self._told[place] >= len(told[place]) for place in told) and not self._undisturbed.dead - self._dead
+
+    def missing(self) -> str:
+        """Say in words what is still to come."""
+        told = self._undisturbed.told
+        left = {place: len(told[place]) - self._told[place] for place in told if len(told[place]) > self._told[place]}
+        dead = self._undisturbed.dead - self._dead
+        parts = [f"{count} of {lane}'s {topic}" for (lane, topic), count in left.items()]
+        return ", ".join([*parts, *(f"the dead letter of {source.decode()}" for source in dead)]) or "nothing"
+
+    def read_to_end(self) -> None:
+        """Read to what is the end of every topic by now."""
+        self._ended.clear()
+        # a partition tells its end once for each time it is reached: being assigned anew makes it tell again
+        self._consumer.assign([TopicPartition(topic, 0, offset) for topic, offset in self._next.items()])
+        deadline = time.monotonic() + READ_S_MAX
+        while self._ended != set(self._topics):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no end of {', '.join(sorted(set(self._topics) - self._ended))} in sight")
+            self.poll(0.2)
+
+    def check_lost(self) -> None:
+        """Count what is missing though everything is settled."""
+        if not self.complete:
+            told = self._undisturbed.told
+            for place, expected in told.items():
+                for _ in range(self._told[place], len(expected)):
+                    self.tally.blame("lost", f"{place[1]} of {place[0]} end at {self._told[place]} of {len(expected)}")
+            for source in self._undisturbed.dead - self._dead:
+                self.tally.blame("lost", f"the dead letter of {source.decode()}")
+
+    def _compare(self, topic: str, key: bytes, value: bytes, message: object) -> None:
+        self.tally.records += 1
+        if topic == "lanes":
+            status = to_json(topic, value)
+            self.status[str(status["lane"])] = status
+        elif topic == "dead-letters":
+            self._dead_letter(dict(message.headers())["source"])  # type: ignore[attr-defined]
+        else:
+            self.tally.verdicts += topic == "verdicts"
+            self._told_record(topic, key, value)
+
+    def _dead_letter(self, source: bytes) -> None:
+        self._dead[source] += 1
+        expected = self._undisturbed.dead[source]
+        if self._dead[source] > expected:
+            kind = "duplicated" if expected else "differing"
+            self.tally.blame(kind, f"the dead letter of {source.decode()} for the {self._dead[source]}. time")
+
+    def _told_record(self, topic: str, key: bytes, value: bytes) -> None:
+        place = key.split(b"/")[0].decode(), topic
+        expected = self._undisturbed.told.get(place)
+        if expected is None:
+            self.tally.blame("differing", f"{topic}: a record of {key!r}")
+            return
+        at, record = self._told[place], (key, value)
+        if at < len(expected) and expected[at] == record:
+            self._told[place] += 1
+            return
+        shown = f"{topic}[{at}] of {place[0]}: {to_json(topic, value)}"
+        if record in expected[:at]:
+            self.tally.blame("duplicated", shown)
+        elif record in expected[at:]:
+            # what was skipped is lost or still to come; go on from here, so that one fault is told once
+            self.tally.blame("out_of_order", shown)
+            self._told[place] = expected.index(record, at) + 1
+        else:
+            self.tally.blame("differing", shown)
+            self._told[place] += 1

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kills at named steps, from outside: the product has no hooks, its functions are wrapped when their modules are imported.
+
+A folder (`CRASH_POINTS` in the environment) is all that the job's processes and the suite share:
+
+- ``armed``: JSON, one kill that waits for its step (`Armed`); whoever reaches the step claims it by renaming the file, so each fires once;
+- ``fired-<id>``: the claimed file; the process that fired adds nothing, since it may be dead by the next instruction;
+- ``seen/<step>``: some process has reached the step, armed or not;
+- ``constants``: JSON, module -> name -> number: limits that are set lower, so that what is rare happens often.
+
+Standard library only: this runs before anything else in every process.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.abc
+import importlib.machinery
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+from typing import Any, NamedTuple, TypedDict
+
+
+class Step(NamedTuple):
+    """Where a step is: a method of ``owner`` (a class of ``module``, or "" for a function), by the first of ``names`` that there is.
+
+    ``when`` is before or after the call, during it (from a thread), or between what a generator yields.
+    """
+
+    stage: str
+    module: str
+    owner: str
+    names: tuple[str, ...]
+    when: str
+
+
+def _state(*names: str, when: str) -> Step:
+    return Step("lanes", "streaming.lane_operator", "SparkState", names, when)
+
+
+def _producer(name: str, when: str) -> Step:
+    return Step("sink", "streaming.transactions", "Producer", (name,), when)
+
+
+STEPS: dict[str, Step] = {
+    "decode": Step("decode", "validator.codec.decode", "", ("decode_record",), "before"),
+    "state-read-before": _state("load_head", when="before"),
+    "state-read-after": _state("load_head", when="after"),
+    "rebuild-before": Step("lanes", "validator.lanes.worker", "LaneWorker", ("restore",), "before"),
+    "rebuild-replay": Step("lanes", "validator.lanes.worker", "LaneWorker", ("replay",), "after"),
+    "between-blocks": Step("lanes", "validator.core.lane", "Lane", ("execute_ready",), "each"),
+    "pages-before": _state("save_page", "save_snapshot", when="before"),
+    "pages-after": _state("save_page", "save_snapshot", when="after"),
+    "journal-before": _state("append_journal", when="before"),
+    "journal-after": _state("append_journal", when="after"),
+    "head-before": _state("save_head", when="before"),
+    "head-after": _state("save_head", when="after"),
+    "open-before": _producer("init_transactions", "before"),
+    "open-after": _producer("init_transactions", "after"),
+    "marker-read": Step("sink", "streaming.transactions", "LaneWriter", ("marker",), "after"),
+    "begin-before": _producer("begin_transaction", "before"),
+    "begin-after": _producer("begin_transaction", "after"),
+    "produced": Step("sink", "streaming.transactions", "LaneWriter", ("write",), "after"),
+    "offsets-before": _producer("send_offsets_to_transaction", "before"),
+    "offsets-after": _producer("send_offsets_to_transaction", "after"),
+    "commit-before": _producer("commit_transaction", "before"),
+    "commit-during": _producer("commit_transaction", "during"),
+    "commit-after": _producer("commit_transaction", "after"),
+}
+"""Every step of a batch inside a Python worker, in order."""
+
+
+class Armed(TypedDict):
+    """A kill that waits: at the ``countdown``-th time that a process reaches ``step``, ``signal`` goes to ``pids``, then maybe to itself."""
+
+    id: str
+    step: str
+    countdown: int
+    signal: int
+    pids: list[int]
+    self: bool
+    delay_s: float
+
+
+class _Failpoints:
+    def __init__(self, folder: str) -> None:
+        self._armed = os.path.join(folder, "armed")  # noqa: PTH118 - as light as it gets
+        self._fired = os.path.join(folder, "fired-")  # noqa: PTH118
+        self._seen = os.path.join(folder, "seen")  # noqa: PTH118
+        self._noted: set[str] = set()
+        self._stage = os.environ.get("VALIDATOR_STAGE", "driver")
+        self._counts: dict[str, int] = {}
+
+    def reach(self, step: str) -> None:
+        """Note that a step is reached, and fire what is armed for it; other stages may pass by the same function."""
+        if self._stage != STEPS[step].stage:
+            return
+        if step not in self._noted:
+            self._noted.add(step)
+            with open(os.path.join(self._seen, step), "a"):  # noqa: PTH118, PTH123
+                pass
+        try:
+            with open(self._armed, "rb") as file:  # noqa: PTH123
+                armed: Armed = json.load(file)
+        except (FileNotFoundError, ValueError):
+            return
+        if armed["step"] != step:
+            return
+        count = self._counts[armed["id"]] = self._counts.get(armed["id"], 0) + 1
+        if count < armed["countdown"]:
+            return
+        try:
+            os.rename(self._armed, self._fired + armed["id"])  # noqa: PTH104
+        except FileNotFoundError:
+            return  # another process was faster
+        if STEPS[step].when == "during":
+            threading.Thread(target=_fire, args=(armed,), daemon=True).start()
+        else:
+            _fire(armed)
+
+
+def _fire(armed: Armed) -> None:
+    if armed["delay_s"]:
+        time.sleep(armed["delay_s"])
+    for pid in [*armed["pids"], *([os.getpid()] if armed["self"] else [])]:
+        try:
+            os.kill(pid, armed["signal"])
+        except ProcessLookupError:
+            continue
+    if armed["self"] and armed["signal"] == signal.SIGKILL:
+        time.sleep(60)  # a signal is not delivered within the call at times
+
+
+def _wrapped(step: str, when: str, call: Callable[..., Any], points: _Failpoints) -> Callable[..., Any]:
+    if when == "each":
+
+        @functools.wraps(call)
+        def each(*args: Any, **kwargs: Any) -> Iterator[Any]:
+            for item in call(*args, **kwargs):
+                points.reach(step)
+                yield item
+
+        return each
+
+    @functools.wraps(call)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if when != "after":
+            points.reach(step)
+        result = call(*args, **kwargs)
+        if when == "after":
+            points.reach(step)
+        return result
+
+    return wrapper
+
+
+def patch(module: ModuleType, points: _Failpoints) -> None:
+    """Wrap what the steps of a module name."""
+    for name, step in STEPS.items():
+        if step.module != module.__name__:
+            continue
+        if step.owner == "Producer" and getattr(module.Producer, "__module__", "") != __name__:
+            # librdkafka's class is not Python's: its methods can be wrapped in a class of ours only
+            module.Producer = type("Producer", (module.Producer,), {"__module__": __name__})
+        owner = getattr(module, step.owner) if step.owner else module
+        method = next((each for each in step.names if hasattr(owner, each)), None)
+        if method is None:
+            raise AttributeError(f"step {name}: {module.__name__}.{step.owner} has none of {', '.join(step.names)}")
+        found = owner.__dict__.get(method)
+        if isinstance(found, classmethod):
+            setattr(owner, method, classmethod(_wrapped(name, step.when, found.__func__, points)))
+        else:
+            setattr(owner, method, _wrapped(name, step.when, found or getattr(owner, method), points))
+
+
+class _PatchingLoader(importlib.abc.Loader):
+    def __init__(self, loader: importlib.abc.Loader, points: _Failpoints, constants: dict[str, int]) -> None:
+        self._loader = loader
+        self._points = points
+        self._constants = constants
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        for name, value in self._constants.items():
+            getattr(module, name)  # a constant that is no more is to be noticed
+            setattr(module, name, value)
+        patch(module, self._points)
+
+
+class _PatchingFinder(importlib.abc.MetaPathFinder):
+    def __init__(self, points: _Failpoints, constants: dict[str, dict[str, int]]) -> None:
+        self._points = points
+        self._constants = constants
+        self._modules = {step.module for step in STEPS.values()} | set(constants)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in self._modules:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _PatchingLoader(spec.loader, self._points, self._constants.get(fullname, {}))
+        return spec
+
+
+def install(folder: str) -> None:
+    """Wrap the steps in this process and in those that it forks."""
+    os.makedirs(os.path.join(folder, "seen"), exist_ok=True)  # noqa: PTH103, PTH118
+    try:
+        with open(os.path.join(folder, "constants"), encoding="utf-8") as file:  # noqa: PTH118, PTH123
+            constants = json.load(file)
+    except FileNotFoundError:
+        constants = {}
+    sys.meta_path.insert(0, _PatchingFinder(_Failpoints(folder), constants))

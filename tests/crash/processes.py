@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is who among the job's processes, read from /proc, and how they are killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+STAGES = ("decode", "lanes", "sink")
+
+
+class Process(NamedTuple):
+    """A process that lives."""
+
+    pid: int
+    parent: int
+    session: int
+    state: str
+    command: str
+
+
+def processes() -> Iterator[Process]:
+    """Yield every process that lives; zombies are dead."""
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        with suppress(OSError):
+            state, parent, _, session, *_ = (folder / "stat").read_text().rpartition(")")[2].split()
+            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if state not in "ZX":
+                yield Process(int(folder.name), int(parent), int(session), state, command)
+
+
+def of_session(session: int) -> list[Process]:
+    """Return the processes of a job: its driver began a session, which all that it starts stay in."""
+    return [each for each in processes() if each.session == session]
+
+
+def jvm_of(driver: int) -> int | None:
+    """Return the JVM of a driver."""
+    return next((each.pid for each in of_session(driver) if each.parent == driver and "java" in each.command), None)
+
+
+def workers_of(driver: int, stage: str | None = None) -> list[int]:
+    """Return the Python workers of a job, of one stage or of all: children of daemons, which hold the stage in their environment."""
+    found = of_session(driver)
+    daemons = {each.pid for each in found if "pyspark.daemon" in each.command}
+    workers = [each.pid for each in found if each.parent in daemons]
+    return [pid for pid in workers if stage is None or _stage(pid) == stage]
+
+
+def _stage(pid: int) -> str | None:
+    with suppress(OSError):
+        for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            name, _, value = entry.partition(b"=")
+            if name == b"VALIDATOR_STAGE":
+                return value.decode()
+    return None
+
+
+def send(number: signal.Signals, *pids: int | None) -> int:
+    """Send a signal to processes that are still there; return how many there were."""
+    sent = 0
+    for pid in pids:
+        if pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+                sent += 1
+    return sent

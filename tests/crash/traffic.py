@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes into the topics, in segments, and what an undisturbed run makes of it, byte for byte."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from typing import NamedTuple
+
+from tests.unit.lanes.chains import Chain, chain, definition_of, record
+from validator.codec.decode import decode_record
+from validator.codec.schemas import INPUT_TOPICS
+from validator.core.inputs import DeadLetter, Input, Source
+from validator.lanes.worker import LaneWorker
+from validator.simulate.settings import SimulationSettings
+
+COMPARED = ("verdicts", "dispatches", "channel-events", "headroom", "receipts")
+"""Topics that tell the same whatever arrives when."""
+
+LANES = (
+    SimulationSettings(candidates_per_block=3, violation_share=0.15, session_length_blocks=7),
+    SimulationSettings(
+        lane="kusama",
+        topology="kusama",
+        candidates_per_block=3,
+        violation_share=0.15,
+        session_length_blocks=5,
+        enactment="on-inclusion",
+        notifications=True,
+        unlimited_balances=True,
+    ),
+    SimulationSettings(lane="westend", candidates_per_block=2, violation_share=0.3, session_length_blocks=4),
+)
+
+
+class Sent(NamedTuple):
+    """A record for an input topic (without the prefix), ``key`` is the lane's name."""
+
+    topic: str
+    key: bytes
+    value: bytes
+
+
+def chains_of(seed: int, lanes: int, blocks: int) -> tuple[Chain, ...]:
+    """Play the relay chains of a seed."""
+    return tuple(chain(replace(each, seed=seed + at, blocks=blocks)) for at, each in enumerate(LANES[:lanes]))
+
+
+class Traffic:
+    """Cuts chains into segments of a few blocks, each in an order of its own, with what no lane can use in between.
+
+    A few records of each segment arrive with the next one, so that there is always a block that waits.
+    """
+
+    def __init__(self, chains: Sequence[Chain], random: Random, blocks_per_segment: int) -> None:
+        self._chains = chains
+        self._random = random
+        self._blocks = blocks_per_segment
+        self._next_block = 1
+        self._late: list[Sent] = []
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether all blocks have been taken."""
+        return self._next_block > len(self._chains[0].blocks)
+
+    def segment(self) -> list[Sent]:
+        """Return the next records, in the order in which they arrive."""
+        random = self._random
+        blocks = range(self._next_block, self._next_block + self._blocks)
+        self._next_block = blocks.stop
+        records = [
+            Sent(each.topic, each.lane.encode(), each.value)
+            for chain in self._chains
+            for each in chain.records
+            if each.block in blocks
+        ]
+        good = self._late + records
+        random.shuffle(good)
+        held_back = 0 if self.exhausted else random.randrange(len(good) // 8)
+        good, self._late = good[held_back:], good[:held_back]
+        return self._with_garbage(good, blocks)
+
+    def _with_garbage(self, good: list[Sent], blocks: range) -> list[Sent]:
+        random = self._random
+        out = list(good)
+        for each in random.sample(good, k=min(4, len(good))):
+            at = random.randrange(out.index(each), len(out)) + 1  # after the one that it repeats or contradicts
+            changed = each.value[:-1] + bytes([each.value[-1] ^ 1])
+            readable = not isinstance(_decode(each._replace(value=changed), Source("", 0, 0)), DeadLetter)
+            wrong = changed if readable and each.topic == "downward-messages" and random.random() < 0.5 else each.value
+            out.insert(at, each._replace(value=wrong))
+        lane = random.choice(self._chains).lane
+        block = random.choice((blocks.start, blocks.stop - 1, blocks.stop))
+        body = {"lane": lane, "block": block, "index": 900 + random.randrange(99), "para_id": 2000, "msg": "aa"}
+        unannounced = record("downward-messages", body).value
+        for topic, key, value in (
+            ("downward-messages", lane.encode(), unannounced),
+            ("candidates", lane.encode(), random.randbytes(40)),
+            ("blocks", b"stranger", b"\xff"),
+        ):
+            if random.random() < 0.6:
+                out.insert(random.randrange(len(out) + 1), Sent(topic, key, value))
+        return out
+
+
+def _decode(sent: Sent, source: Source) -> DeadLetter | tuple[str, Input]:
+    return decode_record(INPUT_TOPICS[sent.topic], sent.value, source, sent.key)
+
+
+class Undisturbed:
+    """What lanes tell that get every record once, in this process, and are never disturbed.
+
+    ``told`` is, by lane and topic, key and value of each record in order; ``dead`` is where the records were read that end as dead letters.
+    """
+
+    def __init__(self, chains: Sequence[Chain], prefix: str) -> None:
+        self._prefix = prefix
+        definitions = {each.lane: definition_of(each) for each in chains}
+        self._workers = {
+            lane: LaneWorker(definition.create(), definition.runtime_digest) for lane, definition in definitions.items()
+        }
+        self.told: dict[tuple[str, str], list[tuple[bytes, bytes]]] = {
+            (lane, topic): [] for lane in definitions for topic in COMPARED
+        }
+        self.dead: Counter[bytes] = Counter()
+        self.offsets: Counter[str] = Counter()
+
+    def take(self, records: Sequence[Sent]) -> None:
+        """Take records in the order in which they went into the topics."""
+        by_lane: dict[str, list[Input | DeadLetter]] = {lane: [] for lane in self._workers}
+        for sent in records:
+            offset = self.offsets[sent.topic]
+            self.offsets[sent.topic] += 1
+            decoded = _decode(sent, Source(self._prefix + sent.topic, 0, offset))
+            lane, item = (decoded.lane, decoded) if isinstance(decoded, DeadLetter) else decoded
+            if lane in self._workers:
+                by_lane[lane].append(item)
+            else:
+                self.dead[f"{self._prefix}{sent.topic}/0/{offset}".encode()] += 1
+        for lane, items in by_lane.items():
+            for told in self._workers[lane].process(items):
+                for each in told.records:
+                    if each.topic == "dead-letters":
+                        self.dead[dict(each.headers)["source"]] += 1
+                    else:
+                        self.told[lane, each.topic].append((each.key, each.value))
+
+    def counters(self) -> dict[str, dict[str, int]]:
+        """Return where the records of each lane ended."""
+        names = ("consumed", "accepted", "rejected", "duplicate", "dead", "waiting")
+        return {
+            lane: {name: getattr(worker.lane.counters, name) for name in names}
+            for lane, worker in self._workers.items()
+        }

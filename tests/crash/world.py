@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A broker, a job on it, traffic into it and a reader behind it, all of which may be killed at any moment and are started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from confluent_kafka import Producer
+
+from tests.crash.comparison import Reader
+from tests.crash.inject.crash_failpoints import Armed
+from tests.crash.processes import jvm_of, of_session, send
+from tests.crash.traffic import Sent, Traffic, Undisturbed, chains_of
+from tests.unit.lanes.chains import Chain, config_of
+from validator.config import Config
+from validator.errors import UserError
+from validator.kafka.broker import EmbeddedBroker
+from validator.kafka.client import producer_config
+from validator.kafka.topics import create_topics
+from validator.service.job import JobProcess
+
+ROOT = Path(__file__).parents[2]
+INJECT = Path(__file__).parent / "inject"
+PREFIX = "crash."
+
+PATIENCE_S = 420.0
+"""After this what has not come is taken for lost: longer than an open transaction of a dead writer may live."""
+
+DEATH_S_MAX = 60.0
+"""Seconds in which the JVM and the workers of a dead driver have to be gone."""
+
+SNAPSHOT_BYTES = 24_000
+"""Journal bytes after which a snapshot is taken here, so that it happens every few batches."""
+
+
+class Failure(Exception):
+    """The product did what it must not."""
+
+
+@dataclass
+class Ending:
+    """How a job that was not asked to stop has ended."""
+
+    code: int
+    reason: str | None
+
+
+@dataclass
+class World:
+    """Everything of one run, below one folder; leaving it ends every process that it has started."""
+
+    folder: Path
+    seed: int
+    lanes: int = 3
+    blocks: int = 2_000
+    blocks_per_segment: int = 5
+    records_per_trigger: int = 60
+    endings: list[Ending] = field(default_factory=list)
+    starts: int = 0
+
+    def __post_init__(self) -> None:
+        self.folder = self.folder.absolute()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.random = Random(self.seed)
+        self.chains: tuple[Chain, ...] = chains_of(self.seed, self.lanes, self.blocks)
+        self.traffic = Traffic(self.chains, Random(self.seed + 1), self.blocks_per_segment)
+        self.undisturbed = Undisturbed(self.chains, PREFIX)
+        self.points = self.folder / "points"
+        (self.points / "seen").mkdir(parents=True)
+        (self.points / "constants").write_text(json.dumps({"validator.lanes.store": {"JOURNAL_BYTES_MIN": SNAPSHOT_BYTES}}))
+        self.broker = EmbeddedBroker(self.folder / "broker")
+        self.jobs: list[JobProcess] = []
+        self.job: JobProcess | None = None
+        self.directory = self.folder / "job"
+        self.broker_pause_s = 0.0
+        self.killed_sessions: dict[int, float] = {}
+        self.delivered: Counter[str] = Counter()
+        self._undelivered: list[str] = []
+
+    # --- start and end ---
+
+    def __enter__(self) -> World:
+        self.broker.start()
+        self.kafka: dict[str, Any] = {"bootstrap.servers": self.broker.bootstrap_servers}
+        create_topics(self.kafka, prefix=PREFIX)
+        self.reader = Reader(self.kafka, PREFIX, self.undisturbed)
+        self._producer = Producer(producer_config(self.kafka) | {"reconnect.backoff.max.ms": 500})
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for job in self.jobs:
+            self.end(job)
+        self.reader.close()
+        self.broker.stop()
+
+    def end(self, job: JobProcess) -> None:
+        """Kill what is left of a job."""
+        job.kill()
+        if job.pid is not None:
+            send(signal.SIGKILL, *(each.pid for each in of_session(job.pid)))
+
+    def config(self, directory: Path | None = None, **changes: Any) -> Config:
+        """Return the configuration of a job."""
+        job = {
+            "directory": str(directory or self.directory),
+            "master": "local[2]",
+            "driver_memory": "768m",
+            "max_records_per_trigger": self.records_per_trigger,
+        }
+        return config_of(*self.chains, job=job | changes, topics={"prefix": PREFIX}, kafka=self.kafka)
+
+    def start_job(self, directory: Path | None = None, **changes: Any) -> JobProcess:
+        """Start a job and return at once; the first failpoint may fire while it starts."""
+        log = (self.folder / "job.log").open("a", encoding="utf-8")
+
+        def on_event(event: dict[str, Any]) -> None:
+            log.write(json.dumps({"at": round(time.time(), 2)} | event) + "\n")
+            log.flush()
+
+        job = JobProcess(self.config(directory, **changes), on_event)
+        with injected(self.points):
+            job.start()
+        self.jobs.append(job)
+        self.starts += 1
+        return job
+
+    def run_job(self, **changes: Any) -> None:
+        """Start the job of this world, and remember it as the one that has to live."""
+        self.job = self.start_job(**changes)
+
+    def stop_job(self) -> int:
+        """Ask the job to stop, and return its exit code."""
+        assert self.job is not None
+        self.job.stop()
+        return self.job.wait()
+
+    # --- traffic ---
+
+    def feed(self, records: Sequence[Sent], *, chunks: int = 1, pause_s: float = 0.0) -> None:
+        """Write records to the topics, all at once or in chunks, and wait for the broker to take them."""
+        self.undisturbed.take(records)
+        size = -(-len(records) // chunks)
+        for start in range(0, len(records), size):
+            for sent in records[start : start + size]:
+                self._producer.produce(PREFIX + sent.topic, sent.value, sent.key, on_delivery=self._on_delivery)
+            if chunks > 1:
+                self._producer.flush(pause_s)
+                self.supervise()
+        self.wait(lambda: self._producer.flush(0.1) == 0, "the broker takes the inputs")
+        if self._undelivered:
+            raise RuntimeError(f"inputs were not delivered as numbered: {self._undelivered[:3]}")
+
+    def _on_delivery(self, error: Any, message: Any) -> None:
+        topic = message.topic().removeprefix(PREFIX)
+        if error is not None or message.offset() != self.delivered[topic]:
+            self._undelivered.append(f"{topic}@{message.offset()}: {error}, expected {self.delivered[topic]}")
+        self.delivered[topic] += 1
+
+    # --- looking after ---
+
+    def supervise(self) -> None:
+        """Start again what has died: the broker on its data and port, the job on its directory."""
+        if not self.broker.status().running:
+            time.sleep(self.broker_pause_s)
+            before = self.kafka["bootstrap.servers"]
+            if self.broker.start() != before:
+                raise RuntimeError(f"the broker did not get its port back: {before}")
+        job = self.job
+        if job is not None and job.ended():
+            assert job.pid is not None
+            self.killed_sessions.setdefault(job.pid, time.monotonic())
+            try:
+                code, reason = job.wait(), job.failure
+            except UserError as error:
+                code, reason = 2, str(error)
+            self.endings.append(Ending(code, reason))
+            self.run_job()
+
+    def wait(self, condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
+        """Wait for a condition, looking after everything and comparing what is told meanwhile."""
+        deadline = time.monotonic() + patience_s
+        while not condition():
+            if time.monotonic() > deadline:
+                raise Failure(f"waited {patience_s:.0f} s in vain: {what}; still to come: {self.reader.missing()}")
+            self.supervise()
+            self.reader.poll(0.1)
+            self.check()
+
+    def check(self) -> None:
+        """Raise `Failure` where something has been told wrongly."""
+        if not self.reader.tally.clean:
+            raise Failure("; ".join(self.reader.tally.faults[:3]))
+
+    def settle(self) -> None:
+        """Wait until all that was fed is told, and hold all of it against the undisturbed run."""
+        try:
+            self.wait(lambda: self.reader.complete, "everything fed is told")
+        except Failure:
+            if self.reader.tally.clean:
+                self.reader.check_lost()
+            raise
+        self.reader.read_to_end()
+        self.check()
+
+    def check_deaths(self) -> None:
+        """Raise `Failure` where a process of a job that is dead still lives."""
+        for session, died in list(self.killed_sessions.items()):
+            while left := of_session(session):
+                if time.monotonic() > died + DEATH_S_MAX:
+                    send(signal.SIGKILL, *(each.pid for each in left))
+                    raise Failure(f"{DEATH_S_MAX:.0f} s after their driver these still live: {left}")
+                self.supervise()
+                self.reader.poll(0.1)
+            del self.killed_sessions[session]
+
+    def check_status(self) -> None:
+        """Raise `Failure` where the lanes' counters are not those of the undisturbed run."""
+        for lane, counters in self.undisturbed.counters().items():
+            told = {name: self.reader.status.get(lane, {}).get(name) for name in counters}
+            if told != counters or counters["consumed"] != sum(counters.values()) - counters["consumed"]:
+                raise Failure(f"lane {lane} counts {told}, expected {counters}")
+
+    # --- failpoints ---
+
+    def arm(self, step: str, victims: Sequence[str], identity: str, **how: Any) -> None:
+        """Arm a kill at a step; fires once. Victims: worker (whoever reaches the step), driver, jvm, broker."""
+        armed = Armed(
+            id=identity,
+            step=step,
+            countdown=how.get("countdown", 1),
+            signal=how.get("number", signal.SIGKILL),
+            pids=[pid for name in victims if name != "worker" and (pid := self.pid_of(name)) is not None],
+            self="worker" in victims,
+            delay_s=how.get("delay_s", 0.0),
+        )
+        new = self.points / "armed.new"
+        new.write_text(json.dumps(armed))
+        new.replace(self.points / "armed")
+
+    def fired(self, identity: str) -> bool:
+        """Whether the kill of an identity has fired."""
+        return (self.points / f"fired-{identity}").exists()
+
+    def disarm(self) -> None:
+        """Take back what has not fired."""
+        (self.points / "armed").unlink(missing_ok=True)
+
+    def seen(self) -> set[str]:
+        """Return the steps that any process has reached."""
+        return {path.name for path in (self.points / "seen").iterdir()}
+
+    def pid_of(self, name: str) -> int | None:
+        """Return the process id of broker, driver or jvm."""
+        if name == "broker":
+            return self.broker.status().pid
+        assert self.job is not None
+        assert self.job.pid is not None
+        return self.job.pid if name == "driver" else jvm_of(self.job.pid)
+
+    def keep_evidence(self, target: Path) -> None:
+        """Copy logs and failpoints; checkpoints and the broker's data stay where they are."""
+        target.mkdir(parents=True, exist_ok=True)
+        for path in (self.folder / "job.log", self.directory / "logs", self.points, self.broker.log):
+            if path.is_dir():
+                shutil.copytree(path, target / path.name, dirs_exist_ok=True)
+            elif path.exists():
+                shutil.copy(path, target)
+
+
+@contextmanager
+def injected(points: Path) -> Iterator[None]:
+    """Have what is started meanwhile carry the failpoints."""
+    path = os.pathsep.join([str(INJECT), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    before = {name: os.environ.get(name) for name in ("PYTHONPATH", "CRASH_POINTS", "PYTHONDONTWRITEBYTECODE")}
+    os.environ.update(PYTHONPATH=path, CRASH_POINTS=str(points))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def python() -> str:
+    """Return this interpreter."""
+    return sys.executable
