@@ -82,7 +82,7 @@ def check_state(running: Stream, records: int) -> None:
     """What is in the store is what the project's own encodings say, read back by Spark's reader of stores."""
     (head,) = [bytes(row["value"]["head"]) for row in running.state("head")]
     journal = [bytes(row["list_element"]["entry"]) for row in running.state("journal")]
-    slots = {row["key"]["slot"]: bytes(row["value"]["pages"]) for row in running.state("slots")}
+    slots = {row["user_map_key"]["slot"]: bytes(row["user_map_value"]["pages"]) for row in running.state("slots")}
     assert head[0] == HEAD_VERSION
     saved, known = load_lane(running.definitions[LANE], slots)
     assert [page[0] for page in saved.snapshot()[:2]] == [SNAPSHOT_VERSION, LANE_VERSION]
