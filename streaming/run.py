@@ -36,7 +36,7 @@ STOP_BATCH_S_MAX = 60.0
 """Seconds that a batch gets to end after the job was told to stop."""
 
 RESTARTS_MAX = 5
-"""Times that the query is started again after Kafka did not take a batch, before the job gives up."""
+"""Times that the query is started again without getting a batch done, before the job gives up."""
 
 RESTART_S = 1.0
 """Seconds before the first of these; twice as long before each next one."""
@@ -97,23 +97,28 @@ def refuse_without_checkpoint(settings: JobSettings) -> None:
 
 
 def _run_queries(spark: SparkSession, settings: JobSettings, stop: _StopSignal, log: Any) -> int:
-    """Run the query, and start it again where Kafka did not take a batch: the next attempt goes on from what was told."""
-    for attempt in range(RESTARTS_MAX + 1):
+    """Run the query, and start it again where a batch failed of what may pass: the next attempt goes on from what was told."""
+    failures = 0
+    while True:
         query = start_query(spark, settings)
         log.info("ready", query=str(query.id), run=str(query.runId))
         try:
             return _follow(query, stop, log)
-        except _BatchNotTaken as failure:
-            if attempt == RESTARTS_MAX or stop.requested:
+        except _BatchFailed as failure:
+            failures = 1 if failure.progressed else failures + 1
+            if failures > RESTARTS_MAX or stop.requested:
                 log.error("failed", reason=str(failure))
                 return exit_codes.STOPPED
-            log.warning("restarting", reason=str(failure), attempt=attempt + 1)
-            time.sleep(RESTART_S * 2**attempt)
-    raise AssertionError("the last attempt returns")
+            log.warning("restarting", reason=str(failure), attempt=failures)
+            time.sleep(RESTART_S * 2 ** (failures - 1))
 
 
-class _BatchNotTaken(Exception):
-    """Kafka did not take a batch."""
+class _BatchFailed(Exception):
+    """A batch failed of something outside the program; ``progressed`` says whether this run of the query had done one before."""
+
+    def __init__(self, reason: str, *, progressed: bool) -> None:
+        super().__init__(reason)
+        self.progressed = progressed
 
 
 def _follow(query: StreamingQuery, stop: _StopSignal, log: Any) -> int:
@@ -124,13 +129,19 @@ def _follow(query: StreamingQuery, stop: _StopSignal, log: Any) -> int:
         _stop_between_batches(query)
     except StreamingQueryException as error:
         reason, foreseen = _reason(error)
-        if ".WriteFailed:" in reason:
-            raise _BatchNotTaken(reason) from None
+        if _may_pass(str(error), reason):
+            last_batch = _log_batches(query, last_batch, log)
+            raise _BatchFailed(reason, progressed=last_batch >= 0) from None
         log.error("failed", reason=reason)
         return exit_codes.STOPPED if foreseen else exit_codes.INTERNAL_ERROR
     last_batch = _log_batches(query, last_batch, log)
     log.info("stopped", last_batch=last_batch)
     return exit_codes.OK
+
+
+def _may_pass(error: str, reason: str) -> bool:
+    """Say whether a failed batch may succeed when it is done again: Kafka did not take it, or a worker died rather than raised."""
+    return ".WriteFailed:" in reason or ("Traceback (most recent call last)" not in error and _WORKER_DIED in error)
 
 
 def _log_batches(query: StreamingQuery, last_batch: int, log: Any) -> int:
@@ -164,6 +175,9 @@ def _finished_batch(query: StreamingQuery) -> int:
     progress = query.lastProgress
     return -1 if progress is None else progress.batchId
 
+
+_WORKER_DIED = "Python worker exited unexpectedly"
+"""What Spark says of a worker that was killed: by hand, or by the system for want of memory."""
 
 _FORESEEN = (".LaneOverflow:", ".UserError:", ".WriteFailed:", ".WriterFenced:")
 """What a worker raises where a lane cannot go on but nothing is wrong with the program."""

@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from streaming import run
-from streaming.run import _follow, _reason
+from streaming.run import _BatchFailed, _follow, _reason, _run_queries
 from validator import exit_codes
 
 TRACEBACK = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted: Task 0 failed 1 times
@@ -21,6 +21,16 @@ validator.core.lane.LaneOverflow: lane polkadot: more than 9 blocks; waiting for
 	at org.apache.spark.api.python.BasePythonRunner
 === Streaming Query ===
 """
+
+
+KILLED = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted: Lost task 0.0 in stage 41.0
+org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider this and that.
+	at org.apache.spark.api.python.BasePythonRunner
+"""
+MORE_THAN_KILLED = f"{TRACEBACK}{KILLED}"
+NOT_TAKEN = "first\nTraceback (most recent call last)\nstreaming.transactions.WriteFailed: Kafka did not take the batch: timed out\n"
+
+FAILURES = {"fails": TRACEBACK, "is killed": KILLED, "not taken": NOT_TAKEN, "raises, then is killed": MORE_THAN_KILLED}
 
 
 class Query:
@@ -42,8 +52,8 @@ class Query:
 
     def awaitTermination(self, _: float) -> bool:  # noqa: N802
         step = self.script.pop(0)
-        if step == "fails":
-            raise StreamingQueryException(TRACEBACK)
+        if step in FAILURES:
+            raise StreamingQueryException(FAILURES[step])
         if step == "batch":
             rows = len(self.recentProgress) + 5
             progress = SimpleNamespace(batchId=len(self.recentProgress), numInputRows=rows, durationMs={"addBatch": 3})
@@ -65,7 +75,7 @@ class Log:
     def info(self, event: str, **values: Any) -> None:
         self.events.append((event, values))
 
-    error = info
+    error = warning = info
 
 
 class Stop:
@@ -140,3 +150,43 @@ def test_a_failure_is_told_whenever_it_happens(script: list[str]) -> None:
 )  # fmt: skip
 def test_a_reason_is_one_line(text: str, reason: str, foreseen: bool) -> None:
     assert _reason(StreamingQueryException(text)) == (reason, foreseen)
+
+
+@pytest.mark.parametrize(("failure", "told"), [("is killed", "Lost task"), ("not taken", "Kafka did not take")])
+@pytest.mark.parametrize("progressed", [False, True])
+def test_what_may_pass_is_no_end(failure: str, told: str, progressed: bool) -> None:
+    with pytest.raises(_BatchFailed, match=told) as failed:
+        follow([*["batch"] * progressed, failure], stop_after=9)
+    assert failed.value.progressed == progressed
+
+
+def test_a_worker_that_raised_before_it_died_is_an_end() -> None:
+    assert follow(["raises, then is killed"], stop_after=9)[0] == exit_codes.STOPPED
+
+
+@pytest.mark.parametrize(
+    ("runs", "code", "restarts"),
+    [
+        ([["is killed"]] * 6, exit_codes.STOPPED, [1, 2, 3, 4, 5]),
+        ([["batch", "is killed"]] * 9 + [["nothing"]], exit_codes.OK, [1] * 9),
+        ([["not taken"], ["is killed"], ["batch", "not taken"], ["nothing"]], exit_codes.OK, [1, 2, 1]),
+    ],
+)  # fmt: skip
+def test_only_failures_in_a_row_are_counted(
+    runs: list[list[str]], code: int, restarts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripts = iter(runs)
+    ended = SimpleNamespace(requested=False)
+
+    class NextQuery(Query):
+        id = runId = "query"  # noqa: N815 - as Spark names it
+
+        def awaitTermination(self, timeout: float) -> bool:  # noqa: N802
+            ended.requested = self.script == ["nothing"]
+            return super().awaitTermination(timeout)
+
+    monkeypatch.setattr(run, "start_query", lambda *_: NextQuery(list(next(scripts))))
+    monkeypatch.setattr(run, "RESTART_S", 0.0)
+    log = Log()
+    assert _run_queries(None, None, ended, log) == code  # type: ignore[arg-type]
+    assert [values["attempt"] for event, values in log.events if event == "restarting"] == restarts
