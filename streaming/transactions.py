@@ -2,8 +2,9 @@
 """One lane's outputs to Kafka, each batch and its marker in one transaction.
 
 The marker is the offsets of a consumer group of the lane's own: those of the inputs that it has taken, which any Kafka tool shows as
-lag, and as the offset of a place on the `lanes` topic the number of the block after the last one told. They are committed inside the
-transaction with the records, so that either both are there or neither.
+lag, and as the offset of a place on the `markers` topic the number of the block after the last one told. They are committed inside the
+transaction with the records, so that either both are there or neither. Kafka forgets the offsets of a group that has been idle for a week;
+so the same transaction writes the marker as a record of that compacted topic too, and there it is read where the group has none.
 
 librdkafka lacks KIP-890: after a transactional call that failed or timed out nobody knows whether it took effect. So nothing is ever
 retried on the same producer. It is thrown away; a new one with the same transactional.id fences it off, its `init_transactions` finishes
@@ -17,8 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from validator.errors import UserError
 from validator.kafka.client import consumer_config, producer_config
 from validator.lanes.marker import Marker
+from validator.service.topic_reader import TopicReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -33,7 +36,7 @@ TRANSACTION_MS_MAX: Final = 300_000
 """Milliseconds after which the broker aborts a transaction that nobody ended: readers of committed records wait as long for a dead writer
 whose lane nobody takes over."""
 
-MARKER_TOPIC: Final = "lanes"
+MARKER_TOPIC: Final = "markers"
 MARKER_PARTITION: Final = 0
 
 _FENCED: Final = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
@@ -66,13 +69,24 @@ def group_of(prefix: str, lane: str) -> str:
 def read_marker(kafka: KafkaTable, prefix: str, lane: str, places: Iterable[tuple[str, int]]) -> Marker:
     """Return a lane's marker, as far as the offsets of ``places`` (topic and partition of inputs) go.
 
-    Raises `confluent_kafka.KafkaException` where Kafka does not answer.
+    Raises `confluent_kafka.KafkaException` where Kafka does not answer, `UserError` where the topic of markers cannot be read.
     """
     consumer = Consumer(consumer_config(kafka, group_id=group_of(prefix, lane)))
     try:
-        return _committed(consumer, prefix, places)
+        marker = _committed(consumer, prefix, places)
     finally:
         consumer.close()
+    return marker if marker.block is not None else _recorded(kafka, prefix, lane)
+
+
+def _recorded(kafka: KafkaTable, prefix: str, lane: str) -> Marker:
+    """Return the last marker of a lane on the topic of markers."""
+    last = None
+    with TopicReader(kafka, prefix, [MARKER_TOPIC]) as reader:
+        for record in reader.read_to_end():
+            if record.key == lane.encode():
+                last = record.value
+    return Marker() if last is None else Marker.decode(last)
 
 
 def _committed(consumer: Consumer, prefix: str, places: Iterable[tuple[str, int]]) -> Marker:
@@ -110,7 +124,9 @@ class LaneWriter:
 
     def __init__(self, kafka: KafkaTable, prefix: str, lane: str) -> None:
         """Take over the lane: whoever wrote it before is fenced off. Raises `WriteFailed`."""
+        self._kafka = kafka
         self._prefix = prefix
+        self._lane = lane
         self._topics: dict[str, str] = {}
         self._open = False
         self._failure: KafkaError | None = None
@@ -133,10 +149,10 @@ class LaneWriter:
                 read = _committed(self._consumer, self._prefix, unknown)
             except KafkaException as error:
                 raise _failed(error) from error
+            if self._marker is None:
+                self._marker = read if read.block is not None else self._recorded()
             # a place without an offset is known to have none, so that it is asked for once
-            consumed = dict.fromkeys(unknown, 0) | dict(read.consumed)
-            self._marker = read if self._marker is None else self._marker
-            self._marker = self._marker.after(None, consumed)
+            self._marker = self._marker.after(None, dict.fromkeys(unknown, 0) | dict(read.consumed))
         return self._marker
 
     def write(self, records: Iterable[OutputRecord]) -> None:
@@ -159,8 +175,8 @@ class LaneWriter:
         ]
         if marker.block is not None:
             offsets.append(TopicPartition(self._prefix + MARKER_TOPIC, MARKER_PARTITION, marker.block + 1))
+        self.write([marker.encode(self._lane)])
         try:
-            self._begin()
             if offsets:
                 self._producer.send_offsets_to_transaction(
                     offsets, self._consumer.consumer_group_metadata(), CALL_S_MAX
@@ -172,6 +188,12 @@ class LaneWriter:
             raise WriteFailed(f"Kafka refused a record: {self._failure.str()}")
         self._open = False
         self._marker = marker
+
+    def _recorded(self) -> Marker:
+        try:
+            return _recorded(self._kafka, self._prefix, self._lane)
+        except UserError as error:
+            raise WriteFailed(str(error)) from error
 
     def _begin(self) -> None:
         if not self._open:

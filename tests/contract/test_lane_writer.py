@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from streaming import transactions
 from streaming.job import JobSettings
 from streaming.run import refuse_without_checkpoint
 from streaming.sink import ExactlyOnceOutput
-from streaming.transactions import LaneWriter, WriterFenced, read_marker
+from streaming.transactions import LaneWriter, WriterFenced, group_of, read_marker
 from validator.codec.encode import OutputRecord, Told, encode_dead_letter
 from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.errors import UserError
-from validator.kafka.client import consumer_config
+from validator.kafka.client import admin_config, consumer_config
 from validator.kafka.topics import create_topics
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import Marker
@@ -108,6 +109,25 @@ def test_lanes_have_markers_of_their_own(kafka: dict[str, Any], prefix: str) -> 
     assert read_marker(kafka, prefix, LANE, [(inputs, 0)]) == Marker(4, {(inputs, 0): 4})
     assert read_marker(kafka, prefix, "kusama", [(inputs, 0)]) == Marker(9, {(inputs, 0): 9})
     assert read_marker(kafka, prefix, "westend", [(inputs, 0)]) == Marker()
+
+
+def test_a_marker_outlives_the_offsets_of_its_group(kafka: dict[str, Any], prefix: str) -> None:
+    """Kafka forgets the offsets of a group that has been idle for a week; here they are deleted."""
+    inputs = prefix + "candidates"
+    for lane, last in ((LANE, 1), ("kusama", 9), (LANE, 2)):
+        sink = ExactlyOnceOutput.of(kafka, prefix).open()
+        sink.write(lane, [block(last), beside(last, topic=inputs)])
+        sink.commit(lane, {(inputs, 0): last + 1})
+    admin = AdminClient(admin_config(kafka))
+    for future in admin.delete_consumer_groups([group_of(prefix, LANE)]).values():
+        future.result()
+    assert read_marker(kafka, prefix, LANE, [(inputs, 0)]) == Marker(2, {(inputs, 0): 3})
+    successor = ExactlyOnceOutput.of(kafka, prefix).open()
+    successor.write(LANE, [block(2, "again"), beside(2, topic=inputs), block(3)])
+    successor.commit(LANE, {(inputs, 0): 4})
+    assert told(kafka, prefix + "verdicts") == [b"1", b"9", b"2", b"3"]
+    assert len(told(kafka, prefix + "dead-letters")) == 3
+    assert read_marker(kafka, prefix, LANE, [(inputs, 0)]) == Marker(3, {(inputs, 0): 4})
 
 
 def test_a_job_without_a_checkpoint_does_not_start_on_topics_that_hold_its_verdicts(

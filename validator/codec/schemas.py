@@ -55,6 +55,7 @@ TOPIC_SCHEMAS: Final[dict[str, tuple[str, ...]]] = {
     "receipts": ("validator.Receipt",),
     "dead-letters": ("validator.DeadLetter",),
     "lanes": ("validator.LaneStatus",),
+    "markers": ("validator.Marker",),
 }
 """Names of the records that a topic (without the prefix) carries."""
 

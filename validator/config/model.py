@@ -33,8 +33,9 @@ TOPIC_NAMES: Final = (
     "receipts",
     "dead-letters",
     "lanes",
+    "markers",
 )
-COMPACTED_TOPICS: Final = ("headroom", "lanes")
+COMPACTED_TOPICS: Final = ("headroom", "lanes", "markers")
 
 LaneName = Annotated[str, Field(pattern=LANE_PATTERN)]
 U32 = Annotated[int, Field(ge=0, le=limits.U32_MAX)]

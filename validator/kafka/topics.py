@@ -66,6 +66,7 @@ TOPICS: Final[tuple[Topic, ...]] = (
     Topic("receipts", "out", "delete", _FOR_EVER, "one for each executed block"),
     Topic("dead-letters", "out", "delete", 30 * _DAY_MS, "what could not be a record of the lane, raw"),
     Topic("lanes", "out", "compact", _FOR_EVER, "where each lane stands and what it waits for"),
+    Topic("markers", "out", "compact", _FOR_EVER, "what of each lane has been told for good; the job's own"),
 )
 
 

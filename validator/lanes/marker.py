@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from validator.codec.encode import OutputRecord, Told, cause_of
+from validator.codec.encode import OutputRecord, Told, cause_of, write
+from validator.codec.json_form import to_json
 from validator.core.inputs import DeadLetter, Input
 from validator.core.types import BlockNumber
 
@@ -45,6 +46,27 @@ class Marker:
         last = block if self.block is None else self.block if block is None else max(self.block, block)
         places = {place: max(offset, self.consumed.get(place, 0)) for place, offset in consumed.items()}
         return Marker(last, {**self.consumed, **places})
+
+    def encode(self, lane: str) -> OutputRecord:
+        """Return the marker as a record of the `markers` topic."""
+        places = sorted(self.consumed.items())
+        datum = {
+            "lane": lane,
+            "block": self.block,
+            "consumed": [
+                {"topic": topic, "partition": partition, "offset": offset} for (topic, partition), offset in places
+            ],
+        }
+        return OutputRecord("markers", lane.encode(), write("validator.Marker", datum))
+
+    @classmethod
+    def decode(cls, value: bytes) -> Marker:
+        """Return the marker that a record of the `markers` topic holds. Raises `UserError`."""
+        datum = to_json("markers", value)
+        return cls(
+            datum["block"],
+            {(place["topic"], place["partition"]): place["offset"] for place in datum["consumed"]},
+        )
 
     def _has_taken(self, dead_letter: OutputRecord) -> bool:
         topic, partition, offset = cause_of(dead_letter)

@@ -76,6 +76,7 @@ def test_fingerprints_of_released_schemas_do_not_change() -> None:
         "validator.Dispatch": ["e735ba90dac75866"],
         "validator.DownwardMessage": ["3c2c9780265a1f03"],
         "validator.LaneStatus": ["1932551b338403e2"],
+        "validator.Marker": ["ed29aa327e9c1506"],
         "validator.Receipt": ["b1a8f54561ed19aa"],
         "validator.Verdict": ["822959750f46b287"],
         "validator.router.Candidate": ["a6df7674698fa48c"],

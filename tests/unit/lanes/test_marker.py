@@ -48,6 +48,13 @@ def test_a_batch_is_news_if_it_took_anything_that_the_marker_does_not_know() -> 
     assert marker.is_news({("candidates", 1): 1})
 
 
+def test_a_marker_as_a_record() -> None:
+    for marker in (Marker(), Marker(7), Marker(7, {("candidates", 1): 9, ("blocks", 0): 2**40, ("candidates", 0): 5})):
+        record = marker.encode("polkadot")
+        assert (record.topic, record.key) == ("markers", b"polkadot")
+        assert Marker.decode(record.value) == marker
+
+
 def test_what_a_batch_consumed_is_the_offset_after_the_last_of_each_partition() -> None:
     dead = [DeadLetter("", DeadReason.LATE, "", Source(topic, partition, offset), b"") for topic, partition, offset in
             (("a", 0, 3), ("a", 0, 1), ("a", 1, 0), ("b", 0, 9))]  # fmt: skip

@@ -4,76 +4,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from tests.unit.lanes.backend import Attempt, Store
-from tests.unit.lanes.chains import Chain, Record, chain, definition_of, inputs_of, record
-from validator.codec.encode import OutputRecord
-from validator.core import lane as lane_module
-from validator.core.inputs import DeadLetter, DeadReason, Input, Source
-from validator.core.lane import SNAPSHOT_VERSION as LANE_VERSION
+from tests.unit.lanes.batches import CHAIN, DEFINITION, DELAYED, Batch, cut, live, rebuilt, run
+from tests.unit.lanes.chains import Chain, chain, definition_of, inputs_of, record
 from validator.core.lane import LaneOverflow
-from validator.core.router import encoding as encoding_module
-from validator.core.router.encoding import ENCODING_VERSION
 from validator.errors import UserError
-from validator.lanes import journal as journal_module
 from validator.lanes import slots as slots_module
 from validator.lanes import store as store_module
-from validator.lanes import worker as worker_module
-from validator.lanes.definition import LaneDefinition
-from validator.lanes.journal import JOURNAL_VERSION
-from validator.lanes.store import HEAD_VERSION, Head, LaneCache, process_batch, restore_lane
-from validator.lanes.worker import SNAPSHOT_VERSION, LaneWorker
+from validator.lanes.store import Head, LaneCache, process_batch
+from validator.lanes.worker import LaneWorker
 from validator.simulate.load import SettingsLoad, initial_state, load_chain
 from validator.simulate.load import load as generate_load
 from validator.simulate.settings import SimulationSettings
-
-Batch = list[Input | DeadLetter]
-
-CHAIN = chain(SimulationSettings(seed=3, blocks=24, candidates_per_block=6, session_length_blocks=7))
-DELAYED = chain(
-    SimulationSettings(seed=4, blocks=24, candidates_per_block=6, session_length_blocks=7, enactment="on-inclusion")
-)
-DEFINITION = definition_of(CHAIN)
-
-
-def cut(records: Sequence[Record], pieces: int = 9) -> list[Batch]:
-    """Cut a chain's records so that borders fall inside blocks, with a record dead on arrival in each piece."""
-    items = inputs_of(records)
-    borders = [len(items) * at // pieces for at in range(pieces + 1)]
-    batches: list[Batch] = [items[start:end] for start, end in pairwise(borders)]
-    for at, batch in enumerate(batches):
-        batch.insert(1, DeadLetter(CHAIN.lane, DeadReason.UNDECODABLE, "made so", Source("x", 0, at), b"\xff"))
-    return batches
-
-
-def run(definition: LaneDefinition, store: Store, cache: LaneCache, batch: Batch) -> list[OutputRecord]:
-    attempt = store.attempt()
-    told = [record for _, records in process_batch(definition, attempt, cache, batch) for record in records]
-    store.commit(attempt)
-    return told
-
-
-def live(definition: LaneDefinition, batches: Sequence[Batch]) -> Iterator[tuple[list[OutputRecord], LaneWorker]]:
-    """Play batches through one lane that nothing ever happens to."""
-    worker = LaneWorker(definition.create(), definition.runtime_digest)
-    for batch in batches:
-        yield (
-            [*(record for _, records in worker.process(batch) for record in records), *worker.status().records],
-            worker,
-        )
-
-
-def rebuilt(definition: LaneDefinition, store: Store) -> list[bytes]:
-    """Return the snapshot of the lane that a worker without it makes from the store."""
-    worker = restore_lane(definition, store.attempt())
-    assert worker is not None
-    return worker.snapshot()
 
 
 @pytest.mark.parametrize("of", [CHAIN, DELAYED], ids=["immediate", "on-inclusion"])
@@ -327,82 +275,3 @@ def test_an_overflow_commits_nothing_and_goes_on_under_a_wider_limit() -> None:
         run(narrow, store, cache, late_first)
     assert store.committed == Attempt()
     assert run(DEFINITION, store, cache, late_first) == next(live(DEFINITION, [late_first]))[0]
-
-
-def test_everything_in_the_store_begins_with_its_version() -> None:
-    store, cache = Store(), LaneCache()
-    for batch in cut(CHAIN.records):
-        run(DEFINITION, store, cache, batch)
-    state = store.committed
-    assert state.head is not None
-    assert state.head[0] == HEAD_VERSION
-    restored = rebuilt(DEFINITION, store)
-    assert [part[0] for part in restored] == [SNAPSHOT_VERSION, LANE_VERSION, *[ENCODING_VERSION] * (len(restored) - 2)]
-    assert {entry[0] for entry in state.journal} == {JOURNAL_VERSION}
-
-
-def test_a_head_of_another_version_is_refused_in_one_line() -> None:
-    store = Store()
-    run(DEFINITION, store, LaneCache(), [])
-    store.committed.head = b"\x09" + (store.committed.head or b"")[1:]
-    with pytest.raises(UserError, match=f"state head version 9, expected {HEAD_VERSION}: start over with --rebuild"):
-        run(DEFINITION, store, LaneCache(), [])
-
-
-def test_older_encodings_are_brought_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each encoding says its version first; what was written two versions ago is read by way of the one between."""
-
-    def old(data: bytes) -> bytes:
-        return b"\xfe" + data[1:] + b"old"
-
-    steps = {0xFE: lambda data: b"\xff" + data[1:-2], 0xFF: lambda data: b"\x01" + data[1:-1]}
-    batches = cut(CHAIN.records)
-    store, cache = Store(), LaneCache()
-    for batch in batches[:4]:
-        run(DEFINITION, store, cache, batch)
-    expected, worker = list(live(DEFINITION, batches[:5]))[-1]
-    head = store.committed.head or b""
-    old_journal = [old(entry) for entry in store.committed.journal]
-    for module in (store_module, journal_module, worker_module, lane_module, encoding_module):
-        monkeypatch.setattr(module, "UPGRADES", steps)
-    store.committed.head = old(head)
-    assert rebuilt(DEFINITION, store) == list(live(DEFINITION, batches[:4]))[-1][1].snapshot()
-
-    # an older journal has another token: chain it anew
-    token = Head.decode(head).saved_token
-    for entry in old_journal:
-        token = store_module._next_token(token, entry)
-    store.committed.journal = old_journal
-    store.committed.head = old(replace(Head.decode(head), token=token).encode())
-    assert run(DEFINITION, store, LaneCache(), batches[4]) == expected
-    assert rebuilt(DEFINITION, store) == worker.snapshot()
-
-    # pages of an older version: read, and hashed as they would be written today
-    snapshot = [old(page) for page in worker.snapshot()]
-    again = LaneWorker.restore(DEFINITION, snapshot)
-    assert again.snapshot() == worker.snapshot()
-    assert again.lane.rules.state_root() == worker.lane.rules.state_root()
-    assert list(again.lane.rules.changed()) == list(worker.lane.rules.owners())
-
-
-@pytest.mark.parametrize("what", ["a slot", "a slot is gone", "the journal", "an entry is gone", "the head"])
-def test_a_damaged_store_is_found_out_before_anything_is_told(what: str) -> None:
-    batches = cut(CHAIN.records)
-    store, cache = Store(), LaneCache()
-    for batch in batches[:4]:
-        run(DEFINITION, store, cache, batch)
-    state = store.committed
-    head = Head.decode(state.head or b"")
-    if what == "a slot":
-        number = min(state.slots)
-        state.slots[number] = state.slots[number][:-1] + b"\x01"
-    elif what == "a slot is gone":
-        del state.slots[min(state.slots)]
-    elif what == "the journal":
-        state.journal[1] = state.journal[1][:-1] + b"\x00"
-    elif what == "an entry is gone":
-        del state.journal[-1]
-    else:
-        state.head = replace(head, summary=bytes(16)).encode()
-    with pytest.raises(UserError, match=r"its state in the checkpoint cannot be used: .*: start over with --rebuild"):
-        next(process_batch(DEFINITION, store.attempt(), LaneCache(), batches[4]))

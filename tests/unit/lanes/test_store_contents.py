@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What lies in the store: versions, upgrades, and damage that is found out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.lanes.backend import Store
+from tests.unit.lanes.batches import CHAIN, DEFINITION, cut, live, rebuilt, run
+from validator.core import lane as lane_module
+from validator.core.lane import SNAPSHOT_VERSION as LANE_VERSION
+from validator.core.router import encoding as encoding_module
+from validator.core.router.encoding import ENCODING_VERSION
+from validator.errors import UserError
+from validator.lanes import journal as journal_module
+from validator.lanes import store as store_module
+from validator.lanes import worker as worker_module
+from validator.lanes.journal import JOURNAL_VERSION
+from validator.lanes.store import HEAD_VERSION, Head, LaneCache, process_batch
+from validator.lanes.worker import SNAPSHOT_VERSION, LaneWorker
+
+
+def test_everything_in_the_store_begins_with_its_version() -> None:
+    store, cache = Store(), LaneCache()
+    for batch in cut(CHAIN.records):
+        run(DEFINITION, store, cache, batch)
+    state = store.committed
+    assert state.head is not None
+    assert state.head[0] == HEAD_VERSION
+    restored = rebuilt(DEFINITION, store)
+    assert [part[0] for part in restored] == [SNAPSHOT_VERSION, LANE_VERSION, *[ENCODING_VERSION] * (len(restored) - 2)]
+    assert {entry[0] for entry in state.journal} == {JOURNAL_VERSION}
+
+
+def test_a_head_of_another_version_is_refused_in_one_line() -> None:
+    store = Store()
+    run(DEFINITION, store, LaneCache(), [])
+    store.committed.head = b"\x09" + (store.committed.head or b"")[1:]
+    with pytest.raises(UserError, match=f"state head version 9, expected {HEAD_VERSION}: start over with --rebuild"):
+        run(DEFINITION, store, LaneCache(), [])
+
+
+def test_older_encodings_are_brought_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each encoding says its version first; what was written two versions ago is read by way of the one between."""
+
+    def old(data: bytes) -> bytes:
+        return b"\xfe" + data[1:] + b"old"
+
+    steps = {0xFE: lambda data: b"\xff" + data[1:-2], 0xFF: lambda data: b"\x01" + data[1:-1]}
+    batches = cut(CHAIN.records)
+    store, cache = Store(), LaneCache()
+    for batch in batches[:4]:
+        run(DEFINITION, store, cache, batch)
+    expected, worker = list(live(DEFINITION, batches[:5]))[-1]
+    head = store.committed.head or b""
+    old_journal = [old(entry) for entry in store.committed.journal]
+    for module in (store_module, journal_module, worker_module, lane_module, encoding_module):
+        monkeypatch.setattr(module, "UPGRADES", steps)
+    store.committed.head = old(head)
+    assert rebuilt(DEFINITION, store) == list(live(DEFINITION, batches[:4]))[-1][1].snapshot()
+
+    # an older journal has another token: chain it anew
+    token = Head.decode(head).saved_token
+    for entry in old_journal:
+        token = store_module._next_token(token, entry)
+    store.committed.journal = old_journal
+    store.committed.head = old(replace(Head.decode(head), token=token).encode())
+    assert run(DEFINITION, store, LaneCache(), batches[4]) == expected
+    assert rebuilt(DEFINITION, store) == worker.snapshot()
+
+    # pages of an older version: read, and hashed as they would be written today
+    snapshot = [old(page) for page in worker.snapshot()]
+    again = LaneWorker.restore(DEFINITION, snapshot)
+    assert again.snapshot() == worker.snapshot()
+    assert again.lane.rules.state_root() == worker.lane.rules.state_root()
+    assert list(again.lane.rules.changed()) == list(worker.lane.rules.owners())
+
+
+@pytest.mark.parametrize("what", ["a slot", "a slot is gone", "the journal", "an entry is gone", "the head"])
+def test_a_damaged_store_is_found_out_before_anything_is_told(what: str) -> None:
+    batches = cut(CHAIN.records)
+    store, cache = Store(), LaneCache()
+    for batch in batches[:4]:
+        run(DEFINITION, store, cache, batch)
+    state = store.committed
+    head = Head.decode(state.head or b"")
+    if what == "a slot":
+        number = min(state.slots)
+        state.slots[number] = state.slots[number][:-1] + b"\x01"
+    elif what == "a slot is gone":
+        del state.slots[min(state.slots)]
+    elif what == "the journal":
+        state.journal[1] = state.journal[1][:-1] + b"\x00"
+    elif what == "an entry is gone":
+        del state.journal[-1]
+    else:
+        state.head = replace(head, summary=bytes(16)).encode()
+    with pytest.raises(UserError, match=r"its state in the checkpoint cannot be used: .*: start over with --rebuild"):
+        next(process_batch(DEFINITION, store.attempt(), LaneCache(), batches[4]))
