@@ -25,6 +25,7 @@ from validator.config import Config
 from validator.errors import UserError
 from validator.kafka.topics import wait_for_topics
 from validator.lanes.configured import job_directory, lane_definitions
+from validator.service.retention import missing_blocks
 
 POLL_S = 0.5
 """Seconds between two looks at the query's progress."""
@@ -71,19 +72,23 @@ def run_job(config: Config) -> int:
         ) as spark:
             # a query over a topic that is not there fails; whoever starts us may be making them meanwhile
             wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)
-            if not config.job.rebuild:
-                refuse_without_checkpoint(settings)
+            if not _has_checkpoint(settings):
+                if not config.job.rebuild:
+                    refuse_what_is_told(settings)
+                refuse_cut_inputs(settings)
             return _run_queries(spark, settings, stop, log)
 
 
-def refuse_without_checkpoint(settings: JobSettings) -> None:
-    """Raise `UserError` where there is no checkpoint, but Kafka holds what one of the lanes has told.
+def _has_checkpoint(settings: JobSettings) -> bool:
+    offsets = Path(settings.checkpoint) / "offsets"
+    return offsets.is_dir() and any(offsets.iterdir())
+
+
+def refuse_what_is_told(settings: JobSettings) -> None:
+    """Raise `UserError` where Kafka holds what one of the lanes has told: a job without a checkpoint would start over.
 
     Nothing would be told twice, but a chain that starts over would have its first blocks taken for told.
     """
-    offsets = Path(settings.checkpoint) / "offsets"
-    if offsets.is_dir() and any(offsets.iterdir()):
-        return
     for lane in settings.definitions:
         try:
             marker = read_marker(settings.kafka, settings.prefix, lane, ())
@@ -94,6 +99,18 @@ def refuse_without_checkpoint(settings: JobSettings) -> None:
                 f"{settings.prefix}verdicts holds lane {lane} up to block {marker.block}, but {settings.checkpoint} has no checkpoint: "
                 "start with --rebuild to go through the inputs again and tell only what is untold, or take another topics prefix"
             )
+
+
+def refuse_cut_inputs(settings: JobSettings) -> None:
+    """Raise `UserError` where retention has removed inputs that a lane would start with: it would wait for them for ever."""
+    definitions = settings.definitions
+    starts = {lane: definition.first_block for lane, definition in definitions.items()}
+    ahead = max((definition.settings.blocks_ahead_max for definition in definitions.values()), default=0)
+    for lane, (block, lacks) in missing_blocks(settings.kafka, settings.prefix, starts, ahead).items():
+        raise UserError(
+            f"lane {lane}: block {block} is missing, {lacks}, retention has removed the rest: the lane cannot start with block "
+            f"{starts[lane]}; give it the state after a later block with `validator lanes import`"
+        )
 
 
 def _run_queries(spark: SparkSession, settings: JobSettings, stop: _StopSignal, log: Any) -> int:

@@ -266,11 +266,11 @@ def _explained(lane: str) -> Iterator[None]:
         yield
     except RulesOutdated as error:
         raise UserError(
-            f"lane {lane}: its journal was written under {error}: start over with --rebuild in another job directory, from the inputs"
+            f"lane {lane}: its journal was written under {error}: remove the job's checkpoint and start with --rebuild"
         ) from None
     except (DecodeError, JournalUnreadable) as error:
         raise UserError(
-            f"lane {lane}: its state in the checkpoint cannot be used: {error}: start over with --rebuild in another job directory"
+            f"lane {lane}: its state in the checkpoint cannot be used: {error}: remove the job's checkpoint and start with --rebuild"
         ) from error
 
 

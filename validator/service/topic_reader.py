@@ -103,6 +103,14 @@ class TopicReader:
             if self.at_end:
                 return
 
+    def beginnings(self) -> list[tuple[str, int]]:
+        """Return the topic (without the prefix) and first offset of every partition."""
+        with self._translated():
+            return [
+                (place.topic.removeprefix(self._prefix), self._consumer.get_watermark_offsets(place, REQUEST_S_MAX)[0])
+                for place in self._consumer.assignment()
+            ]
+
     def _places(self, topics: Sequence[str], tail: int | None) -> list[TopicPartition]:
         places = []
         for topic in topics:

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inputs that retention has cut: a lane that starts over says which block is missing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from streaming.job import JobSettings
+from streaming.run import refuse_cut_inputs
+from tests.unit.lanes.chains import Record, chain, definition_of
+from validator.errors import UserError
+from validator.kafka.client import admin_config, producer_config
+from validator.kafka.topics import create_topics
+from validator.service.retention import missing_blocks
+from validator.simulate.settings import SimulationSettings
+
+CHAIN = chain(SimulationSettings(seed=3, blocks=12, candidates_per_block=4, first_block=100))
+AHEAD = 1000
+
+
+@pytest.fixture
+def prefix(kafka: dict[str, Any], request: pytest.FixtureRequest) -> str:
+    name = re.sub("[^a-z-]+", "-", f"cut-{request.node.name}") + "."
+    create_topics(kafka, prefix=name)
+    producer = Producer(producer_config(kafka))
+    for record in CHAIN.records:
+        producer.produce(name + record.topic, record.value, record.lane.encode())
+    assert producer.flush(60) == 0
+    return name
+
+
+def of_topic(topic: str) -> list[Record]:
+    return [record for record in CHAIN.records if record.topic == topic]
+
+
+def cut(kafka: dict[str, Any], prefix: str, topic: str, records: int) -> None:
+    """Remove the first records of a topic, as retention does."""
+    admin = AdminClient(admin_config(kafka))
+    for future in admin.delete_records([TopicPartition(prefix + topic, 0, records)]).values():
+        future.result()
+
+
+def test_whole_topics_miss_nothing(kafka: dict[str, Any], prefix: str) -> None:
+    assert missing_blocks(kafka, prefix, {CHAIN.lane: 100}, AHEAD) == {}
+    assert missing_blocks(kafka, prefix, {CHAIN.lane: 100, "kusama": 5}, AHEAD) == {}
+    assert missing_blocks(kafka, prefix, {CHAIN.lane: 50}, AHEAD) == {}, "what has never come may still come"
+
+
+def test_blocks_that_are_gone(kafka: dict[str, Any], prefix: str, tmp_path: Path) -> None:
+    cut(kafka, prefix, "blocks", 3)
+    expected = (100, f"{prefix}blocks begins with block 103")
+    assert missing_blocks(kafka, prefix, {CHAIN.lane: 100}, AHEAD) == {CHAIN.lane: expected}
+    assert missing_blocks(kafka, prefix, {CHAIN.lane: 103}, AHEAD) == {}
+    lacks = f"{prefix}blocks holds nothing of the lane"
+    assert missing_blocks(kafka, prefix, {"kusama": 7}, AHEAD) == {"kusama": (7, lacks)}
+
+    settings = JobSettings({CHAIN.lane: definition_of(CHAIN)}, kafka, prefix, tmp_path, 1, 0)
+    with pytest.raises(UserError, match=r"lane polkadot: block 100 is missing, .* begins with block 103") as refused:
+        refuse_cut_inputs(settings)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("topic", ["candidates", "channel-requests", "downward-messages"])
+def test_records_of_a_block_that_are_gone(kafka: dict[str, Any], prefix: str, topic: str) -> None:
+    first = of_topic(topic)[0].block
+    of_first = sum(record.block == first for record in of_topic(topic))
+    following = of_topic(topic)[of_first].block
+    cut(kafka, prefix, topic, 1)
+    lacks = f"{prefix}{topic} holds {of_first - 1} of its {of_first}"
+    assert missing_blocks(kafka, prefix, {CHAIN.lane: 100}, AHEAD) == {CHAIN.lane: (first, lacks)}
+    assert missing_blocks(kafka, prefix, {CHAIN.lane: following}, AHEAD) == {}
+    cut(kafka, prefix, topic, len(of_topic(topic)))
+    lacks = f"{prefix}{topic} holds 0 of its {of_first}"
+    assert missing_blocks(kafka, prefix, {CHAIN.lane: 100}, AHEAD) == {CHAIN.lane: (first, lacks)}
+    # with the blocks gone too, the first one that is missing is said
+    cut(kafka, prefix, "blocks", 1)
+    assert missing_blocks(kafka, prefix, {CHAIN.lane: 100}, AHEAD)[CHAIN.lane][0] == 100
+
+
+def test_records_that_came_out_of_order_are_there(kafka: dict[str, Any], prefix: str) -> None:
+    """What was cut may have been of an earlier block; records of the first one lie behind those of a later one."""
+    name = prefix + "late."
+    create_topics(kafka, prefix=name)
+    producer = Producer(producer_config(kafka))
+    candidates = of_topic("candidates")
+    of_first = [record for record in candidates if record.block == candidates[0].block]
+    others = [record for record in candidates if record not in of_first]
+    for record in [candidates[0], *others, *of_first, *of_topic("blocks")]:
+        producer.produce(name + record.topic, record.value, record.lane.encode())
+    assert producer.flush(60) == 0
+    cut(kafka, name, "candidates", 1)
+    assert missing_blocks(kafka, name, {CHAIN.lane: 100}, AHEAD) == {}
+    assert missing_blocks(kafka, name, {CHAIN.lane: 100}, 1)[CHAIN.lane][0] == candidates[0].block

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds out, before a lane is executed from its first block, whether its inputs still are all there.
+
+Retention removes what is oldest. A lane whose first blocks are gone would wait for them for ever; one look at the topics says which they
+are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from validator.codec.decode import decode_record
+from validator.codec.schemas import INPUT_TOPICS, TOPIC_OF_KIND
+from validator.core.inputs import DeadLetter, Input, RecordKind, Source
+from validator.core.records import block_record
+from validator.core.types import BlockNumber, BlockRecord
+from validator.service.topic_reader import TopicReader
+
+if TYPE_CHECKING:
+    from validator.kafka.client import KafkaTable
+
+_COUNTED: Final = {RecordKind.CANDIDATE: "candidates", RecordKind.REQUEST: "requests", RecordKind.DOWNWARD: "downward"}
+
+
+@dataclass(slots=True)
+class _Chain:
+    """What the block records of one lane say."""
+
+    start: BlockNumber
+    by_parent: dict[BlockNumber, BlockRecord] = field(default_factory=dict)
+    first: BlockNumber | None = None
+
+    def add(self, record: BlockRecord) -> None:
+        self.by_parent.setdefault(record.parent_number, record)
+        self.first = record.block if self.first is None else min(self.first, record.block)
+
+    def first_with(self, kind: RecordKind) -> BlockRecord | None:
+        """Return the first block to which records of a kind belong."""
+        record = self.by_parent.get(self.start - 1)
+        while record is not None and not getattr(record, _COUNTED[kind]):
+            record = self.by_parent.get(record.block)
+        return record
+
+
+def missing_blocks(
+    kafka: KafkaTable, prefix: str, starts: Mapping[str, BlockNumber], blocks_ahead_max: int
+) -> dict[str, tuple[BlockNumber, str]]:
+    """Return, by lane, the first block that cannot be executed any more, and why in words; lanes that have everything are left out.
+
+    ``starts`` are the lanes' first blocks. Costs one call where nothing was ever removed; else the topic of blocks is read to its end, and
+    each cut topic as far as its first block's records reach, at most ``blocks_ahead_max`` blocks. Raises `UserError` where Kafka does not
+    answer.
+    """
+    cut = _cut_topics(kafka, prefix)
+    if not cut:
+        return {}
+    chains = {lane: _Chain(start) for lane, start in starts.items()}
+    for lane, item in _inputs(kafka, prefix, "blocks"):
+        if lane in chains:
+            chains[lane].add(block_record(item.fields))
+    missing: dict[str, tuple[BlockNumber, str]] = {}
+    for lane, chain in chains.items():
+        if "blocks" in cut and chain.by_parent.get(chain.start - 1) is None:
+            rest = "holds nothing of the lane" if chain.first is None else f"begins with block {chain.first}"
+            missing[lane] = (chain.start, f"{prefix}blocks {rest}")
+    for kind in _COUNTED:
+        topic = TOPIC_OF_KIND[kind]
+        if topic in cut:
+            wanted = {lane: record for lane, chain in chains.items() if (record := chain.first_with(kind)) is not None}
+            for lane, (block, lacks) in _incomplete(kafka, prefix, kind, wanted, blocks_ahead_max).items():
+                if lane not in missing or block < missing[lane][0]:
+                    missing[lane] = (block, lacks)
+    return missing
+
+
+def _cut_topics(kafka: KafkaTable, prefix: str) -> set[str]:
+    with TopicReader(kafka, prefix, list(INPUT_TOPICS)) as reader:
+        return {topic for topic, low in reader.beginnings() if low > 0}
+
+
+def _incomplete(
+    kafka: KafkaTable, prefix: str, kind: RecordKind, wanted: Mapping[str, BlockRecord], blocks_ahead_max: int
+) -> dict[str, tuple[BlockNumber, str]]:
+    """Return those lanes of whose wanted block not all records of a kind are there."""
+    name = _COUNTED[kind]
+    lacking = {lane: set(range(getattr(record, name))) for lane, record in wanted.items()}
+    looking = set(lacking)
+    for lane, item in _inputs(kafka, prefix, TOPIC_OF_KIND[kind]):
+        if not looking:
+            break
+        if lane not in looking:
+            continue
+        block = wanted[lane].block
+        if item.block == block:
+            lacking[lane].discard(item.index)
+        if not lacking[lane] or item.block > block + blocks_ahead_max:  # nothing comes so late that is still taken
+            looking.discard(lane)
+    return {
+        lane: (
+            wanted[lane].block,
+            f"{prefix}{TOPIC_OF_KIND[kind]} holds {getattr(wanted[lane], name) - len(indexes)} of its {getattr(wanted[lane], name)}",
+        )
+        for lane, indexes in lacking.items()
+        if indexes
+    }
+
+
+def _inputs(kafka: KafkaTable, prefix: str, topic: str) -> Iterator[tuple[str, Input]]:
+    kind = INPUT_TOPICS[topic]
+    with TopicReader(kafka, prefix, [topic]) as reader:
+        for record in reader.read_to_end():
+            decoded = decode_record(kind, record.value, Source(topic, record.partition, record.offset), record.key)
+            if not isinstance(decoded, DeadLetter):
+                yield decoded
