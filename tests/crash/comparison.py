@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests.crash.traffic import COMPARED, Undisturbed
 from validator.codec.json_form import to_json
+from validator.errors import UserError
 from validator.kafka.client import consumer_config
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ class Reader:
         if at < len(expected) and expected[at] == record:
             self._told[place] += 1
             return
-        shown = f"{topic}[{at}] of {place[0]}: {to_json(topic, value)}"
+        shown = f"{topic}[{at}] of {place[0]}: {_shown(topic, value)}"
         if record in expected[:at]:
             self.tally.blame("duplicated", shown)
         elif record in expected[at:]:
@@ -157,3 +158,10 @@ class Reader:
         else:
             self.tally.blame("differing", shown)
             self._told[place] += 1
+
+
+def _shown(topic: str, value: bytes) -> object:
+    try:
+        return to_json(topic, value)
+    except UserError:
+        return value

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import signal
-import sys
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Self
 
 from confluent_kafka import Producer
 
@@ -43,6 +43,10 @@ DEATH_S_MAX = 60.0
 
 SNAPSHOT_BYTES = 24_000
 """Journal bytes after which a snapshot is taken here, so that it happens every few batches."""
+
+
+DISK_BYTES = 512 << 20
+"""Of the file system under the job's directory."""
 
 
 class Failure(Exception):
@@ -79,7 +83,9 @@ class World:
         self.undisturbed = Undisturbed(self.chains, PREFIX)
         self.points = self.folder / "points"
         (self.points / "seen").mkdir(parents=True)
-        (self.points / "constants").write_text(json.dumps({"validator.lanes.store": {"JOURNAL_BYTES_MIN": SNAPSHOT_BYTES}}))
+        (self.points / "constants").write_text(
+            json.dumps({"validator.lanes.store": {"JOURNAL_BYTES_MIN": SNAPSHOT_BYTES}})
+        )
         self.broker = EmbeddedBroker(self.folder / "broker")
         self.jobs: list[JobProcess] = []
         self.job: JobProcess | None = None
@@ -91,7 +97,9 @@ class World:
 
     # --- start and end ---
 
-    def __enter__(self) -> World:
+    def __enter__(self) -> Self:
+        self.directory.mkdir()
+        self._mounted = mount(self.directory)
         self.broker.start()
         self.kafka: dict[str, Any] = {"bootstrap.servers": self.broker.bootstrap_servers}
         create_topics(self.kafka, prefix=PREFIX)
@@ -104,6 +112,8 @@ class World:
             self.end(job)
         self.reader.close()
         self.broker.stop()
+        if self._mounted:
+            subprocess.run(["umount", "--lazy", str(self.directory)], check=True)
 
     def end(self, job: JobProcess) -> None:
         """Kill what is left of a job."""
@@ -234,16 +244,19 @@ class World:
 
     # --- failpoints ---
 
-    def arm(self, step: str, victims: Sequence[str], identity: str, **how: Any) -> None:
-        """Arm a kill at a step; fires once. Victims: worker (whoever reaches the step), driver, jvm, broker."""
+    def arm(
+        self, step: str, victims: Sequence[str], identity: str, *, countdown: int = 1, delay_s: float = 0.0,
+        number: signal.Signals = signal.SIGKILL,
+    ) -> None:  # fmt: skip
+        """Arm a signal at a step (`Armed` says what may be its victim); it fires once."""
         armed = Armed(
             id=identity,
             step=step,
-            countdown=how.get("countdown", 1),
-            signal=how.get("number", signal.SIGKILL),
-            pids=[pid for name in victims if name != "worker" and (pid := self.pid_of(name)) is not None],
-            self="worker" in victims,
-            delay_s=how.get("delay_s", 0.0),
+            countdown=countdown,
+            signal=number,
+            victims=list(victims),
+            broker_record=str(self.broker.directory / "broker.json"),
+            delay_s=delay_s,
         )
         new = self.points / "armed.new"
         new.write_text(json.dumps(armed))
@@ -279,9 +292,18 @@ class World:
                 shutil.copy(path, target)
 
 
+def mount(folder: Path) -> bool:
+    """Put a small file system of its own under a folder, which then can be full; return whether that was possible."""
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        return False
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "validator-crash", str(folder)]
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
 @contextmanager
 def injected(points: Path) -> Iterator[None]:
     """Have what is started meanwhile carry the failpoints."""
+    # the workers of Spark get the same by the JVM's environment
     path = os.pathsep.join([str(INJECT), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     before = {name: os.environ.get(name) for name in ("PYTHONPATH", "CRASH_POINTS", "PYTHONDONTWRITEBYTECODE")}
     os.environ.update(PYTHONPATH=path, CRASH_POINTS=str(points))
@@ -293,8 +315,3 @@ def injected(points: Path) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-def python() -> str:
-    """Return this interpreter."""
-    return sys.executable

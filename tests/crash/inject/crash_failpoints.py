@@ -13,12 +13,12 @@ Standard library only: this runs before anything else in every process.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.abc
 import importlib.machinery
 import json
 import os
-import signal
 import sys
 import threading
 import time
@@ -28,45 +28,48 @@ from typing import Any, NamedTuple, TypedDict
 
 
 class Step(NamedTuple):
-    """Where a step is: a method of ``owner`` (a class of ``module``, or "" for a function), by the first of ``names`` that there is.
+    """Where a step is: a method of ``owner`` (a class of ``module``, or "" for a function of it).
 
-    ``when`` is before or after the call, during it (from a thread), or between what a generator yields.
+    ``when`` is before or after the call, during it (from a thread), or between what a generator yields. A ``fresh`` step is one that a
+    worker may reach only at its start.
     """
 
     stage: str
     module: str
     owner: str
-    names: tuple[str, ...]
+    name: str
     when: str
+    fresh: bool = False
 
 
-def _state(*names: str, when: str) -> Step:
-    return Step("lanes", "streaming.lane_operator", "SparkState", names, when)
+def _state(name: str, when: str) -> Step:
+    return Step("lanes", "streaming.lane_operator", "SparkState", name, when)
 
 
-def _producer(name: str, when: str) -> Step:
-    return Step("sink", "streaming.transactions", "Producer", (name,), when)
+def _producer(name: str, when: str, *, fresh: bool = False) -> Step:
+    return Step("sink", "streaming.transactions", "Producer", name, when, fresh)
 
 
 STEPS: dict[str, Step] = {
-    "decode": Step("decode", "validator.codec.decode", "", ("decode_record",), "before"),
-    "state-read-before": _state("load_head", when="before"),
-    "state-read-after": _state("load_head", when="after"),
-    "rebuild-before": Step("lanes", "validator.lanes.worker", "LaneWorker", ("restore",), "before"),
-    "rebuild-replay": Step("lanes", "validator.lanes.worker", "LaneWorker", ("replay",), "after"),
-    "between-blocks": Step("lanes", "validator.core.lane", "Lane", ("execute_ready",), "each"),
-    "pages-before": _state("save_page", "save_snapshot", when="before"),
-    "pages-after": _state("save_page", "save_snapshot", when="after"),
-    "journal-before": _state("append_journal", when="before"),
-    "journal-after": _state("append_journal", when="after"),
-    "head-before": _state("save_head", when="before"),
-    "head-after": _state("save_head", when="after"),
-    "open-before": _producer("init_transactions", "before"),
-    "open-after": _producer("init_transactions", "after"),
-    "marker-read": Step("sink", "streaming.transactions", "LaneWriter", ("marker",), "after"),
+    "decode": Step("decode", "validator.codec.decode", "", "decode_record", "before"),
+    "state-read-before": _state("load_head", "before"),
+    "state-read-after": _state("load_head", "after"),
+    "rebuild-before": Step("lanes", "validator.lanes.worker", "LaneWorker", "restore", "before", fresh=True),
+    "rebuild-replay": Step("lanes", "validator.lanes.worker", "LaneWorker", "replay", "after", fresh=True),
+    "between-blocks": Step("lanes", "validator.core.lane", "Lane", "execute_ready", "each"),
+    "slot-before": _state("save_slot", "before"),
+    "slot-after": _state("save_slot", "after"),
+    "journal-cleared": _state("clear_journal", "after"),
+    "journal-before": _state("append_journal", "before"),
+    "journal-after": _state("append_journal", "after"),
+    "head-before": _state("save_head", "before"),
+    "head-after": _state("save_head", "after"),
+    "open-before": _producer("init_transactions", "before", fresh=True),
+    "open-after": _producer("init_transactions", "after", fresh=True),
+    "marker-read": Step("sink", "streaming.transactions", "LaneWriter", "marker", "after"),
     "begin-before": _producer("begin_transaction", "before"),
     "begin-after": _producer("begin_transaction", "after"),
-    "produced": Step("sink", "streaming.transactions", "LaneWriter", ("write",), "after"),
+    "produced": Step("sink", "streaming.transactions", "LaneWriter", "write", "after"),
     "offsets-before": _producer("send_offsets_to_transaction", "before"),
     "offsets-after": _producer("send_offsets_to_transaction", "after"),
     "commit-before": _producer("commit_transaction", "before"),
@@ -77,14 +80,17 @@ STEPS: dict[str, Step] = {
 
 
 class Armed(TypedDict):
-    """A kill that waits: at the ``countdown``-th time that a process reaches ``step``, ``signal`` goes to ``pids``, then maybe to itself."""
+    """A kill that waits: at the ``countdown``-th time that a process reaches ``step``, ``signal`` goes to the victims.
+
+    Victims are ``worker`` (whoever reaches the step), its ``jvm`` and ``driver``, and the ``broker`` that ``broker_record`` names.
+    """
 
     id: str
     step: str
     countdown: int
     signal: int
-    pids: list[int]
-    self: bool
+    victims: list[str]
+    broker_record: str
     delay_s: float
 
 
@@ -128,13 +134,24 @@ class _Failpoints:
 def _fire(armed: Armed) -> None:
     if armed["delay_s"]:
         time.sleep(armed["delay_s"])
-    for pid in [*armed["pids"], *([os.getpid()] if armed["self"] else [])]:
-        try:
-            os.kill(pid, armed["signal"])
-        except ProcessLookupError:
-            continue
-    if armed["self"] and armed["signal"] == signal.SIGKILL:
-        time.sleep(60)  # a signal is not delivered within the call at times
+    # whoever fires goes last
+    for victim in sorted(armed["victims"], key=("broker", "driver", "jvm", "worker").index):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(_process(victim, armed), armed["signal"])
+
+
+def _process(victim: str, armed: Armed) -> int:
+    if victim == "broker":
+        with open(armed["broker_record"], encoding="utf-8") as file:  # noqa: PTH123
+            return int(json.load(file)["pid"])
+    generations = {"worker": 0, "jvm": 2, "driver": 3}[
+        victim
+    ]  # a daemon starts workers, the JVM the daemon, the driver the JVM
+    pid = os.getpid()
+    for _ in range(generations):
+        with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
+            pid = int(file.read().rpartition(")")[2].split()[1])
+    return pid
 
 
 def _wrapped(step: str, when: str, call: Callable[..., Any], points: _Failpoints) -> Callable[..., Any]:
@@ -167,11 +184,9 @@ def patch(module: ModuleType, points: _Failpoints) -> None:
             continue
         if step.owner == "Producer" and getattr(module.Producer, "__module__", "") != __name__:
             # librdkafka's class is not Python's: its methods can be wrapped in a class of ours only
-            module.Producer = type("Producer", (module.Producer,), {"__module__": __name__})
+            module.Producer = type("Producer", (module.Producer,), {"__module__": __name__})  # type: ignore[attr-defined]
         owner = getattr(module, step.owner) if step.owner else module
-        method = next((each for each in step.names if hasattr(owner, each)), None)
-        if method is None:
-            raise AttributeError(f"step {name}: {module.__name__}.{step.owner} has none of {', '.join(step.names)}")
+        method = step.name
         found = owner.__dict__.get(method)
         if isinstance(found, classmethod):
             setattr(owner, method, classmethod(_wrapped(name, step.when, found.__func__, points)))

@@ -6,6 +6,6 @@ from __future__ import annotations
 import os
 
 if os.environ.get("CRASH_POINTS"):
-    import crash_failpoints
+    import crash_failpoints  # type: ignore[import-not-found]
 
     crash_failpoints.install(os.environ["CRASH_POINTS"])

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes wrong with more than one process: second jobs, zombies, lost checkpoints, a full disk."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.crash.processes import of_session, send
+from tests.crash.world import Failure, World, injected
+from validator import exit_codes
+from validator.errors import UserError
+from validator.service.job import JobProcess, job_command
+
+REBUILD_RECORDS = 50_000
+"""Records of a batch of a job that goes through all inputs again."""
+
+FULL_S_MAX = 60.0
+"""Seconds that a job is left alone with a full disk."""
+
+FENCED = "another job has taken over"
+
+
+class Episodes:
+    """Each is carried out on a world whose job runs and is settled, and leaves such a one; what is told is compared by the caller."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._count = 0
+
+    def carry_out(self, name: str) -> tuple[str, int]:
+        """Carry one out by its name; return what is to be said of it, and how many processes it killed."""
+        self._count += 1
+        method: Callable[[], tuple[str, int]] = getattr(self, "_" + name.replace("-", "_"))
+        return method()
+
+    # --- stops ---
+
+    def _sigterm(self) -> tuple[str, int]:
+        world = self._world
+        world.feed(world.traffic.segment())
+        time.sleep(world.random.uniform(0, 1.5))
+        if (code := world.stop_job()) != exit_codes.OK:
+            raise Failure(f"asked to stop, the job ended with code {code}")
+        world.run_job()
+        return "ended with code 0", 0
+
+    # --- second jobs ---
+
+    def _second_job_on_the_directory(self) -> tuple[str, int]:
+        try:
+            self._world.start_job()
+        except UserError as error:
+            return self._one_line(str(error), "a job runs on"), 0
+        raise Failure("a second job was started on a directory that a job works on")
+
+    def _second_job_on_the_checkpoint(self) -> tuple[str, int]:
+        """Around the lock: as if two machines shared a file system."""
+        world, first = self._world, self._world.job
+        assert first is not None
+        log = world.folder / "second.log"
+        with injected(world.points), log.open("w") as told:
+            second = subprocess.Popen(
+                job_command(world.directory / "configuration.json"),
+                stdout=told,
+                stderr=told,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        try:
+            deadline = time.monotonic() + 180
+            while second.poll() is None and not first.ended() and time.monotonic() < deadline:
+                world.feed(world.traffic.segment())
+                self._watch(2.0)
+            if second.poll() is None and not first.ended():
+                raise Failure("two jobs work on one checkpoint, and neither has noticed")
+        finally:
+            second.kill()
+            second.wait()
+            send(signal.SIGKILL, *(each.pid for each in of_session(second.pid)))
+        loser = "the second" if not first.ended() else "the first"
+        return f"{loser} lost", 1
+
+    def _second_job_without_checkpoint(self) -> tuple[str, int]:
+        second = self._world.start_job(self._elsewhere())
+        try:
+            code = self._end_of(second)
+        except UserError as error:
+            return self._one_line(str(error), "--rebuild"), 0
+        raise Failure(f"a job without a checkpoint ended with code {code}, expected a refusal")
+
+    def _second_job_takes_over(self) -> tuple[str, int]:
+        first = self._world.job
+        assert first is not None
+        second = self._take_over()
+        code = self._end_of(first)
+        note = self._fenced(code, first)
+        self._back_to_the_first(second)
+        return note, 1
+
+    def _stopped_worker_comes_back(self) -> tuple[str, int]:
+        world, first = self._world, self._world.job
+        assert first is not None
+        identity = f"zombie-{self._count}"
+        world.arm("commit-before", ("worker",), identity, number=signal.SIGSTOP)
+        world.feed(world.traffic.segment())
+        world.wait(lambda: world.fired(identity), "the worker is stopped before it commits")
+        assert first.pid is not None
+        stopped = [each.pid for each in of_session(first.pid) if each.state == "T"]
+        second = self._take_over()
+        world.settle()
+        send(signal.SIGCONT, *stopped)
+        code = self._end_of(first)
+        note = self._fenced(code, first)
+        self._back_to_the_first(second)
+        return note, 1
+
+    def _stopped_job_comes_back(self) -> tuple[str, int]:
+        """All of a job sleeps, as on a machine that was suspended, while another one takes its place."""
+        world, first = self._world, self._world.job
+        assert first is not None
+        assert first.pid is not None
+        world.feed(world.traffic.segment())
+        time.sleep(world.random.uniform(0, 1.5))
+        # parents first: a child that stops must not be taken for one that hangs
+        send(signal.SIGSTOP, *sorted(each.pid for each in of_session(first.pid)))
+        second = self._take_over()
+        world.settle()
+        send(signal.SIGCONT, *sorted(each.pid for each in of_session(first.pid)))
+        deadline = time.monotonic() + 180
+        while not first.ended() and not second.ended():
+            if time.monotonic() > deadline:
+                raise Failure("a job that slept and the one that took its place both work on")
+            world.feed(world.traffic.segment())
+            self._watch(2.0)
+        loser = first if first.ended() else second
+        note = self._fenced(self._end_of(loser), loser)
+        self._back_to_the_first(second)
+        return f"{'the sleeper' if loser is first else 'its successor'}: {note}", 1
+
+    # --- checkpoints ---
+
+    def _last_commit_deleted(self) -> tuple[str, int]:
+        return self._without_the_last("commits")
+
+    def _last_commit_and_offsets_deleted(self) -> tuple[str, int]:
+        return self._without_the_last("commits", "offsets")
+
+    def _checkpoint_deleted(self) -> tuple[str, int]:
+        world = self._world
+        self._kill_job()
+        world.feed(world.traffic.segment())
+        shutil.rmtree(world.directory / "checkpoint")
+        refused = world.start_job()
+        try:
+            raise Failure(f"a job without a checkpoint ended with code {self._end_of(refused)}, expected a refusal")
+        except UserError as error:
+            note = self._one_line(str(error), "--rebuild")
+        world.run_job(rebuild=True, max_records_per_trigger=REBUILD_RECORDS)
+        return note, 1
+
+    def _disk_full(self) -> tuple[str, int]:
+        world, job = self._world, self._world.job
+        assert job is not None
+        assert job.pid is not None
+        with full_disk(world, job.pid) as how:
+            world.feed(world.traffic.segment())
+            deadline = time.monotonic() + FULL_S_MAX
+            while not job.ended() and time.monotonic() < deadline:
+                self._watch(0.5)
+        note = f"by {how}: "
+        if job.ended():
+            code = self._end_of(job)
+            note += f"ended with code {code}: {(job.failure or '')[:120]}"
+        else:
+            note += "the job lived through it"
+        return note, 0
+
+    # --- helpers ---
+
+    def _kill_job(self) -> None:
+        """Kill the job as a machine's end would, and forget it."""
+        job = self._world.job
+        assert job is not None
+        self._world.job = None
+        self._world.end(job)
+
+    def _without_the_last(self, *folders: str) -> tuple[str, int]:
+        world = self._world
+        world.feed(world.traffic.segment())
+        self._watch(world.random.uniform(0, 3.0))
+        self._kill_job()
+        last = max(
+            int(path.name) for path in (world.directory / "checkpoint" / "commits").iterdir() if path.name.isdigit()
+        )
+        for folder in folders:
+            for path in (world.directory / "checkpoint" / folder).iterdir():
+                number = path.name.lstrip(".").removesuffix(".crc")
+                if number.isdigit() and int(number) >= last:
+                    path.unlink()
+        world.run_job()
+        return f"from batch {last} on", 1
+
+    def _take_over(self) -> JobProcess:
+        """Start a job elsewhere on the same topics; it is the world's job from now on."""
+        world = self._world
+        world.job = None
+        second = world.start_job(self._elsewhere(), rebuild=True, max_records_per_trigger=REBUILD_RECORDS)
+        world.wait(second.ready.is_set, "the second job is ready", 180)
+        world.feed(world.traffic.segment())
+        world.wait(lambda: world.reader.complete or second.ended(), "the second job tells what was untold")
+        return second
+
+    def _back_to_the_first(self, second: JobProcess) -> None:
+        """Go on in the first directory, whose checkpoint knows nothing of what the second job has done."""
+        world = self._world
+        for job in world.jobs:
+            world.end(job)
+        world.run_job(max_records_per_trigger=REBUILD_RECORDS)
+        assert second.ended()
+
+    def _elsewhere(self) -> Path:
+        return self._world.folder / f"elsewhere-{self._count}"
+
+    def _watch(self, seconds: float) -> None:
+        """Compare for a while what comes, and start nothing again."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self._world.reader.poll(0.1)
+            self._world.check()
+
+    def _end_of(self, job: JobProcess, patience_s: float = 180.0) -> int:
+        deadline = time.monotonic() + patience_s
+        while not job.ended():
+            if time.monotonic() > deadline:
+                raise Failure(f"a job that had to end still runs after {patience_s:.0f} s")
+            self._watch(0.2)
+        return job.wait()
+
+    def _fenced(self, code: int, job: JobProcess) -> str:
+        if code != exit_codes.STOPPED:
+            raise Failure(f"a job that was taken over from ended with code {code}: {job.failure}")
+        return self._one_line(job.failure or "", FENCED)
+
+    def _one_line(self, told: str, expected: str) -> str:
+        if expected not in told or "\n" in told.strip():
+            raise Failure(f"expected one line with {expected!r}, found {told!r}")
+        return expected
+
+
+@contextmanager
+def full_disk(world: World, driver: int) -> Iterator[str]:
+    """Leave no space where the job keeps its state: its own small file system where that is possible, else a limit of file sizes."""
+    if os.path.ismount(world.directory):
+        filler = world.directory / "filler"
+        try:
+            with filler.open("wb", buffering=0) as file:
+                while True:
+                    file.write(bytes(1 << 16))
+        except OSError:
+            pass
+        try:
+            yield "a full file system"
+        finally:
+            filler.unlink()
+        return
+    pids = [each.pid for each in of_session(driver)]
+    limits = {pid: resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in pids}
+    for pid, (_, hard) in limits.items():
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield "a limit of file sizes"
+    finally:
+        for pid, limit in limits.items():
+            if Path(f"/proc/{pid}").exists():
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, limit)

@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carries a schedule out: kill, let everything come back, compare, next."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.crash.comparison import Tally
+from tests.crash.episodes import Episodes
+from tests.crash.inject.crash_failpoints import STEPS
+from tests.crash.processes import STAGES, jvm_of, of_session, send, workers_of
+from tests.crash.report import Done, Report
+from tests.crash.schedule import LOGGED, Kill
+from tests.crash.world import Failure, World
+
+SEGMENTS_MAX = 12
+"""Segments that are fed until a step that is armed must have been reached."""
+
+VICTIMS = {"machine": ("driver", "jvm", "worker")}
+
+SURVIVES = ("worker", "broker")
+"""Victims that a job outlives without help."""
+
+FILES = {
+    "offsets-logged": ("offsets", ""),
+    "state-written": ("state/0/0", ".changelog"),
+    "commit-logged": ("commits", ""),
+}
+"""Where in the checkpoint Spark's own steps show, and what such a file ends with."""
+
+
+def run(
+    seed: int,
+    schedule: Sequence[Kill],
+    *,
+    command: str,
+    build: Path,
+    lanes: int = 3,
+    first: int = 0,
+    tell: Callable[[str], None] = print,
+) -> Report:
+    """Carry out a schedule from kill ``first`` on, and return the report, which is also written after each kill."""
+    report = Report(seed, command, len(schedule) - first)
+    started = time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix=f"crash-{seed}-"))
+    world = World(folder, seed, lanes=lanes, blocks=60 + 40 * len(schedule), blocks_per_segment=3)
+    report.tally = Tally()
+    target = build / f"report-{seed}.json"
+
+    def update() -> None:
+        report.steps_seen = sorted(world.seen())
+        report.job_starts = world.starts
+        report.inputs = sum(world.delivered.values())
+        report.seconds = round(time.monotonic() - started, 1)
+        report.write(target)
+
+    try:
+        with world:
+            report.tally = world.reader.tally
+            runner = Runner(world, seed)
+            try:
+                runner.begin()
+                tell(f"first verdicts after {time.monotonic() - started:.0f} s; {len(schedule) - first} kills to come")
+                for number in range(first, len(schedule)):
+                    kill = schedule[number]
+                    runner.now = f"kill {number}, {kill.name}"
+                    report.done.append(done := runner.carry_out(number, kill))
+                    report.steps_fired = sorted(runner.fired)
+                    update()
+                    ends = f"; ended: {'; '.join(done.ends)}" if done.ends else ""
+                    tell(
+                        f"{number + 1:4}/{len(schedule)} {kill.name:44} {done.seconds:5.1f} s  "
+                        f"{world.reader.tally.verdicts:6} verdicts{ends[:160]}{'; ' + done.note if done.note else ''}"
+                    )
+                runner.now = "the end"
+                runner.finish()
+            except (Failure, Exception) as error:  # noqa: BLE001 - whatever it is, the evidence is kept and told
+                report.wrong = f"{runner.now}: {error or type(error).__name__}"
+                report.evidence = str(build / f"evidence-{seed}")
+                shutil.rmtree(report.evidence, ignore_errors=True)
+                world.keep_evidence(Path(report.evidence))
+                Path(report.evidence, "failure.txt").write_text(traceback.format_exc(), encoding="utf-8")
+    finally:
+        update()
+        shutil.rmtree(folder, ignore_errors=True)
+    return report
+
+
+class Runner:
+    """Carries out kills on a world, one after the other."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.world = world
+        self.now = "the start"
+        self.fired: set[str] = set()
+        self._episodes = Episodes(world)
+        self._seed = seed
+
+    def begin(self) -> None:
+        """Start the job and see it work."""
+        world = self.world
+        world.run_job()
+        world.feed(world.traffic.segment())
+        world.settle()
+
+    def carry_out(self, number: int, kill: Kill) -> Done:
+        """Make one kill, wait until all is told, and compare."""
+        world = self.world
+        world.broker_pause_s = kill.broker_pause_s
+        ends_before, started = len(world.endings), time.monotonic()
+        done = Done(number, kill, 0.0, 1)
+        if kill.victim == "episode":
+            done.note, done.signals = self._episodes.carry_out(kill.step)
+            self.fired.add(kill.step)
+        elif kill.step == "random":
+            self._at_random(kill)
+        elif kill.step in LOGGED:
+            self._when_logged(kill)
+        else:
+            done.signals = self._at_step(f"{number}-{kill.victim}-{kill.step}", kill)
+        world.settle()
+        world.check_deaths()
+        done.seconds = round(time.monotonic() - started, 1)
+        endings = world.endings[ends_before:]
+        done.ends = [f"code {each.code}, {each.reason or 'no reason told'}" for each in endings]
+        if endings and kill.victim in SURVIVES:
+            raise Failure(f"the job did not outlive it: {done.ends[0]}")
+        return done
+
+    def finish(self) -> None:
+        """Let the last inputs through, stop the job in order, and look at all of it once more."""
+        world = self.world
+        fed = {lane: counters["consumed"] for lane, counters in world.undisturbed.counters().items()}
+        world.wait(
+            lambda: all(world.reader.status.get(lane, {}).get("consumed") == count for lane, count in fed.items()),
+            "every lane has taken all of its inputs",
+        )
+        if (code := world.stop_job()) != 0:
+            raise Failure(f"asked to stop, the job ended with code {code}")
+        world.settle()
+        world.check_status()
+        assert world.job is not None
+        assert world.job.pid is not None
+        if left := of_session(world.job.pid):
+            raise Failure(f"the job has ended in order, and these still live: {left}")
+
+    def _feed(self, chunks: int = 1) -> None:
+        self.world.feed(self.world.traffic.segment(), chunks=chunks, pause_s=0.3)
+
+    def _at_step(self, identity: str, kill: Kill) -> int:
+        world, step = self.world, STEPS[kill.step]
+        if step.fresh:
+            self._wait_for_workers(step.stage)
+        world.arm(
+            kill.step,
+            VICTIMS.get(kill.victim, (kill.victim,)),
+            identity,
+            countdown=kill.countdown,
+            delay_s=kill.delay_s,
+        )
+        before = send(signal.SIGKILL, *self._workers(step.stage)) if step.fresh else 0
+        for _ in range(SEGMENTS_MAX):
+            self._feed(kill.chunks)
+            world.settle()
+            if world.fired(identity):
+                self.fired.add(kill.step)
+                return before + len(VICTIMS.get(kill.victim, (kill.victim,)))
+        world.disarm()
+        raise Failure(f"step {kill.step} was not reached {kill.countdown} times in {SEGMENTS_MAX} segments")
+
+    def _at_random(self, kill: Kill) -> None:
+        if kill.victim == "worker":
+            self._wait_for_workers(kill.stage)
+        failed: list[BaseException] = []
+
+        def strike() -> None:
+            try:
+                self._strike(kill)
+            except BaseException as error:  # noqa: BLE001 - told by the main thread
+                failed.append(error)
+
+        timer = threading.Timer(kill.delay_s, strike)
+        timer.start()
+        self._feed(kill.chunks)
+        self.world.wait(lambda: not timer.is_alive(), "the kill is made")
+        if failed:
+            raise failed[0]
+
+    def _strike(self, kill: Kill) -> None:
+        world = self.world
+        job = world.job
+        assert job is not None
+        assert job.pid is not None
+        match kill.victim:
+            case "worker":
+                # between two batches of a query that starts again there may be none for a moment
+                deadline = time.monotonic() + 60
+                while not send(signal.SIGKILL, *workers_of(job.pid, kill.stage)):
+                    if time.monotonic() > deadline:
+                        raise Failure(f"no {kill.stage} worker to kill")
+                    time.sleep(0.02)
+            case "driver":
+                send(signal.SIGKILL, job.pid)
+            case "jvm":
+                send(signal.SIGKILL, jvm_of(job.pid))
+            case "broker":
+                send(signal.SIGKILL, world.broker.status().pid)
+            case "machine":
+                send(signal.SIGKILL, *(each.pid for each in of_session(job.pid)))
+
+    def _when_logged(self, kill: Kill) -> None:
+        name, suffix = FILES[kill.step]
+        folder = self.world.directory / "checkpoint" / name
+        known = {path.name for path in folder.iterdir()}
+        fed = threading.Event()
+        found = threading.Event()
+
+        def watch() -> None:
+            while not fed.wait(0.0005):
+                new = {path.name for path in folder.iterdir()} - known
+                if any(not each.startswith(".") and each.endswith(suffix) for each in new):
+                    self._strike(kill)
+                    found.set()
+                    return
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            self._feed()
+            self.world.wait(found.is_set, f"a new file in {folder}")
+        finally:
+            fed.set()
+            watcher.join()
+        self.fired.add(kill.step)
+
+    def _workers(self, stage: str) -> list[int]:
+        assert self.world.job is not None
+        assert self.world.job.pid is not None
+        return workers_of(self.world.job.pid, stage)
+
+    def _wait_for_workers(self, stage: str) -> None:
+        assert stage in STAGES
+        if not self._workers(stage):
+            self._feed()
+            self.world.wait(lambda: bool(self._workers(stage)), f"there is a {stage} worker")
+
+
+def every_step_seen(report: Report) -> list[str]:
+    """Return the named steps that no process of a run has come by."""
+    return sorted(set(STEPS) - set(report.steps_seen))
+
+
+def summary(path: Path) -> dict[str, object]:
+    """Return a report that was written."""
+    document: dict[str, object] = json.loads(path.read_text(encoding="utf-8"))
+    return document

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which kills a run makes, in which order: decided by its seed alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import cycle
+from random import Random
+from typing import Literal
+
+from tests.crash.inject.crash_failpoints import STEPS
+from tests.crash.processes import STAGES
+
+LOGGED = ("offsets-logged", "state-written", "commit-logged")
+"""Steps that show as a new file in the checkpoint; they are Spark's own, before, inside and after the batch."""
+
+EPISODES = (
+    "sigterm",
+    "second-job-on-the-directory",
+    "second-job-on-the-checkpoint",
+    "second-job-without-checkpoint",
+    "second-job-takes-over",
+    "stopped-worker-comes-back",
+    "stopped-job-comes-back",
+    "last-commit-deleted",
+    "last-commit-and-offsets-deleted",
+    "checkpoint-deleted",
+    "disk-full",
+)
+
+Victim = Literal["worker", "driver", "jvm", "broker", "machine", "episode"]
+"""``machine`` is driver, JVM and worker at one blow; an episode is a story of its own (`tests.crash.episodes`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """One kill, or an episode. ``step`` is a named one, "random" or the episode's name; ``stage`` is that of a worker killed at random."""
+
+    victim: Victim
+    step: str
+    stage: str = ""
+    countdown: int = 1
+    delay_s: float = 0.0
+    chunks: int = 1
+    broker_pause_s: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """What it is called in reports."""
+        return f"{self.victim} {self.stage} {self.step}".replace("  ", " ")
+
+
+SHORT = (
+    ("worker", "head-before"),
+    ("worker", "commit-after"),
+    ("broker", "commit-during"),
+    ("machine", "commit-before"),
+    ("driver", "commit-after"),
+    ("worker", "random"),
+)
+"""What `make test` does beside an episode: one of each, where it hurts most."""
+
+DEAR_RANDOM = 6
+
+
+def short_schedule(seed: int) -> list[Kill]:
+    """Return the kills of the short form."""
+    random = Random(seed)
+    kills = [_kill(random, victim, step, random.choice(STAGES)) for victim, step in SHORT]  # type: ignore[arg-type]
+    random.shuffle(kills)
+    # before the job is stopped at the end, so that it costs no start of its own
+    return [*kills, Kill("episode", "last-commit-and-offsets-deleted")]
+
+
+def full_schedule(seed: int, kills: int) -> list[Kill]:
+    """Return so many kills: every step with worker, broker and either driver, JVM or both, every episode, the rest at random.
+
+    With fewer than all of these, a sample of them.
+    """
+    random = Random(seed)
+    wanted: list[Kill] = []
+    dear: cycle[Victim] = cycle(("driver", "machine", "jvm"))
+    for step in STEPS:
+        wanted += [_kill(random, "worker", step), _kill(random, "broker", step), _kill(random, "driver", step)]
+        wanted += [_kill(random, next(dear), step)] * (random.random() < 0.5)
+    wanted += [_kill(random, victim, step) for step in LOGGED for victim in ("driver", "machine")]
+    wanted += [_kill(random, next(dear), "random") for _ in range(DEAR_RANDOM)]
+    wanted += [_kill(random, "broker", "random") for _ in range(12)]
+    wanted += [Kill("episode", name) for name in EPISODES]
+    wanted += [_kill(random, "worker", "random", stage) for stage in STAGES for _ in range(6)]
+    random.shuffle(wanted)
+    steps = cycle(sorted(STEPS))
+    while len(wanted) < kills:
+        wanted.append(
+            _kill(random, "worker", next(steps))
+            if random.random() < 0.7
+            else _kill(random, "worker", "random", random.choice(STAGES))
+        )
+    return wanted[:kills]
+
+
+def _kill(random: Random, victim: Victim, step: str, stage: str = "") -> Kill:
+    fresh = step in STEPS and STEPS[step].fresh
+    return Kill(
+        victim,
+        step,
+        stage if step == "random" and victim == "worker" else "",
+        countdown=1 if fresh else random.randint(1, 4),
+        delay_s=random.uniform(0, 0.02) if step == "commit-during" else random.uniform(0, 2.5) * (step == "random"),
+        chunks=random.choice((1, 1, 4)),
+        broker_pause_s=random.choice((0.0, 0.0, 2.0)),
+    )

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The suite's own parts: every step names a function that the product has, and a comparison that can fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+from tests.crash.comparison import Reader, Tally
+from tests.crash.inject.crash_failpoints import STEPS, Armed
+from tests.crash.schedule import EPISODES, LOGGED, full_schedule, short_schedule
+from tests.crash.world import INJECT, ROOT
+
+PROGRAM = """
+import importlib, crash_failpoints
+for step in crash_failpoints.STEPS.values():
+    module = importlib.import_module(step.module)
+    owner = getattr(module, step.owner) if step.owner else module
+    assert hasattr(getattr(owner, step.name), "__wrapped__"), step
+from validator.lanes.store import JOURNAL_BYTES_MIN
+assert JOURNAL_BYTES_MIN == 7
+from streaming.lane_operator import SparkState
+SparkState.save_head(None, b"")
+"""
+
+
+def run_program(folder: Path, program: str, stage: str = "lanes") -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"CRASH_POINTS": str(folder), "PYTHONPATH": f"{INJECT}{os.pathsep}{ROOT}"}
+    environment["VALIDATOR_STAGE"] = stage
+    return subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+
+
+def arm(folder: Path, countdown: int) -> None:
+    armed = Armed(
+        id="a", step="head-before", countdown=countdown, signal=9, victims=["worker"], broker_record="", delay_s=0.0
+    )
+    (folder / "constants").write_text(json.dumps({"validator.lanes.store": {"JOURNAL_BYTES_MIN": 7}}))
+    (folder / "armed").write_text(json.dumps(armed))
+
+
+def test_every_step_is_wrapped_and_an_armed_one_kills_once(tmp_path: Path) -> None:
+    arm(tmp_path, countdown=1)
+    assert run_program(tmp_path, PROGRAM, stage="sink").stderr.endswith("has no attribute '_head'\n")
+    assert (tmp_path / "armed").exists(), "another stage passed by"
+    assert run_program(tmp_path, PROGRAM).returncode == -9
+    assert [path.name for path in tmp_path.glob("fired-*")] == ["fired-a"]
+    assert {path.name for path in (tmp_path / "seen").iterdir()} == {"head-before"}
+    assert run_program(tmp_path, PROGRAM).stderr.endswith("has no attribute '_head'\n"), "it has fired"
+
+
+def test_an_armed_step_waits_for_its_turn(tmp_path: Path) -> None:
+    arm(tmp_path, countdown=2)
+    assert run_program(tmp_path, PROGRAM).returncode == 1
+    again = (
+        PROGRAM.replace('save_head(None, b"")', "load_head")
+        + "try:\n    SparkState.save_head(None, b'')\nexcept AttributeError:\n"
+    )
+    assert run_program(tmp_path, again + "    SparkState.save_head(None, b'')\n").returncode == -9
+
+
+def test_a_full_schedule_has_every_step_with_every_kind_of_victim() -> None:
+    schedule = full_schedule(seed=5, kills=200)
+    assert len(schedule) == 200
+    assert schedule == full_schedule(seed=5, kills=200)
+    assert schedule != full_schedule(seed=6, kills=200)
+    for step in STEPS:
+        assert {"worker", "broker", "driver"} <= {kill.victim for kill in schedule if kill.step == step}, step
+    assert {kill.step for kill in schedule} == {*STEPS, *LOGGED, *EPISODES, "random"}
+    assert sum(kill.victim in ("driver", "jvm", "machine") for kill in schedule) >= 40
+    assert len({kill.victim for kill in short_schedule(1)}) >= 4
+
+
+class Expected:
+    """An undisturbed run that told two receipts and one dead letter."""
+
+    def __init__(self) -> None:
+        self.told = {("a", "receipts"): [(b"a", b"1"), (b"a", b"2")]}
+        self.dead = Counter({b"candidates/0/7": 1})
+
+
+class BareReader(Reader):
+    """A reader without Kafka."""
+
+    def __init__(self) -> None:
+        self.tally = Tally()
+        self._undisturbed = Expected()  # type: ignore[assignment]
+        self._told = Counter()
+        self._dead = Counter()
+
+    def see(self, *values: bytes) -> Tally:
+        for value in values:
+            self._told_record("receipts", b"a", value)
+        return self.tally
+
+
+def test_a_comparison_finds_each_kind_of_fault(monkeypatch: object) -> None:
+    assert BareReader().see(b"1", b"2").clean
+    assert shape(BareReader().see(b"1", b"1")) == (0, 1, 0, 0)
+    assert shape(BareReader().see(b"2")) == (0, 0, 1, 0)
+    assert shape(BareReader().see(b"1", b"x")) == (0, 0, 0, 1)
+    short = BareReader()
+    short.see(b"1")
+    assert "1 of a's receipts, the dead letter of candidates/0/7" in short.missing()
+    short.check_lost()
+    assert shape(short.tally) == (2, 0, 0, 0)
+    twice = BareReader()
+    twice._dead_letter(b"candidates/0/7")
+    assert twice.tally.clean
+    twice._dead_letter(b"candidates/0/7")
+    twice._dead_letter(b"blocks/0/1")
+    assert shape(twice.tally) == (0, 1, 0, 1)
+
+
+def shape(tally: Tally) -> tuple[int, int, int, int]:
+    return tally.lost, tally.duplicated, tally.out_of_order, tally.differing
