@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
+import json
 import marshal
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import pandas as pd
+from pyspark import SparkContext
+from pyspark.core.broadcast import Broadcast
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from streaming.options import CHUNK_BYTES
@@ -17,13 +22,20 @@ from validator.codec.inflight import unpack
 from validator.core.inputs import DeadLetter, Input
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import Consumed, consumed_by
-from validator.lanes.store import LaneCache, process_batch
+from validator.lanes.store import LaneCache, Recovery, process_batch
 
 OUTPUT_SCHEMA = "lane string, told binary, consumed binary"
 """One row is a run of what one lane told, in order (`pack_told`). A lane's last row of a batch says up to where the batch took inputs
 (`pack_consumed`); in the others that is null."""
 
-CACHE = LaneCache()
+
+def _log_recovery(recovery: Recovery) -> None:
+    """Write a line to the worker's standard error, which is the job's `logs/spark-output.log`."""
+    sys.stderr.write(json.dumps({"event": "recovered", **recovery._asdict()}) + "\n")
+    sys.stderr.flush()
+
+
+CACHE = LaneCache(_log_recovery)
 """The live lanes of this worker. A module's own object: what is pickled with the plan, or lives in ``__main__``, is new in every task."""
 
 
@@ -88,6 +100,25 @@ class SparkState:
     def clear_journal(self) -> None:
         """Remove every entry."""
         self._journal.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastGenesis:
+    """A lane's genesis that travels to a worker once, and only to one that asks: in the plan it would travel with every task."""
+
+    genesis: Broadcast[dict[str, tuple[bytes, ...]]]
+    lane: str
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.genesis.value[self.lane])
+
+
+def broadcast(context: SparkContext, definitions: Mapping[str, LaneDefinition]) -> dict[str, LaneDefinition]:
+    """Return the definitions as they travel with the plan."""
+    genesis = context.broadcast({lane: tuple(definition.genesis) for lane, definition in definitions.items()})
+    return {
+        lane: replace(definition, genesis=BroadcastGenesis(genesis, lane)) for lane, definition in definitions.items()
+    }
 
 
 class LaneOperator(StatefulProcessor):

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.job import JobSettings, start_query
 from streaming.session import SPARK_LOG, spark_session
+from streaming.sink import Output
 from streaming.transactions import read_marker
 from validator import exit_codes
 from validator.config import Config
@@ -46,8 +47,8 @@ TOPICS_S_MAX = 60.0
 """Seconds that the topics may take to appear, from when Spark is up."""
 
 
-def run_job(config: Config) -> int:
-    """Run the job of a configuration and return its exit code. Raises `UserError`."""
+def run_job(config: Config, output: Output | None = None) -> int:
+    """Run the job of a configuration, to Kafka where no other ``output`` is given, and return its exit code. Raises `UserError`."""
     directory = job_directory(config)
     definitions = lane_definitions(config)
     settings = JobSettings(
@@ -57,10 +58,11 @@ def run_job(config: Config) -> int:
         checkpoint=directory / "checkpoint",
         records_per_trigger=config.job.max_records_per_trigger,
         trigger_interval_ms=config.job.trigger_interval_ms,
+        output=output,
     )
     stop = _StopSignal()
-    with _own_output(directory) as output:
-        log = _logger(output)
+    with _own_output(directory) as own_output:
+        log = _logger(own_output)
         log.info(
             "started", lanes=list(definitions), directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG)
         )

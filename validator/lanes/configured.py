@@ -11,11 +11,13 @@ from validator import __version__
 from validator.config import Chain, Config, configuration_digest
 from validator.core.execute import Intervals
 from validator.core.lane import LaneSettings
+from validator.core.router.encoding import ENCODING_VERSION
 from validator.core.router.router import Router
 from validator.core.router.state import RouterState
 from validator.core.rules import pages
 from validator.core.types import BlockNumber
 from validator.lanes.definition import LaneDefinition
+from validator.lanes.genesis import KEY_BYTES, kept_genesis
 from validator.lanes.statefile import read_state
 from validator.replay.document import Node, read_document
 from validator.resources import state_directory
@@ -32,22 +34,32 @@ def imported_state_path(config: Config, lane: str) -> Path:
 
 
 def lane_definitions(config: Config) -> dict[str, LaneDefinition]:
-    """Return the definition of every configured chain, by lane. Raises `UserError` where a state file is not usable."""
-    return {lane: lane_definition(config, lane) for lane in sorted(config.chains)}
+    """Return the definition of every configured chain, by lane, for the job: states that files hold are kept as pages in its folder.
+
+    Raises `UserError` where a state file is not usable.
+    """
+    folder = job_directory(config) / "lanes"
+    return {lane: lane_definition(config, lane, kept_in=folder) for lane in sorted(config.chains)}
 
 
-def lane_definition(config: Config, lane: str) -> LaneDefinition:
+def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -> LaneDefinition:
     """Return the definition of one configured chain. Raises `UserError` where its state file is not usable."""
     chain = config.chains[lane]
     imported = imported_state_path(config, lane)
     if chain.state is None and imported.exists():
         chain = chain.model_copy(update={"state": str(imported)})
-    first_block, state = _start(chain)
+    digest = runtime_digest(chain)
+    if kept_in is None or chain.state is None:
+        first_block, genesis = _start(chain)
+    else:
+        key = blake2b(digest + bytes((ENCODING_VERSION,)), digest_size=KEY_BYTES).digest()
+        first_block, kept = kept_genesis(kept_in / f"{lane}.genesis", key, lambda: _start(chain))
+        genesis = list(kept)
     job = config.job
     return LaneDefinition(
         name=lane,
-        runtime_digest=runtime_digest(chain),
-        genesis=tuple(pages(Router(state))),
+        runtime_digest=digest,
+        genesis=tuple(genesis),
         first_block=first_block,
         enactment=chain.core_enactment(),
         settings=LaneSettings(
@@ -87,13 +99,15 @@ def read_state_file(path: Path, chain: Chain) -> tuple[BlockNumber, RouterState]
     return first_block, state
 
 
-def _start(chain: Chain) -> tuple[BlockNumber, RouterState]:
+def _start(chain: Chain) -> tuple[BlockNumber, list[bytes]]:
+    """Return a chain's first block and the pages of the state before it."""
     if chain.state is not None:
-        return read_state_file(Path(chain.state), chain)
+        first_block, state = read_state_file(Path(chain.state), chain)
+        return first_block, pages(Router(state))
     genesis = Router.at_genesis(
         chain.host_configuration.resolve(),
         chain.core_paras(),
         balances=chain.core_balances(),
         notifications=chain.hrmp_notifications,
     )
-    return chain.first_block, genesis.state
+    return chain.first_block, pages(genesis)

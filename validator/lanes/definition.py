@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from validator.codec.decode import decode_record
@@ -36,7 +37,7 @@ class LaneDefinition:
 
     name: str
     runtime_digest: bytes
-    genesis: tuple[bytes, ...]
+    genesis: Iterable[bytes]
     first_block: BlockNumber = 1
     enactment: Enactment = Enactment.IMMEDIATE
     settings: LaneSettings = field(default_factory=LaneSettings)

@@ -12,7 +12,8 @@ A rebuilt lane has to be what the head says: the slots by their hash, the journa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -120,11 +121,24 @@ class CachedLane(NamedTuple):
     lane: LiveLane
 
 
+class Recovery(NamedTuple):
+    """How a lane came back into memory."""
+
+    lane: str
+    rebuilt: bool
+    """From its slots; else it was cached and caught up with the journal."""
+    slots_bytes: int
+    journal_entries: int
+    """Entries that were executed again."""
+    seconds: float
+
+
 class LaneCache:
     """The live lanes of one process."""
 
-    def __init__(self) -> None:
+    def __init__(self, recovered: Callable[[Recovery], None] = lambda _: None) -> None:
         self._lanes: dict[str, CachedLane] = {}
+        self.recovered = recovered
         self.hits = 0
         self.catch_ups = 0
         self.rebuilds = 0
@@ -210,7 +224,9 @@ def _bring_up(definition: LaneDefinition, head: Head, backend: StateBackend, cac
     if cached is not None and cached.token == head.token:
         cache.hits += 1
         return cached.lane
+    began = time.monotonic()
     token, here = head.saved_token, None
+    replayed = 0
     before: list[bytes] = []
     for entry in backend.load_journal():
         if cached is not None and cached.token == token:
@@ -220,6 +236,7 @@ def _bring_up(definition: LaneDefinition, head: Head, backend: StateBackend, cac
             before.append(entry)
         else:
             here.worker.replay(*decode_entry(entry))
+            replayed += 1
         token = _next_token(token, entry)
     if here is None:
         worker, slots = load_lane(definition, backend.load_slots())
@@ -233,6 +250,8 @@ def _bring_up(definition: LaneDefinition, head: Head, backend: StateBackend, cac
         raise DecodeError("the journal is not the one that the head names")
     if here.worker.summary() != head.summary:
         raise DecodeError("replaying the journal leads to another state than it did before")
+    rebuilt, replayed = (False, replayed) if replayed else (True, len(before))
+    cache.recovered(Recovery(definition.name, rebuilt, head.slots_bytes, replayed, time.monotonic() - began))
     return here
 
 

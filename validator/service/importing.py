@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from validator.core.router.router import Router
 from validator.core.router.view import channel_name, view
+from validator.core.rules import pages
 from validator.errors import UserError
 from validator.lanes.configured import imported_state_path, job_directory, read_state_file
 from validator.service.job import running_job
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from validator.config import Chain, Config
     from validator.core.router.state import RouterState
-    from validator.core.rules import pages
     from validator.core.types import BlockNumber
 
 

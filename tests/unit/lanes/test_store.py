@@ -17,7 +17,7 @@ from validator.core.lane import LaneOverflow
 from validator.errors import UserError
 from validator.lanes import slots as slots_module
 from validator.lanes import store as store_module
-from validator.lanes.store import Head, LaneCache, process_batch
+from validator.lanes.store import Head, LaneCache, Recovery, process_batch
 from validator.lanes.worker import LaneWorker
 from validator.simulate.load import SettingsLoad, initial_state, load_chain
 from validator.simulate.load import load as generate_load
@@ -275,3 +275,16 @@ def test_an_overflow_commits_nothing_and_goes_on_under_a_wider_limit() -> None:
         run(narrow, store, cache, late_first)
     assert store.committed == Attempt()
     assert run(DEFINITION, store, cache, late_first) == next(live(DEFINITION, [late_first]))[0]
+
+
+def test_a_recovery_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = cut(CHAIN.records)
+    store, reports = Store(), list[Recovery]()
+    caches = [LaneCache(reports.append), LaneCache(reports.append)]
+    for at, turn in enumerate([0, 0, 1, 1, 0]):
+        run(DEFINITION, store, caches[turn], batches[at])
+    rebuilt, caught_up = reports
+    head = Head.decode(store.committed.head or b"")
+    assert rebuilt == (CHAIN.lane, True, head.slots_bytes, 2, rebuilt.seconds)
+    assert caught_up == (CHAIN.lane, False, head.slots_bytes, 2, caught_up.seconds)
+    assert rebuilt.seconds > 0
