@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.decode_stage import CHUNK_SCHEMA, decode_stage
-from streaming.lane_operator import OUTPUT_SCHEMA, LaneOperator, broadcast
+from streaming.lane_operator import OUTPUT_SCHEMA, LaneOperator, shipped
 from streaming.options import source_options
 from streaming.sink import WRITTEN_SCHEMA, ExactlyOnceOutput, Output, sink_stage
 from validator.codec.schemas import INPUT_TOPICS
@@ -50,7 +50,10 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
 
     decode = decode_stage(kinds, frozenset(settings.definitions))
     inputs = _in_workers_of_its_own(spark, "decode", lambda: rows.mapInArrow(decode, CHUNK_SCHEMA))
-    definitions = broadcast(spark.sparkContext, settings.definitions)
+    folder = Path(settings.checkpoint).parent / "lanes"
+    definitions = {
+        lane: shipped(spark.sparkContext, definition, folder) for lane, definition in settings.definitions.items()
+    }
     outputs = _in_workers_of_its_own(spark, "lanes", lambda: _execute(inputs, definitions))
     write = sink_stage(settings.output or ExactlyOnceOutput.of(settings.kafka, settings.prefix))
     written = _in_workers_of_its_own(spark, "sink", lambda: outputs.mapInArrow(write, WRITTEN_SCHEMA))

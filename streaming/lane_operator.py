@@ -6,13 +6,13 @@ from __future__ import annotations
 import json
 import marshal
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
+from pathlib import Path
 
 import pandas as pd
-from pyspark import SparkContext
-from pyspark.core.broadcast import Broadcast
+from pyspark import SparkContext, SparkFiles
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from streaming.options import CHUNK_BYTES
@@ -21,6 +21,7 @@ from validator.codec.encode import OutputRecord, Told, encode_dead_letter
 from validator.codec.inflight import unpack
 from validator.core.inputs import DeadLetter, Input
 from validator.lanes.definition import LaneDefinition
+from validator.lanes.genesis import genesis_path, keep_genesis, read_genesis
 from validator.lanes.marker import Consumed, consumed_by
 from validator.lanes.store import LaneCache, Recovery, process_batch
 
@@ -103,22 +104,22 @@ class SparkState:
 
 
 @dataclass(frozen=True, slots=True)
-class BroadcastGenesis:
-    """A lane's genesis that travels to a worker once, and only to one that asks: in the plan it would travel with every task."""
+class ShippedGenesis:
+    """A lane's genesis as a file that Spark brings to the workers: in the plan it would travel with every task."""
 
-    genesis: Broadcast[dict[str, tuple[bytes, ...]]]
-    lane: str
+    file: str
 
     def __iter__(self) -> Iterator[bytes]:
-        return iter(self.genesis.value[self.lane])
+        return iter(read_genesis(Path(SparkFiles.get(self.file)))[1])
 
 
-def broadcast(context: SparkContext, definitions: Mapping[str, LaneDefinition]) -> dict[str, LaneDefinition]:
-    """Return the definitions as they travel with the plan."""
-    genesis = context.broadcast({lane: tuple(definition.genesis) for lane, definition in definitions.items()})
-    return {
-        lane: replace(definition, genesis=BroadcastGenesis(genesis, lane)) for lane, definition in definitions.items()
-    }
+def shipped(context: SparkContext, definition: LaneDefinition, folder: Path) -> LaneDefinition:
+    """Return a definition as it travels with the plan; its genesis is kept in a folder of the driver."""
+    path = genesis_path(folder, definition.name, definition.runtime_digest)
+    if not path.exists():
+        keep_genesis(path, (definition.first_block, tuple(definition.genesis)))
+    context.addFile(str(path))
+    return replace(definition, genesis=ShippedGenesis(path.name))
 
 
 class LaneOperator(StatefulProcessor):

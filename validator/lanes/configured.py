@@ -11,13 +11,12 @@ from validator import __version__
 from validator.config import Chain, Config, configuration_digest
 from validator.core.execute import Intervals
 from validator.core.lane import LaneSettings
-from validator.core.router.encoding import ENCODING_VERSION
 from validator.core.router.router import Router
 from validator.core.router.state import RouterState
 from validator.core.rules import pages
 from validator.core.types import BlockNumber
 from validator.lanes.definition import LaneDefinition
-from validator.lanes.genesis import KEY_BYTES, kept_genesis
+from validator.lanes.genesis import Genesis, genesis_path, kept_genesis
 from validator.lanes.statefile import read_state
 from validator.replay.document import Node, read_document
 from validator.resources import state_directory
@@ -52,14 +51,12 @@ def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -
     if kept_in is None or chain.state is None:
         first_block, genesis = _start(chain)
     else:
-        key = blake2b(digest + bytes((ENCODING_VERSION,)), digest_size=KEY_BYTES).digest()
-        first_block, kept = kept_genesis(kept_in / f"{lane}.genesis", key, lambda: _start(chain))
-        genesis = list(kept)
+        first_block, genesis = kept_genesis(genesis_path(kept_in, lane, digest), lambda: _start(chain))
     job = config.job
     return LaneDefinition(
         name=lane,
         runtime_digest=digest,
-        genesis=tuple(genesis),
+        genesis=genesis,
         first_block=first_block,
         enactment=chain.core_enactment(),
         settings=LaneSettings(
@@ -99,15 +96,15 @@ def read_state_file(path: Path, chain: Chain) -> tuple[BlockNumber, RouterState]
     return first_block, state
 
 
-def _start(chain: Chain) -> tuple[BlockNumber, list[bytes]]:
+def _start(chain: Chain) -> Genesis:
     """Return a chain's first block and the pages of the state before it."""
     if chain.state is not None:
         first_block, state = read_state_file(Path(chain.state), chain)
-        return first_block, pages(Router(state))
+        return first_block, tuple(pages(Router(state)))
     genesis = Router.at_genesis(
         chain.host_configuration.resolve(),
         chain.core_paras(),
         balances=chain.core_balances(),
         notifications=chain.hrmp_notifications,
     )
-    return chain.first_block, pages(genesis)
+    return chain.first_block, tuple(pages(genesis))

@@ -2,57 +2,72 @@
 """What a lane starts from, kept as pages beside the file that people write.
 
 A STATE.json of a large chain takes a minute to read and check, at every start of the job. So the job keeps what it read in the encoding of
-its own pages, under a key of everything that it was made from: another file, configuration or encoding has another key.
+its own pages, under a name of everything that it was made from: another file, configuration or encoding has another name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from pathlib import Path
+from typing import TypeAlias
 
+from validator.core.router.encoding import ENCODING_VERSION
 from validator.core.scale import DecodeError, Reader, Writer
 from validator.core.types import BlockNumber
 
+Genesis: TypeAlias = tuple[BlockNumber, tuple[bytes, ...]]
+"""First block, and the pages of the state before it."""
+
 GENESIS_VERSION = 1
-KEY_BYTES = 32
+_KEY_BYTES = 8
 _CHECKSUM_BYTES = 16
+_SUFFIX = ".genesis"
 
 
-def kept_genesis(
-    path: Path, key: bytes, make: Callable[[], tuple[BlockNumber, list[bytes]]]
-) -> tuple[BlockNumber, tuple[bytes, ...]]:
-    """Return the first block and the pages that lie at ``path`` under ``key`` (32 bytes), made and put there where they do not."""
+def genesis_path(folder: Path, lane: str, runtime_digest: bytes) -> Path:
+    """Return where the genesis of a lane is kept: under a name of its own for everything that it is made from."""
+    key = blake2b(runtime_digest + bytes((GENESIS_VERSION, ENCODING_VERSION)), digest_size=_KEY_BYTES)
+    return folder / f"{lane}-{key.hexdigest()}{_SUFFIX}"
+
+
+def kept_genesis(path: Path, make: Callable[[], Genesis]) -> Genesis:
+    """Return the first block and the pages that lie at ``path``, made and put there where they do not."""
     try:
-        return _decode(path.read_bytes(), key)
+        return read_genesis(path)
     except (FileNotFoundError, DecodeError):
-        first_block, pages = make()
+        genesis = make()
+    keep_genesis(path, genesis)
+    return genesis
+
+
+def keep_genesis(path: Path, genesis: Genesis) -> None:
+    """Write a genesis in place of what the lane's was before."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    lane = path.name.removesuffix(_SUFFIX).rpartition("-")[0]
+    for other in path.parent.glob(f"{lane}-{'?' * 2 * _KEY_BYTES}{_SUFFIX}"):
+        other.unlink()
     written = path.with_name(f"{path.name}.new")
-    written.write_bytes(encode_genesis(key, first_block, pages))
+    written.write_bytes(_encode(*genesis))
     written.replace(path)
-    return first_block, tuple(pages)
 
 
-def encode_genesis(key: bytes, first_block: BlockNumber, pages: list[bytes]) -> bytes:
-    """Return the bytes of the file: version, key, first block, pages, and a checksum over all of it."""
+def read_genesis(path: Path) -> Genesis:
+    """Return what a file of `keep_genesis` holds. Raises `OSError`, `core.scale.DecodeError`."""
+    data = path.read_bytes()
+    body, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
+    if blake2b(body, digest_size=_CHECKSUM_BYTES).digest() != checksum:
+        raise DecodeError(f"{path} is damaged")
+    reader = Reader(body)
+    first_block, pages = reader.u32(), tuple(reader.items(reader.bytes))
+    reader.end()
+    return first_block, pages
+
+
+def _encode(first_block: BlockNumber, pages: Sequence[bytes]) -> bytes:
     out = Writer()
-    out.u8(GENESIS_VERSION)
-    out.hash(key)
     out.u32(first_block)
     out.compact(len(pages))
     for page in pages:
         out.bytes(page)
     return bytes(out.buffer) + blake2b(out.buffer, digest_size=_CHECKSUM_BYTES).digest()
-
-
-def _decode(data: bytes, key: bytes) -> tuple[BlockNumber, tuple[bytes, ...]]:
-    body, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
-    reader = Reader(body)
-    if reader.u8() != GENESIS_VERSION or reader.hash() != key:
-        raise DecodeError("made from something else")
-    if blake2b(body, digest_size=_CHECKSUM_BYTES).digest() != checksum:
-        raise DecodeError("cut short or damaged")
-    first_block, pages = reader.u32(), tuple(reader.items(reader.bytes))
-    reader.end()
-    return first_block, pages

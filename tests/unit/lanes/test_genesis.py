@@ -10,54 +10,50 @@ from typing import Any
 import pytest
 
 from tests.unit.lanes.chains import Chain, chain, config_of
-from validator.core.types import BlockNumber
+from validator.core.scale import DecodeError
 from validator.errors import UserError
 from validator.lanes import configured
 from validator.lanes.configured import lane_definition, lane_definitions
-from validator.lanes.genesis import encode_genesis, kept_genesis
+from validator.lanes.genesis import Genesis, genesis_path, keep_genesis, kept_genesis, read_genesis
 from validator.simulate.settings import SimulationSettings
 
-KEY = b"k" * 32
-PAGES = [b"one", b"", b"three" * 100]
+GENESIS = 7, (b"one", b"", b"three" * 100)
 
 
 class Maker:
-    """Makes pages, and counts how often."""
+    """Makes a genesis, and counts how often."""
 
     def __init__(self) -> None:
         self.made = 0
 
-    def __call__(self) -> tuple[BlockNumber, list[bytes]]:
+    def __call__(self) -> Genesis:
         self.made += 1
-        return 7, PAGES
+        return GENESIS
 
 
-def test_pages_are_made_once(tmp_path: Path) -> None:
-    maker, path = Maker(), tmp_path / "lanes" / "polkadot.genesis"
+def test_a_genesis_is_made_once_and_replaces_that_of_before(tmp_path: Path) -> None:
+    maker, folder = Maker(), tmp_path / "lanes"
+    path = genesis_path(folder, "polkadot", bytes(32))
+    others = [genesis_path(folder, lane, b"o" * 32) for lane in ("polkadot", "polkadot-2")]
+    for other in others:
+        keep_genesis(other, GENESIS)
     for _ in range(3):
-        assert kept_genesis(path, KEY, maker) == (7, tuple(PAGES))
+        assert kept_genesis(path, maker) == GENESIS
     assert maker.made == 1
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert sorted(folder.iterdir()) == sorted([path, others[1]])
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"\x01",
-        encode_genesis(b"o" * 32, 7, PAGES),
-        encode_genesis(KEY, 7, PAGES)[:-1],
-        encode_genesis(KEY, 7, PAGES)[:200] + b"x" + encode_genesis(KEY, 7, PAGES)[201:],
-        b"\x02" + encode_genesis(KEY, 7, PAGES)[1:],
-    ],
-    ids=["empty", "cut after its version", "of something else", "cut at its end", "damaged", "of another version"],
-)
-def test_pages_that_are_not_what_was_asked_for_are_made_again(data: bytes, tmp_path: Path) -> None:
-    maker, path = Maker(), tmp_path / "polkadot.genesis"
-    path.write_bytes(data)
-    assert kept_genesis(path, KEY, maker) == (7, tuple(PAGES))
-    assert kept_genesis(path, KEY, maker) == (7, tuple(PAGES))
-    assert maker.made == 1
+@pytest.mark.parametrize("cut", [0, 1, -1])
+def test_a_damaged_genesis_is_made_again(cut: int, tmp_path: Path) -> None:
+    maker, path = Maker(), genesis_path(tmp_path, "polkadot", bytes(32))
+    keep_genesis(path, GENESIS)
+    data = path.read_bytes()
+    for damaged in (data[:cut], data[:50] + b"x" + data[51:]):
+        path.write_bytes(damaged)
+        with pytest.raises(DecodeError, match="damaged"):
+            read_genesis(path)
+        assert kept_genesis(path, maker) == read_genesis(path) == GENESIS
+    assert maker.made == 2
 
 
 def test_the_job_reads_a_state_file_once_per_state_and_configuration(
