@@ -50,7 +50,7 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
             say(f"catch-up {turn + 1}/{repeats}: the job")
             forget_told(kafka, "bench.", load.lane)
             with _all_told(kafka, "the job"):
-                warm, cold = _job(config, directory, total)
+                warm, cold = job_rates(config, directory, total, CANDIDATES)
             rates["warm"].append(warm)
             rates["cold"].append(cold)
     return _figures(rates)
@@ -90,12 +90,14 @@ def _peer(peer: str, config: Config, directory: Path, total: int) -> float:
     return float(done.stdout.split()[-1])
 
 
-def _job(config: Config, directory: Path, total: int) -> tuple[float, float]:
+def job_rates(
+    config: Config, directory: Path, total: int, candidates: int, module: str = "streaming"
+) -> tuple[float, float]:
     """Return candidates/s without and with the first batch; the time between two batches counts."""
-    with running(config, directory) as job:
+    with running(config, directory, module) as job:
         ready = job.wait_for("ready")
         job.wait_for_records(total)
         ended = [(at, logged["records"]) for at, logged in job.events if logged["event"] == "batch"]
-    share = CANDIDATES / total
+    share = candidates / total
     (first_end, first_records), (last_end, _) = ended[0], ended[-1]
-    return share * (total - first_records) / (last_end - first_end), CANDIDATES / (last_end - ready)
+    return share * (total - first_records) / (last_end - first_end), candidates / (last_end - ready)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from streaming.transactions import group_of
@@ -26,13 +26,12 @@ from validator.simulate.load import SettingsLoad, initial_state, load, load_chai
 READY_S_MAX = 180.0
 
 
-def chain_config(settings: SettingsLoad, directory: Path) -> dict[str, Any]:
+def chain_config(settings: SettingsLoad, directory: Path, *, write_state: bool = True) -> dict[str, Any]:
     """Return the `[chains]` entry of a load, whose state is written beside it."""
     chain = load_chain(settings)
     state = directory / "state.json"
-    state.write_text(
-        json.dumps({"first_block": settings.first_block, "state": initial_state(settings)}), encoding="utf-8"
-    )
+    document = {"first_block": settings.first_block, "state": initial_state(settings) if write_state else {}}
+    state.write_text(json.dumps(document), encoding="utf-8")
     return {
         "protocol": "router",
         "balances": "unlimited",
@@ -43,13 +42,21 @@ def chain_config(settings: SettingsLoad, directory: Path) -> dict[str, Any]:
     }
 
 
-def configuration(settings: SettingsLoad, directory: Path, kafka: dict[str, Any], prefix: str, **job: Any) -> Config:
+def configuration(
+    settings: SettingsLoad,
+    directory: Path,
+    kafka: dict[str, Any],
+    prefix: str,
+    *,
+    write_state: bool = True,
+    **job: Any,
+) -> Config:
     """Return the configuration of a job that follows the load's chain."""
     return Config.model_validate({
         "topics": {"prefix": prefix},
         "kafka": kafka,
         "job": {"directory": str(directory / "job"), **job},
-        "chains": {settings.lane: chain_config(settings, directory)},
+        "chains": {settings.lane: chain_config(settings, directory, write_state=write_state)},
     })  # fmt: skip
 
 
@@ -91,6 +98,8 @@ def forget_told(kafka: dict[str, Any], prefix: str, lane: str) -> None:
     group = group_of(prefix, lane)
     if any(each.group_id == group for each in admin.list_consumer_groups().result().valid):
         admin.delete_consumer_groups([group])[group].result()
+    markers = TopicPartition(f"{prefix}markers", 0, OFFSET_END)
+    admin.delete_records([markers])[markers].result()
 
 
 def records_since(kafka: dict[str, Any], topic: str, offset: int) -> int:
@@ -113,12 +122,12 @@ def records_since(kafka: dict[str, Any], topic: str, offset: int) -> int:
 class Job:
     """The job's process and what it has logged, each event with the time at which it was read."""
 
-    def __init__(self, config: Config, directory: Path) -> None:
+    def __init__(self, config: Config, directory: Path, module: str = "streaming") -> None:
         path = directory / "configuration.json"
         path.write_text(json.dumps(config.model_dump(mode="json")), encoding="utf-8")
         self.began = time.monotonic()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "streaming", str(path)], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+            [sys.executable, "-m", module, str(path)], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
         )
         self.events: list[tuple[float, dict[str, Any]]] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -155,6 +164,11 @@ class Job:
                 raise RuntimeError(f"the job ended: {self.events[-3:]}")
             time.sleep(0.1)
 
+    def kill(self) -> None:
+        """End the job at once."""
+        self._process.kill()
+        self._process.wait()
+
     def stop(self) -> None:
         """End the job after its batch."""
         if self._process.poll() is None:
@@ -164,9 +178,9 @@ class Job:
 
 
 @contextmanager
-def running(config: Config, directory: Path) -> Iterator[Job]:
+def running(config: Config, directory: Path, module: str = "streaming") -> Iterator[Job]:
     """Run the job while the context lasts."""
-    job = Job(config, directory)
+    job = Job(config, directory, module)
     try:
         yield job
     finally:

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job with output at least once: what exactly-once is held against.
+
+`python -m benchmarks.at_least_once CONFIGURATION` is `python -m streaming CONFIGURATION` with an ordinary producer instead of transactions:
+no marker, no fencing, a batch that is done again is told again.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+
+from streaming.run import run_job
+from validator.codec.encode import Told
+from validator.config import Config
+from validator.kafka.client import producer_config
+from validator.lanes.marker import Consumed
+
+
+class AtLeastOnceSink:
+    """Produces as it is told, and waits for the acknowledgements at a batch's end."""
+
+    def __init__(self, kafka: dict[str, Any], prefix: str) -> None:
+        self._producer = Producer(producer_config(kafka))
+        self._prefix = prefix
+
+    def write(self, lane: str, told: list[Told]) -> None:
+        """Produce records."""
+        for each in told:
+            for topic, key, value, headers in each.records:
+                while True:
+                    try:
+                        self._producer.produce(self._prefix + topic, value, key, headers=list(headers) or None)
+                        break
+                    except BufferError:
+                        self._producer.poll(0.1)
+        self._producer.poll(0)
+
+    def commit(self, lane: str, consumed: Consumed) -> dict[str, int]:
+        """Wait until everything is acknowledged."""
+        self._producer.flush()
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class AtLeastOnceOutput:
+    """Kafka, with one ordinary producer."""
+
+    kafka: tuple[tuple[str, Any], ...]
+    prefix: str
+
+    def open(self) -> AtLeastOnceSink:
+        """Open a sink in a worker."""
+        return AtLeastOnceSink(dict(self.kafka), self.prefix)
+
+
+if __name__ == "__main__":
+    from benchmarks.at_least_once import AtLeastOnceOutput as Importable  # a worker has another __main__
+
+    configured = Config.model_validate(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    sys.exit(run_job(configured, Importable(tuple(sorted(configured.kafka.items())), configured.topics.prefix)))

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cost of exactly-once: the same job on the same backlog, with transactions and without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.catch_up import CANDIDATES_PER_BLOCK, RECORDS_PER_TRIGGER, job_rates
+from benchmarks.figures import Figure
+from benchmarks.service import configuration, encoded, forget_told, produce
+from validator.kafka.broker import EmbeddedBroker
+from validator.kafka.topics import create_topics
+from validator.simulate.load import SettingsLoad
+
+CANDIDATES = 800_000
+MODULES = {"exactly once": "streaming", "at least once": "benchmarks.at_least_once"}
+
+
+def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
+    """Measure both on one backlog, in turns."""
+    load = SettingsLoad(
+        paras=100, channels=1_000, candidates_per_block=CANDIDATES_PER_BLOCK, blocks=CANDIDATES // CANDIDATES_PER_BLOCK
+    )
+    rates: dict[str, list[float]] = {name: [] for name in MODULES}
+    with TemporaryDirectory() as folder, EmbeddedBroker(Path(folder) / "broker") as broker:
+        kafka = {"bootstrap.servers": broker.bootstrap_servers}
+        create_topics(kafka, prefix="bench.")
+        say(f"exactly once: producing {CANDIDATES:,} candidates")
+        total = produce(kafka, "bench.", load.lane, encoded(load))
+        for turn in range(repeats):
+            # whoever comes second finds a warmer broker and a fuller log: take turns
+            for name in list(MODULES) if turn % 2 == 0 else reversed(list(MODULES)):
+                say(f"exactly once {turn + 1}/{repeats}: {name}")
+                forget_told(kafka, "bench.", load.lane)
+                directory = Path(folder) / f"{turn}-{MODULES[name]}"
+                directory.mkdir()
+                config = configuration(
+                    load,
+                    directory,
+                    kafka,
+                    "bench.",
+                    max_records_per_trigger=RECORDS_PER_TRIGGER,
+                    root_interval_blocks=0,
+                )
+                rates[name].append(job_rates(config, directory, total, CANDIDATES, MODULES[name])[0])
+    share = tuple(
+        exactly / at_least for exactly, at_least in zip(rates["exactly once"], rates["at least once"], strict=True)
+    )
+    figures = [Figure("exactly_once", f"job, {name}", "candidates/s", tuple(rates[name])) for name in MODULES]
+    return [*figures, Figure("exactly_once", "exactly once against at least once", "times", share, at_least=0.85)]
