@@ -133,6 +133,11 @@ class Job:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
+    @property
+    def pid(self) -> int:
+        """The number of the job's process."""
+        return self._process.pid
+
     def _read(self) -> None:
         assert self._process.stderr is not None
         for line in self._process.stderr:
