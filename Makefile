@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.made
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench clean
+.PHONY: help setup demo test crash lint format bench clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,12 @@ demo: setup ## broker, Spark job, simulated relay chain, live verdicts, summary
 
 test: setup ## every test
 	$(BIN)/python -m pytest
+
+KILLS ?= 210
+SEED  ?= 1
+
+crash: setup ## kill driver, workers and broker 210 times (an hour), and compare after each; SEED=, KILLS=
+	$(BIN)/python -m tests.crash --seed $(SEED) --kills $(KILLS)
 
 lint: setup ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

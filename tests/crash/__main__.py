@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -17,15 +19,16 @@ def crash(
     seed: Annotated[int, typer.Option(help="Decides the traffic, the kills and their order.")] = 1,
     kills: Annotated[int, typer.Option(min=1, help="How many; 200 and more have every step with every victim.")] = 210,
     first: Annotated[int, typer.Option(min=0, help="Begin with this one of the schedule, counted from 0.")] = 0,
-    only: Annotated[str, typer.Option(help="Those of the schedule alone whose name contains this.")] = "",
+    only: Annotated[str, typer.Option(help="Those of the schedule alone whose name matches this expression.")] = "",
     short: Annotated[bool, typer.Option("--short", help="The schedule of `make test`.")] = False,
     build: Annotated[Path, typer.Option(help="Where report and evidence go.")] = Path("build/crash"),
 ) -> None:
     """Kill processes of a job and of its broker, and hold what readers see against an undisturbed run."""
     console = Console()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was started is stopped first
     schedule = short_schedule(seed) if short else full_schedule(seed, kills)
     if only:
-        schedule = [kill for kill in schedule if only in kill.name]
+        schedule = [kill for kill in schedule if re.search(only, kill.name)]
     form = "--short" if short else f"--kills {kills}"
     command = f"python -m tests.crash --seed {seed} {form}" + (f" --first {first}" if first else "")
     command += f" --only '{only}'" if only else ""

@@ -85,8 +85,12 @@ class Episodes:
             second.kill()
             second.wait()
             send(signal.SIGKILL, *(each.pid for each in of_session(second.pid)))
-        loser = "the second" if not first.ended() else "the first"
-        return f"{loser} lost", 1
+        if first.ended():
+            return f"the first lost: {self._one_line(first.failure or '', '')}", 1
+        last = log.read_text(encoding="utf-8").splitlines()[-1]
+        if second.returncode != exit_codes.STOPPED:
+            raise Failure(f"the second of two jobs on a checkpoint ended with code {second.returncode}: {last}")
+        return "the second lost: " + self._one_line(last, "Multiple streaming jobs detected"), 1
 
     def _second_job_without_checkpoint(self) -> tuple[str, int]:
         second = self._world.start_job(self._elsewhere())
@@ -99,11 +103,7 @@ class Episodes:
     def _second_job_takes_over(self) -> tuple[str, int]:
         first = self._world.job
         assert first is not None
-        second = self._take_over()
-        code = self._end_of(first)
-        note = self._fenced(code, first)
-        self._back_to_the_first(second)
-        return note, 1
+        return self._contest(first, self._take_over())
 
     def _stopped_worker_comes_back(self) -> tuple[str, int]:
         world, first = self._world, self._world.job
@@ -117,8 +117,7 @@ class Episodes:
         second = self._take_over()
         world.settle()
         send(signal.SIGCONT, *stopped)
-        code = self._end_of(first)
-        note = self._fenced(code, first)
+        note = self._fenced(first)
         self._back_to_the_first(second)
         return note, 1
 
@@ -134,16 +133,7 @@ class Episodes:
         second = self._take_over()
         world.settle()
         send(signal.SIGCONT, *sorted(each.pid for each in of_session(first.pid)))
-        deadline = time.monotonic() + 180
-        while not first.ended() and not second.ended():
-            if time.monotonic() > deadline:
-                raise Failure("a job that slept and the one that took its place both work on")
-            world.feed(world.traffic.segment())
-            self._watch(2.0)
-        loser = first if first.ended() else second
-        note = self._fenced(self._end_of(loser), loser)
-        self._back_to_the_first(second)
-        return f"{'the sleeper' if loser is first else 'its successor'}: {note}", 1
+        return self._contest(first, second)
 
     # --- checkpoints ---
 
@@ -155,6 +145,8 @@ class Episodes:
 
     def _checkpoint_deleted(self) -> tuple[str, int]:
         world = self._world
+        world.feed(world.traffic.segment(ahead=True))
+        world.wait(world.taken, "every lane has taken all of its inputs")
         self._kill_job()
         world.feed(world.traffic.segment())
         shutil.rmtree(world.directory / "checkpoint")
@@ -177,8 +169,9 @@ class Episodes:
                 self._watch(0.5)
         note = f"by {how}: "
         if job.ended():
-            code = self._end_of(job)
-            note += f"ended with code {code}: {(job.failure or '')[:120]}"
+            if (code := self._end_of(job)) != exit_codes.STOPPED:
+                raise Failure(f"with a full disk the job ended with code {code}: {job.failure}")
+            note += self._one_line(job.failure or "", "No space left on device" if "file system" in how else "")
         else:
             note += "the job lived through it"
         return note, 0
@@ -244,8 +237,21 @@ class Episodes:
             self._watch(0.2)
         return job.wait()
 
-    def _fenced(self, code: int, job: JobProcess) -> str:
-        if code != exit_codes.STOPPED:
+    def _contest(self, first: JobProcess, second: JobProcess) -> tuple[str, int]:
+        """Let two jobs work on the same lanes until one of them gives up, which it does when it has something to write."""
+        deadline = time.monotonic() + 180
+        while not first.ended() and not second.ended():
+            if time.monotonic() > deadline:
+                raise Failure("two jobs work on the same lanes, and neither has noticed")
+            self._world.feed(self._world.traffic.segment())
+            self._watch(2.0)
+        loser = first if first.ended() else second
+        note = self._fenced(loser)
+        self._back_to_the_first(second)
+        return f"the {'first' if loser is first else 'second'}: {note}", 1
+
+    def _fenced(self, job: JobProcess) -> str:
+        if (code := self._end_of(job)) != exit_codes.STOPPED:
             raise Failure(f"a job that was taken over from ended with code {code}: {job.failure}")
         return self._one_line(job.failure or "", FENCED)
 

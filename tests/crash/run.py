@@ -20,11 +20,14 @@ from tests.crash.processes import STAGES, jvm_of, of_session, send, workers_of
 from tests.crash.report import Done, Report
 from tests.crash.schedule import LOGGED, Kill
 from tests.crash.world import Failure, World
+from validator import exit_codes
 
 SEGMENTS_MAX = 12
 """Segments that are fed until a step that is armed must have been reached."""
 
 VICTIMS = {"machine": ("driver", "jvm", "worker")}
+
+JVM_DIED = "Spark's JVM was killed"
 
 SURVIVES = ("worker", "broker")
 """Victims that a job outlives without help."""
@@ -133,16 +136,16 @@ class Runner:
         done.ends = [f"code {each.code}, {each.reason or 'no reason told'}" for each in endings]
         if endings and kill.victim in SURVIVES:
             raise Failure(f"the job did not outlive it: {done.ends[0]}")
+        if kill.victim == "jvm" and not any(
+            each.code == exit_codes.STOPPED and JVM_DIED in (each.reason or "") for each in endings
+        ):
+            raise Failure(f"a job whose JVM is killed says so and stops with code {exit_codes.STOPPED}: {done.ends}")
         return done
 
     def finish(self) -> None:
         """Let the last inputs through, stop the job in order, and look at all of it once more."""
         world = self.world
-        fed = {lane: counters["consumed"] for lane, counters in world.undisturbed.counters().items()}
-        world.wait(
-            lambda: all(world.reader.status.get(lane, {}).get("consumed") == count for lane, count in fed.items()),
-            "every lane has taken all of its inputs",
-        )
+        world.wait(world.taken, "every lane has taken all of its inputs")
         if (code := world.stop_job()) != 0:
             raise Failure(f"asked to stop, the job ended with code {code}")
         world.settle()
@@ -213,7 +216,7 @@ class Runner:
                 send(signal.SIGKILL, jvm_of(job.pid))
             case "broker":
                 send(signal.SIGKILL, world.broker.status().pid)
-            case "machine":
+            case _:
                 send(signal.SIGKILL, *(each.pid for each in of_session(job.pid)))
 
     def _when_logged(self, kill: Kill) -> None:

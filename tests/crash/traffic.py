@@ -66,8 +66,11 @@ class Traffic:
         """Whether all blocks have been taken."""
         return self._next_block > len(self._chains[0].blocks)
 
-    def segment(self) -> list[Sent]:
-        """Return the next records, in the order in which they arrive."""
+    def segment(self, *, ahead: bool = False) -> list[Sent]:
+        """Return the next records, in the order in which they arrive.
+
+        With ``ahead`` one is certainly there that is dead only by the record of its block, which comes with the next segment.
+        """
         random = self._random
         blocks = range(self._next_block, self._next_block + self._blocks)
         self._next_block = blocks.stop
@@ -81,9 +84,9 @@ class Traffic:
         random.shuffle(good)
         held_back = 0 if self.exhausted else random.randrange(len(good) // 8)
         good, self._late = good[held_back:], good[:held_back]
-        return self._with_garbage(good, blocks)
+        return self._with_garbage(good, blocks, ahead=ahead)
 
-    def _with_garbage(self, good: list[Sent], blocks: range) -> list[Sent]:
+    def _with_garbage(self, good: list[Sent], blocks: range, *, ahead: bool) -> list[Sent]:
         random = self._random
         out = list(good)
         for each in random.sample(good, k=min(4, len(good))):
@@ -93,7 +96,7 @@ class Traffic:
             wrong = changed if readable and each.topic == "downward-messages" and random.random() < 0.5 else each.value
             out.insert(at, each._replace(value=wrong))
         lane = random.choice(self._chains).lane
-        block = random.choice((blocks.start, blocks.stop - 1, blocks.stop))
+        block = blocks.stop if ahead else random.choice((blocks.start, blocks.stop - 1, blocks.stop))
         body = {"lane": lane, "block": block, "index": 900 + random.randrange(99), "para_id": 2000, "msg": "aa"}
         unannounced = record("downward-messages", body).value
         for topic, key, value in (
@@ -101,7 +104,7 @@ class Traffic:
             ("candidates", lane.encode(), random.randbytes(40)),
             ("blocks", b"stranger", b"\xff"),
         ):
-            if random.random() < 0.6:
+            if random.random() < 0.6 or (ahead and value == unannounced):
                 out.insert(random.randrange(len(out) + 1), Sent(topic, key, value))
         return out
 

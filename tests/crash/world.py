@@ -11,7 +11,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -235,6 +235,11 @@ class World:
                 self.reader.poll(0.1)
             del self.killed_sessions[session]
 
+    def taken(self) -> bool:
+        """Whether every lane has taken all of its inputs, those that wait for others among them."""
+        fed = {lane: counters["consumed"] for lane, counters in self.undisturbed.counters().items()}
+        return all(self.reader.status.get(lane, {}).get("consumed") == count for lane, count in fed.items())
+
     def check_status(self) -> None:
         """Raise `Failure` where the lanes' counters are not those of the undisturbed run."""
         for lane, counters in self.undisturbed.counters().items():
@@ -283,11 +288,13 @@ class World:
         return self.job.pid if name == "driver" else jvm_of(self.job.pid)
 
     def keep_evidence(self, target: Path) -> None:
-        """Copy logs and failpoints; checkpoints and the broker's data stay where they are."""
+        """Copy logs, failpoints and checkpoints; the broker's data are too much."""
         target.mkdir(parents=True, exist_ok=True)
-        for path in (self.folder / "job.log", self.directory / "logs", self.points, self.broker.log):
+        for path in (self.folder / "job.log", self.directory, self.points, self.broker.log):
             if path.is_dir():
-                shutil.copytree(path, target / path.name, dirs_exist_ok=True)
+                # what is written meanwhile may vanish meanwhile
+                with suppress(shutil.Error):
+                    shutil.copytree(path, target / path.name, dirs_exist_ok=True)
             elif path.exists():
                 shutil.copy(path, target)
 
