@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stored lanes outside of Spark: a file that carries them from the process that reads a checkpoint, and a store in memory.
+
+The file begins with `MAGIC`, a version, the batch (u64) and what that batch has consumed; then come the entries in any order of lanes, each
+a header (`_ENTRY`), the lane's name and the bytes as they lie in the store; last an entry of kind `_END` whose number is how many came
+before. Numbers are little endian. The file lives for one command, so another version is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+from struct import Struct
+from typing import BinaryIO
+
+from validator.core.scale import DecodeError, Reader, Writer
+from validator.lanes.marker import Consumed
+
+MAGIC = b"lane state"
+VERSION = 1
+
+_ENTRY = Struct("<BHIQ")
+"""Kind, size of the lane's name, number (of a slot, of a journal's entry), size of the data."""
+_END = 0xFF
+
+
+class Part(IntEnum):
+    """The variables of a lane's state."""
+
+    HEAD = 0
+    SLOT = 1
+    JOURNAL = 2
+
+
+@dataclass(slots=True)
+class StoredLane:
+    """A lane's state in memory (`validator.lanes.store.StateBackend`)."""
+
+    head: bytes | None = None
+    slots: dict[int, bytes] = field(default_factory=dict)
+    journal: list[bytes] = field(default_factory=list)
+
+    def load_head(self) -> bytes | None:
+        """Return the head, or None where the lane is new."""
+        return self.head
+
+    def save_head(self, head: bytes) -> None:
+        """Replace the head."""
+        self.head = head
+
+    def load_slots(self) -> dict[int, bytes]:
+        """Return every slot."""
+        return dict(self.slots)
+
+    def save_slot(self, number: int, data: bytes) -> None:
+        """Write a slot."""
+        self.slots[number] = data
+
+    def remove_slot(self, number: int) -> None:
+        """Remove a slot that is there."""
+        del self.slots[number]
+
+    def load_journal(self) -> Iterable[bytes]:
+        """Return the journal's entries in order."""
+        return list(self.journal)
+
+    def append_journal(self, entry: bytes) -> None:
+        """Append an entry to the journal."""
+        self.journal.append(entry)
+
+    def clear_journal(self) -> None:
+        """Remove every entry."""
+        self.journal.clear()
+
+
+def write_header(file: BinaryIO, batch: int, consumed: Consumed) -> None:
+    """Begin a file."""
+    out = Writer()
+    out.buffer += MAGIC
+    out.u8(VERSION)
+    out.u64(batch)
+    out.compact(len(consumed))
+    for (topic, partition), offset in sorted(consumed.items()):
+        out.bytes(topic.encode())
+        out.u32(partition)
+        out.u64(offset)
+    file.write(len(out.buffer).to_bytes(4, "little") + out.buffer)
+
+
+def write_entry(file: BinaryIO, part: Part, lane: str, number: int, data: bytes) -> None:
+    """Append an entry."""
+    name = lane.encode()
+    file.write(_ENTRY.pack(part, len(name), number, len(data)) + name)
+    file.write(data)
+
+
+def write_end(file: BinaryIO, entries: int) -> None:
+    """End a file of so many entries."""
+    file.write(_ENTRY.pack(_END, 0, entries, 0))
+
+
+class StoredLanes:
+    """Lanes in a file: which there are is known at once, each is loaded when it is asked for.
+
+    ``batch`` is the one after which they stood so, ``consumed`` what that batch and all before it have taken, by topic with the prefix.
+    Raises `core.scale.DecodeError` where the file is not whole, `OSError`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._places: dict[str, list[tuple[Part, int, int, int]]] = {}
+        with path.open("rb") as file:
+            header = Reader(file.read(int.from_bytes(file.read(4), "little")))
+            if header.take(len(MAGIC)) != MAGIC or header.u8() != VERSION:
+                raise DecodeError(f"{path} is not a file of lanes of version {VERSION}")
+            self.batch = header.u64()
+            places = header.items(lambda: ((header.bytes().decode(), header.u32()), header.u64()))
+            self.consumed: dict[tuple[str, int], int] = dict(places)
+            header.end()
+            entries = 0
+            while True:
+                kind, name_size, number, size = _read_entry(file)
+                if kind == _END:
+                    break
+                name = file.read(name_size).decode()
+                self._places.setdefault(name, []).append((Part(kind), number, file.tell(), size))
+                file.seek(size, 1)
+                entries += 1
+            if number != entries:
+                raise DecodeError(f"{path} has {entries} entries, expected {number}")
+
+    @property
+    def lanes(self) -> list[str]:
+        """The lanes that have a head, ascending."""
+        return sorted(name for name, places in self._places.items() if any(place[0] == Part.HEAD for place in places))
+
+    def load(self, lane: str) -> StoredLane:
+        """Return a lane as it lies in the store; empty where it is not there."""
+        stored = StoredLane()
+        journal: dict[int, bytes] = {}
+        with self._path.open("rb") as file:
+            for part, number, position, size in self._places.get(lane, ()):
+                file.seek(position)
+                data = file.read(size)
+                match part:
+                    case Part.HEAD:
+                        stored.head = data
+                    case Part.SLOT:
+                        stored.slots[number] = data
+                    case Part.JOURNAL:
+                        journal[number] = data
+        stored.journal = [journal[number] for number in sorted(journal)]
+        return stored
+
+
+def _read_entry(file: BinaryIO) -> tuple[int, int, int, int]:
+    header = file.read(_ENTRY.size)
+    if len(header) < _ENTRY.size:
+        raise DecodeError("a file of lanes ends before its end")
+    kind, name_size, number, size = _ENTRY.unpack(header)
+    return kind, name_size, number, size
