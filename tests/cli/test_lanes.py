@@ -8,12 +8,15 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.cli.follower import Follower, follower, invoke, lines
 from validator.core.router.router import Router
 from validator.core.rules import pages
+from validator.kafka.client import producer_config
 from validator.kafka.process import start_time
 from validator.lanes.configured import imported_state_path, lane_definition, read_state_file
+from validator.lanes.marker import Marker
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +31,7 @@ def chain(tmp_path: Path, kafka: dict[str, object]) -> Follower:
 
 def test_a_lane_that_has_told_nothing_is_listed_as_such(chain: Follower) -> None:
     assert lines(invoke("lanes", "--json", chain.option()).stdout) == [
-        {"lane": "polkadot", "configured": True, "first_block": 1}
+        {"lane": "polkadot", "configured": True, "first_block": 1, "lag": None}
     ]
     assert invoke("lanes", chain.option()).stdout == "polkadot  nothing has come yet; starts with block 1\n"
 
@@ -48,6 +51,22 @@ def test_a_lane_tells_where_it_stands_and_what_it_waits_for(chain: Follower) -> 
     assert told[0] == f"polkadot  executed block 3; {status['waiting_for']}"
     assert told[1].startswith(f"          consumed {status['consumed']} = ")
     assert told[2].startswith("          last receipt: block 3 of session 0, ")
+
+
+def test_a_lane_tells_how_far_it_is_behind(chain: Follower, kafka: dict[str, Any]) -> None:
+    chain.judge(chain.records)
+    assert lines(invoke("lanes", "--json", chain.option()).stdout)[0]["lag"] is None
+    prefix = chain.config.topics.prefix
+    producer = Producer(producer_config(kafka))
+    for offset in range(7):
+        producer.produce(f"{prefix}candidates", b"%d" % offset, b"polkadot")
+    for marker in (Marker(3, {(f"{prefix}candidates", 0): 1}), Marker(4, {(f"{prefix}candidates", 0): 5})):
+        record = marker.encode("polkadot")
+        producer.produce(prefix + record.topic, record.value, record.key)
+    assert producer.flush(30) == 0
+    (status,) = lines(invoke("lanes", "--json", chain.option()).stdout)
+    assert status["lag"] == 2
+    assert invoke("lanes", chain.option()).stdout.splitlines()[1].endswith("; lag 2 offsets of its topics")
 
 
 def test_a_lane_that_is_not_configured_is_marked(chain: Follower) -> None:

@@ -16,6 +16,7 @@ from validator.codec.json_form import to_json
 from validator.config import load_config
 from validator.lanes.configured import imported_state_path
 from validator.replay.document import Node, read_document
+from validator.service.lag import lags
 from validator.service.topic_reader import TopicReader
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _ACCOUNT = ("accepted", "rejected", "duplicate", "dead", "waiting")
 
 @app.callback(invoke_without_command=True)
 def lanes(context: typer.Context, config_path: ConfigPath = None, as_json: Json = False) -> None:
-    """Show where each lane stands: its executed block, its last receipt, its account and what it waits for.
+    """Show where each lane stands: its executed block, its last receipt, its account, its lag and what it waits for.
 
     Configured lanes that have not consumed anything are listed too.
     """
@@ -40,11 +41,13 @@ def lanes(context: typer.Context, config_path: ConfigPath = None, as_json: Json 
         return
     config = load_config(config_path)
     found = lane_statuses(config)
+    behind = lags(kafka_table(config), config.topics.prefix) if found else {}
     rows = [
         {
             **found.get(lane, {"lane": lane}),
             "configured": lane in config.chains,
             "first_block": _first_block(config, lane),
+            "lag": behind.get(lane),
         }
         for lane in sorted(config.chains.keys() | found)
     ]
@@ -83,7 +86,8 @@ def _lines(row: dict[str, Any]) -> list[str]:
     configured = "" if row["configured"] else " (not configured)"
     executed = "nothing executed" if row["executed_block"] is None else f"executed block {row['executed_block']}"
     told = [f"{executed}{configured}; {row['waiting_for'] or 'waiting for nothing'}"]
-    told.append(f"consumed {row['consumed']} = {' + '.join(f'{row[name]} {name}' for name in _ACCOUNT)}")
+    account = f"consumed {row['consumed']} = {' + '.join(f'{row[name]} {name}' for name in _ACCOUNT)}"
+    told.append(account if row["lag"] is None else f"{account}; lag {row['lag']} offsets of its topics")
     receipt = row["last_receipt"]
     if receipt:
         told.append(

@@ -77,7 +77,7 @@ def missing_blocks(
 
 def _cut_topics(kafka: KafkaTable, prefix: str) -> set[str]:
     with TopicReader(kafka, prefix, list(INPUT_TOPICS)) as reader:
-        return {topic for topic, low in reader.beginnings() if low > 0}
+        return {topic for (topic, _), (beginning, _) in reader.spans().items() if beginning > 0}
 
 
 def _incomplete(

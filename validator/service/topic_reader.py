@@ -103,13 +103,15 @@ class TopicReader:
             if self.at_end:
                 return
 
-    def beginnings(self) -> list[tuple[str, int]]:
-        """Return the topic (without the prefix) and first offset of every partition."""
+    def spans(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """Return, by topic (without the prefix) and partition, the first offset that is there and the one after the last."""
         with self._translated():
-            return [
-                (place.topic.removeprefix(self._prefix), self._consumer.get_watermark_offsets(place, REQUEST_S_MAX)[0])
+            return {
+                (place.topic.removeprefix(self._prefix), place.partition): self._consumer.get_watermark_offsets(
+                    place, REQUEST_S_MAX
+                )
                 for place in self._consumer.assignment()
-            ]
+            }
 
     def _places(self, topics: Sequence[str], tail: int | None) -> list[TopicPartition]:
         places = []

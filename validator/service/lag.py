@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far each lane is behind its inputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from validator.codec.schemas import INPUT_TOPICS
+from validator.lanes.marker import Marker
+from validator.service.topic_reader import TopicReader
+
+if TYPE_CHECKING:
+    from validator.kafka.client import KafkaTable
+
+
+def lags(kafka: KafkaTable, prefix: str) -> dict[str, int]:
+    """Return by lane how many offsets of the input topics its marker has not taken yet; lanes that have told nothing are left out.
+
+    Offsets are those of whole partitions: lanes that share one count each other's records. Raises `UserError` where Kafka or a topic is
+    not there.
+    """
+    with TopicReader(kafka, prefix, ["markers"]) as reader:
+        markers = {record.key: Marker.decode(record.value) for record in reader.read_to_end()}
+    with TopicReader(kafka, prefix, list(INPUT_TOPICS)) as reader:
+        spans = reader.spans()
+    return {
+        (lane or b"").decode(): sum(
+            max(0, end - max(beginning, marker.consumed.get((prefix + topic, partition), 0)))
+            for (topic, partition), (beginning, end) in spans.items()
+        )
+        for lane, marker in markers.items()
+    }
