@@ -169,6 +169,10 @@ class Lane:
         """How many bytes of raw records wait."""
         return self._waiting_bytes
 
+    def waiting(self) -> Iterator[tuple[BlockNumber, WaitingBlock]]:
+        """Yield the blocks that have records here, ascending, with what has come of each."""
+        yield from sorted(self._waiting.items())
+
     # --- taking records ---
 
     def _add_block_record(self, item: Input, waiting: WaitingBlock) -> list[DeadLetter]:

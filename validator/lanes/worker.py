@@ -51,14 +51,17 @@ class LaneWorker:
             records = self._encoder.executed(executed)
             yield Told(executed.receipt.block, records + [encode_dead_letter(letter) for letter in passed])
 
-    def replay(self, items: Iterable[Input], dead: int) -> None:
-        """Take a batch again that was told already, and tell nothing."""
+    def replay(self, items: Iterable[Input], dead: int) -> list[Receipt]:
+        """Take a batch again that was told already, tell nothing, and return the receipts of the blocks that it completed."""
         for item in items:
             self.lane.add(item)
         for _ in range(dead):
             self.lane.count_dead()
+        receipts = []
         for executed, _ in self.lane.execute_ready():
             self._note(executed.receipt)
+            receipts.append(executed.receipt)
+        return receipts
 
     def snapshot(self) -> list[bytes]:
         """Return the lane as canonical, versioned bytes: `common_pages`, then the pages of paras, ascending."""
