@@ -4,7 +4,7 @@
 The marker is the offsets of a consumer group of the lane's own: those of the inputs that it has taken, which any Kafka tool shows as
 lag, and as the offset of a place on the `markers` topic the number of the block after the last one told. They are committed inside the
 transaction with the records, so that either both are there or neither. Kafka forgets the offsets of a group that has been idle for a week;
-so the same transaction writes the marker as a record of that compacted topic too, and there it is read where the group has none.
+so the same transaction writes the marker as a record of that compacted topic too.
 
 librdkafka lacks KIP-890: after a transactional call that failed or timed out nobody knows whether it took effect. So nothing is ever
 retried on the same producer. It is thrown away; a new one with the same transactional.id fences it off, its `init_transactions` finishes
@@ -76,7 +76,7 @@ def read_marker(kafka: KafkaTable, prefix: str, lane: str, places: Iterable[tupl
         marker = _committed(consumer, prefix, places)
     finally:
         consumer.close()
-    return marker if marker.block is not None else _recorded(kafka, prefix, lane)
+    return _recorded(kafka, prefix, lane).after(marker.block, marker.consumed)
 
 
 def _recorded(kafka: KafkaTable, prefix: str, lane: str) -> Marker:
@@ -150,7 +150,8 @@ class LaneWriter:
             except KafkaException as error:
                 raise _failed(error) from error
             if self._marker is None:
-                self._marker = read if read.block is not None else self._recorded()
+                # whole: it also holds the places that nobody has asked for yet
+                self._marker = self._recorded().after(read.block, {})
             # a place without an offset is known to have none, so that it is asked for once
             self._marker = self._marker.after(None, dict.fromkeys(unknown, 0) | dict(read.consumed))
         return self._marker

@@ -111,6 +111,15 @@ def test_lanes_have_markers_of_their_own(kafka: dict[str, Any], prefix: str) -> 
     assert read_marker(kafka, prefix, "westend", [(inputs, 0)]) == Marker()
 
 
+def test_the_recorded_marker_keeps_places_that_a_later_batch_does_not_touch(kafka: dict[str, Any], prefix: str) -> None:
+    for at, topic in enumerate(("candidates", "blocks", "candidates")):
+        sink = ExactlyOnceOutput.of(kafka, prefix).open()  # another worker each time
+        sink.write(LANE, [block(at + 1)])
+        sink.commit(LANE, {(prefix + topic, 0): at + 1})
+    last = Marker.decode(told(kafka, prefix + "markers")[-1])
+    assert last == Marker(3, {(f"{prefix}candidates", 0): 3, (f"{prefix}blocks", 0): 2})
+
+
 def test_a_marker_outlives_the_offsets_of_its_group(kafka: dict[str, Any], prefix: str) -> None:
     """Kafka forgets the offsets of a group that has been idle for a week; here they are deleted."""
     inputs = prefix + "candidates"

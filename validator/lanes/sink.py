@@ -15,6 +15,10 @@ from validator.codec.encode import OutputRecord, Told
 from validator.core.types import BlockNumber
 from validator.lanes.marker import Consumed, Marker
 
+TRANSACTION_BYTES_MAX = 256 * 1024 * 1024
+"""Bytes of record values after which a batch that tells more goes on in another transaction, at the border of a block: what a broker and
+the readers of committed records have to hold for a lane has a bound, and no batch takes longer than a transaction may."""
+
 
 class Sink(Protocol):
     """Takes what the lanes of one state partition tell in a batch."""
@@ -45,7 +49,8 @@ class BatchWriter(Protocol):
 class TransactionalSink:
     """Tells everything exactly once: a lane's batch and its marker are one transaction of its `BatchWriter`.
 
-    Lets through what the writer raises, and is of no more use then.
+    A batch that tells more than `TRANSACTION_BYTES_MAX` is several of them, each with the marker of its last block. Lets through what the
+    writer raises, and is of no more use then.
     """
 
     def __init__(self, open_writer: Callable[[str], BatchWriter]) -> None:
@@ -64,13 +69,17 @@ class TransactionalSink:
                 writer.write(records)
                 batch.count(records)
                 batch.last_block = each.block
+                if batch.open_bytes >= TRANSACTION_BYTES_MAX:
+                    marker = marker.after(batch.last_block, {})
+                    writer.commit(marker)
+                    batch.last_block, batch.open_bytes = None, 0
 
     def commit(self, lane: str, consumed: Consumed) -> dict[str, int]:
         """Commit a lane's batch; one that took nothing new has been told already, and nothing is written."""
         writer, batch = self._writer(lane), self._batches.pop(lane, _Batch())
         marker = writer.marker(consumed)
         if batch.last_block is None and not marker.is_news(consumed):
-            return {}
+            return batch.written
         for each in batch.beside_blocks:
             records = marker.untold(each)
             writer.write(records)
@@ -91,8 +100,11 @@ class _Batch:
 
     beside_blocks: list[Told] = field(default_factory=list)
     last_block: BlockNumber | None = None
+    open_bytes: int = 0
+    """Of record values in the open transaction."""
     written: dict[str, int] = field(default_factory=dict)
 
     def count(self, records: list[OutputRecord]) -> None:
         for record in records:
             self.written[record.topic] = self.written.get(record.topic, 0) + 1
+            self.open_bytes += len(record.value)

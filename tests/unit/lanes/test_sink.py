@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a sink writes of a batch, and in how many transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from validator.codec.encode import OutputRecord, Told
+from validator.lanes import sink as sink_module
+from validator.lanes.marker import Marker
+from validator.lanes.sink import TransactionalSink
+
+LANE = "polkadot"
+STATUS = Told(None, [OutputRecord("lanes", b"polkadot", b"status")])
+
+
+class Log:
+    """A log that keeps what was committed, and writes to it."""
+
+    def __init__(self) -> None:
+        self.transactions: list[tuple[list[bytes], Marker]] = []
+        self.last = Marker()
+        self._open: list[bytes] = []
+
+    def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
+        return self.last
+
+    def write(self, records: Iterable[OutputRecord]) -> None:
+        self._open += [record.value for record in records]
+
+    def commit(self, marker: Marker) -> None:
+        self.transactions.append((self._open, marker))
+        self._open, self.last = [], marker
+
+
+def block(number: int) -> Told:
+    return Told(number, [OutputRecord("verdicts", b"polkadot", b"%d" % (number * 10 + at)) for at in range(2)])
+
+
+def test_a_batch_is_one_transaction() -> None:
+    log = Log()
+    sink = TransactionalSink(lambda _: log)
+    sink.write(LANE, [block(1), block(2)])
+    sink.write(LANE, [block(3), STATUS])
+    assert sink.commit(LANE, {("blocks", 0): 3}) == {"verdicts": 6, "lanes": 1}
+    values = [b"10", b"11", b"20", b"21", b"30", b"31", b"status"]
+    assert log.transactions == [(values, Marker(3, {("blocks", 0): 3}))]
+
+
+def test_a_batch_that_tells_too_much_is_several_each_with_the_marker_of_its_last_block(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sink_module, "TRANSACTION_BYTES_MAX", 7)
+    log = Log()
+    log.last = Marker(None, {("blocks", 0): 1})
+    sink = TransactionalSink(lambda _: log)
+    sink.write(LANE, [block(1), block(2), block(3)])
+    sink.write(LANE, [block(4), STATUS])
+    assert sink.commit(LANE, {("blocks", 0): 5}) == {"verdicts": 8, "lanes": 1}
+    assert log.transactions == [
+        ([b"10", b"11", b"20", b"21"], Marker(2, {("blocks", 0): 1})),
+        ([b"30", b"31", b"40", b"41"], Marker(4, {("blocks", 0): 1})),
+        ([b"status"], Marker(4, {("blocks", 0): 5})),
+    ]
+
+    # done again after a crash between the first two: what was told is left out
+    log.transactions, log.last = [], Marker(2, {("blocks", 0): 1})
+    sink = TransactionalSink(lambda _: log)
+    sink.write(LANE, [block(1), block(2), block(3), STATUS])
+    sink.commit(LANE, {("blocks", 0): 4})
+    assert log.transactions == [([b"30", b"31", b"status"], Marker(3, {("blocks", 0): 4}))]
+
+
+def test_a_batch_that_took_nothing_new_writes_nothing() -> None:
+    log = Log()
+    log.last = Marker(3, {("blocks", 0): 3})
+    sink = TransactionalSink(lambda _: log)
+    sink.write(LANE, [block(2), block(3), STATUS])
+    assert sink.commit(LANE, {("blocks", 0): 3}) == {}
+    assert log.transactions == []
