@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.job import JobSettings, start_query
-from streaming.session import SPARK_LOG, spark_session
+from streaming.session import SPARK_LOG, jvm_is_gone, spark_session
 from streaming.sink import Output
 from streaming.transactions import read_marker
 from validator import exit_codes
@@ -42,6 +42,9 @@ RESTARTS_MAX = 5
 
 RESTART_S = 1.0
 """Seconds before the first of these; twice as long before each next one."""
+
+JVM_END_S_MAX = 5.0
+"""Seconds from when a JVM no longer answers until it is a process that has ended."""
 
 TOPICS_S_MAX = 60.0
 """Seconds that the topics may take to appear, from when Spark is up."""
@@ -78,7 +81,13 @@ def run_job(config: Config, output: Output | None = None) -> int:
                 if not config.job.rebuild:
                     refuse_what_is_told(settings)
                 refuse_cut_inputs(settings)
-            return _run_queries(spark, settings, stop, log)
+            try:
+                return _run_queries(spark, settings, stop, log)
+            except Exception:
+                if not jvm_is_gone(spark, patience_s=JVM_END_S_MAX):
+                    raise
+                log.error("failed", reason="Spark's JVM was killed, or has died of itself")
+                return exit_codes.STOPPED
 
 
 def _has_checkpoint(settings: JobSettings) -> bool:
@@ -201,6 +210,9 @@ _WORKER_DIED = "Python worker exited unexpectedly"
 _FORESEEN = (".LaneOverflow:", ".UserError:", ".WriteFailed:", ".WriterFenced:")
 """What a worker raises where a lane cannot go on but nothing is wrong with the program."""
 
+_FORESEEN_BY_SPARK = ("No space left on device", "[CONCURRENT_STREAM_LOG_UPDATE]")
+"""What Spark says where its checkpoint cannot be written, or another job writes it too."""
+
 
 def _reason(error: StreamingQueryException) -> tuple[str, bool]:
     """Return why the query failed, in one line, and whether that is foreseen: a worker's last word, else Spark's first."""
@@ -208,7 +220,8 @@ def _reason(error: StreamingQueryException) -> tuple[str, bool]:
     foreseen = [line for line in lines if any(name in line for name in _FORESEEN)]
     if foreseen:
         return foreseen[-1], True
-    return (lines[0] if lines else type(error).__name__), False
+    first = lines[0] if lines else type(error).__name__
+    return first, any(sign in first for sign in _FORESEEN_BY_SPARK)
 
 
 class _StopSignal:

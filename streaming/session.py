@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,4 +63,17 @@ def spark_session(
     try:
         yield spark
     finally:
-        spark.stop()
+        if not jvm_is_gone(spark, patience_s=0.0):
+            spark.stop()
+
+
+def jvm_is_gone(spark: SparkSession, *, patience_s: float) -> bool:
+    """Return whether the JVM of a session has ended, or does so within ``patience_s``; one that was started from outside is there."""
+    gateway = spark.sparkContext._gateway
+    if gateway is None or gateway.proc is None:
+        return False
+    try:
+        gateway.proc.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        return False
+    return True

@@ -145,6 +145,7 @@ def test_a_failure_is_told_whenever_it_happens(script: list[str]) -> None:
         ),
         ("first\nvalidator.errors.UserError: lane a: no\nsecond", True, "validator.errors.UserError: lane a: no"),
         ("\n  something of Spark's  \nmore", False, "something of Spark's"),
+        ("java.io.IOException: No space left on device\nmore", True, "java.io.IOException: No space left on device"),
         ("", False, "StreamingQueryException"),
     ],
 )  # fmt: skip
