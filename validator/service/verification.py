@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rebuilds a lane from the topics and holds it against the one in the checkpoint."""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from heapq import merge
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+from validator.codec.decode import decode_record
+from validator.codec.json_form import to_json
+from validator.codec.schemas import INPUT_TOPICS
+from validator.core.hashing import blake2b_256
+from validator.core.inputs import DeadLetter, Input, RecordKind, Source
+from validator.core.lane import Counters
+from validator.errors import UserError
+from validator.kafka.client import consumer_config
+from validator.lanes.worker import LaneWorker
+from validator.service.retention import missing_blocks
+from validator.service.state import UNLIMITED, RestoredLane
+from validator.service.topic_reader import TopicReader
+
+if TYPE_CHECKING:
+    from validator.core.lane import Lane
+    from validator.core.outcomes import Receipt
+    from validator.core.types import ParaId
+    from validator.kafka.client import KafkaTable
+    from validator.lanes.definition import LaneDefinition
+
+    Progress = Callable[[int, int], None]
+    """Gets how many offsets have been read, and of how many."""
+
+RECORDS_PER_REPLAY: Final = 1_000
+RECORDS_PER_POLL: Final = 1_000
+POLL_S: Final = 0.5
+REQUEST_S_MAX: Final = 15.0
+
+RECEIPTS_KEPT: Final = 2_000
+"""Last receipts that are held against those on the topic."""
+
+_COLLECTOR: Final = (100_000, 50, 1_000_000)
+"""Thresholds of the cyclic garbage collector, which otherwise walks over the whole state again and again."""
+
+
+@dataclass(slots=True)
+class Rebuilt:
+    """A lane as its inputs make it, and its last receipts."""
+
+    worker: LaneWorker
+    records: int = 0
+    receipts: deque[Receipt] = field(default_factory=lambda: deque(maxlen=RECEIPTS_KEPT))
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One comparison: what the checkpoint has and what the topics give, in words."""
+
+    what: str
+    stored: str
+    rebuilt: str
+    same: bool
+    differing: tuple[str, ...] = ()
+    """What of it differs, where it has parts."""
+
+
+def rebuild(
+    kafka: KafkaTable, prefix: str, definition: LaneDefinition, lane: RestoredLane, progress: Progress
+) -> Rebuilt:
+    """Execute a lane from its first block, from the inputs that the checkpoint's batch and those before it have consumed.
+
+    Under the rules that the lane is stored under. Memory is bounded by the lane and by how far its records lie out of order in their
+    topics. Errors, in order: the checkpoint is of other topics, retention has removed inputs, a topic ends before what was consumed.
+    """
+    wanted = {prefix + topic for topic in INPUT_TOPICS}
+    if {topic for topic, _ in lane.consumed} != wanted:
+        found = ", ".join(sorted({topic for topic, _ in lane.consumed}))
+        raise UserError(
+            f"[topics] prefix: the checkpoint is of the topics {found}, expected {', '.join(sorted(wanted))}"
+        )
+    ahead = definition.settings.blocks_ahead_max
+    missing = missing_blocks(kafka, prefix, {lane.name: definition.first_block}, ahead).get(lane.name)
+    if missing is not None:
+        raise UserError(
+            f"lane {lane.name}: it cannot be rebuilt: block {missing[0]} is missing, {missing[1]}, retention has removed the rest"
+        )
+    under = replace(definition, settings=UNLIMITED).under(lane.head.rules)
+    rebuilt = Rebuilt(LaneWorker(under.create(), under.runtime_digest))
+    partitions = [_Partition(kafka, place, end) for place, end in sorted(lane.consumed.items())]
+    thresholds = gc.get_threshold()
+    gc.set_threshold(*_COLLECTOR)
+    try:
+        total = sum(partition.offsets for partition in partitions)
+        kinds = {prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}
+        streams = (partition.inputs(kinds[partition.topic], lane.name) for partition in partitions)
+        # whichever partition has the lowest block next: a lane that got one topic before the others would have to keep all of it
+        items = merge(*streams, key=_block)
+        while batch := list(islice(items, RECORDS_PER_REPLAY)):
+            inputs = [item for item in batch if isinstance(item, Input)]
+            rebuilt.receipts += rebuilt.worker.replay(inputs, len(batch) - len(inputs))
+            rebuilt.records += len(batch)
+            progress(sum(partition.read for partition in partitions), total)
+        progress(total, total)
+    finally:
+        gc.set_threshold(*thresholds)
+        for partition in partitions:
+            partition.close()
+    return rebuilt
+
+
+def _block(item: Input | DeadLetter) -> int:
+    return item.block or 0
+
+
+class _Partition:
+    """The records of one partition up to an offset."""
+
+    def __init__(self, kafka: KafkaTable, place: tuple[str, int], end: int) -> None:
+        self.topic, self.partition = place
+        self.end = end
+        self.read = 0
+        config = consumer_config(kafka, group_id="validator-reader", partition_eof=True)
+        self._bootstrap = config["bootstrap.servers"]
+        self._consumer = Consumer(config)
+        where = TopicPartition(*place, OFFSET_BEGINNING)
+        try:
+            self._low, high = self._consumer.get_watermark_offsets(where, timeout=REQUEST_S_MAX)
+        except KafkaException as error:
+            raise self._unreadable(error.args[0]) from error
+        if high < end:
+            raise UserError(
+                f"{self.topic}[{self.partition}] ends at offset {high}, but the checkpoint's batch has consumed it up to {end}: "
+                "it is not the topic that the job has read"
+            )
+        self.offsets = max(0, end - self._low)
+        if self.offsets:
+            self._consumer.assign([where])
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def inputs(self, kind: RecordKind, lane: str) -> Iterator[Input | DeadLetter]:
+        """Yield what is a lane's, decoded as the job decodes it."""
+        name = lane.encode()
+        for offset, key, value in self._records():
+            # a record of the lane names it in clear; decoding the others would tell nothing but that
+            if name in (value or b"") or name == key:
+                decoded = decode_record(kind, value, Source(self.topic, self.partition, offset), key)
+                if isinstance(decoded, DeadLetter):
+                    if decoded.lane == lane:
+                        yield decoded
+                elif decoded[0] == lane:
+                    yield decoded[1]
+
+    def _records(self) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+        while self.read < self.offsets:
+            for message in self._consumer.consume(RECORDS_PER_POLL, POLL_S):
+                error = message.error()
+                if error is None:
+                    offset = message.offset()
+                    if offset >= self.end:
+                        self.read = self.offsets
+                        return
+                    self.read = offset + 1 - self._low
+                    yield offset, message.key(), message.value()
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    # what is left up to the end are marks of transactions
+                    self.read = self.offsets
+                    return
+                elif not error.retriable() and error.code() != KafkaError._TRANSPORT:
+                    raise self._unreadable(error)
+
+    def _unreadable(self, error: Any) -> UserError:
+        return UserError(
+            f"{self.topic}[{self.partition}] cannot be read at {self._bootstrap}: {error.str()} ({error.name()})"
+        )
+
+
+# --- comparing ---------------------------------------------------------------------------------------------------------------------------
+
+
+def compare(stored: RestoredLane, rebuilt: Rebuilt, kafka: KafkaTable, prefix: str) -> list[Check]:
+    """Return every comparison, the coarse ones first."""
+    ours, theirs = stored.worker.lane, rebuilt.worker.lane
+    checks = [
+        _check("executed block", ours.executed_block, theirs.executed_block),
+        *_counters(ours.counters, theirs.counters),
+        _check("state root", ours.rules.state_root().hex(), theirs.rules.state_root().hex()),
+        _check("session, configuration, requests", *(_hash(lane.rules.common_pages()[0]) for lane in (ours, theirs))),
+        _pages(ours, theirs),
+        _waiting(ours, theirs),
+    ]
+    # what follows is hashed with all counters, and how duplicates and dead letters are told apart is not of it
+    theirs.counters = replace(ours.counters)
+    checks.append(_check("page of the lane itself", *(_hash(lane.own_page()) for lane in (ours, theirs))))
+    checks.append(_check("receipts of every block", stored.worker.summary().hex(), rebuilt.worker.summary().hex()))
+    return [*checks, _receipts(rebuilt.receipts, stored, kafka, prefix)]
+
+
+def _check(what: str, stored: object, rebuilt: object) -> Check:
+    return Check(what, str(stored), str(rebuilt), stored == rebuilt)
+
+
+def _counters(ours: Counters, theirs: Counters) -> Iterator[Check]:
+    """Compare what became of records.
+
+    A record that comes again long after its block is a duplicate within the window of known ones and else late, so a dead letter; which it
+    was depends on what else was in its batch.
+    """
+    for name in (each.name for each in fields(Counters)):
+        if name not in ("duplicate", "dead"):
+            yield _check(name, getattr(ours, name), getattr(theirs, name))
+    stored, rebuilt = (f"{each.duplicate} + {each.dead}" for each in (ours, theirs))
+    yield Check("duplicate + dead", stored, rebuilt, ours.duplicate + ours.dead == theirs.duplicate + theirs.dead)
+
+
+def _pages(ours: Lane, theirs: Lane) -> Check:
+    owners = sorted({*ours.rules.owners(), *theirs.rules.owners()})
+    differing: list[ParaId] = []
+    counts = [0, 0]
+    for owner in owners:
+        one, other = ours.rules.page(owner), theirs.rules.page(owner)
+        counts[0] += one is not None
+        counts[1] += other is not None
+        if one != other:
+            differing.append(owner)
+    return Check(
+        "pages of paras",
+        f"{counts[0]} pages",
+        f"{counts[1]} pages",
+        not differing,
+        tuple(f"para {owner}" for owner in differing),
+    )
+
+
+def _waiting(ours: Lane, theirs: Lane) -> Check:
+    here, there = (
+        {(number, *place): item.fingerprint for number, block in lane.waiting() for place, item in block.places.items()}
+        for lane in (ours, theirs)
+    )
+    differing = sorted(place for place in here.keys() | there.keys() if here.get(place) != there.get(place))
+    return Check(
+        "waiting records",
+        f"{len(here)} records",
+        f"{len(there)} records",
+        not differing,
+        tuple(f"{RecordKind(kind).name.lower()} {index} of block {block}" for block, kind, index in differing),
+    )
+
+
+def _receipts(rebuilt: Iterable[Receipt], stored: RestoredLane, kafka: KafkaTable, prefix: str) -> Check:
+    """Compare the last receipts with those that the job has told."""
+    told = _told_receipts(kafka, prefix, stored.name)
+    compared = roots = 0
+    differing = []
+    for receipt in rebuilt:
+        found = told.get(receipt.block)
+        if found is not None:
+            compared += 1
+            roots += receipt.state_root is not None
+            expected = receipt._asdict() | {
+                "state_root": None if receipt.state_root is None else receipt.state_root.hex()
+            }
+            if any(found[name] != value for name, value in expected.items() if name != "weight_used"):
+                differing.append(f"block {receipt.block}")
+    words = f"{compared} told, {roots} of them with a state root"
+    return Check(
+        "last receipts on the topic", words, "the same" if not differing else "others", not differing, tuple(differing)
+    )
+
+
+def _told_receipts(kafka: KafkaTable, prefix: str, lane: str) -> Mapping[int, dict[str, Any]]:
+    key = lane.encode()
+    # each transaction ends with a mark of its own
+    with TopicReader(kafka, prefix, ["receipts"], tail=2 * RECEIPTS_KEPT) as reader:
+        records = (to_json("receipts", record.value) for record in reader.read_to_end() if record.key == key)
+        return {record["block"]: record for record in records}
+
+
+def _hash(page: bytes) -> str:
+    return blake2b_256(page).hex()
