@@ -213,6 +213,9 @@ _FORESEEN = (".LaneOverflow:", ".UserError:", ".WriteFailed:", ".WriterFenced:")
 _FORESEEN_BY_SPARK = ("No space left on device", "[CONCURRENT_STREAM_LOG_UPDATE]")
 """What Spark says where its checkpoint cannot be written, or another job writes it too."""
 
+_INPUTS_GONE = "data may have been lost because they are not available in Kafka any more"
+"""What Spark says where offsets that it has to read are not there."""
+
 
 def _reason(error: StreamingQueryException) -> tuple[str, bool]:
     """Return why the query failed, in one line, and whether that is foreseen: a worker's last word, else Spark's first."""
@@ -221,6 +224,14 @@ def _reason(error: StreamingQueryException) -> tuple[str, bool]:
     if foreseen:
         return foreseen[-1], True
     first = lines[0] if lines else type(error).__name__
+    if _INPUTS_GONE in first:
+        which = next(
+            (line.removeprefix("Reason: ") for line in lines if line.startswith("Reason: ")), "which is not told"
+        )
+        return (
+            f"inputs have gone from Kafka before the job took them ({which}): retention has removed them; remove the checkpoint and give "
+            "the lanes a later state with `validator lanes import`"
+        ), True
     return first, any(sign in first for sign in _FORESEEN_BY_SPARK)
 
 

@@ -10,7 +10,12 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
-from streaming.run import _stop_between_batches
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.errors import StreamingQueryException
+
+from streaming.run import _reason, _stop_between_batches
 from tests.streaming.harness import (
     Stream,
     first_difference,
@@ -23,6 +28,7 @@ from tests.streaming.reference import IMMEDIATE, ON_INCLUSION, chains, definitio
 from tests.streaming.spied import noted, spied
 from tests.unit.lanes.chains import Record
 from validator.core.lane import SNAPSHOT_VERSION as LANE_VERSION
+from validator.kafka.client import admin_config
 from validator.lanes.journal import JOURNAL_VERSION, decode_entry
 from validator.lanes.slots import load_lane
 from validator.lanes.store import HEAD_VERSION, Head
@@ -140,3 +146,30 @@ def dies_with_its_workers(running: Stream) -> bool:
     assert running.query is not None
     kill(python_workers(running.spark))
     return running.query.exception() is not None
+
+
+def test_inputs_that_retention_removed_while_nothing_ran_stop_the_job_in_one_line(
+    stream: Callable[..., Stream],
+) -> None:
+    records = chains()[0].records
+    running = stream({IMMEDIATE.lane: definition(IMMEDIATE)})
+    first, second, third = pieces(records, 3)
+    running.produce(first)
+    running.start()
+    running.settle()
+    running.stop()
+    running.produce(second)
+    topic = f"{running.prefix}candidates"
+    end = running.produced["candidates"]
+    admin = AdminClient(admin_config(running.kafka))
+    for future in admin.delete_records([TopicPartition(topic, 0, end)]).values():
+        future.result()
+    running.produce(third)
+    query = running.start()
+    with pytest.raises(StreamingQueryException) as failed:
+        query.awaitTermination(120)
+    reason, foreseen = _reason(failed.value)
+    assert foreseen
+    assert "\n" not in reason
+    assert reason.startswith("inputs have gone from Kafka before the job took them (Could not read records in offset [")
+    assert f"{topic}-0): retention has removed them; " in reason
