@@ -215,14 +215,17 @@ class World:
 
     def settle(self) -> None:
         """Wait until all that was fed is told, and hold all of it against the undisturbed run."""
-        try:
-            self.wait(lambda: self.reader.complete, "everything fed is told")
-        except Failure:
-            if self.reader.tally.clean:
-                self.reader.check_lost()
-            raise
+        self.wait(lambda: self.reader.complete or self._lost(), "everything fed is told")
         self.reader.read_to_end()
         self.check()
+
+    def _lost(self) -> bool:
+        """Count what is missing once every lane says that it has taken everything, which it says with what it tells."""
+        if self.taken():
+            self.reader.read_to_end()
+            if self.taken():
+                self.reader.check_lost()
+        return False
 
     def check_deaths(self) -> None:
         """Raise `Failure` where a process of a job that is dead still lives."""
