@@ -29,6 +29,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "submit": ("validator.cli.submit:submit", "Send JSON lines of one kind to their topic, validated."),
     "watch": ("validator.cli.watch:watch", "Show an output topic as a live table or as JSON."),
     "lanes": ("validator.cli.lanes:app", "Show where each lane stands and what it waits for; import a lane's state."),
+    "state": (
+        "validator.cli.state:app",
+        "Show a lane's state from the job's checkpoint, or verify it against the topics.",
+    ),
     "replay": ("validator.cli.replay:replay", "Run conformance traces through the rules, without Kafka or Spark."),
     "simulate": ("validator.cli.simulate:simulate", "Write a seeded relay chain's traffic and the verdicts to expect."),
     "schemas": ("validator.cli.schemas:app", "List, show and check the Avro schemas."),

@@ -72,14 +72,19 @@ def import_state(
 
 
 def normalised(first_block: BlockNumber, state: RouterState) -> str:
-    """Return the text of a STATE.json that holds all of a state: every key, and the kind of every para."""
+    """Return the text of a STATE.json that holds all of a state."""
+    return json.dumps({"first_block": first_block, "state": state_keys(state)}, indent=1) + "\n"
+
+
+def state_keys(state: RouterState) -> dict[str, Any]:
+    """Return the state keys of a STATE.json that holds all of a state: every one, and the kind of every para."""
     document = view(state)
     document["valid_paras"] = [{"para_id": para, "kind": kind.value} for para, kind in sorted(state.paras.items())]
     # the order in which requests were made is the order in which a session change looks at them
     requests: dict[str, Any] = document["open_requests"]
     order = map(channel_name, state.hrmp_open_channel_requests_list)
     document["open_requests"] = {name: requests[name] for name in order}
-    return json.dumps({"first_block": first_block, "state": document}, indent=1) + "\n"
+    return document
 
 
 def _chain(config: Config, lane: str) -> Chain:

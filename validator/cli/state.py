@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator state show|verify`: a lane as the job's checkpoint has it, read while the job runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from validator import exit_codes
+from validator.cli.common import ConfigPath, Json, kafka_table, say
+from validator.cli.progress import jar_progress
+from validator.config import load_config
+from validator.core.limits import U32_MAX
+from validator.errors import UserError
+from validator.kafka.jars import ensure_jars
+from validator.lanes.configured import job_directory, lane_definition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from validator.config import Config
+    from validator.lanes.definition import LaneDefinition
+    from validator.lanes.stored import StoredLanes
+    from validator.service.state import RestoredLane
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Show a lane's state from the job's checkpoint, and verify it against the topics; the job may run.",
+)
+
+
+@app.command()
+def show(
+    lane: Annotated[str, typer.Option(help="The lane.")],
+    para: Annotated[
+        int | None, typer.Option(min=0, max=U32_MAX, help="Only what this para owns and takes part in.")
+    ] = None,
+    channel: Annotated[
+        str | None, typer.Option(metavar="S,R", help="Only the channel from para S to para R, with its messages.")
+    ] = None,
+    config_path: ConfigPath = None,
+    as_json: Json = False,
+) -> None:
+    """Show a lane's state as it was after the job's last batch: the whole in figures, a para, or a channel.
+
+    It is read from the checkpoint by a Spark of its own, which takes 10 to 20 seconds; a running job is not disturbed. With --json the
+    state keys of the conformance format; of a whole lane a STATE.json that `validator lanes import` takes.
+    """
+    from validator.cli.state_tables import channel_tables, lane_tables, para_tables
+    from validator.service.state import restore
+    from validator.service.state_document import document
+
+    if para is not None and channel is not None:
+        raise UserError("expected --para or --channel, found both")
+    channel_id = None if channel is None else _channel_id(channel)
+    config = load_config(config_path)
+    with _stored(config, [lane]) as stored:
+        restored = restore(stored, lane)
+    if as_json:
+        sys.stdout.write(json.dumps(document(restored, para, channel_id)) + "\n")
+        return
+    if channel_id is not None:
+        tables = channel_tables(restored, channel_id)
+    elif para is not None:
+        tables = para_tables(restored, para)
+    else:
+        tables = lane_tables(restored)
+    Console(highlight=False).print(tables)
+
+
+@app.command()
+def verify(
+    lane: Annotated[str | None, typer.Option(help="Only this lane; without it every configured one.")] = None,
+    config_path: ConfigPath = None,
+    as_json: Json = False,
+) -> None:
+    """Rebuild lanes from the topics, up to what the checkpoint's last batch has consumed, and compare them with the checkpoint.
+
+    Compared are the executed block, the account of records, the state root, the page of every para, what waits, the receipts of all
+    blocks, and the last of them with those on the topic. Exit code 0 if all of it is the same, 1 if not.
+    """
+    from validator.service.state import restore
+
+    config = load_config(config_path)
+    if lane is not None and lane not in config.chains:
+        known = ", ".join(sorted(config.chains)) or "none"
+        raise UserError(
+            f"--lane: no chain {lane!r} is configured, so where it starts is not known; configured are {known}"
+        )
+    if not config.chains:
+        raise UserError("no chain is configured: expected a table [chains.<lane>]")
+    config = config.model_copy(update={"kafka": kafka_table(config)})
+    same = True
+    with _stored(config, [lane] if lane else sorted(config.chains)) as stored:
+        names = [lane] if lane else [name for name in stored.lanes if name in config.chains]
+        for name in stored.lanes if lane is None else ():
+            if name not in config.chains:
+                say(f"lane {name} is not configured, so where it starts is not known: left out")
+        if not names:
+            raise UserError("none of the configured lanes is in the checkpoint: nothing has come for them yet")
+        for name in names:
+            same = _verify(config, restore(stored, name), as_json=as_json) and same
+    raise typer.Exit(exit_codes.OK if same else exit_codes.DISAGREEMENT)
+
+
+def _verify(config: Config, restored: RestoredLane, *, as_json: bool) -> bool:
+    from validator.cli.state_tables import check_tables, differing
+    from validator.service.verification import compare, rebuild
+
+    name = restored.name
+    definition = _definition(config, name)
+    with _reading(f"lane {name}: executing its inputs") as progress:
+        rebuilt = rebuild(config.kafka, config.topics.prefix, definition, restored, progress)
+    checks = compare(restored, rebuilt, config.kafka, config.topics.prefix)
+    same = all(check.same for check in checks)
+    reconfigured = definition.runtime_digest != restored.head.runtime_digest
+    if as_json:
+        told = {
+            "lane": name,
+            "ok": same,
+            "batch": restored.batch,
+            "executed_block": restored.worker.lane.executed_block,
+            "records": rebuilt.records,
+            "reconfigured": reconfigured,
+            "checks": [asdict(check) for check in checks],
+        }
+        sys.stdout.write(json.dumps(told) + "\n")
+        return same
+    Console(highlight=False).print(check_tables(checks))
+    if reconfigured:
+        say(f"lane {name}: the configuration is not the one that its state was stored under")
+    where = f"after block {restored.worker.lane.executed_block}, batch {restored.batch}"
+    if same:
+        sys.stdout.write(f"OK: lane {name} {where} is what its {rebuilt.records:,} records give\n")
+    else:
+        words = "".join(f"  {differing(check)}\n" for check in checks if not check.same)
+        sys.stdout.write(f"DIFFERENT: lane {name} {where} is not what its {rebuilt.records:,} records give\n{words}")
+    return same
+
+
+def _channel_id(text: str) -> tuple[int, int]:
+    ends = text.split(",")
+    if len(ends) != 2 or not all(end.isascii() and end.isdecimal() and int(end) <= U32_MAX for end in ends):
+        raise UserError(f"--channel: expected SENDER,RECIPIENT, two para ids, found {text!r}")
+    return int(ends[0]), int(ends[1])
+
+
+def _definition(config: Config, lane: str) -> LaneDefinition:
+    """Return where a lane starts. What the job keeps of it is read, which is much faster, and left as it is."""
+    with TemporaryDirectory() as folder:
+        for kept in (job_directory(config) / "lanes").glob(f"{lane}-*"):
+            (Path(folder) / kept.name).symlink_to(kept.absolute())
+        return lane_definition(config, lane, kept_in=Path(folder))
+
+
+@contextmanager
+def _stored(config: Config, lanes: list[str]) -> Iterator[StoredLanes]:
+    from validator.service.checkpoint import last_committed_batch
+    from validator.service.state import stored_lanes
+
+    directory = job_directory(config)
+    last_committed_batch(directory / "checkpoint")  # without one nothing need be fetched
+    with jar_progress() as progress:
+        ensure_jars("spark", progress=progress)
+    console = Console(stderr=True)
+    with ExitStack() as stack:
+        with console.status("Spark starts and reads the checkpoint ...") if console.is_terminal else nullcontext():
+            stored = stack.enter_context(stored_lanes(directory, lanes))
+        yield stored
+
+
+@contextmanager
+def _reading(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Yield what takes how much has been read, and of how much."""
+    columns: tuple[Any, ...] = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=None, rate="")
+
+        def show_progress(done: int, total: int) -> None:
+            speed = bar.tasks[0].speed
+            bar.update(task, completed=done, total=total, rate=f"{speed:,.0f}/s" if speed else "")
+
+        yield show_progress
