@@ -41,7 +41,7 @@ PATIENCE_S = 420.0
 DEATH_S_MAX = 60.0
 """Seconds in which the JVM and the workers of a dead driver have to be gone."""
 
-SNAPSHOT_BYTES = 24_000
+SNAPSHOT_BYTES = 10_000
 """Journal bytes after which a snapshot is taken here, so that it happens every few batches."""
 
 
