@@ -133,6 +133,7 @@ def _verify(config: Config, restored: RestoredLane, *, as_json: bool) -> bool:
             "executed_block": restored.worker.lane.executed_block,
             "records": rebuilt.records,
             "reconfigured": reconfigured,
+            "cut": rebuilt.cut,
             "checks": [asdict(check) for check in checks],
         }
         sys.stdout.write(json.dumps(told) + "\n")
@@ -140,6 +141,10 @@ def _verify(config: Config, restored: RestoredLane, *, as_json: bool) -> bool:
     Console(highlight=False).print(check_tables(checks))
     if reconfigured:
         say(f"lane {name}: the configuration is not the one that its state was stored under")
+    if rebuilt.cut:
+        say(
+            f"lane {name}: retention has removed the first records of {', '.join(rebuilt.cut)}: what they were is counted no more"
+        )
     where = f"after block {restored.worker.lane.executed_block}, batch {restored.batch}"
     if same:
         sys.stdout.write(f"OK: lane {name} {where} is what its {rebuilt.records:,} records give\n")

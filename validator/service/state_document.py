@@ -26,8 +26,15 @@ def document(lane: RestoredLane, para: ParaId | None = None, channel: ChannelId 
     """Return a lane, or what of it is about a para or a channel. Raises `UserError` where that is not there."""
     router = lane.router
     if channel is not None:
-        part = view(state_of_channel(lane, channel))
-        return {**header(lane), "channel": list(channel), "state": {key: part[key] for key in _OF_A_CHANNEL}}
+        part = state_of_channel(lane, channel)
+        opened = part.hrmp_channels.get(channel)
+        keys = view(part)
+        return {
+            **header(lane),
+            "channel": list(channel),
+            "messages_sent": 0 if opened is None else opened.messages_sent,
+            "state": {key: keys[key] for key in _OF_A_CHANNEL},
+        }
     if para is not None:
         owned = state_of_para(lane, para)
         page = router.page(para)

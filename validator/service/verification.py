@@ -54,6 +54,8 @@ class Rebuilt:
 
     worker: LaneWorker
     records: int = 0
+    cut: list[str] = field(default_factory=list)
+    """Partitions whose first records are gone: none that a block needs, but they are in the account of records."""
     receipts: deque[Receipt] = field(default_factory=lambda: deque(maxlen=RECEIPTS_KEPT))
 
 
@@ -92,6 +94,7 @@ def rebuild(
     under = replace(definition, settings=UNLIMITED).under(lane.head.rules)
     rebuilt = Rebuilt(LaneWorker(under.create(), under.runtime_digest))
     partitions = [_Partition(kafka, place, end) for place, end in sorted(lane.consumed.items())]
+    rebuilt.cut = [f"{each.topic}[{each.partition}]" for each in partitions if each.low]
     thresholds = gc.get_threshold()
     gc.set_threshold(*_COLLECTOR)
     try:
@@ -129,7 +132,7 @@ class _Partition:
         self._consumer = Consumer(config)
         where = TopicPartition(*place, OFFSET_BEGINNING)
         try:
-            self._low, high = self._consumer.get_watermark_offsets(where, timeout=REQUEST_S_MAX)
+            self.low, high = self._consumer.get_watermark_offsets(where, timeout=REQUEST_S_MAX)
         except KafkaException as error:
             raise self._unreadable(error.args[0]) from error
         if high < end:
@@ -137,7 +140,7 @@ class _Partition:
                 f"{self.topic}[{self.partition}] ends at offset {high}, but the checkpoint's batch has consumed it up to {end}: "
                 "it is not the topic that the job has read"
             )
-        self.offsets = max(0, end - self._low)
+        self.offsets = max(0, end - self.low)
         if self.offsets:
             self._consumer.assign([where])
 
@@ -166,7 +169,7 @@ class _Partition:
                     if offset >= self.end:
                         self.read = self.offsets
                         return
-                    self.read = offset + 1 - self._low
+                    self.read = offset + 1 - self.low
                     yield offset, message.key(), message.value()
                 elif error.code() == KafkaError._PARTITION_EOF:
                     # what is left up to the end are marks of transactions

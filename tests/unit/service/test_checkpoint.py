@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files of a checkpoint, looked at from outside."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from validator.errors import UserError
+from validator.service.checkpoint import consumed_by_batch, last_committed_batch, link_checkpoint
+
+SOURCE = '{"t.blocks":{"0":12,"1":0},"t.candidates":{"0":40}}'
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    for folder in ("commits", "offsets", "state/0/0"):
+        (tmp_path / "checkpoint" / folder).mkdir(parents=True)
+    made = tmp_path / "checkpoint"
+    for batch in (8, 9, 10):
+        (made / "commits" / str(batch)).write_text("v1\n{}")
+        (made / "commits" / f".{batch}.crc").write_text("")
+        (made / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{SOURCE}")
+    (made / "offsets" / "11").write_text(f"v1\n{{}}\n{SOURCE}")
+    (made / "state" / "0" / "0" / "11.changelog").write_text("changes")
+    (made / "state" / "0" / "0" / ".12.changelog.1f2e.tmp").write_text("half of th")
+    return made
+
+
+def test_the_last_batch_is_the_greatest_number(checkpoint: Path) -> None:
+    assert last_committed_batch(checkpoint) == 10
+
+
+def test_without_a_batch_it_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="there is no checkpoint"):
+        last_committed_batch(tmp_path / "checkpoint")
+    (tmp_path / "checkpoint" / "commits").mkdir(parents=True)
+    (tmp_path / "checkpoint" / "commits" / ".0.crc").write_text("")
+    with pytest.raises(UserError, match="not finished a batch"):
+        last_committed_batch(tmp_path / "checkpoint")
+
+
+def test_what_a_batch_has_consumed(checkpoint: Path) -> None:
+    assert consumed_by_batch(checkpoint, 9) == {("t.blocks", 0): 12, ("t.blocks", 1): 0, ("t.candidates", 0): 40}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "v1\n{}", f"v2\n{{}}\n{SOURCE}", "v1\n{}\n[]", 'v1\n{}\n{"t":{"0":"x"}}', "v1\n{}\n{"]
+)
+def test_offsets_that_are_none_of_sparks(checkpoint: Path, text: str) -> None:
+    (checkpoint / "offsets" / "10").write_text(text)
+    with pytest.raises(UserError, match="expected the offsets of a batch") as refused:
+        consumed_by_batch(checkpoint, 10)
+    assert "\n" not in str(refused.value)
+
+
+def test_offsets_that_are_gone(checkpoint: Path) -> None:
+    with pytest.raises(UserError, match=r"offsets/3: No such file"):
+        consumed_by_batch(checkpoint, 3)
+
+
+@pytest.mark.parametrize("with_links", [True, False])
+def test_links_hold_what_the_job_removes(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_links: bool
+) -> None:
+    if not with_links:
+        monkeypatch.setattr(os, "link", refuse)
+    before = sorted(path.relative_to(checkpoint) for path in checkpoint.rglob("*"))
+    link_checkpoint(checkpoint, tmp_path / "links")
+    assert sorted(path.relative_to(checkpoint) for path in checkpoint.rglob("*")) == before
+    (checkpoint / "state" / "0" / "0" / "11.changelog").unlink()
+    (checkpoint / "commits" / "10").unlink()
+    assert last_committed_batch(tmp_path / "links") == 10
+    state = tmp_path / "links" / "state" / "0" / "0"
+    assert [path.name for path in state.iterdir()] == ["11.changelog"], "what is half written is not the batch's"
+    assert (state / "11.changelog").read_text() == "changes"
+
+
+def refuse(*_: object) -> None:
+    raise OSError(18, "Invalid cross-device link")
+
+
+def test_what_vanishes_meanwhile_is_left_out(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = os.link
+
+    def late(source: Path, target: Path) -> None:
+        if source.name == "8":
+            source.unlink()
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", late)
+    link_checkpoint(checkpoint, tmp_path / "links")
+    assert sorted(path.name for path in (tmp_path / "links" / "commits").glob("[0-9]*")) == ["10", "9"]
