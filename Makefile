@@ -28,10 +28,10 @@ demo: setup ## broker, Spark job, simulated relay chain, live verdicts, summary
 test: setup ## every test
 	$(BIN)/python -m pytest
 
-KILLS ?= 210
+KILLS ?= 220
 SEED  ?= 1
 
-crash: setup ## kill driver, workers and broker 210 times (an hour), and compare after each; SEED=, KILLS=
+crash: setup ## kill driver, workers and broker over 200 times (an hour), and compare after each; SEED=, KILLS=
 	$(BIN)/python -m tests.crash --seed $(SEED) --kills $(KILLS)
 
 lint: setup ## ruff, mypy --strict, import-linter

@@ -17,7 +17,12 @@ from tests.crash.schedule import full_schedule, short_schedule
 
 def crash(
     seed: Annotated[int, typer.Option(help="Decides the traffic, the kills and their order.")] = 1,
-    kills: Annotated[int, typer.Option(min=1, help="How many; 200 and more have every step with every victim.")] = 210,
+    kills: Annotated[
+        int,
+        typer.Option(
+            min=1, help="How many, episodes among them; with 200 and more every step has every kind of victim."
+        ),
+    ] = 220,
     first: Annotated[int, typer.Option(min=0, help="Begin with this one of the schedule, counted from 0.")] = 0,
     only: Annotated[str, typer.Option(help="Those of the schedule alone whose name matches this expression.")] = "",
     short: Annotated[bool, typer.Option("--short", help="The schedule of `make test`.")] = False,

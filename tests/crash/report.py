@@ -47,11 +47,17 @@ class Report:
     wrong: str = ""
     evidence: str = ""
 
+    @property
+    def kills(self) -> int:
+        """How many kills were made, episodes apart."""
+        return sum(each.kill.victim != "episode" for each in self.done)
+
     def write(self, path: Path) -> None:
         """Write it as JSON."""
         path.parent.mkdir(parents=True, exist_ok=True)
         summary: dict[str, Any] = {
-            "kills": sum(each.signals for each in self.done),
+            "kills": self.kills,
+            "processes_killed": sum(each.signals for each in self.done),
             "kills_by_victim": self._by(lambda kill: kill.victim),
             "kills_by_step": self._by(lambda kill: kill.step),
         }
@@ -74,6 +80,7 @@ class Report:
         tally = self.tally
         figures = {
             "schedule": f"{len(self.done)} of {self.planned}",
+            "kills": self.kills,
             "processes killed": sum(each.signals for each in self.done),
             "job starts": self.job_starts,
             "inputs": self.inputs,
