@@ -16,15 +16,26 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_INVALID,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from validator.errors import UserError
-from validator.kafka.client import consumer_config, producer_config
+from validator.kafka.client import admin_config, consumer_config, producer_config
 from validator.lanes.marker import Marker
-from validator.service.topic_reader import TopicReader
+from validator.service.topic_reader import RECORDS_PER_POLL, TopicReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Container, Iterable
 
     from validator.codec.encode import OutputRecord
     from validator.kafka.client import KafkaTable
@@ -89,6 +100,43 @@ def _recorded(kafka: KafkaTable, prefix: str, lane: str) -> Marker:
     return Marker() if last is None else Marker.decode(last)
 
 
+def _told_dead_letters(kafka: KafkaTable, topic: str, lane: str) -> set[bytes]:
+    """Read a topic up to its present end, what transactions hold open included: they end, or the call gives up after `CALL_S_MAX`."""
+    consumer = Consumer(consumer_config(kafka, group_id="validator-reader", partition_eof=True))
+    told: set[bytes] = set()
+    try:
+        partitions = consumer.list_topics(topic, timeout=CALL_S_MAX).topics[topic].partitions
+        places = [TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions]
+        behind = {place.partition: end for place, end in _ends(kafka, places).items() if end}
+        consumer.assign(places)
+        deadline = time.monotonic() + CALL_S_MAX
+        while behind:
+            for message in consumer.consume(RECORDS_PER_POLL, RETRY_S):
+                partition, offset = message.partition(), message.offset()
+                error = message.error()
+                if error is None:
+                    deadline = time.monotonic() + CALL_S_MAX
+                    if message.key() == lane.encode():
+                        told.add(dict(message.headers() or ())["source"])
+                elif error.code() != KafkaError._PARTITION_EOF:
+                    raise KafkaException(error)
+                elif offset >= behind.get(partition, 0):  # else a transaction is open there
+                    behind.pop(partition, None)
+            if time.monotonic() > deadline:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{topic} cannot be read to its end"))
+    finally:
+        consumer.close()
+    return told
+
+
+def _ends(kafka: KafkaTable, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return the offsets after the last records, committed or not."""
+    asked = {TopicPartition(place.topic, place.partition): OffsetSpec.latest() for place in places}
+    admin = AdminClient(admin_config(kafka))
+    answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=CALL_S_MAX)
+    return {place: answer.result().offset for place, answer in answers.items()}
+
+
 def _committed(consumer: Consumer, prefix: str, places: Iterable[tuple[str, int]]) -> Marker:
     block_place = TopicPartition(prefix + MARKER_TOPIC, MARKER_PARTITION)
     asked = [block_place, *(TopicPartition(topic, partition) for topic, partition in places)]
@@ -132,6 +180,7 @@ class LaneWriter:
         self._failure: KafkaError | None = None
         self._consumer = Consumer(consumer_config(kafka, group_id=group_of(prefix, lane)))
         self._marker: Marker | None = None
+        self._dead_letters: set[bytes] | None = None
         try:
             self._producer = Producer(
                 producer_config(kafka, transactional_id=group_of(prefix, lane))
@@ -156,6 +205,15 @@ class LaneWriter:
             self._marker = self._marker.after(None, dict.fromkeys(unknown, 0) | dict(read.consumed))
         return self._marker
 
+    def told_dead_letters(self) -> Container[bytes]:
+        """Return the sources of the lane's dead letters that are committed. Reads their topic, once. Raises `WriteFailed`."""
+        if self._dead_letters is None:
+            try:
+                self._dead_letters = _told_dead_letters(self._kafka, f"{self._prefix}dead-letters", self._lane)
+            except KafkaException as error:
+                raise _failed(error) from error
+        return self._dead_letters
+
     def write(self, records: Iterable[OutputRecord]) -> None:
         """Add records to the batch's transaction. Raises `WriteFailed`, `WriterFenced`."""
         try:
@@ -163,6 +221,8 @@ class LaneWriter:
             for topic, key, value, headers in records:
                 name = self._topics.get(topic) or self._topics.setdefault(topic, self._prefix + topic)
                 self._produce(name, key, value, headers)
+                if topic == "dead-letters" and self._dead_letters is not None:
+                    self._dead_letters.add(dict(headers)["source"])
             self._producer.poll(0)
         except KafkaException as error:
             raise _failed(error) from error

@@ -120,6 +120,29 @@ def test_the_recorded_marker_keeps_places_that_a_later_batch_does_not_touch(kafk
     assert last == Marker(3, {(f"{prefix}candidates", 0): 3, (f"{prefix}blocks", 0): 2})
 
 
+def test_the_topic_of_dead_letters_says_which_have_been_told(kafka: dict[str, Any], prefix: str) -> None:
+    """Of records that are late or in a taken place the marker cannot always say; another lane's, and what was aborted, do not count."""
+    inputs = prefix + "candidates"
+    assert LaneWriter(kafka, prefix, LANE).told_dead_letters() == set()
+    other = ExactlyOnceOutput.of(kafka, prefix).open()
+    other.write("kusama", [Told(None, [letter._replace(key=b"kusama") for letter in beside(7, topic=inputs).records])])
+    other.commit("kusama", {(inputs, 0): 9})
+    abandoned = LaneWriter(kafka, prefix, LANE)
+    abandoned.write(beside(5, topic=inputs).records)
+    abandoned._producer.flush(30)
+    first = ExactlyOnceOutput.of(kafka, prefix).open()
+    first.write(LANE, [beside(1, 3, topic=inputs)])
+    first.commit(LANE, {(inputs, 0): 9})
+    writer = LaneWriter(kafka, prefix, LANE)
+    assert writer.told_dead_letters() == {f"{inputs}/0/{offset}".encode() for offset in (1, 3)}
+    writer.write(beside(8, topic=inputs).records)
+    assert f"{inputs}/0/8".encode() in writer.told_dead_letters()
+
+    again = ExactlyOnceOutput.of(kafka, prefix).open()
+    again.write(LANE, [beside(1, 2, 3, topic=inputs)])
+    assert again.commit(LANE, {(inputs, 0): 9}) == {"dead-letters": 1, "lanes": 1}
+
+
 def test_a_marker_outlives_the_offsets_of_its_group(kafka: dict[str, Any], prefix: str) -> None:
     """Kafka forgets the offsets of a group that has been idle for a week; here they are deleted."""
     inputs = prefix + "candidates"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from fastavro import schemaless_writer
 
 from validator.codec.schemas import schemas
-from validator.core.inputs import Source
+from validator.core.inputs import DeadReason, Source
 from validator.core.limits import U128_MAX
 from validator.core.outcomes import InputKind, ParaHeadroom
 
@@ -71,11 +71,10 @@ def write(name: str, datum: dict[str, Any]) -> bytes:
     return stream.getvalue()
 
 
-def encode_dead_letter(dead: DeadLetter, cause: Source | None = None) -> OutputRecord:
+def encode_dead_letter(dead: DeadLetter) -> OutputRecord:
     """Encode a dead letter; its key is its lane, which may be empty.
 
-    Its headers hold the reason, where the record was read from, and the record whose arrival made it dead (``cause``, itself where nothing
-    else is said): a copy in another tool keeps them.
+    Its headers hold the reason and where the record was read from: a copy in another tool keeps them.
     """
     datum = {
         "lane": dead.lane,
@@ -88,22 +87,24 @@ def encode_dead_letter(dead: DeadLetter, cause: Source | None = None) -> OutputR
         "index": dead.index,
         "raw": dead.raw,
     }
-    headers = (
-        ("reason", dead.reason.name.encode()),
-        ("source", _place(dead.source)),
-        ("cause", _place(cause or dead.source)),
-    )
+    headers = (("reason", dead.reason.name.encode()), ("source", source_header(dead.source)))
     return OutputRecord("dead-letters", dead.lane.encode(), write("validator.DeadLetter", datum), headers)
 
 
-def _place(source: Source) -> bytes:
+def source_header(source: Source) -> bytes:
+    """Return a place in Kafka as text: ``topic/partition/offset``."""
     return f"{source.topic}/{source.partition}/{source.offset}".encode()
 
 
-def cause_of(dead_letter: OutputRecord) -> Source:
-    """Return the record whose arrival made an encoded dead letter dead."""
-    topic, partition, offset = dict(dead_letter.headers)["cause"].decode().rsplit("/", 2)
+def source_of(dead_letter: OutputRecord) -> Source:
+    """Return where the record of an encoded dead letter was read from."""
+    topic, partition, offset = dict(dead_letter.headers)["source"].decode().rsplit("/", 2)
     return Source(topic, int(partition), int(offset))
+
+
+def reason_of(dead_letter: OutputRecord) -> DeadReason:
+    """Return the reason of an encoded dead letter."""
+    return DeadReason[dict(dead_letter.headers)["reason"].decode()]
 
 
 class Encoder:

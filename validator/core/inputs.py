@@ -53,6 +53,11 @@ class DeadReason(IntEnum):
     FORK = 6
     INDEX_OUT_OF_RANGE = 7
 
+    @property
+    def is_of_record(self) -> bool:
+        """Whether the record alone decides it; else it also depends on what else has arrived."""
+        return self <= DeadReason.UNKNOWN_LANE
+
 
 class DeadLetter(NamedTuple):
     """A record that no block will ever take, with its raw bytes and the reason in words.

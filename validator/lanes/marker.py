@@ -3,15 +3,20 @@
 
 A marker is bound to the lane, the last block that it has told and the inputs that it has taken, never to a batch: it holds for a batch that
 is repeated, for one whose borders have changed, and for a lane that is executed again from its first block because its checkpoint is gone.
+
+Of a block everything has been told or nothing, so its number says which. Dead letters belong to no block. A record that is dead by itself
+(it cannot be decoded) has been told if it has been taken. One that is dead by what else has come (it is late, or its place is taken) may
+have been taken and still have waited, when the lane was at this point before with batches cut elsewhere: there the topic of dead letters is
+asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from validator.codec.encode import OutputRecord, Told, cause_of, write
+from validator.codec.encode import OutputRecord, reason_of, source_header, source_of, write
 from validator.codec.json_form import to_json
 from validator.core.inputs import DeadLetter, Input
 from validator.core.types import BlockNumber
@@ -27,15 +32,19 @@ class Marker:
     block: BlockNumber | None = None
     consumed: Consumed = field(default_factory=dict)
 
-    def untold(self, told: Told) -> list[OutputRecord]:
-        """Return the records of ``told`` that have not been told yet.
+    def has_told(self, block: BlockNumber) -> bool:
+        """Say whether all that a block tells has been told; else none of it has."""
+        return self.block is not None and block <= self.block
 
-        All of a block's or none; a dead letter that belongs to no block is told if the record whose arrival made it has been taken; where
-        the lane stands is told with anything else (`is_news`).
+    def untold(self, records: list[OutputRecord], dead_letters: Callable[[], Container[bytes]]) -> list[OutputRecord]:
+        """Return which records that belong to no block are still to be told.
+
+        ``dead_letters`` returns the sources (`codec.encode.source_header`) of the lane's dead letters on their topic; it is called only
+        where the marker cannot say. Where the lane stands is told with anything else (`is_news`).
         """
-        if told.block is not None:
-            return [] if self.block is not None and told.block <= self.block else told.records
-        return [record for record in told.records if record.topic != "dead-letters" or not self._has_taken(record)]
+        return [
+            record for record in records if record.topic != "dead-letters" or not self._has_taken(record, dead_letters)
+        ]
 
     def is_news(self, consumed: Consumed) -> bool:
         """Say whether a batch that took inputs up to ``consumed`` took any that the marker does not know."""
@@ -68,9 +77,11 @@ class Marker:
             {(place["topic"], place["partition"]): place["offset"] for place in datum["consumed"]},
         )
 
-    def _has_taken(self, dead_letter: OutputRecord) -> bool:
-        topic, partition, offset = cause_of(dead_letter)
-        return offset < self.consumed.get((topic, partition), 0)
+    def _has_taken(self, dead_letter: OutputRecord, dead_letters: Callable[[], Container[bytes]]) -> bool:
+        source = source_of(dead_letter)
+        if source.offset >= self.consumed.get((source.topic, source.partition), 0):
+            return False
+        return reason_of(dead_letter).is_of_record or source_header(source) in dead_letters()
 
 
 def consumed_by(items: Iterable[Input | DeadLetter]) -> dict[tuple[str, int], int]:

@@ -7,7 +7,7 @@ been told is left out, by the marker; the rest and the marker that covers it bec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -39,6 +39,9 @@ class BatchWriter(Protocol):
     def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
         """Return what the lane has told, as far as the offsets of ``places`` (topic and partition of inputs) go."""
 
+    def told_dead_letters(self) -> Container[bytes]:
+        """Return the sources (`codec.encode.source_header`) of the lane's dead letters that are committed."""
+
     def write(self, records: Iterable[OutputRecord]) -> None:
         """Add records to the batch's transaction."""
 
@@ -62,28 +65,28 @@ class TransactionalSink:
         """Write what belongs to blocks at once; the rest waits for `commit`, which knows what the batch took."""
         writer, batch = self._writer(lane), self._batches.setdefault(lane, _Batch())
         marker = writer.marker(())
-        for each in told:
-            if each.block is None:
-                batch.beside_blocks.append(each)
-            elif records := marker.untold(each):
+        for block, records in told:
+            if block is None:
+                batch.beside_blocks += records
+            elif not marker.has_told(block):
                 writer.write(records)
                 batch.count(records)
-                batch.last_block = each.block
+                batch.last_block = block
                 if batch.open_bytes >= TRANSACTION_BYTES_MAX:
-                    marker = marker.after(batch.last_block, {})
+                    marker = marker.after(block, {})
                     writer.commit(marker)
                     batch.last_block, batch.open_bytes = None, 0
 
     def commit(self, lane: str, consumed: Consumed) -> dict[str, int]:
-        """Commit a lane's batch; one that took nothing new has been told already, and nothing is written."""
+        """Commit a lane's batch; one that has been told already is left out."""
         writer, batch = self._writer(lane), self._batches.pop(lane, _Batch())
         marker = writer.marker(consumed)
-        if batch.last_block is None and not marker.is_news(consumed):
+        beside = marker.untold(batch.beside_blocks, writer.told_dead_letters)
+        dead = any(record.topic == "dead-letters" for record in beside)
+        if batch.last_block is None and not dead and not marker.is_news(consumed):
             return batch.written
-        for each in batch.beside_blocks:
-            records = marker.untold(each)
-            writer.write(records)
-            batch.count(records)
+        writer.write(beside)
+        batch.count(beside)
         writer.commit(marker.after(batch.last_block, consumed))
         return batch.written
 
@@ -98,7 +101,7 @@ class TransactionalSink:
 class _Batch:
     """A lane's batch so far."""
 
-    beside_blocks: list[Told] = field(default_factory=list)
+    beside_blocks: list[OutputRecord] = field(default_factory=list)
     last_block: BlockNumber | None = None
     open_bytes: int = 0
     """Of record values in the open transaction."""

@@ -43,13 +43,14 @@ class LaneWorker:
                 lane.count_dead()
                 dead.append(encode_dead_letter(item))
             else:
-                dead += [encode_dead_letter(letter, item.source) for letter in lane.add(item)]
+                dead += map(encode_dead_letter, lane.add(item))
         if dead:
             yield Told(None, dead)
         for executed, passed in lane.execute_ready():
             self._note(executed.receipt)
-            records = self._encoder.executed(executed)
-            yield Told(executed.receipt.block, records + [encode_dead_letter(letter) for letter in passed])
+            yield Told(executed.receipt.block, self._encoder.executed(executed))
+            if passed:
+                yield Told(None, list(map(encode_dead_letter, passed)))
 
     def replay(self, items: Iterable[Input], dead: int) -> list[Receipt]:
         """Take a batch again that was told already, tell nothing, and return the receipts of the blocks that it completed."""

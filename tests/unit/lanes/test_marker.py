@@ -3,41 +3,50 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from validator.codec.encode import OutputRecord, Told, cause_of, encode_dead_letter
+from validator.codec.encode import OutputRecord, Told, encode_dead_letter, source_of
 from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.lanes.marker import Marker, consumed_by
 
 
-def letter(offset: int, topic: str = "candidates", cause: Source | None = None) -> OutputRecord:
-    dead = DeadLetter("polkadot", DeadReason.LATE, "late", Source(topic, 0, offset), b"raw")
-    return encode_dead_letter(dead, cause)
+def letter(offset: int, topic: str = "candidates", reason: DeadReason = DeadReason.UNDECODABLE) -> OutputRecord:
+    return encode_dead_letter(DeadLetter("polkadot", reason, "dead", Source(topic, 0, offset), b"raw"))
 
 
-def block(number: int) -> Told:
-    return Told(number, [OutputRecord("verdicts", b"polkadot", b"%d" % number), letter(0)])
+def nobody_asked() -> set[bytes]:
+    raise AssertionError("the marker can say")
 
 
 STATUS = OutputRecord("lanes", b"polkadot", b"status")
 
 
 def test_a_block_is_told_whole_or_not_at_all() -> None:
-    assert Marker().untold(block(1)) == block(1).records
-    assert Marker(7).untold(block(7)) == []
-    assert Marker(7, {("candidates", 0): 9}).untold(block(8)) == block(8).records
+    assert not Marker().has_told(1)
+    assert Marker(7).has_told(7)
+    assert not Marker(7, {("candidates", 0): 9}).has_told(8)
 
 
-def test_a_dead_letter_is_told_unless_what_made_it_dead_has_been_taken() -> None:
+def test_a_record_that_is_dead_by_itself_has_been_told_if_it_has_been_taken() -> None:
     marker = Marker(3, {("candidates", 0): 5, ("blocks", 0): 2})
-    beside = Told(None, [letter(4), letter(5), letter(4, "downward"), STATUS])
-    assert marker.untold(beside) == [letter(5), letter(4, "downward"), STATUS]
-    # an earlier record that a later block record leaves no place for
-    by_block = letter(1, cause=Source("blocks", 0, 2))
-    assert marker.untold(Told(None, [by_block])) == [by_block]
-    assert cause_of(by_block) == Source("blocks", 0, 2)
-    assert dict(by_block.headers) == {"reason": b"LATE", "source": b"candidates/0/1", "cause": b"blocks/0/2"}
+    beside = [letter(4), letter(5), letter(4, "downward"), STATUS]
+    assert marker.untold(beside, nobody_asked) == [letter(5), letter(4, "downward"), STATUS]
+
+
+@pytest.mark.parametrize("reason", [reason for reason in DeadReason if not reason.is_of_record])
+def test_of_a_record_that_is_dead_by_what_else_has_come_the_topic_is_asked(reason: DeadReason) -> None:
+    marker = Marker(3, {("candidates", 0): 5})
+    assert marker.untold([letter(5, reason=reason)], nobody_asked) == [letter(5, reason=reason)]
+    beside = [letter(3, reason=reason), letter(4, reason=reason)]
+    assert marker.untold(beside, lambda: {b"candidates/0/4"}) == [letter(3, reason=reason)]
+    assert source_of(beside[0]) == Source("candidates", 0, 3)
+    assert dict(beside[0].headers) == {"reason": reason.name.encode(), "source": b"candidates/0/3"}
+
+
+def block(number: int) -> Told:
+    return Told(number, [OutputRecord("verdicts", b"polkadot", b"%d" % number)])
 
 
 def test_a_batch_is_news_if_it_took_anything_that_the_marker_does_not_know() -> None:
@@ -76,18 +85,18 @@ def test_any_borders_and_any_repeats_tell_each_block_and_letter_once(steps_back:
         end = min(letters, at + size)
         consumed = {("candidates", 0): end}
         # every second record is dead, every second completes a block
-        beside = Told(None, [letter(offset) for offset in range(start, end) if offset % 2])
+        beside = [letter(offset) for offset in range(start, end) if offset % 2]
         completed = [block(offset // 2 + 1) for offset in range(start, end) if offset % 2 == 0]
         last = None
         for each in completed:
-            if records := marker.untold(each):
-                told += records
+            if not marker.has_told(each.block or 0):
+                told += each.records
                 last = each.block
         if last is not None or marker.is_news(consumed):
-            told += marker.untold(beside)
+            told += marker.untold(beside, nobody_asked)
             marker = marker.after(last, consumed)
         at = end
     verdicts = [record.value for record in told if record.topic == "verdicts"]
     assert verdicts == [b"%d" % number for number in range(1, blocks + 1)]
-    dead = [cause_of(record).offset for record in told if record.topic == "dead-letters" and cause_of(record).offset]
+    dead = [source_of(record).offset for record in told if record.topic == "dead-letters"]
     assert dead == [offset for offset in range(letters) if offset % 2]

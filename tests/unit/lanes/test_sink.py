@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from validator.codec.encode import OutputRecord, Told
+from validator.codec.encode import OutputRecord, Told, encode_dead_letter
+from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.lanes import sink as sink_module
 from validator.lanes.marker import Marker
 from validator.lanes.sink import TransactionalSink
@@ -22,10 +23,14 @@ class Log:
     def __init__(self) -> None:
         self.transactions: list[tuple[list[bytes], Marker]] = []
         self.last = Marker()
+        self.dead_letters: set[bytes] = set()
         self._open: list[bytes] = []
 
     def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
         return self.last
+
+    def told_dead_letters(self) -> set[bytes]:
+        return self.dead_letters
 
     def write(self, records: Iterable[OutputRecord]) -> None:
         self._open += [record.value for record in records]
@@ -80,3 +85,17 @@ def test_a_batch_that_took_nothing_new_writes_nothing() -> None:
     sink.write(LANE, [block(2), block(3), STATUS])
     assert sink.commit(LANE, {("blocks", 0): 3}) == {}
     assert log.transactions == []
+
+
+def test_dead_letters_that_were_not_told_are_told_by_a_batch_without_news() -> None:
+    """A record that waited when the marker was written may be dead when the lane is executed again with batches cut elsewhere."""
+    log = Log()
+    log.last, log.dead_letters = Marker(3, {("blocks", 0): 9}), {b"blocks/0/7"}
+    sink = TransactionalSink(lambda _: log)
+    letters = [
+        encode_dead_letter(DeadLetter(LANE, reason, "dead", Source("blocks", 0, offset), b"raw"))
+        for reason, offset in ((DeadReason.LATE, 6), (DeadReason.LATE, 7), (DeadReason.UNDECODABLE, 8))
+    ]
+    sink.write(LANE, [Told(None, letters), block(3), STATUS])
+    assert sink.commit(LANE, {("blocks", 0): 9}) == {"dead-letters": 1, "lanes": 1}
+    assert log.transactions == [([letters[0].value, b"status"], Marker(3, {("blocks", 0): 9}))]
