@@ -28,6 +28,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("validator.cli.run:run", "Run the job alone, on the Kafka of the configuration."),
     "submit": ("validator.cli.submit:submit", "Send JSON lines of one kind to their topic, validated."),
     "watch": ("validator.cli.watch:watch", "Show an output topic as a live table or as JSON."),
+    "dead-letters": (
+        "validator.cli.dead_letters:app",
+        "List and show what no block will take, and replay it once it is mended.",
+    ),
     "lanes": ("validator.cli.lanes:app", "Show where each lane stands and what it waits for; import a lane's state."),
     "state": (
         "validator.cli.state:app",

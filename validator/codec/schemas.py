@@ -56,6 +56,7 @@ TOPIC_SCHEMAS: Final[dict[str, tuple[str, ...]]] = {
     "dead-letters": ("validator.DeadLetter",),
     "lanes": ("validator.LaneStatus",),
     "markers": ("validator.Marker",),
+    "dead-letter-replays": ("validator.DeadLetterReplay",),
 }
 """Names of the records that a topic (without the prefix) carries."""
 

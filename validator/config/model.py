@@ -34,8 +34,9 @@ TOPIC_NAMES: Final = (
     "dead-letters",
     "lanes",
     "markers",
+    "dead-letter-replays",
 )
-COMPACTED_TOPICS: Final = ("headroom", "lanes", "markers")
+COMPACTED_TOPICS: Final = ("headroom", "lanes", "markers", "dead-letter-replays")
 
 LaneName = Annotated[str, Field(pattern=LANE_PATTERN)]
 U32 = Annotated[int, Field(ge=0, le=limits.U32_MAX)]
@@ -105,6 +106,13 @@ class Job(_Table):
     """Blocks between two emissions of headroom; 0: at session changes only."""
     root_interval_blocks: U32 = limits.ROOT_INTERVAL_BLOCKS_DEFAULT
     """Blocks between two state roots; 0: at session changes only."""
+
+
+class DeadLetters(_Table):
+    """`[dead_letters]`: what `validator dead-letters replay` may do."""
+
+    attempts_max: Annotated[int, Field(ge=1, le=1_000_000)] = 3
+    """Times that a record is put back at most, all the dead letters that it became together."""
 
 
 class HostConfigurationTable(_Table):
@@ -244,6 +252,7 @@ class Config(BaseSettings):
     kafka: dict[str, Any] = Field(default_factory=dict)
     """librdkafka's options by their own names, passed through; without ``bootstrap.servers`` the embedded broker is used."""
     job: Job = Field(default_factory=Job)
+    dead_letters: DeadLetters = Field(default_factory=DeadLetters)
     chains: dict[LaneName, Chain] = Field(default_factory=dict)
 
     @field_validator("kafka", mode="before")

@@ -67,6 +67,7 @@ TOPICS: Final[tuple[Topic, ...]] = (
     Topic("dead-letters", "out", "delete", 30 * _DAY_MS, "what could not be a record of the lane, raw"),
     Topic("lanes", "out", "compact", _FOR_EVER, "where each lane stands and what it waits for"),
     Topic("markers", "out", "compact", _FOR_EVER, "what of each lane has been told for good; the job's own"),
+    Topic("dead-letter-replays", "out", "compact", _FOR_EVER, "which dead letters were put back, and where to"),
 )
 
 

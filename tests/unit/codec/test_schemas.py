@@ -73,6 +73,7 @@ def test_fingerprints_of_released_schemas_do_not_change() -> None:
         "validator.Block": ["78fb72510f388fb2"],
         "validator.ChannelEvent": ["b6dfd523b088f563"],
         "validator.DeadLetter": ["7023803d80af843a"],
+        "validator.DeadLetterReplay": ["ffbec200d80290b4"],
         "validator.Dispatch": ["e735ba90dac75866"],
         "validator.DownwardMessage": ["3c2c9780265a1f03"],
         "validator.LaneStatus": ["1932551b338403e2"],

@@ -14,7 +14,7 @@ import pytest
 
 from validator.codec.schemas import TOPIC_SCHEMAS
 from validator.config import Chain, Config, Job, Topics, configuration_digest, load_config
-from validator.config.model import COMPACTED_TOPICS, TOPIC_NAMES, GenesisPara, HostConfigurationTable
+from validator.config.model import COMPACTED_TOPICS, TOPIC_NAMES, DeadLetters, GenesisPara, HostConfigurationTable
 from validator.config.presets import NEVER, PRESETS
 from validator.core import limits
 from validator.core.types import CONFIGURATION_FIELDS, Balances, Enactment, HostConfiguration, Para, ParaKind
@@ -53,6 +53,7 @@ def test_the_example_names_every_key() -> None:
     assert set(tables) == set(Config.model_fields)
     assert set(tables["topics"]) == set(Topics.model_fields)
     assert set(tables["job"]) == set(Job.model_fields)
+    assert set(tables["dead_letters"]) == set(DeadLetters.model_fields)
     assert {name for chain in chains for name in chain} == set(Chain.model_fields)
     assert set(chains[0]["host_configuration"]) == set(HostConfigurationTable.model_fields)
     assert set(chains[0]["genesis_paras"][0]) == set(GenesisPara.model_fields)
@@ -69,6 +70,7 @@ def test_every_key_of_the_example_is_explained() -> None:
 def test_the_example_shows_the_defaults_where_it_says_so() -> None:
     config = load_config(EXAMPLE)
     assert config.job == Job()
+    assert config.dead_letters == DeadLetters()
     assert config.topics == Topics(retention_ms={"verdicts": 2_592_000_000})
     polkadot = config.chains["polkadot"]
     defaults = Chain(
@@ -193,7 +195,7 @@ def test_a_mistake_in_the_environment_is_told_as_one(monkeypatch: pytest.MonkeyP
     ("text", "line"),
     [
         ("[topic]", "topic: no such key; did you mean 'topics'?"),
-        ("zzz = 1", "zzz: no such key; known are chains, job, kafka, topics"),
+        ("zzz = 1", "zzz: no such key; known are chains, dead_letters, job, kafka, topics"),
         ("topics = 5", "topics: expected a table, found 5"),
         ("kafka = 5", "kafka: expected a table, found 5"),
         ("[topics]\nprefix = 5", "topics.prefix: expected a string, found 5"),

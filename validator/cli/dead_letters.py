@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator dead-letters list|show|replay`: what no block will take, and how it comes back once it is mended."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from heapq import nlargest
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
+from validator.config import load_config
+from validator.core.inputs import DeadReason
+from validator.errors import UserError
+from validator.service.dead_letters import Filter, LetterReader, Replay, decoded, read_ledger, replay_json, summary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from validator.config import Config
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="List and show dead letters: records that no block will ever take. Replay them once they, or the rules, are mended.",
+)
+
+Lane = Annotated[str | None, typer.Option(help="Only this lane.")]
+Reason = Annotated[str | None, typer.Option(help=f"Only this reason: {', '.join(DeadReason.__members__)}.")]
+
+_HEADINGS: Final = (
+    "place",
+    "time",
+    "lane",
+    "reason",
+    "read from",
+    "block",
+    "index",
+    "attempt",
+    "replayed as",
+    "detail",
+)
+DUMPED_BYTES_MAX: Final = 2048
+"""Bytes that `show` dumps: more than a screen of them is for a file."""
+
+_NUMBERS: Final = frozenset({"block", "index", "attempt"})
+
+
+@app.command("list")
+def list_(
+    lane: Lane = None,
+    reason: Reason = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="Only the last so many.")] = None,
+    config_path: ConfigPath = None,
+    as_json: Json = False,
+) -> None:
+    """List the dead letters that there are, the oldest first, and count them by reason.
+
+    `attempt` is the number that the next replay of a record would have, and how many there may be.
+    """
+    wanted = Filter(lane, _reason(reason))
+    config = load_config(config_path)
+    kafka, prefix = kafka_table(config), config.topics.prefix
+    counts: Counter[str] = Counter()
+
+    def rows(reader: LetterReader) -> Iterator[dict[str, Any]]:
+        for letter in reader.letters():
+            if wanted.takes(letter):
+                counts[letter.reason] += 1
+                yield summary(letter, ledger)
+
+    def age(row: dict[str, Any]) -> tuple[int, list[int]]:
+        return row["timestamp_ms"], [int(number) for number in row["place"].split("/")]
+
+    with terminated_as_interrupted(), LetterReader(kafka, prefix, _say) as reader:
+        ledger = read_ledger(kafka, prefix)
+        listed = sorted(rows(reader) if limit is None else nlargest(limit, rows(reader), key=age), key=age)
+    try:
+        if as_json:
+            sys.stdout.write("".join(json.dumps(row) + "\n" for row in listed))
+        else:
+            _print(listed, counts, config)
+        sys.stdout.flush()
+    except BrokenPipeError:  # `| head` has seen enough; the interpreter's own flush at exit must not find the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _print(listed: list[dict[str, Any]], counts: Counter[str], config: Config) -> None:
+    console = Console(highlight=False)
+    rows = [_row(row, config.dead_letters.attempts_max) for row in listed]
+    if console.is_terminal:
+        table = Table(
+            *(
+                Column(name, justify="right" if name in _NUMBERS else "left", overflow="fold", no_wrap=name in _NUMBERS)
+                for name in _HEADINGS
+            ),
+            box=None,
+            padding=(0, 1),
+            header_style="bold",
+        )
+        for row in rows:
+            table.add_row(*map(Text, row))
+        console.print(table)
+    else:
+        sys.stdout.write("".join("  ".join(cell for cell in row if cell) + "\n" for row in rows))
+    by_reason = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+    shown = f" (the last {len(rows)} shown)" if len(rows) < counts.total() else ""
+    sys.stdout.write(f"{counts.total()} dead letters{f': {printable(by_reason)}' if by_reason else ''}{shown}\n")
+
+
+def _row(row: dict[str, Any], attempts_max: int) -> tuple[str, ...]:
+    replayed = row["replayed"]
+    cells = (
+        row["place"],
+        time(row["timestamp_ms"]),
+        row["lane"],
+        row["reason"],
+        where(row),
+        *("" if row[name] is None else str(row[name]) for name in ("block", "index")),
+        f"{row['attempt']} of {attempts_max}" if row["attempt"] <= attempts_max else f"no more than {attempts_max}",
+        "" if replayed is None else where(replayed),
+        row["detail"],
+    )
+    return tuple(map(printable, cells))
+
+
+@app.command()
+def show(
+    place: Annotated[str, typer.Argument(metavar="PLACE", help="OFFSET, or PARTITION/OFFSET, as `list` shows it.")],
+    raw: Annotated[
+        Path | None, typer.Option("--raw", metavar="FILE", help="Write the record's bytes to a file as well.")
+    ] = None,
+    config_path: ConfigPath = None,
+    as_json: Json = False,
+) -> None:
+    """Show all of a dead letter: what is wrong, its bytes, what they decode to now or why they do not, and how it was put back so far.
+
+    With --json, `record` is what they decode to: mended, it can be put back with `replay --as FILE.json`.
+    """
+    config = load_config(config_path)
+    kafka, prefix = kafka_table(config), config.topics.prefix
+    with terminated_as_interrupted(), LetterReader(kafka, prefix, _say) as reader:
+        letter = reader.get(reader.place(place))
+        ledger = read_ledger(kafka, prefix)
+        history = reader.history(letter, ledger)
+    if raw is not None:
+        try:
+            raw.write_bytes(letter.raw)
+        except OSError as error:
+            raise UserError(f"{raw}: cannot be written: {error.strerror}") from error
+    row = summary(letter, ledger)
+    record, problem = decoded(letter, letter.raw, config)
+    if as_json:
+        extra = {
+            "history": list(map(replay_json, history)),
+            "record": record,
+            "problem": problem,
+            "raw": letter.raw.hex(),
+        }
+        sys.stdout.write(json.dumps(row | extra) + "\n")
+        return
+    lines = [
+        f"{name:<10}  {cell}"
+        for name, cell in zip(_HEADINGS, _row(row, config.dead_letters.attempts_max), strict=True)
+        if cell
+    ]
+    lines += [f"{'history':<10}  {_told(replay)}" for replay in history]
+    lines += [f"{'decodes to':<10}  {printable(json.dumps(record))}"] if record is not None else []
+    lines += [f"{'now':<10}  {printable(problem)}"] if problem else []
+    lines += [f"{'bytes':<10}  {len(letter.raw)}", *hex_dump(letter.raw)]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _told(replay: Replay) -> str:
+    what = "other bytes sent for" if replay.repaired else "put back"
+    return f"attempt {replay.attempt}, {time(replay.timestamp_ms)}: {what} {replay.letter}, as {where(replay.record._asdict())}"
+
+
+def hex_dump(data: bytes) -> list[str]:
+    """Return lines of offset, 16 bytes in hex and what of them is ASCII; no more than `DUMPED_BYTES_MAX`."""
+    lines = []
+    for start in range(0, min(len(data), DUMPED_BYTES_MAX), 16):
+        row = data[start : start + 16]
+        text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
+        lines.append(f"{start:08x}  {row[:8].hex(' '):<23}  {row[8:].hex(' '):<23}  |{text}|")
+    if len(data) > DUMPED_BYTES_MAX:
+        lines.append(f"... and {len(data) - DUMPED_BYTES_MAX} more bytes: --raw FILE writes all of them")
+    return lines
+
+
+def where(record: dict[str, Any]) -> str:
+    """Write a place in Kafka as `watch` does."""
+    return f"{record['topic']}[{record['partition']}]@{record['offset']}"
+
+
+def time(timestamp_ms: int) -> str:
+    """Write Unix time as a person reads it, in UTC."""
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def printable(text: str) -> str:
+    """Escape what a terminal might obey: names and details hold what came from Kafka."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def _reason(reason: str | None) -> str | None:
+    if reason is None or reason.upper() in DeadReason.__members__:
+        return reason and reason.upper()
+    close = get_close_matches(reason.upper(), DeadReason.__members__, 1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise UserError(f"--reason: expected {', '.join(DeadReason.__members__)}, found {reason!r}{hint}")
+
+
+def _say(text: str) -> None:
+    say(f"validator: {text}")

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads dead letters, and the ledger that says which of them were put back and where to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from confluent_kafka import TopicPartition
+
+from validator.codec.decode import decode_record
+from validator.codec.encode import OutputRecord, write
+from validator.codec.json_form import to_json
+from validator.codec.schemas import INPUT_TOPICS
+from validator.core.inputs import DeadLetter, DeadReason, Source
+from validator.errors import UserError
+from validator.service.topic_reader import TopicReader, TopicRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from validator.config import Config
+    from validator.kafka.client import KafkaTable
+
+LETTERS: Final = "dead-letters"
+LEDGER: Final = "dead-letter-replays"
+
+
+class Place(NamedTuple):
+    """Where a dead letter stands on its topic."""
+
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.partition}/{self.offset}"
+
+
+class StoredLetter(NamedTuple):
+    """A dead letter as it is on its topic; ``source`` is where its record was read from, by the topic's full name."""
+
+    place: Place
+    timestamp_ms: int
+    lane: str
+    reason: str
+    detail: str
+    source: Source
+    block: int | None
+    index: int | None  # type: ignore[assignment]  # shadows tuple.index
+    raw: bytes
+
+    @classmethod
+    def of(cls, record: TopicRecord, prefix: str) -> StoredLetter:
+        """Decode a record of the topic. Raises `UserError`."""
+        datum = to_json(LETTERS, record.value)
+        topic = datum["topic"]
+        source = Source(prefix + topic if topic in INPUT_TOPICS else topic, datum["partition"], datum["offset"])
+        fields = (datum["lane"], datum["reason"], datum["detail"], source, datum["block"], datum["index"])
+        return cls(Place(record.partition, record.offset), record.timestamp_ms, *fields, bytes.fromhex(datum["raw"]))
+
+
+class Replay(NamedTuple):
+    """One entry of the ledger: the record of ``letter`` was put back as ``record``, with other bytes than the letter's if ``repaired``."""
+
+    letter: Place
+    attempt: int
+    record: Source
+    repaired: bool
+    timestamp_ms: int = 0
+
+    def encode(self) -> OutputRecord:
+        """Return the entry as a record of its topic. Every attempt has a key of its own: compaction must forget none."""
+        datum = {
+            "letter_partition": self.letter.partition,
+            "letter_offset": self.letter.offset,
+            "attempt": self.attempt,
+            **self.record._asdict(),
+            "repaired": self.repaired,
+        }
+        return OutputRecord(
+            LEDGER, f"{self.letter}/{self.attempt}".encode(), write("validator.DeadLetterReplay", datum)
+        )
+
+    @classmethod
+    def of(cls, record: TopicRecord) -> Replay:
+        """Decode a record of the topic. Raises `UserError`."""
+        datum = to_json(LEDGER, record.value)
+        source = Source(datum["topic"], datum["partition"], datum["offset"])
+        letter = Place(datum["letter_partition"], datum["letter_offset"])
+        return cls(letter, datum["attempt"], source, datum["repaired"], record.timestamp_ms)
+
+
+class Ledger:
+    """What was put back so far."""
+
+    def __init__(self, replays: Iterable[Replay] = ()) -> None:
+        self._by_letter: dict[Place, list[Replay]] = {}
+        self._by_record: dict[Source, Replay] = {}
+        for replay in replays:
+            self.add(replay)
+
+    def add(self, replay: Replay) -> None:
+        """Take an entry in."""
+        self._by_letter.setdefault(replay.letter, []).append(replay)
+        self._by_record[replay.record] = replay
+
+    def replays_of(self, letter: Place) -> list[Replay]:
+        """Return how a dead letter's record was put back, by ascending attempt."""
+        return sorted(self._by_letter.get(letter, ()), key=lambda replay: replay.attempt)
+
+    def origin(self, source: Source) -> Replay | None:
+        """Return what put a record where a dead letter's was read from; None where it came there by itself."""
+        return self._by_record.get(source)
+
+    def next_attempt(self, letter: StoredLetter) -> int:
+        """Return the number that the next replay of a dead letter has, 1 for a record that was never put back."""
+        origin = self.origin(letter.source)
+        before = 0 if origin is None else origin.attempt
+        return 1 + max([before, *(replay.attempt for replay in self.replays_of(letter.place))])
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which dead letters are wanted; None takes any."""
+
+    lane: str | None = None
+    reason: str | None = None
+
+    def takes(self, letter: StoredLetter) -> bool:
+        """Return whether a dead letter is wanted."""
+        return self.lane in (None, letter.lane) and self.reason in (None, letter.reason)
+
+
+class LetterReader(TopicReader):
+    """Reads the topic of dead letters: all that are there now, or one by its place. Only committed ones are seen.
+
+    ``stranger`` is told of each record that is none. Raises `UserError` as `TopicReader` does.
+    """
+
+    def __init__(self, kafka: KafkaTable, prefix: str, stranger: Callable[[str], None]) -> None:
+        super().__init__(kafka, prefix, [LETTERS])
+        self._stranger = stranger
+        self._spans = {partition: span for (_, partition), span in self.spans().items()}
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the topic has."""
+        return len(self._spans)
+
+    def letters(self) -> Iterator[StoredLetter]:
+        """Yield the dead letters that were there when the reader was made: what a replay adds is not among them."""
+        for record in self.read_to_end():
+            if record.offset < self._spans[record.partition][1]:
+                try:
+                    yield StoredLetter.of(record, self._prefix)
+                except UserError as error:
+                    self._stranger(f"{LETTERS} {record.partition}/{record.offset}: {error}")
+
+    def at(self, place: Place) -> StoredLetter | None:
+        """Return the dead letter at a place, None where none is (any more). Raises `UserError` where the record there is none."""
+        first, end = self._spans.get(place.partition, (0, 0))
+        if not first <= place.offset < end:
+            return None
+        topic = self._prefix + LETTERS
+        with self._translated():
+            self._consumer.assign([TopicPartition(topic, *place)])
+        self._behind = {(topic, place.partition)}
+        for record in self.read_to_end():
+            if record.partition == place.partition and record.offset >= place.offset:
+                return StoredLetter.of(record, self._prefix) if record.offset == place.offset else None
+        return None
+
+    def get(self, place: Place) -> StoredLetter:
+        """Return the dead letter at a place. Raises `UserError` where none is."""
+        found = self.at(place)
+        if found is None:
+            spans = ", ".join(
+                f"{partition}/{first} to {partition}/{end - 1}" if end > first else f"none in partition {partition}"
+                for partition, (first, end) in sorted(self._spans.items())
+            )
+            raise UserError(f"dead letter {place} is not there: {self._prefix}{LETTERS} holds {spans}")
+        return found
+
+    def place(self, text: str) -> Place:
+        """Read ``OFFSET`` or ``PARTITION/OFFSET``. Raises `UserError`."""
+        numbers = text.split("/")
+        if len(numbers) > 2 or not all(each.isascii() and each.isdecimal() and len(each) < 20 for each in numbers):
+            raise UserError(f"PLACE: expected OFFSET or PARTITION/OFFSET, found {text!r}")
+        if len(numbers) == 1 and self.partitions > 1:
+            raise UserError(
+                f"PLACE: {self._prefix}{LETTERS} has {self.partitions} partitions: expected PARTITION/OFFSET, found {text!r}"
+            )
+        return Place(int(numbers[0]) if len(numbers) == 2 else 0, int(numbers[-1]))
+
+    def history(self, letter: StoredLetter, ledger: Ledger) -> list[Replay]:
+        """Return, by ascending attempt, what put the letter's record where it was read from, back to the first, and its own replays."""
+        before: list[Replay] = []
+        found: StoredLetter | None = letter
+        while found is not None:
+            origin = ledger.origin(found.source)
+            if origin is None or (before and origin.attempt >= before[-1].attempt):
+                break
+            before.append(origin)
+            found = self.at(origin.letter)
+        return [*reversed(before), *ledger.replays_of(letter.place)]
+
+
+def decoded(letter: StoredLetter, raw: bytes, config: Config) -> tuple[dict[str, Any] | None, str | None]:
+    """Return, in JSON, what ``raw`` decodes to on the topic of the dead letter's record, and why it is dead on arrival even so.
+
+    Checked is what the record alone decides: the codec, and that its lane is configured. Either part may be None, or neither.
+    """
+    name = letter.source.topic.removeprefix(config.topics.prefix)
+    kind = INPUT_TOPICS.get(name)
+    if kind is None:
+        return (
+            None,
+            f"{letter.source.topic} is none of the input topics {', '.join(config.topics.prefix + each for each in INPUT_TOPICS)}",
+        )
+    item = decode_record(kind, raw, letter.source, letter.lane.encode())
+    if isinstance(item, DeadLetter):
+        return _json_or_none(name, raw), f"{item.reason.name}: {item.detail}"
+    lane, _ = item
+    problem = None if lane in config.chains else f"{DeadReason.UNKNOWN_LANE.name}: lane {lane!r} is not configured"
+    return to_json(name, raw), problem
+
+
+def _json_or_none(topic: str, raw: bytes) -> dict[str, Any] | None:
+    try:
+        return to_json(topic, raw)
+    except UserError:
+        return None
+
+
+def read_ledger(kafka: KafkaTable, prefix: str) -> Ledger:
+    """Read what was put back so far. Raises `UserError`."""
+    with TopicReader(kafka, prefix, [LEDGER]) as reader:
+        return Ledger(map(Replay.of, reader.read_to_end()))
+
+
+def summary(letter: StoredLetter, ledger: Ledger) -> dict[str, Any]:
+    """Return a dead letter in JSON, without its bytes."""
+    replays = ledger.replays_of(letter.place)
+    return {
+        "place": str(letter.place),
+        "timestamp_ms": letter.timestamp_ms,
+        "lane": letter.lane,
+        "reason": letter.reason,
+        "detail": letter.detail,
+        "topic": letter.source.topic,
+        "partition": letter.source.partition,
+        "offset": letter.source.offset,
+        "block": letter.block,
+        "index": letter.index,
+        "bytes": len(letter.raw),
+        "attempt": ledger.next_attempt(letter),
+        "replayed": replay_json(replays[-1]) if replays else None,
+    }
+
+
+def replay_json(replay: Replay) -> dict[str, Any]:
+    """Return a ledger's entry in JSON."""
+    return {
+        "letter": str(replay.letter),
+        "attempt": replay.attempt,
+        **replay.record._asdict(),
+        "repaired": replay.repaired,
+        "timestamp_ms": replay.timestamp_ms,
+    }
