@@ -200,7 +200,7 @@ def compare(stored: RestoredLane, rebuilt: Rebuilt, kafka: KafkaTable, prefix: s
     ]
     # what follows is hashed with all counters, and how duplicates and dead letters are told apart is not of it
     theirs.counters = replace(ours.counters)
-    checks.append(_check("page of the lane itself", *(_hash(lane.own_page()) for lane in (ours, theirs))))
+    checks.append(_check("fingerprints of records", *(_hash(lane.own_page()) for lane in (ours, theirs))))
     checks.append(_check("receipts of every block", stored.worker.summary().hex(), rebuilt.worker.summary().hex()))
     return [*checks, _receipts(rebuilt.receipts, stored, kafka, prefix)]
 

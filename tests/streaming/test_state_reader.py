@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator state` beside a running query: what it reads is one moment of the lane, and the query does not notice."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from streaming import state_reader
+from streaming.state_reader import main, read_lanes
+from tests.streaming.harness import Stream, first_difference, of_lane, wait_until
+from tests.streaming.reference import IMMEDIATE, ON_INCLUSION, chains, definition, reference
+from tests.unit.lanes.chains import Chain, Record
+from validator import exit_codes
+from validator.cli.main import app
+from validator.errors import UserError
+from validator.lanes.stored import StoredLanes
+from validator.lanes.worker import LaneWorker
+from validator.service.checkpoint import last_committed_batch
+from validator.service.state import restore
+from validator.service.toml import to_toml
+
+
+def definitions() -> dict[str, object]:
+    return {settings.lane: definition(settings) for settings in (IMMEDIATE, ON_INCLUSION)}
+
+
+def interleaved() -> list[Record]:
+    """Return the records of both chains, by block."""
+    return sorted((record for chain in chains() for record in chain.records), key=lambda record: record.block)
+
+
+def configured(running: Stream, directory: Path, *of: Chain) -> str:
+    """Write the configuration that the query would have been started with, and return the option that names it."""
+    path = directory / "validator.toml"
+    tables = {
+        "kafka": dict(running.kafka),
+        "topics": {"prefix": running.prefix},
+        "job": {"directory": str(running.checkpoint.parent)},
+        "chains": {chain.lane: chain.table for chain in of},
+    }
+    path.write_text(to_toml(tables), encoding="utf-8")
+    return f"--config={path}"
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["state", *arguments])
+
+
+def fingerprints(checkpoint: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(checkpoint)): blake2b(path.read_bytes()).digest()
+        for path in checkpoint.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_a_lane_is_read_at_one_moment_while_the_query_works(stream: Callable[..., Stream], tmp_path: Path) -> None:
+    """Each read, at whatever moment, is a lane that its inputs up to some offsets give; and the query ends as if nobody had looked."""
+    running = stream(definitions(), records_per_trigger=250)
+    records = interleaved()
+    running.produce(records)
+    query = running.start()
+    wait_until(lambda: running.batches() >= 1 or query.exception() is not None, "a batch is done", running.log)
+    moments = []
+    while running.taken() != running.produced:
+        assert query.exception() is None
+        output = tmp_path / f"lanes-{len(moments)}"
+        batch = read_lanes(running.spark, running.checkpoint, output, [IMMEDIATE.lane])
+        stored = StoredLanes(output)
+        assert stored.batch == batch
+        assert not output.with_name(f"{output.name}.links").exists()
+        lane = restore(stored, IMMEDIATE.lane)  # checks token, slots and summary
+        moments.append((sum(stored.consumed.values()), lane.worker.lane.counters.consumed))
+        assert stored.load(ON_INCLUSION.lane).slots == {}, "it was not asked for"
+    running.settle()
+    running.stop()
+    assert len({consumed for consumed, _ in moments}) > 1, "the query was meant to work meanwhile"
+    for consumed, of_lane_alone in moments:
+        assert of_lane_alone < consumed <= len(records)
+    for settings in (IMMEDIATE, ON_INCLUSION):
+        assert first_difference(of_lane(running.outputs(), settings.lane), reference(settings)) is None
+
+
+def test_show_and_verify_beside_the_query_and_a_damaged_store(stream: Callable[..., Stream], tmp_path: Path) -> None:
+    running = stream(definitions(), records_per_trigger=500)
+    records = interleaved()
+    running.produce(records[:-50])
+    running.start()
+    running.settle()
+    before = fingerprints(running.checkpoint)
+    option = configured(running, tmp_path, *chains())
+    shown = invoke("show", f"--lane={IMMEDIATE.lane}", "--json", option)
+    assert shown.exit_code == 0, shown.output
+    document = json.loads(shown.stdout)
+    assert fingerprints(running.checkpoint) == before, "reading changes no file, adds none and removes none"
+    assert sorted(path.name for path in running.checkpoint.parent.iterdir()) == ["checkpoint", "lanes"]
+
+    verified = invoke("verify", "--json", option)
+    assert verified.exit_code == 0, verified.output
+    told = {each["lane"]: each for each in map(json.loads, verified.stdout.splitlines())}
+    assert sorted(told) == sorted(definitions())
+    assert all(each["ok"] and not each["reconfigured"] for each in told.values())
+    assert sum(each["records"] for each in told.values()) == len(records) - 50
+
+    running.produce(records[-50:])
+    running.settle()
+    running.stop()
+    for settings in (IMMEDIATE, ON_INCLUSION):
+        assert first_difference(of_lane(running.outputs(), settings.lane), reference(settings)) is None
+
+    lane = alone(chains()[0], document["counters"]["consumed"])
+    assert document["state_root"] == lane.lane.rules.state_root().hex()
+    assert document["executed_block"] == lane.lane.executed_block
+
+    for path in (running.checkpoint / "state").rglob("*.changelog"):
+        path.write_bytes(path.read_bytes()[:20])
+    for path in (running.checkpoint / "state").rglob("*.zip"):
+        path.unlink()
+    with pytest.raises(UserError, match=r"the state after batch \d+ cannot be read: ") as refused:
+        read_lanes(running.spark, running.checkpoint, tmp_path / "damaged", [])
+    assert "\n" not in str(refused.value)
+
+
+def alone(chain: Chain, records: int) -> LaneWorker:
+    """Return the lane that got so many of a chain's records, in this process."""
+    from tests.unit.lanes.chains import inputs_of
+
+    worker = LaneWorker(definition(IMMEDIATE).create(), definition(IMMEDIATE).runtime_digest)
+    worker.replay(inputs_of(chain.records[:records]), 0)  # type: ignore[arg-type]
+    return worker
+
+
+def test_a_batch_that_the_job_removes_is_given_up_for_a_younger_one(
+    stream: Callable[..., Stream], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = stream({IMMEDIATE.lane: definition(IMMEDIATE)}, records_per_trigger=200)
+    running.produce(list(chains()[0].records))
+    running.start()
+    running.settle()
+    running.stop()
+    last = last_committed_batch(running.checkpoint)
+    assert last > 1
+    older = tmp_path / "older"
+    shutil.copytree(running.checkpoint, older)
+    (older / "commits" / str(last)).unlink()
+    link = state_reader.link_checkpoint
+
+    def removed_and_committed(checkpoint: Path, target: Path) -> None:
+        """Commit a batch and remove the one before it just when a reader has chosen that."""
+        (older / "offsets" / str(last - 1)).unlink(missing_ok=True)
+        (older / "commits" / str(last)).write_text((running.checkpoint / "commits" / str(last)).read_text())
+        link(checkpoint, target)
+
+    monkeypatch.setattr(state_reader, "link_checkpoint", removed_and_committed)
+    assert read_lanes(running.spark, older, tmp_path / "lanes", []) == last
+    assert restore(StoredLanes(tmp_path / "lanes"), IMMEDIATE.lane).worker.lane.executed_block == 60
+
+
+def test_without_a_batch_spark_is_not_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path / "checkpoint"), str(tmp_path / "output")]) == exit_codes.USER_ERROR
+    assert "validator: " in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+    assert main(["checkpoint"]) == exit_codes.USER_ERROR
