@@ -9,7 +9,8 @@ OK: Final = 0
 """All went well."""
 
 DISAGREEMENT: Final = 1
-"""The command ran and its answer is no: a verdict differs, a trace fails, a schema is incompatible, nothing runs."""
+"""The command ran and its answer is no: a verdict differs, a trace fails, a schema is incompatible, a state is not
+what its inputs give, nothing runs."""
 
 USER_ERROR: Final = 2
 """Bad input, configuration or environment: one line on stderr says which, what was expected and what was found."""
