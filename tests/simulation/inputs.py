@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the simulated job reads, and what it must tell whatever happens on the way."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeAlias
+
+from tests.unit.lanes.chains import PREFIX, Chain, Record, chain, definition_of, record
+from validator.codec.decode import decode_record
+from validator.codec.encode import OutputRecord, source_header
+from validator.codec.json_form import to_json
+from validator.codec.schemas import INPUT_TOPICS
+from validator.core.inputs import DeadLetter, Input, Source
+from validator.lanes.definition import LaneDefinition
+from validator.lanes.worker import LaneWorker
+from validator.simulate.settings import SimulationSettings
+
+Item: TypeAlias = Input | DeadLetter
+Place: TypeAlias = tuple[str, int]
+
+COMPARED = ("verdicts", "dispatches", "channel-events", "headroom", "receipts")
+"""Topics whose records do not tell how inputs arrived."""
+
+ACCOUNT = ("executed_block", "consumed", "accepted", "rejected", "duplicate", "dead", "waiting")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inputs:
+    """The partitions that a job reads, and by lane what it must tell."""
+
+    definitions: dict[str, LaneDefinition]
+    partitions: dict[Place, tuple[tuple[str, Item], ...]]
+    """By topic and partition, in order of offsets: the lane and what was decoded."""
+    expected: dict[str, dict[str, list[bytes]]]
+    """By lane and topic, the values in order."""
+    dead: dict[str, frozenset[bytes]]
+    """By lane, the sources of its dead letters."""
+    account: dict[str, dict[str, Any]]
+    """By lane, where it stands in the end."""
+    snapshots: dict[str, list[bytes]]
+
+
+@cache
+def inputs() -> Inputs:
+    """Return the inputs of every schedule: three lanes, with records that come twice, too late, out of place, or broken."""
+    settings = {"candidates_per_block": 2, "requests_per_100_blocks": 100, "downward_per_100_blocks": 80, "paras": 3}
+    chains = [
+        chain(SimulationSettings(seed=21, blocks=5, session_length_blocks=2, violation_share=0.2, **settings)),
+        chain(
+            SimulationSettings(
+                seed=22, blocks=4, session_length_blocks=3, lane="kusama", enactment="on-inclusion", **settings
+            )
+        ),
+        _with_gaps(),
+    ]
+    definitions = {
+        each.lane: definition_of(each, {"headroom_interval_blocks": 2, "root_interval_blocks": 3}) for each in chains
+    }
+    topics: dict[str, list[tuple[str, bytes]]] = defaultdict(list)
+    for at, each in enumerate(chains):
+        for topic, values in _noisy(each, at).items():
+            topics[topic] += [(each.lane, value) for value in values]
+    partitions = {}
+    for topic, values in topics.items():
+        # lanes share a partition: what one of them told says nothing about what another one of the same batch did
+        mixed = sorted(enumerate(values), key=lambda item: (item[0] * 7 % 5, item[0]))
+        by_lane = {lane: [value for name, value in values if name == lane] for lane in definitions}
+        order = [name for _, (name, _) in mixed]
+        full = PREFIX + topic
+        partitions[full, 0] = tuple(
+            _decoded(topic, by_lane[lane].pop(0), lane, Source(full, 0, offset)) for offset, lane in enumerate(order)
+        )
+    return _played(definitions, partitions)
+
+
+def _noisy(of: Chain, seed: int) -> dict[str, list[bytes]]:
+    """Return a chain's values by topic, with what is dead or counted as a duplicate in between."""
+    values: dict[str, list[bytes]] = {topic: [] for topic in INPUT_TOPICS}
+    for at, each in enumerate(of.records):
+        own = values[each.topic]
+        own.append(each.value)
+        if (at + seed) % 9 == 0 and of.lane != "gaps":
+            own.append(
+                each.value
+            )  # again; of a record that no block takes it depends on the moment whether that is a duplicate
+        if (at + seed) % 13 == 0:
+            own.append(b"\xc3\x01" + each.value[9::-1] + b"broken")
+        if each.topic == "blocks" and each.block % 3 == seed % 3:
+            values["candidates"].append(_candidate(of.lane, each.block, 900 + at).value)  # no block has so many
+    for at, each in enumerate(of.records):
+        if each.topic == "candidates" and at % 8 == 0:
+            values["candidates"].append(_candidate(of.lane, each.block, 0).value)  # the place is taken
+        if each.topic == "blocks" and each.block % 3 == 1:
+            values["blocks"].append(_block(of.lane, each.block, each.block - 1, candidates=7).value)  # a fork
+    return values
+
+
+def _with_gaps() -> Chain:
+    """Return a chain that skips block numbers, some of which have records that no block will ever take."""
+    table = {**chain(SimulationSettings(seed=1, blocks=1, lane="gaps")).table, "genesis_paras": []}
+    numbers = [1, 3, 4, 7]
+    records = []
+    for parent, number in zip([0, *numbers], numbers, strict=False):
+        records += [_candidate("gaps", skipped, 0) for skipped in range(parent + 1, number)]
+        records.append(_block("gaps", number, parent))
+    records.insert(3, _block("gaps", 9, 2))  # its parent is never executed
+    return Chain("gaps", table, (), tuple(records))
+
+
+def _block(lane: str, block: int, parent: int, candidates: int = 0) -> Record:
+    body = {
+        "lane": lane,
+        "block": block,
+        "parent_number": parent,
+        "candidates": candidates,
+        "requests": 0,
+        "downward": 0,
+    }
+    return record("blocks", body)
+
+
+def _candidate(lane: str, block: int, index: int) -> Record:
+    body = {"lane": lane, "block": block, "index": index, "para_id": 4999, "hrmp_watermark": block}
+    return record(
+        "candidates", {**body, "upward_messages": [], "processed_downward_messages": 0, "horizontal_messages": []}
+    )
+
+
+def _decoded(topic: str, value: bytes, lane: str, source: Source) -> tuple[str, Item]:
+    decoded = decode_record(INPUT_TOPICS[topic], value, source, lane.encode())
+    return (decoded.lane, decoded) if isinstance(decoded, DeadLetter) else decoded
+
+
+def _played(definitions: dict[str, LaneDefinition], partitions: dict[Place, tuple[tuple[str, Item], ...]]) -> Inputs:
+    everything = [pair for place in sorted(partitions) for pair in partitions[place]]
+    expected: dict[str, dict[str, list[bytes]]] = {}
+    dead, account, snapshots = {}, {}, {}
+    for lane, definition in definitions.items():
+        worker = LaneWorker(definition.create(), definition.runtime_digest)
+        told = [
+            record
+            for _, records in worker.process([item for name, item in everything if name == lane])
+            for record in records
+        ]
+        expected[lane] = {topic: [each.value for each in told if each.topic == topic] for topic in COMPARED}
+        dead[lane] = frozenset(source_of_header(each) for each in told if each.topic == "dead-letters")
+        account[lane] = account_of(worker.status().records)
+        snapshots[lane] = worker.snapshot()
+    return Inputs(definitions, partitions, expected, dead, account, snapshots)
+
+
+def source_of_header(dead_letter: OutputRecord) -> bytes:
+    """Return the source of an encoded dead letter, as its header has it."""
+    return dict(dead_letter.headers)["source"]
+
+
+def account_of(records: Iterable[OutputRecord]) -> dict[str, Any]:
+    """Return where a lane stands, by the last of some records that says so."""
+    *_, last = (each for each in records if each.topic == "lanes")
+    status = to_json("lanes", last.value)
+    return {name: status[name] for name in ACCOUNT}
+
+
+def between(
+    of: Inputs, begins: dict[Place, int], ends: dict[Place, int], lanes: Sequence[str]
+) -> dict[str, list[Item]]:
+    """Return, by lane, the items between offsets, in the order in which the lane operator takes them."""
+    items: dict[str, list[Item]] = {}
+    for place in sorted(of.partitions):
+        for lane, item in of.partitions[place][begins.get(place, 0) : ends[place]]:
+            if lane in lanes:
+                items.setdefault(lane, []).append(item)
+    return items
+
+
+__all__ = [
+    "COMPARED",
+    "Inputs",
+    "Item",
+    "Place",
+    "account_of",
+    "between",
+    "inputs",
+    "source_header",
+    "source_of_header",
+]

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One schedule from its beginning to its end, and what must hold after every commit and in the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tests.simulation.inputs import COMPARED, Inputs, account_of, inputs, source_of_header
+from tests.simulation.log import Fenced, JobKilled, Log
+from tests.simulation.schedule import Schedule
+from tests.simulation.spark import Checkpoint, Job, QueryFailed
+from validator.lanes import sink as sink_module
+from validator.lanes import store as store_module
+from validator.lanes.store import restore_lane
+
+RESTARTS_WITH_FAULTS = 8
+"""Starts of the job after which nothing goes wrong any more."""
+
+BACKUPS_MAX = 3
+
+
+class SimulationFailed(AssertionError):
+    """What was told is not what it must be; says the seed."""
+
+    def __init__(self, what: str, schedule: Schedule) -> None:
+        super().__init__(f"seed {schedule.seed}: {what}; python -m tests.simulation --seed {schedule.seed} --trace")
+        self.trace = schedule.trace
+
+
+class World:
+    """The log, the job, and now and then another job beside it."""
+
+    def __init__(self, seed: int, break_it: Callable[[Log], None] = lambda _: None) -> None:
+        self.schedule = Schedule(seed)
+        self.inputs: Inputs = inputs()
+        self.log = Log(self.schedule, self._check_new)
+        break_it(self.log)
+        self._checked: Counter[tuple[str, str]] = Counter()
+        self._seen: Counter[str] = Counter()
+        self._dead: dict[str, set[bytes]] = {lane: set() for lane in self.inputs.definitions}
+        self._nested = False
+        self._other: Job | None = None
+        self._backups: list[Checkpoint] = []
+        self._checkpoint = Checkpoint()
+
+    def run(self) -> Counter[str]:
+        """Play the schedule and return its faults, counted. Raises `SimulationFailed`."""
+        try:
+            with _bounds(self.schedule):
+                self._play()
+        except SimulationFailed:
+            raise
+        except Exception as error:
+            raise SimulationFailed(f"{type(error).__name__}: {error}", self.schedule) from error
+        return self.schedule.faults
+
+    def _play(self) -> None:
+        starts = 0
+        while True:
+            starts += 1
+            self.schedule.quiet = starts > RESTARTS_WITH_FAULTS
+            job = Job(self.inputs, self.log, self._checkpoint, self.schedule.choose((1, 1, 2, 3)), self._interrupt)
+            self.schedule.note("the job starts")
+            if self._live(job):
+                break
+            self._meddle()
+        self._check_end(job)
+
+    def _live(self, job: Job) -> bool:
+        """Run a job until it has done everything, or ends before; return whether it has."""
+        failures = 0
+        while not job.done():
+            try:
+                job.run_batch()
+                if self.schedule.chance(0.1) and len(self._backups) < BACKUPS_MAX:
+                    self._backups.append(job.checkpoint.copy())
+            except QueryFailed:
+                failures += 1
+                if failures > 5:
+                    return False
+            except (JobKilled, Fenced) as end:
+                self.schedule.note(f"the job ends: {type(end).__name__}")
+                return False
+        return True
+
+    def _meddle(self) -> None:
+        """Do to the checkpoint what people and disks do while no job runs."""
+        checkpoint = self._checkpoint
+        last = len(checkpoint.offsets) - 1
+        fault = self.schedule.step(
+            "meddle",
+            "commit deleted",
+            "commit and offsets deleted",
+            "checkpoint deleted",
+            "backup restored",
+            "offsets expired",
+            often=20,
+        )
+        if fault == "commit deleted":
+            checkpoint.commits.discard(last)
+        elif fault == "commit and offsets deleted" and checkpoint.offsets:
+            checkpoint.commits.discard(last)
+            checkpoint.offsets.pop()
+        elif fault == "checkpoint deleted":
+            self._checkpoint = Checkpoint()  # and the job is told to rebuild
+        elif fault == "backup restored" and self._backups:
+            self._checkpoint = self.schedule.choose(self._backups).copy()
+        elif fault == "offsets expired":
+            for lane in self.log.lanes.values():
+                lane.group = None
+
+    def _interrupt(self, name: str) -> None:
+        """Let another job run a while in the middle of whatever this one does: one that was thought dead, or was started by mistake."""
+        if (
+            self._nested
+            or self.schedule.step(f"another job at {name}", *["another job"] * (self.schedule.rate < 0.03)) is None
+        ):
+            return
+        self._nested = True
+        try:
+            if self._other is None or self.schedule.chance(0.3):
+                checkpoint = self._checkpoint.copy() if self.schedule.chance(0.5) else Checkpoint()
+                self._other = Job(self.inputs, self.log, checkpoint, 1, lambda _: None)
+            for _ in range(self.schedule.choose((1, 2, 5))):
+                self._other.run_batch()
+        except (JobKilled, Fenced, QueryFailed) as end:
+            self.schedule.note(f"the other job ends: {type(end).__name__}")
+            self._other = None
+        finally:
+            self._nested = False
+
+    # --- what must hold ---
+
+    def _check_new(self, lane: str) -> None:
+        """Check what a commit has added."""
+        committed = self.log.lane(lane).committed
+        expected = self.inputs.expected[lane]
+        for record in committed[self._seen[lane] :]:
+            topic = record.topic
+            if topic in COMPARED:
+                at = self._checked[lane, topic]
+                self._checked[lane, topic] += 1
+                if at >= len(expected[topic]) or record.value != expected[topic][at]:
+                    known = record.value in expected[topic][:at]
+                    self._fail(f"{lane} {topic}[{at}] is {'told twice' if known else 'not what it must be'}")
+            elif topic == "dead-letters":
+                source = source_of_header(record)
+                if source in self._dead[lane]:
+                    self._fail(f"{lane}: the dead letter of {source!r} is told twice")
+                if source not in self.inputs.dead[lane]:
+                    self._fail(f"{lane}: {source!r} is told as dead and is not")
+                self._dead[lane].add(source)
+        self._seen[lane] = len(committed)
+
+    def _check_end(self, job: Job) -> None:
+        """Check that nothing is missing, and that the lanes stand where they must."""
+        states = {
+            lane: state
+            for partition in range(2)
+            for lane, state in job.checkpoint.states[partition, len(job.checkpoint.offsets)].items()
+        }
+        for lane, definition in self.inputs.definitions.items():
+            for topic in COMPARED:
+                if self._checked[lane, topic] != len(self.inputs.expected[lane][topic]):
+                    self._fail(
+                        f"{lane} {topic}: {self._checked[lane, topic]} of {len(self.inputs.expected[lane][topic])} told"
+                    )
+            if missing := self.inputs.dead[lane] - self._dead[lane]:
+                self._fail(f"{lane}: dead letters are lost: {sorted(missing)[:3]}")
+            worker = restore_lane(definition, states[lane])
+            assert worker is not None
+            account = account_of(worker.status().records)
+            if account != self.inputs.account[lane]:
+                self._fail(f"{lane} stands at {account}, expected {self.inputs.account[lane]}")
+            if worker.snapshot()[2:] != self.inputs.snapshots[lane][2:]:
+                self._fail(f"{lane}: the state is another one")
+
+    def _fail(self, what: str) -> None:
+        raise SimulationFailed(what, self.schedule)
+
+
+@contextmanager
+def _bounds(schedule: Schedule) -> Iterator[None]:
+    """Have journals, saves and transactions be as short as only a large chain's are."""
+    before = store_module.JOURNAL_BYTES_MAX, store_module.UNSAVED_BYTES_MAX, sink_module.TRANSACTION_BYTES_MAX
+    store_module.JOURNAL_BYTES_MAX = schedule.choose((1, 1500, 4000, before[0]))
+    store_module.UNSAVED_BYTES_MAX = schedule.choose((1, 300, before[1]))
+    sink_module.TRANSACTION_BYTES_MAX = schedule.choose((1, 2000, before[2]))
+    try:
+        yield
+    finally:
+        store_module.JOURNAL_BYTES_MAX, store_module.UNSAVED_BYTES_MAX, sink_module.TRANSACTION_BYTES_MAX = before
