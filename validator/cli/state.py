@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from validator import exit_codes
-from validator.cli.common import ConfigPath, Json, kafka_table, say
+from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
 from validator.cli.progress import jar_progress
 from validator.config import load_config
 from validator.core.limits import U32_MAX
@@ -179,7 +179,7 @@ def _stored(config: Config, lanes: list[str]) -> Iterator[StoredLanes]:
     with jar_progress() as progress:
         ensure_jars("spark", progress=progress)
     console = Console(stderr=True)
-    with ExitStack() as stack:
+    with terminated_as_interrupted(), ExitStack() as stack:
         with console.status("Spark starts and reads the checkpoint ...") if console.is_terminal else nullcontext():
             stored = stack.enter_context(stored_lanes(directory, lanes))
         yield stored

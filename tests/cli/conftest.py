@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of commands share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.stored_job import Job, maker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture
+def job(tmp_path: Path, kafka: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Job]:
+    """Make a job that `validator state` looks at."""
+    return maker(tmp_path, kafka, monkeypatch)

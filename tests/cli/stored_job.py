@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job's checkpoint and topics made in this process, with Spark's part played here: for tests of `validator state`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cli.follower import LANE, Follower, follower, invoke
+from tests.unit.lanes.backend import Store
+from validator.cli import state as command
+from validator.codec.decode import decode_record
+from validator.codec.json_form import encode_input
+from validator.codec.schemas import INPUT_TOPICS
+from validator.core.inputs import DeadLetter, Input, Source
+from validator.lanes.configured import lane_definition
+from validator.lanes.store import LaneCache, process_batch, restore_lane
+from validator.lanes.stored import Part, write_end, write_entry, write_header
+from validator.service import state
+from validator.service.sender import RecordSender
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from validator.core.router.state import RouterState
+    from validator.lanes.worker import LaneWorker
+
+BATCH = 17
+
+Records = list[tuple[str, dict[str, Any]]]
+
+
+@dataclass
+class Job:
+    """What a job leaves behind: inputs and outputs on the topics, and a store; Spark's part is played by this process."""
+
+    chain: Follower
+    store: Store = field(default_factory=Store)
+    consumed: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.prefix = self.chain.config.topics.prefix
+        self.checkpoint = self.chain.config_path.parent / "job" / "checkpoint"
+        assert str(self.checkpoint.parent) == self.chain.config.job.directory
+        (self.checkpoint / "commits").mkdir(parents=True)
+        (self.checkpoint / "commits" / str(BATCH)).write_text("v1\n{}")
+        self.consumed = {(self.prefix + topic, 0): 0 for topic in INPUT_TOPICS}
+
+    def follow(self, records: Records, *, batches: int = 3, judged: Records | None = None) -> None:
+        """Send records, take them in some batches, and tell what comes out; ``judged`` are taken instead of those that are sent."""
+        sender = RecordSender(self.chain.config.kafka, self.prefix)
+        for kind, record in records:
+            sender.send(kind, LANE.encode(), encode_input(INPUT_TOPICS[kind], record))
+        sender.flush()
+        definition = lane_definition(self.chain.config, LANE)
+        items = [self.item(kind, record) for kind, record in (records if judged is None else judged)]
+        cache = LaneCache()
+        for at in range(batches):
+            attempt = self.store.attempt()
+            batch = items[len(items) * at // batches : len(items) * (at + 1) // batches]
+            for _, told in process_batch(definition, attempt, cache, batch):
+                for topic, key, value, _ in told:
+                    sender.send(topic, key, value)
+            self.store.commit(attempt)
+        sender.flush()
+
+    def item(self, kind: str, record: dict[str, Any]) -> Input | DeadLetter:
+        place = (self.prefix + kind, 0)
+        source = Source(*place, self.consumed[place])
+        self.consumed[place] += 1
+        decoded = decode_record(INPUT_TOPICS[kind], encode_input(INPUT_TOPICS[kind], record), source, LANE.encode())
+        return decoded if isinstance(decoded, DeadLetter) else decoded[1]
+
+    def read(self, checkpoint: Path, output: Path, lanes: Sequence[str]) -> None:
+        """Do what `streaming.state_reader` does."""
+        assert checkpoint == self.checkpoint
+        kept = self.store.committed
+        with output.open("wb") as file:
+            write_header(file, BATCH, self.consumed)
+            entries = 0
+            if kept.head is not None:
+                write_entry(file, Part.HEAD, LANE, 0, kept.head)
+                entries += 1
+            if not lanes or LANE in lanes:
+                for number, data in kept.slots.items():
+                    write_entry(file, Part.SLOT, LANE, number, data)
+                for number, data in enumerate(kept.journal):
+                    write_entry(file, Part.JOURNAL, LANE, number, data)
+                entries += len(kept.slots) + len(kept.journal)
+            write_end(file, entries)
+
+    def worker(self) -> LaneWorker:
+        restored = restore_lane(lane_definition(self.chain.config, LANE), self.store.attempt())
+        assert restored is not None
+        return restored
+
+    def state(self) -> RouterState:
+        found: RouterState = self.worker().lane.rules.state  # type: ignore[attr-defined]
+        return found
+
+    def show(self, *arguments: str) -> Any:
+        return invoke("state", "show", f"--lane={LANE}", *arguments, self.chain.option())
+
+    def shown(self, *arguments: str) -> dict[str, Any]:
+        result = self.show(*arguments, "--json")
+        assert result.exit_code == 0, result.output
+        (line,) = result.stdout.splitlines()
+        document: dict[str, Any] = json.loads(line)
+        return document
+
+    def verify(self, *arguments: str) -> Any:
+        return invoke("state", "verify", *arguments, self.chain.option())
+
+
+def maker(directory: Path, kafka: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Job]:
+    """Return what makes a job whose checkpoint the command reads in this process."""
+
+    def make(blocks: int = 30, seed: int = 5) -> Job:
+        made = Job(follower(directory, kafka, f"state-{directory.name}.", blocks=blocks, seed=seed))
+        monkeypatch.setattr(state, "read_checkpoint", made.read)
+        monkeypatch.setattr(command, "ensure_jars", lambda *_, **__: [])
+        return made
+
+    return make
+
+
+def refused(result: Any, words: str) -> None:
+    assert result.exit_code == 2, result.output
+    assert words in result.stderr
+    assert result.stderr.startswith("validator: ")
+    assert result.stderr.count("\n") == 1
