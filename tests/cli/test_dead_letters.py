@@ -3,16 +3,29 @@
 
 from __future__ import annotations
 
+import json
+import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
 from tests.cli.follower import Follower, follower, invoke, lines
+from validator.codec.decode import decode_record
 from validator.codec.encode import encode_dead_letter
-from validator.core.inputs import DeadLetter, DeadReason, Source
+from validator.codec.json_form import encode_input
+from validator.codec.schemas import INPUT_TOPICS
+from validator.core.inputs import DeadLetter, DeadReason, Input, Source
+from validator.errors import UserError
+from validator.kafka.client import consumer_config
+from validator.kafka.topics import TOPICS, create_topics
+from validator.service.dead_letters import Place
+from validator.service.replayer import Replayer, Task
 from validator.service.sender import RecordSender
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from typer.testing import Result
 
 
@@ -21,19 +34,70 @@ class Letters:
 
     def __init__(self, chain: Follower) -> None:
         self.chain = chain
+        self.kafka = chain.config.kafka
         self.prefix = chain.config.topics.prefix
         self.count = 0
+        self._judged: set[tuple[str, int]] = set()
 
     def put(self, raw: bytes, *, reason: DeadReason = DeadReason.UNDECODABLE, source: Source | None = None,
             lane: str = "polkadot", block: int | None = None, detail: str = "it is broken") -> str:  # fmt: skip
         """Put a dead letter on the topic and return its place."""
         source = source or Source(f"{self.prefix}candidates", 0, 1000 + self.count)
         letter = encode_dead_letter(DeadLetter(lane, reason, detail, source, raw, block, None if block is None else 0))
-        sender = RecordSender(self.chain.config.kafka, self.prefix)
-        sender.send(letter.topic, letter.key, letter.value)
-        sender.flush()
+        self.send(letter.topic, letter.value, letter.key)
         self.count += 1
         return f"0/{self.count - 1}"
+
+    def send(self, topic: str, value: bytes, key: bytes = b"polkadot") -> None:
+        sender = RecordSender(self.kafka, self.prefix)
+        sender.send(topic, key, value)
+        sender.flush()
+
+    def candidate(self) -> dict[str, Any]:
+        return next(record for kind, record in self.chain.records if kind == "candidates")
+
+    @staticmethod
+    def encoded(record: dict[str, Any], topic: str = "candidates") -> bytes:
+        return encode_input(INPUT_TOPICS[topic], record)
+
+    def inputs(self, topic: str) -> list[Message]:
+        """What is committed on a topic of one partition."""
+        consumer = Consumer(consumer_config(self.kafka, group_id="test", partition_eof=True))
+        try:
+            consumer.assign([TopicPartition(self.prefix + topic, 0, OFFSET_BEGINNING)])
+            messages: list[Message] = []
+            while (message := consumer.poll(10)) is not None and message.error() is None:
+                messages.append(message)
+            return messages
+        finally:
+            consumer.close()
+
+    def record_at(self, place: dict[str, Any]) -> bytes | None:
+        topic = place["topic"].removeprefix(self.prefix)
+        return next(message.value() for message in self.inputs(topic) if message.offset() == place["offset"])
+
+    def judge_inputs(self) -> None:
+        """Do what the job would with what is new on the input topics."""
+        items: list[Input | DeadLetter] = []
+        for topic, kind in INPUT_TOPICS.items():
+            for message in self.inputs(topic):
+                place = topic, message.offset() or 0
+                if place not in self._judged:
+                    self._judged.add(place)
+                    decoded = decode_record(
+                        kind, message.value(), Source(self.prefix + topic, 0, place[1]), message.key()
+                    )
+                    items.append(decoded if isinstance(decoded, DeadLetter) else decoded[1])
+        for _, outputs in self.chain.worker.process(items):
+            for topic, key, value, _ in outputs:
+                self.send(topic, value, key)
+
+    def with_attempts_max(self, limit: int) -> str:
+        """Return the option of a configuration with another limit."""
+        path = self.chain.config_path.with_name("wider.toml")
+        text = self.chain.config_path.read_text(encoding="utf-8")
+        path.write_text(f"{text}\n[dead_letters]\nattempts_max = {limit}\n", encoding="utf-8")
+        return f"--config={path}"
 
     def run(self, *arguments: str) -> Result:
         return invoke("dead-letters", *arguments, self.chain.option())
@@ -50,6 +114,15 @@ def letters(
 ) -> Letters:
     prefix = request.node.name.partition("[")[0][-60:] + "."
     return Letters(follower(tmp_path_factory.mktemp("letters"), kafka, prefix, blocks=3))
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, kafka: dict[str, object]) -> Letters:
+    """One dead letter, for tests that put nothing back."""
+    letters = Letters(follower(tmp_path_factory.mktemp("letters"), kafka, "letters.", blocks=1))
+    letters.put(b"raw")
+    letters.put(b"raw")
+    return letters
 
 
 def test_dead_letters_are_listed_with_all_that_is_known(letters: Letters) -> None:
@@ -72,3 +145,211 @@ def test_dead_letters_are_listed_with_all_that_is_known(letters: Letters) -> Non
     assert shown[-1] == "3 dead letters: 1 LATE, 2 UNDECODABLE (the last 2 shown)"
     assert f"polkadot  LATE  {letters.prefix}blocks[0]@5  7  0  1 of 3  it is broken" in shown[0]
     assert r"an escape \x1b[2J in it" in shown[1]
+
+
+def test_a_dead_letter_is_shown_whole(letters: Letters, tmp_path: Path) -> None:
+    letters.put(b"\xc3\x01 not quite \x00")
+    shown = letters.run("show", "0", f"--raw={tmp_path / 'raw'}")
+    assert shown.exit_code == 0, shown.output
+    assert (tmp_path / "raw").read_bytes() == b"\xc3\x01 not quite \x00"
+    assert "c3 01 20 6e 6f 74 20 71  75 69 74 65 20 00" in shown.stdout
+    assert "|.. not quite .|" in shown.stdout
+    assert "UNKNOWN_SCHEMA: expected the fingerprint of a schema of validator.router.Candidate" in shown.stdout
+    (row,) = letters.json("show", "0/0")
+    assert (row["record"], row["history"], row["raw"]) == (None, [], b"\xc3\x01 not quite \x00".hex())
+    good = letters.candidate()
+    letters.put(letters.encoded(good), reason=DeadReason.UNKNOWN_SCHEMA)
+    (row,) = letters.json("show", "1")
+    assert (row["record"], row["problem"]) == (good, None)
+    letters.put(letters.encoded({**good, "lane": "westend"}), reason=DeadReason.UNKNOWN_LANE)
+    (row,) = letters.json("show", "2")
+    assert (row["record"]["lane"], row["problem"]) == ("westend", "UNKNOWN_LANE: lane 'westend' is not configured")
+    letters.put(bytes(5000))
+    assert "... and 2952 more bytes: --raw FILE writes all of them" in letters.run("show", "3").stdout
+
+
+def test_a_bad_record_becomes_a_dead_letter_is_mended_put_back_and_executed(letters: Letters, tmp_path: Path) -> None:
+    """The full circle, the chain being judged by what is on its input topics."""
+    records = letters.chain.records
+    at = next(number for number, (kind, _) in enumerate(records) if kind == "candidates")
+    kind, good = records[at]
+    worker = letters.chain.worker
+    for number, (topic, record) in enumerate(records):
+        letters.send(topic, b"rubbish" if number == at else letters.encoded(record, topic))
+    letters.judge_inputs()
+    assert worker.lane.executed_block == 0
+    (letter,) = letters.json("list")
+    assert (letter["reason"], letter["detail"][:35]) == ("UNDECODABLE", "expected Avro single-object encodin")
+    (tmp_path / "mended.json").write_text(json.dumps(good))
+    result = letters.run("replay", letter["place"], f"--as={tmp_path / 'mended.json'}")
+    assert result.exit_code == 0, result.output
+    letters.judge_inputs()
+    assert worker.lane.executed_block == 3
+    told = letters.chain.expected
+    assert len(lines(invoke("watch", "verdicts", "--json", letters.chain.option()).stdout)) == len(told)
+    (letter,) = letters.json("list")
+    assert letter["replayed"]["repaired"] is True
+    assert letters.record_at(letter["replayed"]) == letters.encoded(good, kind)
+
+
+def test_what_was_put_back_says_so_and_goes_under_its_lane(letters: Letters) -> None:
+    raw = letters.encoded(letters.candidate())
+    letters.put(raw, reason=DeadReason.LATE)
+    assert (
+        letters.run("replay", "0", "--dry-run").stdout
+        == f"0/0  would be replayed to {letters.prefix}candidates, attempt 1 of 3\n"
+    )
+    assert letters.inputs("candidates") == []
+    assert letters.run("replay", "0").stdout == f"0/0  replayed as {letters.prefix}candidates[0]@0, attempt 1 of 3\n"
+    (message,) = letters.inputs("candidates")
+    assert (message.key(), message.value()) == (b"polkadot", raw)
+    assert message.headers() == [("dead-letter", b"0/0"), ("attempt", b"1")]
+    assert "1 of" not in letters.run("list").stdout
+    assert f"{letters.prefix}candidates[0]@0" in letters.run("list").stdout
+
+
+def test_what_was_put_back_is_skipped_unless_told_otherwise_and_every_attempt_counts(letters: Letters) -> None:
+    letters.put(letters.encoded(letters.candidate()), reason=DeadReason.LATE)
+    assert letters.run("replay", "0").exit_code == 0
+    skipped = letters.run("replay", "0")
+    assert (skipped.exit_code, len(letters.inputs("candidates"))) == (0, 1)
+    assert skipped.stdout == (
+        f"0/0  skipped: put back already, as {letters.prefix}candidates[0]@0 (attempt 1); --again does it once more\n"
+    )
+    assert "attempt 2 of 3" in letters.run("replay", "0", "--again").stdout
+    assert "attempt 3 of 3" in letters.run("replay", "0", "--again").stdout
+    refused = letters.run("replay", "0", "--again")
+    assert (refused.exit_code, len(letters.inputs("candidates"))) == (1, 3)
+    assert refused.stderr == (
+        "validator: dead letter 0/0  refused: put back 3 times already, and [dead_letters] attempts_max is 3\n"
+    )
+    (row,) = letters.json("show", "0")
+    assert [replay["attempt"] for replay in row["history"]] == [1, 2, 3]
+
+
+def test_the_attempts_of_a_record_that_keeps_coming_back_are_counted_up_to_the_cap(letters: Letters) -> None:
+    raw = letters.encoded(letters.candidate())
+    place = letters.put(raw, reason=DeadReason.LATE)
+    for attempt in (1, 2, 3):
+        (entry,) = letters.json("replay", place)
+        assert (entry["outcome"], entry["attempt"]) == ("replayed", attempt)
+        place = letters.put(
+            raw, reason=DeadReason.LATE, source=Source(entry["topic"], entry["partition"], entry["offset"])
+        )
+    refused = letters.run("replay", place, "--force")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr.startswith(f"validator: dead letter {place}  refused: put back 3 times already")
+    (row,) = letters.json("show", place)
+    assert [(replay["letter"], replay["attempt"]) for replay in row["history"]] == [("0/0", 1), ("0/1", 2), ("0/2", 3)]
+    assert len(letters.inputs("candidates")) == 3
+    wider = letters.with_attempts_max(4)
+    assert "attempt 4 of 4" in invoke("dead-letters", "replay", place, wider).stdout
+
+
+def test_all_of_a_reason_and_lane_in_one_transaction_and_what_cannot_go_is_told(letters: Letters) -> None:
+    good = letters.candidate()
+    for index in range(3):
+        letters.put(letters.encoded({**good, "index": index}), reason=DeadReason.LATE)
+    letters.put(b"rubbish", reason=DeadReason.LATE)
+    letters.put(letters.encoded(good), reason=DeadReason.CONFLICT)
+    letters.put(letters.encoded(good), reason=DeadReason.LATE, lane="kusama")
+    letters.put(letters.encoded(good), reason=DeadReason.LATE, source=Source("elsewhere", 0, 0))
+    result = letters.run("replay", "--all", "--reason=LATE", "--lane=polkadot")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1] == "2 refused, 3 replayed"
+    assert "dead letter 0/3  refused: it would be dead on arrival: UNDECODABLE: expected Avro" in result.stderr
+    assert "dead letter 0/6  refused: it came from elsewhere, expected one of" in result.stderr
+    assert [message.value() for message in letters.inputs("candidates")] == [
+        letters.encoded({**good, "index": index}) for index in range(3)
+    ]
+    assert [row["replayed"] is not None for row in letters.json("list")] == [True] * 3 + [False] * 4
+    assert letters.run("replay", "--all", "--lane=nobody").stdout == "no dead letter is there that was asked for\n"
+    forced = letters.run("replay", "3", "--force")
+    assert (forced.exit_code, letters.inputs("candidates")[-1].value()) == (0, b"rubbish")
+
+
+def test_a_second_replay_ends_the_first_which_puts_nothing_back(letters: Letters) -> None:
+    task = Task(Place(0, 0), f"{letters.prefix}candidates", b"polkadot", b"raw", 1, repaired=False)
+    kafka = letters.chain.config.kafka
+    with Replayer(kafka, letters.prefix) as first, Replayer(kafka, letters.prefix) as second:
+        with pytest.raises(UserError, match="another `validator dead-letters replay` has begun and ended this one"):
+            first.send([task])
+        assert second.send([task])[0].attempt == 1
+    assert len(letters.inputs("candidates")) == 1
+    assert len(letters.inputs("dead-letter-replays")) == 1
+
+
+def test_a_record_that_kafka_does_not_take_takes_its_transaction_with_it(letters: Letters) -> None:
+    def task(offset: int, raw: bytes) -> Task:
+        return Task(Place(0, offset), f"{letters.prefix}candidates", b"polkadot", raw, 1, repaired=False)
+
+    tasks = [task(0, b"small"), task(1, random.Random(1).randbytes((8 << 20) + 1000))]
+    told = r"nothing was put back: dead letter 0/1: .*candidates: "
+    with Replayer(letters.kafka, letters.prefix) as replayer, pytest.raises(UserError, match=told):
+        replayer.send(tasks)
+    assert letters.inputs("candidates") == []
+    assert letters.inputs("dead-letter-replays") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("show", "x"), "PLACE: expected OFFSET or PARTITION/OFFSET, found 'x'"),
+        (("show", "1/2/3"), "PLACE: expected OFFSET or PARTITION/OFFSET, found '1/2/3'"),
+        (("show", "7"), "dead letter 0/7 is not there: "),
+        (("show", "3/0"), "dead letter 3/0 is not there: "),
+        (("replay", "0", "9"), "dead letter 0/9 is not there: "),
+        (("replay",), "expected PLACE or --all, found neither"),
+        (("replay", "0", "--all"), "expected PLACE or --all, found both"),
+        (("replay", "0", "--lane=polkadot"), "--lane and --reason are for --all, found them with PLACE"),
+        (("replay", "--all", "--as=x"), "--as: expected exactly one PLACE, found --all"),
+        (("replay", "0", "1", "--as=x"), "--as: expected exactly one PLACE, found 2"),
+        (("replay", "0", "--as=/nowhere"), "/nowhere: cannot be read: No such file or directory"),
+        (("list", "--reason=LAET"), "--reason: expected UNDECODABLE, UNKNOWN_SCHEMA, "),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_told_in_one_line(shared: Letters, arguments: tuple[str, ...], words: str) -> None:
+    result = shared.run(*arguments)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
+    assert result.stderr.startswith(f"validator: {words}")
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"lane": "polkadot"}', "9" * 5000])
+def test_a_mended_record_that_is_none_is_told_with_its_file(shared: Letters, tmp_path: Path, content: str) -> None:
+    (tmp_path / "mended.json").write_text(content)
+    result = shared.run("replay", "0", f"--as={tmp_path / 'mended.json'}")
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
+    assert result.stderr.startswith(f"validator: {tmp_path / 'mended.json'}: ")
+
+
+@pytest.mark.parametrize("command", ["list", "show", "replay"])
+def test_a_broker_that_does_not_answer_is_told(shared: Letters, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.setenv("VALIDATOR_KAFKA__BOOTSTRAP__SERVERS", "127.0.0.1:1")
+    monkeypatch.setattr("validator.service.topic_reader.REQUEST_S_MAX", 1.0)
+    result = shared.run(*([command] if command == "list" else [command, "0"]))
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
+    assert result.stderr.startswith("validator: no records can be read at 127.0.0.1:1: ")
+
+
+@pytest.mark.parametrize("missing", ["dead-letters", "dead-letter-replays", "candidates"])
+def test_a_topic_that_is_not_there_is_told(shared: Letters, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    monkeypatch.setenv("VALIDATOR_TOPICS__PREFIX", f"without-{missing}.")
+    with monkeypatch.context() as patch:
+        patch.setattr("validator.kafka.topics.TOPICS", tuple(topic for topic in TOPICS if topic.name != missing))
+        create_topics(shared.chain.config.kafka, prefix=f"without-{missing}.")
+    result = shared.run("replay", "--all")
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
+    assert f"without-{missing}.{missing}" in result.stderr
+    assert "validator topics create" in result.stderr
+
+
+def test_a_strangers_record_is_told_and_the_others_are_listed(letters: Letters) -> None:
+    letters.send("dead-letters", b"hello")
+    letters.count += 1
+    letters.put(b"raw")
+    result = letters.run("list", "--json")
+    assert [row["place"] for row in lines(result.stdout)] == ["0/1"]
+    assert result.stderr.startswith(
+        "validator: dead-letters 0/0: dead-letters: expected a record of validator.DeadLetter"
+    )
+    assert letters.run("show", "0").exit_code == 2

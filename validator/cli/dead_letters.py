@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections import Counter
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from heapq import nlargest
@@ -18,16 +19,28 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
+from validator.codec.json_form import encode_input
+from validator.codec.schemas import INPUT_TOPICS
 from validator.config import load_config
 from validator.core.inputs import DeadReason
 from validator.errors import UserError
 from validator.service.dead_letters import Filter, LetterReader, Replay, decoded, read_ledger, replay_json, summary
+from validator.service.replayer import (
+    TRANSACTION_BYTES_MAX,
+    TRANSACTION_RECORDS_MAX,
+    Declined,
+    Replayer,
+    Task,
+    judge,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from validator.config import Config
+    from validator.service.dead_letters import StoredLetter
 
 app = typer.Typer(
     add_completion=False,
@@ -51,6 +64,9 @@ _HEADINGS: Final = (
     "replayed as",
     "detail",
 )
+SHOWN_CHARACTERS_MAX: Final = 4096
+"""Characters of a decoded record that `show` prints."""
+
 DUMPED_BYTES_MAX: Final = 2048
 """Bytes that `show` dumps: more than a screen of them is for a file."""
 
@@ -176,10 +192,14 @@ def show(
         if cell
     ]
     lines += [f"{'history':<10}  {_told(replay)}" for replay in history]
-    lines += [f"{'decodes to':<10}  {printable(json.dumps(record))}"] if record is not None else []
+    lines += [f"{'decodes to':<10}  {_cut(printable(json.dumps(record)))}"] if record is not None else []
     lines += [f"{'now':<10}  {printable(problem)}"] if problem else []
     lines += [f"{'bytes':<10}  {len(letter.raw)}", *hex_dump(letter.raw)]
     sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARACTERS_MAX else f"{text[:SHOWN_CHARACTERS_MAX]}... (--json shows all of it)"
 
 
 def _told(replay: Replay) -> str:
@@ -197,6 +217,141 @@ def hex_dump(data: bytes) -> list[str]:
     if len(data) > DUMPED_BYTES_MAX:
         lines.append(f"... and {len(data) - DUMPED_BYTES_MAX} more bytes: --raw FILE writes all of them")
     return lines
+
+
+@app.command()
+def replay(
+    places: Annotated[
+        list[str] | None, typer.Argument(metavar="[PLACE]...", help="OFFSET, or PARTITION/OFFSET, as `list` shows it.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All that there are, of --lane and --reason.")] = False,
+    lane: Lane = None,
+    reason: Reason = None,
+    repaired: Annotated[
+        Path | None,
+        typer.Option(
+            "--as", metavar="FILE", help="Other bytes for the one PLACE; of FILE.json, the record as `submit` takes it."
+        ),
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Also what has been put back already.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also what would be dead on arrival.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    config_path: ConfigPath = None,
+    as_json: Json = False,
+) -> None:
+    """Put records back on the topic that they came from, once what made them dead letters is mended.
+
+    A record that still would be dead on arrival is refused; so is one that was put back `[dead_letters] attempts_max` times. What was put
+    back already is skipped. Record and count are one transaction: a replay that was killed is simply done again. Exit code 1 if a PLACE
+    was refused.
+    """
+    if bool(places) == everything:
+        raise UserError(f"expected PLACE or --all, found {'both' if places else 'neither'}")
+    if (lane is not None or reason is not None) and not everything:
+        raise UserError("--lane and --reason are for --all, found them with PLACE")
+    if repaired is not None and len(places or ()) != 1:
+        raise UserError(f"--as: expected exactly one PLACE, found {len(places or ()) or '--all'}")
+    wanted = Filter(lane, _reason(reason))
+    config = load_config(config_path)
+    config = config.model_copy(update={"kafka": kafka_table(config)})
+    prefix = config.topics.prefix
+    tell = _Teller(config.dead_letters.attempts_max, as_json=as_json)
+    with ExitStack() as stack:
+        stack.enter_context(terminated_as_interrupted())
+        reader = stack.enter_context(LetterReader(config.kafka, prefix, _say))
+        asked = [reader.get(place) for place in dict.fromkeys(map(reader.place, places or ()))]
+        raw = None if repaired is None else _repaired(repaired, asked[0], prefix)
+        replayer = None if dry_run else stack.enter_context(Replayer(config.kafka, prefix))
+        ledger = read_ledger(config.kafka, prefix)  # after the replayer is there: no other one adds to it
+        waiting: list[Task] = []
+
+        def put_back() -> None:
+            if replayer is not None and waiting:
+                for entry in replayer.send(waiting):
+                    ledger.add(entry)
+                    tell.replayed(entry)
+            waiting.clear()
+
+        for letter in asked or filter(wanted.takes, reader.letters()):
+            judged = judge(letter, ledger, config, repaired=raw, again=again, force=force)
+            if isinstance(judged, Declined):
+                tell.declined(judged)
+            elif dry_run:
+                tell.would_be_replayed(judged)
+            else:
+                waiting.append(judged)
+                size = sum(len(task.raw) for task in waiting)
+                if len(waiting) >= TRANSACTION_RECORDS_MAX or size >= TRANSACTION_BYTES_MAX:
+                    put_back()
+        put_back()
+    tell.summary()
+    if asked and tell.counts["refused"]:
+        raise typer.Exit(exit_codes.DISAGREEMENT)
+
+
+class _Teller:
+    """Says what became of each dead letter, and counts."""
+
+    def __init__(self, attempts_max: int, *, as_json: bool) -> None:
+        self.counts: Counter[str] = Counter()
+        self._attempts_max = attempts_max
+        self._as_json = as_json
+
+    def replayed(self, entry: Replay) -> None:
+        self._tell(
+            "replayed",
+            {"place": str(entry.letter), "outcome": "replayed", "attempt": entry.attempt, **entry.record._asdict()},
+            f"{entry.letter}  replayed as {where(entry.record._asdict())}, attempt {entry.attempt} of {self._attempts_max}",
+        )
+
+    def would_be_replayed(self, task: Task) -> None:
+        self._tell(
+            "would be replayed",
+            {"place": str(task.letter), "outcome": "would be replayed", "attempt": task.attempt, "topic": task.topic},
+            f"{task.letter}  would be replayed to {task.topic}, attempt {task.attempt} of {self._attempts_max}",
+        )
+
+    def declined(self, declined: Declined) -> None:
+        letter, outcome, why = declined
+        self._tell(
+            outcome,
+            {"place": str(letter), "outcome": outcome, "why": why},
+            f"{letter}  {outcome}: {printable(why)}",
+            error=outcome == "refused",
+        )
+
+    def summary(self) -> None:
+        if not self._as_json and self.counts.total() != 1:
+            words = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.counts.items()))
+            sys.stdout.write(f"{words or 'no dead letter is there that was asked for'}\n")
+
+    def _tell(self, outcome: str, record: dict[str, Any], line: str, *, error: bool = False) -> None:
+        self.counts[outcome] += 1
+        if self._as_json:
+            sys.stdout.write(json.dumps(record) + "\n")
+        elif error:
+            _say(f"dead letter {line}")
+        else:
+            sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+def _repaired(path: Path, letter: StoredLetter, prefix: str) -> bytes:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    if path.suffix != ".json":
+        return data
+    kind = INPUT_TOPICS.get(letter.source.topic.removeprefix(prefix))
+    if kind is None:
+        return data  # refused, and told why, with all others of such a topic
+    try:
+        return encode_input(kind, json.loads(data))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: expected a JSON object, found {error}") from error
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
 
 
 def where(record: dict[str, Any]) -> str:

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Puts dead letters' records back on the topics that they came from.
+
+A record that was put back and the ledger's entry about it are one Kafka transaction, so that the attempts are counted whatever fails. The
+transactional.id is one for all: whoever begins a replay fences off the one before, and only then reads the ledger, so that no two count the
+same attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from validator.codec.schemas import INPUT_TOPICS
+from validator.core.inputs import Source
+from validator.errors import UserError
+from validator.kafka.client import producer_config
+from validator.service.dead_letters import LEDGER, Ledger, Place, Replay, StoredLetter, decoded
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from confluent_kafka import Message
+
+    from validator.config import Config
+    from validator.kafka.client import KafkaTable
+
+CALL_S_MAX: Final = 30.0
+"""Seconds for one call to Kafka."""
+
+TRANSACTION_RECORDS_MAX: Final = 500
+TRANSACTION_BYTES_MAX: Final = 16 << 20
+"""Records, and bytes of them, that are put back in one transaction."""
+
+_FENCED: Final = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+
+
+class Task(NamedTuple):
+    """A record that may be put back; ``topic`` is the full name."""
+
+    letter: Place
+    topic: str
+    key: bytes | None
+    raw: bytes
+    attempt: int
+    repaired: bool
+
+
+class Declined(NamedTuple):
+    """A dead letter that is not put back, and why in words: it need not be, or it must not be."""
+
+    letter: Place
+    outcome: Literal["skipped", "refused"]
+    why: str
+
+
+def judge(
+    letter: StoredLetter, ledger: Ledger, config: Config, *, repaired: bytes | None, again: bool, force: bool
+) -> Task | Declined:
+    """Decide what becomes of a dead letter that is to be put back, with the bytes of ``repaired`` where given.
+
+    Checked in this order: it has not been put back yet, unless ``again``; its attempts; that it came from an input topic; that the record
+    by itself would not be dead on arrival, unless ``force``.
+    """
+    replays, attempt = ledger.replays_of(letter.place), ledger.next_attempt(letter)
+    raw = letter.raw if repaired is None else repaired
+    limit = config.dead_letters.attempts_max
+    if replays and not again:
+        last = replays[-1]
+        where = f"{last.record.topic}[{last.record.partition}]@{last.record.offset}"
+        why = f"put back already, as {where} (attempt {last.attempt}); --again does it once more"
+        return Declined(letter.place, "skipped", why)
+    if attempt > limit:
+        why = f"put back {attempt - 1} times already, and [dead_letters] attempts_max is {limit}"
+        return Declined(letter.place, "refused", why)
+    if letter.source.topic.removeprefix(config.topics.prefix) not in INPUT_TOPICS:
+        known = ", ".join(config.topics.prefix + name for name in INPUT_TOPICS)
+        return Declined(letter.place, "refused", f"it came from {letter.source.topic}, expected one of {known}")
+    record, problem = decoded(letter, raw, config)
+    if problem is not None and not force:
+        return Declined(letter.place, "refused", f"it would be dead on arrival: {problem}")
+    lane = letter.lane if record is None else record["lane"]
+    return Task(letter.place, letter.source.topic, lane.encode() or None, raw, attempt, raw != letter.raw)
+
+
+class Replayer:
+    """Puts records back. Making it ends any other replay with the same prefix; it aborts what is open on leaving.
+
+    Every method raises `UserError`: where Kafka does not answer or refuses, and where another replay has begun meanwhile.
+    """
+
+    def __init__(self, kafka: KafkaTable, prefix: str) -> None:
+        config = producer_config(kafka, transactional_id=f"{prefix}dead-letter-replay")
+        self._bootstrap, self._prefix = config["bootstrap.servers"], prefix
+        self._refused: tuple[int, KafkaError] | None = None
+        self._open = False
+        try:
+            self._producer = Producer(config)
+            there = self._producer.list_topics(
+                timeout=CALL_S_MAX
+            ).topics  # all, by name: to ask for one might create it
+            missing = [prefix + name for name in (*INPUT_TOPICS, LEDGER) if prefix + name not in there]
+            if missing:
+                raise UserError(
+                    f"topics are not there at {self._bootstrap} ({', '.join(missing)}): check [topics] prefix, or create them with "
+                    "`validator topics create`"
+                )
+            self._producer.init_transactions(CALL_S_MAX)
+        except KafkaException as error:
+            raise self._user_error(error) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if self._open:  # else readers of committed records wait for it until the broker gives it up
+            with suppress(KafkaException):
+                self._producer.abort_transaction(CALL_S_MAX)
+
+    def send(self, tasks: Sequence[Task]) -> list[Replay]:
+        """Put records back and count the attempts, all of them or none; return the ledger's entries."""
+        placed: list[Source | None] = [None] * len(tasks)
+        try:
+            self._producer.begin_transaction()
+            self._open = True
+            for at, task in enumerate(tasks):
+                headers = [("dead-letter", str(task.letter).encode()), ("attempt", str(task.attempt).encode())]
+                self._produce(task.topic, task.raw, task.key, headers, at, placed)
+            left = self._producer.flush(CALL_S_MAX)
+            self._raise_refused(tasks)
+            replays = [
+                Replay(task.letter, task.attempt, source, task.repaired)
+                for task, source in zip(tasks, placed, strict=True)
+                if source is not None and source.offset >= 0
+            ]
+            if left or len(replays) < len(tasks):
+                raise UserError(f"nothing was put back: {self._bootstrap} did not say where within {CALL_S_MAX:.0f} s")
+            for replay in replays:
+                _, key, value, _ = replay.encode()
+                self._produce(self._prefix + LEDGER, value, key, [], 0, [])
+        except KafkaException as error:
+            raise self._user_error(error) from error
+        try:
+            self._producer.commit_transaction(CALL_S_MAX)
+        except KafkaException as error:
+            raise self._user_error(error, uncertain=True) from error
+        self._open = False
+        return replays
+
+    def _produce(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None,
+        headers: Any,
+        at: int,
+        placed: list[Source | None],
+    ) -> None:
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                self._refused = self._refused or (at, error)
+            elif placed:
+                placed[at] = Source(topic, message.partition() or 0, _offset(message))
+
+        while True:
+            try:
+                self._producer.produce(topic, value, key, headers=headers, on_delivery=delivered)
+                self._producer.poll(0)
+                return
+            except BufferError:
+                self._producer.poll(0.1)
+
+    def _raise_refused(self, tasks: Sequence[Task]) -> None:
+        if self._refused is not None:
+            at, error = self._refused
+            if error.code() in _FENCED:
+                raise self._user_error(KafkaException(error))
+            raise UserError(f"nothing was put back: dead letter {tasks[at].letter}: {tasks[at].topic}: {error.str()}")
+
+    def _user_error(self, error: KafkaException, *, uncertain: bool = False) -> UserError:
+        reason: Any = error.args[0]
+        fenced = self._refused is not None and self._refused[1].code() in _FENCED
+        if fenced or reason.code() in _FENCED:
+            return UserError("another `validator dead-letters replay` has begun and ended this one")
+        if uncertain and not reason.txn_requires_abort():
+            return UserError(
+                f"{self._bootstrap} did not say whether the last records were put back ({reason.str()}): `validator dead-letters list` does"
+            )
+        return UserError(f"nothing was put back: {self._bootstrap}: {reason.str()} ({reason.name()})")
+
+
+def _offset(message: Message) -> int:
+    offset = message.offset()
+    return -1 if offset is None else offset
