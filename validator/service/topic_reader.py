@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -25,6 +26,12 @@ _FATAL = frozenset({
     "_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED",
 })  # fmt: skip
 """What does not mend itself; librdkafka retries the rest."""
+
+
+_LEADER_CHANGES = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
+
+RETRY_S = 0.1
+"""Seconds between two questions to a partition without a leader."""
 
 
 class TopicRecord(NamedTuple):
@@ -107,11 +114,22 @@ class TopicReader:
         """Return, by topic (without the prefix) and partition, the first offset that is there and the one after the last."""
         with self._translated():
             return {
-                (place.topic.removeprefix(self._prefix), place.partition): self._consumer.get_watermark_offsets(
-                    place, REQUEST_S_MAX
-                )
+                (place.topic.removeprefix(self._prefix), place.partition): self._span(place)
                 for place in self._consumer.assignment()
             }
+
+    def _span(self, place: TopicPartition) -> tuple[int, int]:
+        """Ask for a partition's first offset and the one after its last, again while its leader changes, as it does after its creation."""
+        deadline = time.monotonic() + REQUEST_S_MAX
+        while True:
+            try:
+                first, end = self._consumer.get_watermark_offsets(place, REQUEST_S_MAX)
+            except KafkaException as error:
+                if error.args[0].code() not in _LEADER_CHANGES or time.monotonic() >= deadline:
+                    raise
+                time.sleep(RETRY_S)
+            else:
+                return first, end
 
     def _places(self, topics: Sequence[str], tail: int | None) -> list[TopicPartition]:
         places = []
@@ -126,7 +144,7 @@ class TopicReader:
             places += [TopicPartition(name, number, OFFSET_BEGINNING) for number in sorted(found.partitions)]
         if tail is not None:
             for place in places:
-                low, high = self._consumer.get_watermark_offsets(place, timeout=REQUEST_S_MAX)
+                low, high = self._span(place)
                 place.offset = max(low, high - tail)
         return places
 
