@@ -55,7 +55,8 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
         lane: shipped(spark.sparkContext, definition, folder) for lane, definition in settings.definitions.items()
     }
     outputs = _in_workers_of_its_own(spark, "lanes", lambda: _execute(inputs, definitions))
-    write = sink_stage(settings.output or ExactlyOnceOutput.of(settings.kafka, settings.prefix))
+    job = spark.sparkContext.applicationId
+    write = sink_stage(settings.output or ExactlyOnceOutput.of(settings.kafka, settings.prefix, job))
     written = _in_workers_of_its_own(spark, "sink", lambda: outputs.mapInArrow(write, WRITTEN_SCHEMA))
     return (
         written.writeStream.queryName("validator")

@@ -37,15 +37,17 @@ class ExactlyOnceOutput:
 
     kafka: tuple[tuple[str, Any], ...]
     prefix: str
+    job: str
+    """Names the job among all that may ever write these lanes."""
 
     @classmethod
-    def of(cls, kafka: Mapping[str, Any], prefix: str) -> Self:
+    def of(cls, kafka: Mapping[str, Any], prefix: str, job: str) -> Self:
         """Return the output of a configuration."""
-        return cls(tuple(sorted(kafka.items())), prefix)
+        return cls(tuple(sorted(kafka.items())), prefix, job)
 
     def open(self) -> Sink:
         """Open a sink, whose writers fence off those of before."""
-        return TransactionalSink(lambda lane: LaneWriter(dict(self.kafka), self.prefix, lane))
+        return TransactionalSink(lambda lane: LaneWriter(dict(self.kafka), self.prefix, lane, self.job))
 
 
 _SINKS: dict[Output, Sink] = {}
@@ -56,23 +58,28 @@ def sink_stage(output: Output) -> Callable[[Iterator[pa.RecordBatch]], Iterator[
     """Return the function of the stage."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tune_garbage_collector()
-        sink = _SINKS.pop(output, None) or output.open()
-        written: list[tuple[str, str, int]] = []
-        for batch in batches:
-            rows = zip(*(batch.column(name).to_pylist() for name in ("lane", "told", "consumed")), strict=True)
-            for lane, told, consumed in rows:
-                sink.write(lane, unpack_told(told))
-                if consumed is not None:
-                    written += [
-                        (lane, topic, count) for topic, count in sink.commit(lane, unpack_consumed(consumed)).items()
-                    ]
-        _SINKS[output] = sink  # only a sink that has not failed is used again
-        lanes, topics, counts = zip(*written, strict=True) if written else ((), (), ())
-        yield pa.RecordBatch.from_pydict({
-            "lane": pa.array(lanes, pa.string()),
-            "topic": pa.array(topics, pa.string()),
-            "records": pa.array(counts, pa.int64()),
-        })  # fmt: skip
+        # a function that is made here travels by value, with globals of its own in every task; one of the module finds its sinks again
+        return write_batches(output, batches)
 
     return write
+
+
+def write_batches(output: Output, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write what one task's lanes tell, and yield how much that was."""
+    tune_garbage_collector()
+    sink = _SINKS.pop(output, None) or output.open()
+    written: list[tuple[str, str, int]] = []
+    for batch in batches:
+        rows = zip(*(batch.column(name).to_pylist() for name in ("lane", "told", "consumed")), strict=True)
+        for lane, told, consumed in rows:
+            sink.write(lane, unpack_told(told))
+            if consumed is not None:
+                counts = sink.commit(lane, unpack_consumed(consumed))
+                written += [(lane, topic, count) for topic, count in counts.items()]
+    _SINKS[output] = sink  # only a sink that has not failed is used again
+    lanes, topics, records = zip(*written, strict=True) if written else ((), (), ())
+    yield pa.RecordBatch.from_pydict({
+        "lane": pa.array(lanes, pa.string()),
+        "topic": pa.array(topics, pa.string()),
+        "records": pa.array(records, pa.int64()),
+    })  # fmt: skip

@@ -2,7 +2,8 @@
 """One lane's outputs to Kafka, each batch and its marker in one transaction.
 
 The marker is the offsets of a consumer group of the lane's own: those of the inputs that it has taken, which any Kafka tool shows as
-lag, and as the offset of a place on the `markers` topic the number of the block after the last one told. They are committed inside the
+lag, and as the offset of a place on the `markers` topic the number of the block after the last one told, with the name of the job that
+told it as that offset's metadata. They are committed inside the
 transaction with the records, so that either both are there or neither. Kafka forgets the offsets of a group that has been idle for a week;
 so the same transaction writes the marker as a record of that compacted topic too.
 
@@ -170,11 +171,12 @@ def _patiently(ask: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:
 class LaneWriter:
     """Writes one lane's batches; after any exception it is of no more use."""
 
-    def __init__(self, kafka: KafkaTable, prefix: str, lane: str) -> None:
-        """Take over the lane: whoever wrote it before is fenced off. Raises `WriteFailed`."""
+    def __init__(self, kafka: KafkaTable, prefix: str, lane: str, job: str) -> None:
+        """Take over the lane for a job: whoever wrote it before is fenced off. Raises `WriteFailed`."""
         self._kafka = kafka
         self._prefix = prefix
         self._lane = lane
+        self._job = job
         self._topics: dict[str, str] = {}
         self._open = False
         self._failure: KafkaError | None = None
@@ -188,7 +190,16 @@ class LaneWriter:
             )
             self._producer.init_transactions(CALL_S_MAX)
         except KafkaException as error:
-            raise _failed(error) from error
+            raise self._failed(error) from error
+
+    def is_current(self) -> bool:
+        """Say whether nobody has written the lane since this writer last did. Raises `WriteFailed`, `WriterFenced`."""
+        offset, job = self._last_told()
+        if self._marker is not None and offset == _told_offset(self._marker) and job in (self._job, None):
+            return True
+        if job not in (self._job, None):
+            raise WriterFenced(f"another job has taken over lane {self._lane}: {job}")
+        return False
 
     def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
         """Return what the lane has told, as far as the offsets of ``places`` go. Raises `WriteFailed`."""
@@ -197,7 +208,7 @@ class LaneWriter:
             try:
                 read = _committed(self._consumer, self._prefix, unknown)
             except KafkaException as error:
-                raise _failed(error) from error
+                raise self._failed(error) from error
             if self._marker is None:
                 # whole: it also holds the places that nobody has asked for yet
                 self._marker = self._recorded().after(read.block, {})
@@ -211,7 +222,7 @@ class LaneWriter:
             try:
                 self._dead_letters = _told_dead_letters(self._kafka, f"{self._prefix}dead-letters", self._lane)
             except KafkaException as error:
-                raise _failed(error) from error
+                raise self._failed(error) from error
         return self._dead_letters
 
     def write(self, records: Iterable[OutputRecord]) -> None:
@@ -225,7 +236,7 @@ class LaneWriter:
                     self._dead_letters.add(dict(headers)["source"])
             self._producer.poll(0)
         except KafkaException as error:
-            raise _failed(error) from error
+            raise self._failed(error) from error
 
     def commit(self, marker: Marker) -> None:
         """Commit the batch's records and the new marker, both or neither. Raises `WriteFailed`, `WriterFenced`."""
@@ -235,7 +246,9 @@ class LaneWriter:
             if offset
         ]
         if marker.block is not None:
-            offsets.append(TopicPartition(self._prefix + MARKER_TOPIC, MARKER_PARTITION, marker.block + 1))
+            offsets.append(
+                TopicPartition(self._prefix + MARKER_TOPIC, MARKER_PARTITION, _told_offset(marker), metadata=self._job)
+            )
         self.write([marker.encode(self._lane)])
         try:
             if offsets:
@@ -244,7 +257,7 @@ class LaneWriter:
                 )
             self._producer.commit_transaction(CALL_S_MAX)
         except KafkaException as error:
-            raise _failed(error) from error
+            raise self._failed(error) from error
         if self._failure is not None:
             raise WriteFailed(f"Kafka refused a record: {self._failure.str()}")
         self._open = False
@@ -273,9 +286,24 @@ class LaneWriter:
         if error is not None and self._failure is None:
             self._failure = error
 
+    def _last_told(self) -> tuple[int | None, str | None]:
+        """Return the offset that stands for the last told block, and the job that told it; None where there is none."""
+        place = TopicPartition(self._prefix + MARKER_TOPIC, MARKER_PARTITION)
+        try:
+            (told,) = _patiently(lambda: _answers(self._consumer, [place]))
+        except KafkaException as error:
+            raise self._failed(error) from error
+        return None if told.offset == OFFSET_INVALID else told.offset, told.metadata or None
 
-def _failed(error: KafkaException) -> WriteFailed | WriterFenced:
-    reason: KafkaError = error.args[0]
-    if reason.code() in _FENCED:
-        return WriterFenced(f"another job has taken over this lane: {reason.str()}")
-    return WriteFailed(f"Kafka did not take the batch: {reason.str()}")
+    def _failed(self, error: KafkaException) -> WriteFailed | WriterFenced:
+        reason: KafkaError = error.args[0]
+        if reason.code() not in _FENCED:
+            return WriteFailed(f"Kafka did not take the batch: {reason.str()}")
+        _, job = self._last_told()
+        if job == self._job:
+            return WriteFailed(f"another worker of this job has taken over lane {self._lane}: {reason.str()}")
+        return WriterFenced(f"another job has taken over lane {self._lane}: {reason.str()}")
+
+
+def _told_offset(marker: Marker) -> int | None:
+    return None if marker.block is None else marker.block + 1

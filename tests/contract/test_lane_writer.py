@@ -14,7 +14,7 @@ from streaming import transactions
 from streaming.job import JobSettings
 from streaming.run import refuse_what_is_told
 from streaming.sink import ExactlyOnceOutput
-from streaming.transactions import LaneWriter, WriterFenced, group_of, read_marker
+from streaming.transactions import LaneWriter, WriteFailed, WriterFenced, group_of, read_marker
 from validator.codec.encode import OutputRecord, Told, encode_dead_letter
 from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.errors import UserError
@@ -22,6 +22,7 @@ from validator.kafka.client import admin_config, consumer_config
 from validator.kafka.topics import create_topics
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import Marker
+from validator.lanes.sink import Sink
 
 LANE = "polkadot"
 
@@ -51,6 +52,10 @@ def told(kafka: dict[str, Any], topic: str) -> list[bytes]:
         consumer.close()
 
 
+def opened(kafka: dict[str, Any], prefix: str, job: str = "job-1") -> Sink:
+    return ExactlyOnceOutput.of(kafka, prefix, job).open()
+
+
 def block(number: int, text: str = "") -> Told:
     return Told(number, [OutputRecord("verdicts", LANE.encode(), f"{number}{text}".encode())])
 
@@ -62,7 +67,7 @@ def beside(*offsets: int, topic: str) -> Told:
 
 def test_a_batch_and_its_marker_are_one(kafka: dict[str, Any], prefix: str) -> None:
     inputs = prefix + "candidates"
-    sink = ExactlyOnceOutput.of(kafka, prefix).open()
+    sink = opened(kafka, prefix)
     sink.write(LANE, [block(1), block(2)])
     sink.write(LANE, [beside(3, topic=inputs)])
     assert sink.commit(LANE, {(inputs, 0): 5}) == {"verdicts": 2, "dead-letters": 1, "lanes": 1}
@@ -72,13 +77,13 @@ def test_a_batch_and_its_marker_are_one(kafka: dict[str, Any], prefix: str) -> N
 
 def test_a_batch_that_is_done_again_tells_only_what_is_new(kafka: dict[str, Any], prefix: str) -> None:
     inputs = prefix + "candidates"
-    first = ExactlyOnceOutput.of(kafka, prefix).open()
+    first = opened(kafka, prefix)
     first.write(LANE, [block(1), beside(1, topic=inputs)])
     first.commit(LANE, {(inputs, 0): 2})
-    for sink in (first, ExactlyOnceOutput.of(kafka, prefix).open()):  # by the same worker, and by another one
+    for sink in (first, opened(kafka, prefix)):  # by the same worker, and by another one
         sink.write(LANE, [block(1, "again"), beside(1, topic=inputs)])
         assert sink.commit(LANE, {(inputs, 0): 2}) == {}
-    wider = ExactlyOnceOutput.of(kafka, prefix).open()
+    wider = opened(kafka, prefix)
     wider.write(LANE, [block(1, "again"), block(2), beside(1, 2, topic=inputs)])
     assert wider.commit(LANE, {(inputs, 0): 3}) == {"verdicts": 1, "dead-letters": 1, "lanes": 1}
     assert told(kafka, prefix + "verdicts") == [b"1", b"2"]
@@ -87,22 +92,52 @@ def test_a_batch_that_is_done_again_tells_only_what_is_new(kafka: dict[str, Any]
 
 def test_what_was_not_committed_was_never_said(kafka: dict[str, Any], prefix: str) -> None:
     inputs = prefix + "candidates"
-    abandoned = ExactlyOnceOutput.of(kafka, prefix).open()
-    abandoned.write(LANE, [block(1, "abandoned")])
-    abandoned._writers[LANE]._producer.flush(30)
-    successor = ExactlyOnceOutput.of(kafka, prefix).open()
+    abandoned = LaneWriter(kafka, prefix, LANE, "job-1")
+    abandoned.write(block(1, "abandoned").records)
+    abandoned._producer.flush(30)
+    successor = opened(kafka, prefix, "job-2")
     successor.write(LANE, [block(1)])
     successor.commit(LANE, {(inputs, 0): 1})
     assert told(kafka, prefix + "verdicts") == [b"1"]
     # whoever was taken over from can do no harm, and says why
-    with pytest.raises(WriterFenced, match="another job has taken over"):
-        abandoned.commit(LANE, {(inputs, 0): 1})
+    with pytest.raises(WriterFenced, match="another job has taken over lane polkadot"):
+        abandoned.commit(Marker(1, {(inputs, 0): 1}))
     assert told(kafka, prefix + "verdicts") == [b"1"]
+
+
+def test_a_job_that_was_taken_over_from_stops_before_it_writes(kafka: dict[str, Any], prefix: str) -> None:
+    sleeper, successor = opened(kafka, prefix, "job-1"), opened(kafka, prefix, "job-2")
+    for sink, number in ((sleeper, 1), (successor, 2), (successor, 3)):
+        sink.write(LANE, [block(number)])
+        sink.commit(LANE, {(f"{prefix}candidates", 0): number})
+    with pytest.raises(WriterFenced, match="another job has taken over lane polkadot: job-2"):
+        sleeper.write(LANE, [block(4)])
+    successor.write(LANE, [block(4)])
+    successor.commit(LANE, {(f"{prefix}candidates", 0): 4})
+    assert told(kafka, prefix + "verdicts") == [b"1", b"2", b"3", b"4"]
+
+
+def test_workers_of_one_job_write_a_lane_in_turns(kafka: dict[str, Any], prefix: str) -> None:
+    """Where Spark gives a task to another worker, the one of before holds a writer that is no longer of use."""
+    workers = [opened(kafka, prefix), opened(kafka, prefix)]
+    for number, turn in enumerate((0, 0, 1, 0, 1, 1), 1):
+        workers[turn].write(LANE, [block(number)])
+        workers[turn].commit(LANE, {(f"{prefix}candidates", 0): number})
+    assert told(kafka, prefix + "verdicts") == [b"1", b"2", b"3", b"4", b"5", b"6"]
+
+    # in the middle of a batch there is nothing for it but to do it again
+    workers[1].write(LANE, [block(7)])
+    other = opened(kafka, prefix)
+    other.write(LANE, [block(7)])
+    with pytest.raises(WriteFailed, match="another worker of this job has taken over lane polkadot"):
+        workers[1].commit(LANE, {(f"{prefix}candidates", 0): 7})
+    other.commit(LANE, {(f"{prefix}candidates", 0): 7})
+    assert told(kafka, prefix + "verdicts")[-1] == b"7"
 
 
 def test_lanes_have_markers_of_their_own(kafka: dict[str, Any], prefix: str) -> None:
     inputs = prefix + "candidates"
-    sink = ExactlyOnceOutput.of(kafka, prefix).open()
+    sink = opened(kafka, prefix)
     for lane, last in ((LANE, 4), ("kusama", 9)):
         sink.write(lane, [block(last)])
         sink.commit(lane, {(inputs, 0): last})
@@ -113,7 +148,7 @@ def test_lanes_have_markers_of_their_own(kafka: dict[str, Any], prefix: str) -> 
 
 def test_the_recorded_marker_keeps_places_that_a_later_batch_does_not_touch(kafka: dict[str, Any], prefix: str) -> None:
     for at, topic in enumerate(("candidates", "blocks", "candidates")):
-        sink = ExactlyOnceOutput.of(kafka, prefix).open()  # another worker each time
+        sink = opened(kafka, prefix)  # another worker each time
         sink.write(LANE, [block(at + 1)])
         sink.commit(LANE, {(prefix + topic, 0): at + 1})
     last = Marker.decode(told(kafka, prefix + "markers")[-1])
@@ -123,22 +158,22 @@ def test_the_recorded_marker_keeps_places_that_a_later_batch_does_not_touch(kafk
 def test_the_topic_of_dead_letters_says_which_have_been_told(kafka: dict[str, Any], prefix: str) -> None:
     """Of records that are late or in a taken place the marker cannot always say; another lane's, and what was aborted, do not count."""
     inputs = prefix + "candidates"
-    assert LaneWriter(kafka, prefix, LANE).told_dead_letters() == set()
-    other = ExactlyOnceOutput.of(kafka, prefix).open()
+    assert LaneWriter(kafka, prefix, LANE, "job-1").told_dead_letters() == set()
+    other = opened(kafka, prefix)
     other.write("kusama", [Told(None, [letter._replace(key=b"kusama") for letter in beside(7, topic=inputs).records])])
     other.commit("kusama", {(inputs, 0): 9})
-    abandoned = LaneWriter(kafka, prefix, LANE)
+    abandoned = LaneWriter(kafka, prefix, LANE, "job-1")
     abandoned.write(beside(5, topic=inputs).records)
     abandoned._producer.flush(30)
-    first = ExactlyOnceOutput.of(kafka, prefix).open()
+    first = opened(kafka, prefix)
     first.write(LANE, [beside(1, 3, topic=inputs)])
     first.commit(LANE, {(inputs, 0): 9})
-    writer = LaneWriter(kafka, prefix, LANE)
+    writer = LaneWriter(kafka, prefix, LANE, "job-1")
     assert writer.told_dead_letters() == {f"{inputs}/0/{offset}".encode() for offset in (1, 3)}
     writer.write(beside(8, topic=inputs).records)
     assert f"{inputs}/0/8".encode() in writer.told_dead_letters()
 
-    again = ExactlyOnceOutput.of(kafka, prefix).open()
+    again = opened(kafka, prefix)
     again.write(LANE, [beside(1, 2, 3, topic=inputs)])
     assert again.commit(LANE, {(inputs, 0): 9}) == {"dead-letters": 1, "lanes": 1}
 
@@ -147,14 +182,14 @@ def test_a_marker_outlives_the_offsets_of_its_group(kafka: dict[str, Any], prefi
     """Kafka forgets the offsets of a group that has been idle for a week; here they are deleted."""
     inputs = prefix + "candidates"
     for lane, last in ((LANE, 1), ("kusama", 9), (LANE, 2)):
-        sink = ExactlyOnceOutput.of(kafka, prefix).open()
+        sink = opened(kafka, prefix)
         sink.write(lane, [block(last), beside(last, topic=inputs)])
         sink.commit(lane, {(inputs, 0): last + 1})
     admin = AdminClient(admin_config(kafka))
     for future in admin.delete_consumer_groups([group_of(prefix, LANE)]).values():
         future.result()
     assert read_marker(kafka, prefix, LANE, [(inputs, 0)]) == Marker(2, {(inputs, 0): 3})
-    successor = ExactlyOnceOutput.of(kafka, prefix).open()
+    successor = opened(kafka, prefix)
     successor.write(LANE, [block(2, "again"), beside(2, topic=inputs), block(3)])
     successor.commit(LANE, {(inputs, 0): 4})
     assert told(kafka, prefix + "verdicts") == [b"1", b"9", b"2", b"3"]
@@ -168,7 +203,7 @@ def test_a_job_without_a_checkpoint_does_not_start_on_topics_that_hold_its_verdi
     definitions = {LANE: LaneDefinition(LANE, bytes(32), ())}
     settings = JobSettings(definitions, kafka, prefix, tmp_path / "checkpoint", 1, 0)
     refuse_what_is_told(settings)
-    writer = LaneWriter(kafka, prefix, LANE)
+    writer = LaneWriter(kafka, prefix, LANE, "job-1")
     writer.write(block(17).records)
     writer.commit(Marker(17))
     with pytest.raises(

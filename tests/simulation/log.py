@@ -34,6 +34,7 @@ class Transaction:
 
     records: list[OutputRecord] = field(default_factory=list)
     marker: Marker | None = None
+    job: str | None = None
 
 
 @dataclass(slots=True)
@@ -45,6 +46,8 @@ class LaneLog:
     """Offsets of the lane's consumer group; None where there are none, or no more."""
     recorded: Marker = field(default_factory=Marker)
     """The last record on the topic of markers."""
+    job: str | None = None
+    """That has committed last."""
     epoch: int = 0
     open: Transaction | None = None
     in_doubt: Transaction | None = None
@@ -55,6 +58,7 @@ class LaneLog:
         assert transaction.marker is not None
         self.committed += transaction.records
         self.group = self.recorded = transaction.marker
+        self.job = transaction.job
 
 
 class Log:
@@ -80,9 +84,10 @@ class Log:
 class Writer:
     """`validator.lanes.sink.BatchWriter` on the fake log, with the logic of `streaming.transactions.LaneWriter`."""
 
-    def __init__(self, log: Log, lane: str, interrupt: Callable[[str], None]) -> None:
+    def __init__(self, log: Log, lane: str, job: str, interrupt: Callable[[str], None]) -> None:
         self._log = log
         self._lane = lane
+        self._job = job
         self._interrupt = interrupt
         self._marker: Marker | None = None
         self._transaction: Transaction | None = None
@@ -95,6 +100,18 @@ class Writer:
             finished, own.in_doubt = own.in_doubt, None
             log.apply(lane, finished)
         self._pass("after init", "worker killed", "job killed", "call failed")
+
+    def is_current(self) -> bool:
+        """Say whether nobody has written the lane since."""
+        self._pass("read who was last", "worker killed", "job killed", "call failed")
+        own = self._log.lane(self._lane)
+        if own.group is not None and own.job != self._job:
+            self._log.schedule.faults["another job found"] += 1
+            raise Fenced
+        current = self._marker is not None and own.group is not None and own.group.block == self._marker.block
+        if not current:
+            self._log.schedule.faults["writer of another worker"] += 1
+        return current
 
     def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
         """Return what the lane has told."""
@@ -130,7 +147,7 @@ class Writer:
         self._check()
         own, transaction = self._log.lane(self._lane), self._transaction
         assert transaction is not None
-        transaction.marker = marker
+        transaction.marker, transaction.job = marker, self._job
         fault = self._log.schedule.step("commit", "answer lost", "finished late", "never reached", often=4)
         if fault == "never reached":
             raise CallFailed
@@ -142,7 +159,7 @@ class Writer:
             own.committed += transaction.records
             self._log.on_commit(self._lane)
             self._pass("between records and marker", "worker killed", "job killed")
-            transaction = Transaction([], marker)
+            transaction = Transaction([], marker, self._job)
         self._log.apply(self._lane, transaction)
         if fault == "answer lost":
             raise CallFailed

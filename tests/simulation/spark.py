@@ -80,8 +80,9 @@ class Job:
     """One driver with its workers, on a checkpoint. ``interrupt`` is called at every step with its name, and may run others meanwhile."""
 
     def __init__(
-        self, of: Inputs, log: Log, checkpoint: Checkpoint, workers: int, interrupt: Callable[[str], None]
+        self, name: str, of: Inputs, log: Log, checkpoint: Checkpoint, workers: int, interrupt: Callable[[str], None]
     ) -> None:
+        self.name = name
         self.inputs = of
         self.log = log
         self.schedule: Schedule = log.schedule
@@ -169,7 +170,7 @@ class Job:
         after = dict(before)
         # a sink that has failed is not used again
         sink, worker.sink = (
-            worker.sink or TransactionalSink(lambda lane: Writer(self.log, lane, self._interrupted)),
+            worker.sink or TransactionalSink(lambda lane: Writer(self.log, lane, self.name, self._interrupted)),
             None,
         )
         lanes = sorted(by_lane)

@@ -24,7 +24,7 @@ SCHEDULES_UNTIL_FOUND = 400
 FAULTS = {
     "worker killed", "job killed", "call failed", "answer lost", "finished late", "never reached", "another job",
     "speculative attempt", "commit deleted", "commit and offsets deleted", "checkpoint deleted", "backup restored",
-    "offsets expired", "dead letters asked for",
+    "offsets expired", "dead letters asked for", "another job found", "writer of another worker",
 }  # fmt: skip
 
 

@@ -44,6 +44,7 @@ class World:
         self._other: Job | None = None
         self._backups: list[Checkpoint] = []
         self._checkpoint = Checkpoint()
+        self._jobs = 0
 
     def run(self) -> Counter[str]:
         """Play the schedule and return its faults, counted. Raises `SimulationFailed`."""
@@ -61,7 +62,8 @@ class World:
         while True:
             starts += 1
             self.schedule.quiet = starts > RESTARTS_WITH_FAULTS
-            job = Job(self.inputs, self.log, self._checkpoint, self.schedule.choose((1, 1, 2, 3)), self._interrupt)
+            workers = self.schedule.choose((1, 1, 2, 3))
+            job = Job(self._name(), self.inputs, self.log, self._checkpoint, workers, self._interrupt)
             self.schedule.note("the job starts")
             if self._live(job):
                 break
@@ -122,7 +124,7 @@ class World:
         try:
             if self._other is None or self.schedule.chance(0.3):
                 checkpoint = self._checkpoint.copy() if self.schedule.chance(0.5) else Checkpoint()
-                self._other = Job(self.inputs, self.log, checkpoint, 1, lambda _: None)
+                self._other = Job(self._name(), self.inputs, self.log, checkpoint, 1, lambda _: None)
             for _ in range(self.schedule.choose((1, 2, 5))):
                 self._other.run_batch()
         except (JobKilled, Fenced, QueryFailed) as end:
@@ -130,6 +132,10 @@ class World:
             self._other = None
         finally:
             self._nested = False
+
+    def _name(self) -> str:
+        self._jobs += 1
+        return f"job-{self._jobs}"
 
     # --- what must hold ---
 

@@ -36,6 +36,9 @@ class BatchWriter(Protocol):
     Whoever opens one fences off every writer of the lane that was opened before.
     """
 
+    def is_current(self) -> bool:
+        """Say whether nobody has written the lane since this writer last did; raises where another job has."""
+
     def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
         """Return what the lane has told, as far as the offsets of ``places`` (topic and partition of inputs) go."""
 
@@ -63,7 +66,7 @@ class TransactionalSink:
 
     def write(self, lane: str, told: list[Told]) -> None:
         """Write what belongs to blocks at once; the rest waits for `commit`, which knows what the batch took."""
-        writer, batch = self._writer(lane), self._batches.setdefault(lane, _Batch())
+        writer, batch = self._begin(lane)
         marker = writer.marker(())
         for block, records in told:
             if block is None:
@@ -79,7 +82,8 @@ class TransactionalSink:
 
     def commit(self, lane: str, consumed: Consumed) -> dict[str, int]:
         """Commit a lane's batch; one that has been told already is left out."""
-        writer, batch = self._writer(lane), self._batches.pop(lane, _Batch())
+        writer, batch = self._begin(lane)
+        del self._batches[lane]
         marker = writer.marker(consumed)
         beside = marker.untold(batch.beside_blocks, writer.told_dead_letters)
         dead = any(record.topic == "dead-letters" for record in beside)
@@ -90,11 +94,15 @@ class TransactionalSink:
         writer.commit(marker.after(batch.last_block, consumed))
         return batch.written
 
-    def _writer(self, lane: str) -> BatchWriter:
-        writer = self._writers.get(lane)
-        if writer is None:
-            writer = self._writers[lane] = self._open_writer(lane)
-        return writer
+    def _begin(self, lane: str) -> tuple[BatchWriter, _Batch]:
+        """Return a lane's writer and its batch; a writer of an earlier batch only if no other worker has written the lane since."""
+        batch = self._batches.get(lane)
+        if batch is None:
+            batch = self._batches[lane] = _Batch()
+            writer = self._writers.get(lane)
+            if writer is None or not writer.is_current():
+                self._writers[lane] = self._open_writer(lane)
+        return self._writers[lane], batch
 
 
 @dataclass(slots=True)

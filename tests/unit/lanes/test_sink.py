@@ -26,6 +26,9 @@ class Log:
         self.dead_letters: set[bytes] = set()
         self._open: list[bytes] = []
 
+    def is_current(self) -> bool:
+        return True
+
     def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
         return self.last
 
