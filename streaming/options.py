@@ -49,6 +49,8 @@ def session_options(log_configuration: Path, driver_memory: str, state_partition
         "spark.shuffle.compress": "false",
         # workers live on: an interpreter with the codec loaded costs half a second
         "spark.python.worker.reuse": "true",
+        # a bar for each stage of each batch would fill a log
+        "spark.ui.showConsoleProgress": "false",
         # nobody looks at it, and it takes a port and 200 ms of the start
         "spark.ui.enabled": "false",
         # the driver plans; decode and execution are in Python workers outside its heap

@@ -3,21 +3,18 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-import structlog
 from confluent_kafka import KafkaException
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.job import JobSettings, start_query
+from streaming.logs import logger, own_output
 from streaming.session import SPARK_LOG, jvm_is_gone, spark_session
 from streaming.sink import Output
 from streaming.transactions import read_marker
@@ -64,8 +61,8 @@ def run_job(config: Config, output: Output | None = None) -> int:
         output=output,
     )
     stop = _StopSignal()
-    with _own_output(directory) as own_output:
-        log = _logger(own_output)
+    with own_output(directory) as own:
+        log = logger(own)
         log.info(
             "started", lanes=list(definitions), directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG)
         )
@@ -245,31 +242,3 @@ class _StopSignal:
 
     def _request(self, *_: object) -> None:
         self.requested = True
-
-
-@contextmanager
-def _own_output(directory: Path) -> Iterator[TextIO]:
-    """Send everything that this process and the JVM print to Spark's log, and yield the standard error of before."""
-    logs = directory / "logs"
-    logs.mkdir(parents=True, exist_ok=True)
-    own = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8")
-    with (logs / "spark-output.log").open("ab", buffering=0) as noise:
-        os.dup2(noise.fileno(), 1)
-        os.dup2(noise.fileno(), 2)
-    try:
-        yield own
-    finally:
-        own.flush()
-        os.dup2(own.fileno(), 2)
-
-
-def _logger(output: TextIO) -> Any:
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.JSONRenderer(),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(output),
-    )
-    return structlog.get_logger()

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the job prints is its own log; what Spark and the workers print goes to a file that is begun anew when it is large."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streaming.logs import OUTPUT_LOG
+
+PROGRAM = """
+import subprocess, sys
+from pathlib import Path
+import streaming.logs as logs
+logs.OUTPUT_LOG_BYTES_MAX = 1000
+with logs.own_output(Path(sys.argv[1])) as own:
+    logs.logger(own).info("ready", lane="polkadot")
+    print("printed", flush=True)
+    for number in range(100):
+        subprocess.run([sys.executable, "-S", "-c", f"import sys; sys.stderr.write('noise {number} \\xff 100 %s' + chr(10))"], check=True)
+    own.write("told\\n")
+print("after", file=sys.stderr)
+"""
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> tuple[str, Path]:
+    done = subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    return done.stderr, tmp_path / "logs"
+
+
+def test_only_the_log_is_on_standard_error(output: tuple[str, Path]) -> None:
+    told, _ = output
+    first, *rest = told.splitlines()
+    assert '"event": "ready"' in first
+    assert rest == ["told", "after"]
+
+
+def test_what_else_is_printed_is_kept_up_to_a_size(output: tuple[str, Path]) -> None:
+    _, logs = output
+    files = sorted(logs.iterdir())
+    assert [file.name for file in files] == [OUTPUT_LOG, f"{OUTPUT_LOG}.1"]
+    assert all(0 < file.stat().st_size <= 1000 for file in files)
+    lines = [line for file in reversed(files) for line in file.read_text(encoding="utf-8").splitlines()]
+    assert lines[-1].startswith("noise 99 ")
+    numbers = [int(line.split()[1]) for line in lines]
+    assert numbers == list(range(numbers[0], 100)), "no line is lost or cut"
