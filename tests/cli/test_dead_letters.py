@@ -37,6 +37,7 @@ class Letters:
         self.kafka = chain.config.kafka
         self.prefix = chain.config.topics.prefix
         self.count = 0
+        self._sender = RecordSender(self.kafka, self.prefix)
         self._judged: set[tuple[str, int]] = set()
 
     def put(self, raw: bytes, *, reason: DeadReason = DeadReason.UNDECODABLE, source: Source | None = None,
@@ -49,9 +50,8 @@ class Letters:
         return f"0/{self.count - 1}"
 
     def send(self, topic: str, value: bytes, key: bytes = b"polkadot") -> None:
-        sender = RecordSender(self.kafka, self.prefix)
-        sender.send(topic, key, value)
-        sender.flush()
+        self._sender.send(topic, key, value)
+        self._sender.flush()
 
     def candidate(self) -> dict[str, Any]:
         return next(record for kind, record in self.chain.records if kind == "candidates")
@@ -270,7 +270,7 @@ def test_all_of_a_reason_and_lane_in_one_transaction_and_what_cannot_go_is_told(
 
 def test_a_second_replay_ends_the_first_which_puts_nothing_back(letters: Letters) -> None:
     task = Task(Place(0, 0), f"{letters.prefix}candidates", b"polkadot", b"raw", 1, repaired=False)
-    kafka = letters.chain.config.kafka
+    kafka = letters.kafka
     with Replayer(kafka, letters.prefix) as first, Replayer(kafka, letters.prefix) as second:
         with pytest.raises(UserError, match="another `validator dead-letters replay` has begun and ended this one"):
             first.send([task])
@@ -336,7 +336,7 @@ def test_a_topic_that_is_not_there_is_told(shared: Letters, monkeypatch: pytest.
     monkeypatch.setenv("VALIDATOR_TOPICS__PREFIX", f"without-{missing}.")
     with monkeypatch.context() as patch:
         patch.setattr("validator.kafka.topics.TOPICS", tuple(topic for topic in TOPICS if topic.name != missing))
-        create_topics(shared.chain.config.kafka, prefix=f"without-{missing}.")
+        create_topics(shared.kafka, prefix=f"without-{missing}.")
     result = shared.run("replay", "--all")
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
     assert f"without-{missing}.{missing}" in result.stderr
