@@ -15,7 +15,7 @@ or aborts what was open, and the marker, read again, says which.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -168,6 +168,13 @@ def _patiently(ask: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:
             time.sleep(RETRY_S)
 
 
+class _Told(NamedTuple):
+    """The offset that stands for the last told block of a lane, and the job that told it; None where there is none."""
+
+    offset: int | None
+    job: str | None
+
+
 class LaneWriter:
     """Writes one lane's batches; after any exception it is of no more use."""
 
@@ -182,6 +189,7 @@ class LaneWriter:
         self._failure: KafkaError | None = None
         self._consumer = Consumer(consumer_config(kafka, group_id=group_of(prefix, lane)))
         self._marker: Marker | None = None
+        self._seen = _Told(None, None)
         self._dead_letters: set[bytes] | None = None
         try:
             self._producer = Producer(
@@ -193,13 +201,12 @@ class LaneWriter:
             raise self._failed(error) from error
 
     def is_current(self) -> bool:
-        """Say whether nobody has written the lane since this writer last did. Raises `WriteFailed`, `WriterFenced`."""
-        offset, job = self._last_told()
-        if self._marker is not None and offset == _told_offset(self._marker) and job in (self._job, None):
-            return True
-        if job not in (self._job, None):
-            raise WriterFenced(f"another job has taken over lane {self._lane}: {job}")
-        return False
+        """Say whether nobody has written the lane since this writer last looked. Raises `WriteFailed`, `WriterFenced`."""
+        told = self._last_told()
+        if self._marker is None or told != self._seen:
+            self._refuse_another_job(told)
+            return False
+        return True
 
     def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
         """Return what the lane has told, as far as the offsets of ``places`` go. Raises `WriteFailed`."""
@@ -212,6 +219,7 @@ class LaneWriter:
             if self._marker is None:
                 # whole: it also holds the places that nobody has asked for yet
                 self._marker = self._recorded().after(read.block, {})
+                self._seen = self._last_told()
             # a place without an offset is known to have none, so that it is asked for once
             self._marker = self._marker.after(None, dict.fromkeys(unknown, 0) | dict(read.consumed))
         return self._marker
@@ -247,7 +255,7 @@ class LaneWriter:
         ]
         if marker.block is not None:
             offsets.append(
-                TopicPartition(self._prefix + MARKER_TOPIC, MARKER_PARTITION, _told_offset(marker), metadata=self._job)
+                TopicPartition(self._prefix + MARKER_TOPIC, MARKER_PARTITION, marker.block + 1, metadata=self._job)
             )
         self.write([marker.encode(self._lane)])
         try:
@@ -262,6 +270,7 @@ class LaneWriter:
             raise WriteFailed(f"Kafka refused a record: {self._failure.str()}")
         self._open = False
         self._marker = marker
+        self._seen = _Told(None if marker.block is None else marker.block + 1, self._job)
 
     def _recorded(self) -> Marker:
         try:
@@ -286,24 +295,25 @@ class LaneWriter:
         if error is not None and self._failure is None:
             self._failure = error
 
-    def _last_told(self) -> tuple[int | None, str | None]:
-        """Return the offset that stands for the last told block, and the job that told it; None where there is none."""
+    def _last_told(self) -> _Told:
         place = TopicPartition(self._prefix + MARKER_TOPIC, MARKER_PARTITION)
         try:
             (told,) = _patiently(lambda: _answers(self._consumer, [place]))
         except KafkaException as error:
             raise self._failed(error) from error
-        return None if told.offset == OFFSET_INVALID else told.offset, told.metadata or None
+        return _Told(None, None) if told.offset == OFFSET_INVALID else _Told(told.offset, told.metadata or None)
+
+    def _refuse_another_job(self, told: _Told) -> None:
+        if told != self._seen and told.job not in (self._job, None):
+            raise WriterFenced(f"another job has taken over lane {self._lane}: {told.job}")
 
     def _failed(self, error: KafkaException) -> WriteFailed | WriterFenced:
         reason: KafkaError = error.args[0]
         if reason.code() not in _FENCED:
             return WriteFailed(f"Kafka did not take the batch: {reason.str()}")
-        _, job = self._last_told()
-        if job == self._job:
-            return WriteFailed(f"another worker of this job has taken over lane {self._lane}: {reason.str()}")
-        return WriterFenced(f"another job has taken over lane {self._lane}: {reason.str()}")
-
-
-def _told_offset(marker: Marker) -> int | None:
-    return None if marker.block is None else marker.block + 1
+        try:
+            self._refuse_another_job(self._last_told())
+        except WriterFenced as fenced:
+            return fenced
+        # by another worker of this job, or by another job that has not told anything yet: one of the two will find the other's marker
+        return WriteFailed(f"lane {self._lane} has been taken over: {reason.str()}")

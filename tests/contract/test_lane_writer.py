@@ -125,11 +125,23 @@ def test_workers_of_one_job_write_a_lane_in_turns(kafka: dict[str, Any], prefix:
         workers[turn].commit(LANE, {(f"{prefix}candidates", 0): number})
     assert told(kafka, prefix + "verdicts") == [b"1", b"2", b"3", b"4", b"5", b"6"]
 
+    # a job that starts anew finds everything told, writes nothing, and goes on
+    anew = opened(kafka, prefix, "job-2")
+    anew.write(LANE, [block(6)])
+    assert anew.commit(LANE, {(f"{prefix}candidates", 0): 6}) == {}
+    anew.write(LANE, [block(7)])
+    anew.commit(LANE, {(f"{prefix}candidates", 0): 7})
+
+
+def test_in_the_middle_of_a_batch_a_writer_that_was_fenced_off_has_failed(kafka: dict[str, Any], prefix: str) -> None:
+    workers = [opened(kafka, prefix), opened(kafka, prefix)]
+    workers[1].write(LANE, [block(6)])
+    workers[1].commit(LANE, {(f"{prefix}candidates", 0): 6})
     # in the middle of a batch there is nothing for it but to do it again
     workers[1].write(LANE, [block(7)])
     other = opened(kafka, prefix)
     other.write(LANE, [block(7)])
-    with pytest.raises(WriteFailed, match="another worker of this job has taken over lane polkadot"):
+    with pytest.raises(WriteFailed, match="lane polkadot has been taken over"):
         workers[1].commit(LANE, {(f"{prefix}candidates", 0): 7})
     other.commit(LANE, {(f"{prefix}candidates", 0): 7})
     assert told(kafka, prefix + "verdicts")[-1] == b"7"

@@ -90,6 +90,7 @@ class Writer:
         self._job = job
         self._interrupt = interrupt
         self._marker: Marker | None = None
+        self._seen: tuple[int | None, str | None] = (None, None)
         self._transaction: Transaction | None = None
         self._pass("init", "worker killed", "job killed", "call failed")
         own = log.lane(lane)
@@ -104,14 +105,11 @@ class Writer:
     def is_current(self) -> bool:
         """Say whether nobody has written the lane since."""
         self._pass("read who was last", "worker killed", "job killed", "call failed")
-        own = self._log.lane(self._lane)
-        if own.group is not None and own.job != self._job:
-            self._log.schedule.faults["another job found"] += 1
-            raise Fenced
-        current = self._marker is not None and own.group is not None and own.group.block == self._marker.block
-        if not current:
-            self._log.schedule.faults["writer of another worker"] += 1
-        return current
+        if self._marker is not None and self._told() == self._seen:
+            return True
+        self._refuse_another_job()
+        self._log.schedule.faults["writer of another worker"] += 1
+        return False
 
     def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
         """Return what the lane has told."""
@@ -121,6 +119,7 @@ class Writer:
         group = own.group or Marker()
         if self._marker is None:
             self._marker = own.recorded.after(group.block, {})
+            self._seen = self._told()
         known = {place: group.consumed.get(place, 0) for place in unknown}
         self._marker = self._marker.after(None, known)
         return self._marker
@@ -165,6 +164,7 @@ class Writer:
             raise CallFailed
         self._pass("after commit", "worker killed", "job killed")
         self._marker = marker
+        self._seen = (marker.block, self._job)
 
     def _begin(self) -> None:
         self._check()
@@ -175,6 +175,17 @@ class Writer:
 
     def _check(self) -> None:
         if self._log.fences and self._epoch != self._log.lane(self._lane).epoch:
+            self._refuse_another_job()
+            raise CallFailed
+
+    def _told(self) -> tuple[int | None, str | None]:
+        own = self._log.lane(self._lane)
+        return (None, None) if own.group is None else (own.group.block, own.job)
+
+    def _refuse_another_job(self) -> None:
+        told = self._told()
+        if told != self._seen and told[1] not in (self._job, None):
+            self._log.schedule.faults["another job found"] += 1
             raise Fenced
 
     def _pass(self, name: str, *faults: str) -> None:

@@ -41,6 +41,8 @@ class World:
         self._seen: Counter[str] = Counter()
         self._dead: dict[str, set[bytes]] = {lane: set() for lane in self.inputs.definitions}
         self._nested = False
+        self._beside = False
+        """Whether another job has run since this one started."""
         self._other: Job | None = None
         self._backups: list[Checkpoint] = []
         self._checkpoint = Checkpoint()
@@ -72,7 +74,7 @@ class World:
 
     def _live(self, job: Job) -> bool:
         """Run a job until it has done everything, or ends before; return whether it has."""
-        failures = 0
+        failures, self._beside = 0, False
         while not job.done():
             try:
                 job.run_batch()
@@ -84,6 +86,8 @@ class World:
                     return False
             except (JobKilled, Fenced) as end:
                 self.schedule.note(f"the job ends: {type(end).__name__}")
+                if isinstance(end, Fenced) and not self._beside and not self.schedule.faults["speculative attempt"]:
+                    self._fail("a job that is alone is fenced off")
                 return False
         return True
 
@@ -120,7 +124,7 @@ class World:
             or self.schedule.step(f"another job at {name}", *["another job"] * (self.schedule.rate < 0.03)) is None
         ):
             return
-        self._nested = True
+        self._nested = self._beside = True
         try:
             if self._other is None or self.schedule.chance(0.3):
                 checkpoint = self._checkpoint.copy() if self.schedule.chance(0.5) else Checkpoint()

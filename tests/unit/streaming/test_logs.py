@@ -19,7 +19,7 @@ logs.OUTPUT_LOG_BYTES_MAX = 1000
 with logs.own_output(Path(sys.argv[1])) as own:
     logs.logger(own).info("ready", lane="polkadot")
     print("printed", flush=True)
-    for number in range(100):
+    for number in range(200):
         subprocess.run([sys.executable, "-S", "-c", f"import sys; sys.stderr.write('noise {number} \\xff 100 %s' + chr(10))"], check=True)
     own.write("told\\n")
 print("after", file=sys.stderr)
@@ -46,6 +46,6 @@ def test_what_else_is_printed_is_kept_up_to_a_size(output: tuple[str, Path]) -> 
     assert [file.name for file in files] == [OUTPUT_LOG, f"{OUTPUT_LOG}.1"]
     assert all(0 < file.stat().st_size <= 1000 for file in files)
     lines = [line for file in reversed(files) for line in file.read_text(encoding="utf-8").splitlines()]
-    assert lines[-1].startswith("noise 99 ")
+    assert lines[-1].startswith("noise 199 ")
     numbers = [int(line.split()[1]) for line in lines]
-    assert numbers == list(range(numbers[0], 100)), "no line is lost or cut"
+    assert numbers == list(range(numbers[0], 200)), "no line is lost or cut"
