@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -289,6 +291,19 @@ def test_a_record_that_kafka_does_not_take_takes_its_transaction_with_it(letters
         replayer.send(tasks)
     assert letters.inputs("candidates") == []
     assert letters.inputs("dead-letter-replays") == []
+
+
+def test_a_replay_goes_on_where_nobody_reads_what_it_says(letters: Letters) -> None:
+    for _ in range(3):
+        letters.put(letters.encoded(letters.candidate()), reason=DeadReason.LATE)
+    command = [sys.executable, "-m", "validator", "dead-letters", "replay", "--all", letters.chain.option()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 0
+    assert len(letters.inputs("candidates")) == 3
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,8 @@ SHOWN_CHARACTERS_MAX: Final = 4096
 DUMPED_BYTES_MAX: Final = 2048
 """Bytes that `show` dumps: more than a screen of them is for a file."""
 
-_NUMBERS: Final = frozenset({"block", "index", "attempt"})
+_NUMBERS: Final = frozenset({"block", "index"})
+_NARROW: Final = _NUMBERS | {"place", "attempt"}
 
 
 @app.command("list")
@@ -102,37 +103,32 @@ def list_(
     with terminated_as_interrupted(), LetterReader(kafka, prefix, _say) as reader:
         ledger = read_ledger(kafka, prefix)
         listed = sorted(rows(reader) if limit is None else nlargest(limit, rows(reader), key=age), key=age)
-    try:
-        if as_json:
-            sys.stdout.write("".join(json.dumps(row) + "\n" for row in listed))
-        else:
-            _print(listed, counts, config)
-        sys.stdout.flush()
-    except BrokenPipeError:  # `| head` has seen enough; the interpreter's own flush at exit must not find the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if as_json:
+        _write("".join(json.dumps(row) + "\n" for row in listed))
+    else:
+        _print(listed, counts, config)
 
 
 def _print(listed: list[dict[str, Any]], counts: Counter[str], config: Config) -> None:
     console = Console(highlight=False)
     rows = [_row(row, config.dead_letters.attempts_max) for row in listed]
     if console.is_terminal:
-        table = Table(
-            *(
-                Column(name, justify="right" if name in _NUMBERS else "left", overflow="fold", no_wrap=name in _NUMBERS)
-                for name in _HEADINGS
-            ),
-            box=None,
-            padding=(0, 1),
-            header_style="bold",
-        )
+        used = [(at, name) for at, name in enumerate(_HEADINGS) if any(row[at] for row in rows)]
+        columns = [
+            Column(name, justify="right" if name in _NUMBERS else "left", overflow="fold", no_wrap=name in _NARROW)
+            for _, name in used
+        ]
+        table = Table(*columns, box=None, padding=(0, 1), header_style="bold")
         for row in rows:
-            table.add_row(*map(Text, row))
+            table.add_row(*(Text(row[at]) for at, _ in used))
         console.print(table)
     else:
-        sys.stdout.write("".join("  ".join(cell for cell in row if cell) + "\n" for row in rows))
+        _write("".join("  ".join(cell for cell in row if cell) + "\n" for row in rows))
     by_reason = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
     shown = f" (the last {len(rows)} shown)" if len(rows) < counts.total() else ""
-    sys.stdout.write(f"{counts.total()} dead letters{f': {printable(by_reason)}' if by_reason else ''}{shown}\n")
+    _write(
+        f"{counts.total()} dead letter{'' if counts.total() == 1 else 's'}{f': {printable(by_reason)}' if by_reason else ''}{shown}\n"
+    )
 
 
 def _row(row: dict[str, Any], attempts_max: int) -> tuple[str, ...]:
@@ -184,7 +180,7 @@ def show(
             "problem": problem,
             "raw": letter.raw.hex(),
         }
-        sys.stdout.write(json.dumps(row | extra) + "\n")
+        _write(json.dumps(row | extra) + "\n")
         return
     lines = [
         f"{name:<10}  {cell}"
@@ -195,7 +191,7 @@ def show(
     lines += [f"{'decodes to':<10}  {_cut(printable(json.dumps(record)))}"] if record is not None else []
     lines += [f"{'now':<10}  {printable(problem)}"] if problem else []
     lines += [f"{'bytes':<10}  {len(letter.raw)}", *hex_dump(letter.raw)]
-    sys.stdout.write("\n".join(lines) + "\n")
+    _write("\n".join(lines) + "\n")
 
 
 def _cut(text: str) -> str:
@@ -222,7 +218,7 @@ def hex_dump(data: bytes) -> list[str]:
 @app.command()
 def replay(
     places: Annotated[
-        list[str] | None, typer.Argument(metavar="[PLACE]...", help="OFFSET, or PARTITION/OFFSET, as `list` shows it.")
+        list[str] | None, typer.Argument(metavar="PLACE", help="OFFSET, or PARTITION/OFFSET, as `list` shows it.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All that there are, of --lane and --reason.")] = False,
     lane: Lane = None,
@@ -323,17 +319,16 @@ class _Teller:
     def summary(self) -> None:
         if not self._as_json and self.counts.total() != 1:
             words = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.counts.items()))
-            sys.stdout.write(f"{words or 'no dead letter is there that was asked for'}\n")
+            _write(f"{words or 'no dead letter is there that was asked for'}\n")
 
     def _tell(self, outcome: str, record: dict[str, Any], line: str, *, error: bool = False) -> None:
         self.counts[outcome] += 1
         if self._as_json:
-            sys.stdout.write(json.dumps(record) + "\n")
+            _write(json.dumps(record) + "\n")
         elif error:
             _say(f"dead letter {line}")
         else:
-            sys.stdout.write(line + "\n")
-        sys.stdout.flush()
+            _write(line + "\n")
 
 
 def _repaired(path: Path, letter: StoredLetter, prefix: str) -> bytes:
@@ -375,6 +370,16 @@ def _reason(reason: str | None) -> str | None:
     close = get_close_matches(reason.upper(), DeadReason.__members__, 1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     raise UserError(f"--reason: expected {', '.join(DeadReason.__members__)}, found {reason!r}{hint}")
+
+
+def _write(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except (
+        BrokenPipeError
+    ):  # `| head` has seen enough; a replay goes on, and the interpreter's flush at exit must not find the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say(text: str) -> None:
