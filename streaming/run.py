@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +64,7 @@ def run_job(config: Config, output: Output | None = None) -> int:
         output=output,
     )
     stop = _StopSignal()
-    with own_output(directory) as own:
+    with _alone(directory), own_output(directory) as own:
         log = logger(own)
         log.info(
             "started", lanes=list(definitions), directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG)
@@ -85,6 +88,20 @@ def run_job(config: Config, output: Output | None = None) -> int:
                     raise
                 log.error("failed", reason="Spark's JVM was killed, or has died of itself")
                 return exit_codes.STOPPED
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """Hold a lock on the job's folder, which ends with the process; raises `UserError` where another job holds it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "running.lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"a job works on {directory} already: stop it, or give this one a [job] directory of its own"
+            ) from None
+        yield
 
 
 def _has_checkpoint(settings: JobSettings) -> bool:
