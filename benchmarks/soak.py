@@ -58,7 +58,7 @@ class Samples:
         sums: dict[str, float] = defaultdict(float)
         for process in _family(pid):
             try:
-                sums[_kind(process)] += process.memory_info().rss / _MB
+                sums[_kind(process, pid)] += process.memory_info().rss / _MB
             except psutil.Error:
                 continue
         for kind, memory in sums.items():
@@ -157,13 +157,13 @@ def _family(pid: int) -> Iterator[psutil.Process]:
         return
 
 
-def _kind(process: psutil.Process) -> str:
+def _kind(process: psutil.Process, driver: int) -> str:
     name = process.name()
     if "java" in name:
         return "JVM"
     stage = process.environ().get(STAGE_VARIABLE)
     if stage is None:
-        return "driver"
+        return "driver" if process.pid == driver else "others"
     parent = process.parent()
     is_worker = parent is not None and parent.environ().get(STAGE_VARIABLE) == stage
     return f"{stage} workers" if is_worker else "daemons"
