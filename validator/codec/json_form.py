@@ -19,6 +19,7 @@ from fastavro.read import SchemaResolutionError
 from validator.codec.decode import decode_record
 from validator.codec.encode import LONG_MAX, write
 from validator.codec.schemas import HEADER_SIZE, TOPIC_OF_KIND, TOPIC_SCHEMAS, schemas
+from validator.codec.walk import named_types
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.core.limits import RECORD_BYTES_MAX, U32_MAX, U128_MAX
 from validator.errors import UserError
@@ -96,20 +97,7 @@ class _Named:
 
     def __init__(self, schema: Json) -> None:
         self.schema = schema
-        self.types: dict[str, Json] = {}
-        self._collect(schema)
-
-    def _collect(self, schema: Json) -> None:
-        if isinstance(schema, list):
-            for branch in schema:
-                self._collect(branch)
-        elif isinstance(schema, dict):
-            if "name" in schema:
-                self.types[schema["name"]] = schema
-            for field in schema.get("fields", ()):
-                self._collect(field["type"])
-            for part in ("items", "values"):
-                self._collect(schema.get(part))
+        self.types = named_types(schema)
 
     def resolve(self, schema: Json) -> tuple[str, dict[str, Any]]:
         """Return a type's name and its attributes."""

@@ -33,24 +33,27 @@ def walk(schema: Json, data: bytes, start: int) -> int:
     return _Walker(schema, data).skip(schema, start)
 
 
+def named_types(schema: Json) -> dict[str, Json]:
+    """Return every type that a schema names, at any depth, by its name."""
+    named: dict[str, Json] = {}
+    if isinstance(schema, list):
+        for branch in schema:
+            named |= named_types(branch)
+    elif isinstance(schema, dict):
+        if "name" in schema:
+            named[schema["name"]] = schema
+        for field in schema.get("fields", ()):
+            named |= named_types(field["type"])
+        for part in ("items", "values"):
+            named |= named_types(schema.get(part))
+    return named
+
+
 class _Walker:
     def __init__(self, schema: Json, data: bytes) -> None:
         self.data = data
         self.items = 0
-        self.named: dict[str, Json] = {}
-        self._collect(schema)
-
-    def _collect(self, schema: Json) -> None:
-        if isinstance(schema, list):
-            for branch in schema:
-                self._collect(branch)
-        elif isinstance(schema, dict):
-            if "name" in schema:
-                self.named[schema["name"]] = schema
-            for field in schema.get("fields", ()):
-                self._collect(field["type"])
-            for part in ("items", "values"):
-                self._collect(schema.get(part))
+        self.named = named_types(schema)
 
     def long(self, at: int) -> tuple[int, int]:
         result = shift = 0

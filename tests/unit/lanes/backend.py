@@ -6,47 +6,46 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from validator.lanes.stored import StoredLane
+
 
 @dataclass
-class Attempt:
-    """The state of one lane as one attempt at a batch sees and changes it."""
+class Attempt(StoredLane):
+    """The state of one lane as one attempt at a batch sees and changes it; notes every call."""
 
-    head: bytes | None = None
-    slots: dict[int, bytes] = field(default_factory=dict)
-    journal: list[bytes] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
 
     def load_head(self) -> bytes | None:
         self.calls.append("load_head")
-        return self.head
+        return StoredLane.load_head(self)
 
     def save_head(self, head: bytes) -> None:
         self.calls.append("save_head")
-        self.head = head
+        StoredLane.save_head(self, head)
 
     def load_slots(self) -> dict[int, bytes]:
         self.calls.append("load_slots")
-        return dict(self.slots)
+        return StoredLane.load_slots(self)
 
     def save_slot(self, number: int, data: bytes) -> None:
         self.calls.append("save_slot")
-        self.slots[number] = data
+        StoredLane.save_slot(self, number, data)
 
     def remove_slot(self, number: int) -> None:
         self.calls.append("remove_slot")
-        del self.slots[number]
+        StoredLane.remove_slot(self, number)
 
     def load_journal(self) -> Iterable[bytes]:
         self.calls.append("load_journal")
-        return list(self.journal)
+        return StoredLane.load_journal(self)
 
     def append_journal(self, entry: bytes) -> None:
         self.calls.append("append_journal")
-        self.journal.append(entry)
+        StoredLane.append_journal(self, entry)
 
     def clear_journal(self) -> None:
         self.calls.append("clear_journal")
-        self.journal.clear()
+        StoredLane.clear_journal(self)
 
 
 @dataclass
