@@ -210,6 +210,22 @@ def test_what_was_put_back_says_so_and_goes_under_its_lane(letters: Letters) -> 
     assert f"{letters.prefix}candidates[0]@0" in letters.run("list").stdout
 
 
+def test_a_dry_run_says_that_a_passed_block_takes_nothing(letters: Letters) -> None:
+    """The chain has executed block 3; a record of block 4 may still be taken."""
+    letters.chain.judge(letters.chain.records)
+    good = letters.candidate()
+    letters.put(letters.encoded(good), reason=DeadReason.LATE)
+    letters.put(letters.encoded({**good, "block": 4}), reason=DeadReason.LATE)
+    passed, later = letters.run("replay", "--all", "--dry-run").stdout.splitlines()[:2]
+    assert passed.endswith(
+        f"attempt 1 of 3; pointless: it is of block {good['block']}, and lane polkadot has executed block 3"
+    )
+    assert later.endswith("attempt 1 of 3")
+    first, second = letters.json("replay", "--all", "--dry-run")
+    assert (first["pointless"][:8], second["pointless"]) == ("it is of", None)
+    assert letters.inputs("candidates") == []
+
+
 def test_what_was_put_back_is_skipped_unless_told_otherwise_and_every_attempt_counts(letters: Letters) -> None:
     letters.put(letters.encoded(letters.candidate()), reason=DeadReason.LATE)
     assert letters.run("replay", "0").exit_code == 0

@@ -21,6 +21,7 @@ from rich.text import Text
 
 from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
+from validator.cli.lanes import lane_statuses
 from validator.codec.json_form import encode_input
 from validator.codec.schemas import INPUT_TOPICS
 from validator.config import load_config
@@ -34,6 +35,7 @@ from validator.service.replayer import (
     Replayer,
     Task,
     judge,
+    pointless,
 )
 
 if TYPE_CHECKING:
@@ -231,7 +233,9 @@ def replay(
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Also what has been put back already.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Also what would be dead on arrival.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be done, and what of it is pointless.")
+    ] = False,
     config_path: ConfigPath = None,
     as_json: Json = False,
 ) -> None:
@@ -259,6 +263,8 @@ def replay(
         raw = None if repaired is None else _repaired(repaired, asked[0], prefix)
         replayer = None if dry_run else stack.enter_context(Replayer(config.kafka, prefix))
         ledger = read_ledger(config.kafka, prefix)  # after the replayer is there: no other one adds to it
+        statuses = lane_statuses(config) if dry_run else {}
+        executed = {name: status["executed_block"] for name, status in statuses.items()}
         waiting: list[Task] = []
 
         def put_back() -> None:
@@ -273,7 +279,7 @@ def replay(
             if isinstance(judged, Declined):
                 tell.declined(judged)
             elif dry_run:
-                tell.would_be_replayed(judged)
+                tell.would_be_replayed(judged, pointless(letter, judged.raw, config, executed))
             else:
                 waiting.append(judged)
                 size = sum(len(task.raw) for task in waiting)
@@ -300,11 +306,18 @@ class _Teller:
             f"{entry.letter}  replayed as {where(entry.record._asdict())}, attempt {entry.attempt} of {self._attempts_max}",
         )
 
-    def would_be_replayed(self, task: Task) -> None:
+    def would_be_replayed(self, task: Task, pointless: str | None) -> None:
         self._tell(
             "would be replayed",
-            {"place": str(task.letter), "outcome": "would be replayed", "attempt": task.attempt, "topic": task.topic},
-            f"{task.letter}  would be replayed to {task.topic}, attempt {task.attempt} of {self._attempts_max}",
+            {
+                "place": str(task.letter),
+                "outcome": "would be replayed",
+                "attempt": task.attempt,
+                "topic": task.topic,
+                "pointless": pointless,
+            },
+            f"{task.letter}  would be replayed to {task.topic}, attempt {task.attempt} of {self._attempts_max}"
+            + (f"; pointless: {printable(pointless)}" if pointless else ""),
         )
 
     def declined(self, declined: Declined) -> None:

@@ -210,7 +210,7 @@ class LetterReader(TopicReader):
 def decoded(letter: StoredLetter, raw: bytes, config: Config) -> tuple[dict[str, Any] | None, str | None]:
     """Return, in JSON, what ``raw`` decodes to on the topic of the dead letter's record, and why it is dead on arrival even so.
 
-    Checked is what the record alone decides: the codec, and that its lane is configured. Either part may be None, or neither.
+    Checked is what the record alone decides: the codec, and that its lane is configured where any is. Either part may be None, or neither.
     """
     name = letter.source.topic.removeprefix(config.topics.prefix)
     kind = INPUT_TOPICS.get(name)
@@ -223,7 +223,8 @@ def decoded(letter: StoredLetter, raw: bytes, config: Config) -> tuple[dict[str,
     if isinstance(item, DeadLetter):
         return _json_or_none(name, raw), f"{item.reason.name}: {item.detail}"
     lane, _ = item
-    problem = None if lane in config.chains else f"{DeadReason.UNKNOWN_LANE.name}: lane {lane!r} is not configured"
+    known = not config.chains or lane in config.chains  # one that names none, as for `submit`, says where Kafka is
+    problem = None if known else f"{DeadReason.UNKNOWN_LANE.name}: lane {lane!r} is not configured"
     return to_json(name, raw), problem
 
 

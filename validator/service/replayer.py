@@ -21,6 +21,7 @@ from validator.kafka.client import producer_config
 from validator.service.dead_letters import LEDGER, Ledger, Place, Replay, StoredLetter, decoded
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
 
     from confluent_kafka import Message
@@ -84,6 +85,21 @@ def judge(
         return Declined(letter.place, "refused", f"it would be dead on arrival: {problem}")
     lane = letter.lane if record is None else record["lane"]
     return Task(letter.place, letter.source.topic, lane.encode() or None, raw, attempt, raw != letter.raw)
+
+
+def pointless(
+    letter: StoredLetter, raw: bytes, config: Config, executed_blocks: Mapping[str, int | None]
+) -> str | None:
+    """Say why no block will take ``raw`` though it may be put back: its lane is past its block. None where nothing speaks against it.
+
+    ``executed_blocks`` is by lane, None where nothing is executed yet. What has been executed of such a block counts it as a duplicate, or
+    makes it a dead letter again.
+    """
+    record, problem = decoded(letter, raw, config)
+    executed = None if record is None or problem is not None else executed_blocks.get(record["lane"])
+    if record is None or executed is None or record["block"] > executed:
+        return None
+    return f"it is of block {record['block']}, and lane {record['lane']} has executed block {executed}"
 
 
 class Replayer:

@@ -14,7 +14,7 @@ from validator.config import Chain, Config
 from validator.config.model import DeadLetters
 from validator.core.inputs import DeadLetter, DeadReason, RecordKind, Source
 from validator.service.dead_letters import Filter, Ledger, Place, Replay, StoredLetter
-from validator.service.replayer import Declined, Task, judge
+from validator.service.replayer import Declined, Task, judge, pointless
 from validator.service.topic_reader import TopicRecord
 
 RECORD: dict[str, Any] = {"lane": "polkadot", "block": 17, "index": 0, "para_id": 2000, "msg": "0102"}
@@ -94,6 +94,30 @@ def test_what_is_not_put_back(replays: list[Replay], of: StoredLetter, outcome: 
     assert isinstance(declined, Declined)
     assert declined.outcome == outcome
     assert declined.why.startswith(why)
+
+
+def test_without_chains_in_the_configuration_any_lane_may_be_one() -> None:
+    """As for `validator submit`: a configuration that only says where Kafka is knows no lane that a job would not."""
+    alone = judge(letter(raw=STRANGER), Ledger(), Config(), repaired=None, again=False, force=False)
+    assert isinstance(alone, Task)
+    assert alone.key == b"westend"
+
+
+@pytest.mark.parametrize(
+    ("executed", "expected"),
+    [
+        ({}, None),
+        ({"kusama": 99}, None),
+        ({"polkadot": None}, None),
+        ({"polkadot": 16}, None),
+        ({"polkadot": 17}, "it is of block 17, and lane polkadot has executed block 17"),
+        ({"polkadot": 40}, "it is of block 17, and lane polkadot has executed block 40"),
+    ],
+)
+def test_a_record_of_a_passed_block_is_pointless(executed: dict[str, int | None], expected: str | None) -> None:
+    assert pointless(letter(), GOOD, CONFIG, executed) == expected
+    assert pointless(letter(raw=b"bad"), GOOD, CONFIG, executed) == expected
+    assert pointless(letter(), b"bad", CONFIG, executed) is None
 
 
 def test_no_option_goes_beyond_the_cap_or_to_an_unknown_topic() -> None:
