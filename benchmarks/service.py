@@ -16,7 +16,7 @@ from typing import Any
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from streaming.transactions import group_of
+from streaming.told import group_of
 from validator.codec.json_form import encode_input
 from validator.codec.schemas import INPUT_TOPICS
 from validator.config import Config

@@ -20,7 +20,8 @@ from streaming.job import JobSettings, start_query
 from streaming.logs import logger, own_output
 from streaming.session import SPARK_LOG, jvm_is_gone, spark_session
 from streaming.sink import Output
-from streaming.transactions import read_marker
+from streaming.told import read_marker
+from streaming.transactions import WriteFailed, take_over
 from validator import exit_codes
 from validator.config import Config
 from validator.errors import UserError
@@ -116,7 +117,7 @@ def refuse_what_is_told(settings: JobSettings) -> None:
     """
     for lane in settings.definitions:
         try:
-            marker = read_marker(settings.kafka, settings.prefix, lane, ())
+            marker = read_marker(settings.kafka, settings.prefix, lane)
         except KafkaException as error:
             raise UserError(f"Kafka does not say what lane {lane} has told: {error.args[0].str()}") from None
         if marker.block is not None:
@@ -142,9 +143,11 @@ def _run_queries(spark: SparkSession, settings: JobSettings, stop: _StopSignal, 
     """Run the query, and start it again where a batch failed of what may pass: the next attempt goes on from what was told."""
     failures = 0
     while True:
-        query = start_query(spark, settings)
-        log.info("ready", query=str(query.id), run=str(query.runId))
         try:
+            if settings.output is None:
+                _take_over(settings)
+            query = start_query(spark, settings)
+            log.info("ready", query=str(query.id), run=str(query.runId))
             return _follow(query, stop, log)
         except _BatchFailed as failure:
             failures = 1 if failure.progressed else failures + 1
@@ -153,6 +156,13 @@ def _run_queries(spark: SparkSession, settings: JobSettings, stop: _StopSignal, 
                 return exit_codes.STOPPED
             log.warning("restarting", reason=str(failure), attempt=failures)
             time.sleep(RESTART_S * 2 ** (failures - 1))
+
+
+def _take_over(settings: JobSettings) -> None:
+    try:
+        take_over(settings.kafka, settings.prefix, settings.definitions)
+    except WriteFailed as error:
+        raise _BatchFailed(str(error), progressed=False) from None
 
 
 class _BatchFailed(Exception):

@@ -10,11 +10,12 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from streaming import transactions
+from streaming import told as told_module
 from streaming.job import JobSettings
 from streaming.run import refuse_what_is_told
 from streaming.sink import ExactlyOnceOutput
-from streaming.transactions import LaneWriter, WriteFailed, WriterFenced, group_of, read_marker
+from streaming.told import group_of, read_marker
+from streaming.transactions import LaneWriter, WriteFailed, WriterFenced, take_over
 from validator.codec.encode import OutputRecord, Told, encode_dead_letter
 from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.errors import UserError
@@ -72,7 +73,7 @@ def test_a_batch_and_its_marker_are_one(kafka: dict[str, Any], prefix: str) -> N
     sink.write(LANE, [beside(3, topic=inputs)])
     assert sink.commit(LANE, {(inputs, 0): 5}) == {"verdicts": 2, "dead-letters": 1, "lanes": 1}
     assert told(kafka, prefix + "verdicts") == [b"1", b"2"]
-    assert read_marker(kafka, prefix, LANE, [(inputs, 0)]) == Marker(2, {(inputs, 0): 5})
+    assert read_marker(kafka, prefix, LANE) == Marker(2, {(inputs, 0): 5})
 
 
 def test_a_batch_that_is_done_again_tells_only_what_is_new(kafka: dict[str, Any], prefix: str) -> None:
@@ -153,9 +154,9 @@ def test_lanes_have_markers_of_their_own(kafka: dict[str, Any], prefix: str) -> 
     for lane, last in ((LANE, 4), ("kusama", 9)):
         sink.write(lane, [block(last)])
         sink.commit(lane, {(inputs, 0): last})
-    assert read_marker(kafka, prefix, LANE, [(inputs, 0)]) == Marker(4, {(inputs, 0): 4})
-    assert read_marker(kafka, prefix, "kusama", [(inputs, 0)]) == Marker(9, {(inputs, 0): 9})
-    assert read_marker(kafka, prefix, "westend", [(inputs, 0)]) == Marker()
+    assert read_marker(kafka, prefix, LANE) == Marker(4, {(inputs, 0): 4})
+    assert read_marker(kafka, prefix, "kusama") == Marker(9, {(inputs, 0): 9})
+    assert read_marker(kafka, prefix, "westend") == Marker()
 
 
 def test_the_recorded_marker_keeps_places_that_a_later_batch_does_not_touch(kafka: dict[str, Any], prefix: str) -> None:
@@ -190,6 +191,20 @@ def test_the_topic_of_dead_letters_says_which_have_been_told(kafka: dict[str, An
     assert again.commit(LANE, {(inputs, 0): 9}) == {"dead-letters": 1, "lanes": 1}
 
 
+def test_a_lane_is_not_kept_waiting_by_what_a_dead_writer_of_another_one_left_open(
+    kafka: dict[str, Any], prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction that is open on the topic of markers hides what comes after it; a job that starts ends those of its lanes."""
+    dead = LaneWriter(kafka, prefix, "kusama", "job-1")
+    dead.write([Marker(1).encode("kusama")])
+    dead._producer.flush(30)
+    monkeypatch.setattr(told_module, "CALL_S_MAX", 2.0)
+    with pytest.raises(KafkaException, match="cannot be read to its end"):
+        read_marker(kafka, prefix, LANE)
+    take_over(kafka, prefix, [LANE, "kusama"])
+    assert read_marker(kafka, prefix, LANE) == read_marker(kafka, prefix, "kusama") == Marker()
+
+
 def test_a_marker_outlives_the_offsets_of_its_group(kafka: dict[str, Any], prefix: str) -> None:
     """Kafka forgets the offsets of a group that has been idle for a week; here they are deleted."""
     inputs = prefix + "candidates"
@@ -200,13 +215,13 @@ def test_a_marker_outlives_the_offsets_of_its_group(kafka: dict[str, Any], prefi
     admin = AdminClient(admin_config(kafka))
     for future in admin.delete_consumer_groups([group_of(prefix, LANE)]).values():
         future.result()
-    assert read_marker(kafka, prefix, LANE, [(inputs, 0)]) == Marker(2, {(inputs, 0): 3})
+    assert read_marker(kafka, prefix, LANE) == Marker(2, {(inputs, 0): 3})
     successor = opened(kafka, prefix)
     successor.write(LANE, [block(2, "again"), beside(2, topic=inputs), block(3)])
     successor.commit(LANE, {(inputs, 0): 4})
     assert told(kafka, prefix + "verdicts") == [b"1", b"9", b"2", b"3"]
     assert len(told(kafka, prefix + "dead-letters")) == 3
-    assert read_marker(kafka, prefix, LANE, [(inputs, 0)]) == Marker(3, {(inputs, 0): 4})
+    assert read_marker(kafka, prefix, LANE) == Marker(3, {(inputs, 0): 4})
 
 
 def test_a_job_without_a_checkpoint_does_not_start_on_topics_that_hold_its_verdicts(
@@ -226,16 +241,16 @@ def test_a_job_without_a_checkpoint_does_not_start_on_topics_that_hold_its_verdi
 
 
 def test_a_coordinator_that_is_starting_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactions, "RETRY_S", 0.0)
+    monkeypatch.setattr(told_module, "RETRY_S", 0.0)
     starting = [KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS]
 
-    def ask() -> list[TopicPartition]:
+    def ask() -> TopicPartition:
         if starting:
             raise KafkaException(KafkaError(starting.pop()))
-        return [TopicPartition("lanes", 0, 8)]
+        return TopicPartition("markers", 0, 8)
 
-    assert transactions._patiently(ask) == [TopicPartition("lanes", 0, 8)]
+    assert told_module._patiently(ask) == TopicPartition("markers", 0, 8)
     assert not starting
     starting.append(KafkaError.GROUP_AUTHORIZATION_FAILED)
     with pytest.raises(KafkaException):
-        transactions._patiently(ask)
+        told_module._patiently(ask)

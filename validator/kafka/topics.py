@@ -25,6 +25,7 @@ PREFIX: Final = "validator."
 
 REQUEST_S_MAX: Final = 15.0
 
+_MINUTE_MS: Final = 60 * 1000
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 _FOR_EVER: Final = -1
 
@@ -49,7 +50,9 @@ class Topic:
         if self.cleanup == "delete":
             return kept | {"retention.ms": str(self.retention_ms)}
         # A reader of a compacted topic wants the latest of each key: the fewer old ones lie before it the better.
-        return kept | {"min.cleanable.dirty.ratio": "0.1", "segment.ms": str(_DAY_MS)}
+        # The job reads its markers whole at every start, and writes one for each lane and batch.
+        segment_ms, dirty = (10 * _MINUTE_MS, "0.01") if self.name == "markers" else (_DAY_MS, "0.1")
+        return kept | {"min.cleanable.dirty.ratio": dirty, "segment.ms": str(segment_ms)}
 
 
 # Inputs and per-candidate outputs are kept for a week, as Kafka does by default; what people look for later, a month;

@@ -189,5 +189,7 @@ def test_only_failures_in_a_row_are_counted(
     monkeypatch.setattr(run, "start_query", lambda *_: NextQuery(list(next(scripts))))
     monkeypatch.setattr(run, "RESTART_S", 0.0)
     log = Log()
-    assert _run_queries(None, None, ended, log) == code  # type: ignore[arg-type]
+    monkeypatch.setattr(run, "_take_over", lambda _: None)
+    settings = SimpleNamespace(output=None)
+    assert _run_queries(None, settings, ended, log) == code  # type: ignore[arg-type]
     assert [values["attempt"] for event, values in log.events if event == "restarting"] == restarts

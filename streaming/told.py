@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Kafka holds of what a lane has told.
+
+The marker is read from its topic, where it was written in the transaction of what it marks: whatever becomes of a transaction becomes of
+both. The offsets of the lane's consumer group are for people, and for a quick look whether somebody else has gone on: they have been seen
+to stay in doubt for ever when a broker was killed in the middle of a commit (a late request of a producer that was fenced off).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_INVALID,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from validator.kafka.client import admin_config, consumer_config
+from validator.lanes.marker import Marker
+from validator.service.topic_reader import RECORDS_PER_POLL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from confluent_kafka import Message
+
+    from validator.kafka.client import KafkaTable
+
+CALL_S_MAX: Final = 60.0
+"""Seconds for one call to Kafka, and without any progress in reading a topic."""
+
+MARKER_TOPIC: Final = "markers"
+MARKER_PARTITION: Final = 0
+
+RETRY_S: Final = 0.2
+"""Seconds between two questions to a coordinator that is starting."""
+
+IN_DOUBT_S_MAX: Final = 2.0
+"""Seconds that a commit of offsets may be in doubt before it is left out of account."""
+
+_COORDINATOR_STARTS: Final = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError._WAIT_COORD,
+)
+
+
+class LastTold(NamedTuple):
+    """The offset that stands for the last told block of a lane, and the job that told it; None where there is none."""
+
+    offset: int | None
+    job: str | None
+
+
+def group_of(prefix: str, lane: str) -> str:
+    """Return the consumer group whose offsets show how far a lane has come."""
+    return f"{prefix}lane.{lane}"
+
+
+def read_marker(kafka: KafkaTable, prefix: str, lane: str) -> Marker:
+    """Return a lane's marker. Raises `confluent_kafka.KafkaException`, `UserError` where its record is none of ours."""
+    last = None
+    for message in _committed(kafka, prefix + MARKER_TOPIC):
+        if message.key() == lane.encode():
+            last = message.value()
+    return Marker() if last is None else Marker.decode(last)
+
+
+def read_dead_letters(kafka: KafkaTable, prefix: str, lane: str) -> set[bytes]:
+    """Return the sources (`codec.encode.source_header`) of a lane's dead letters. Raises `confluent_kafka.KafkaException`."""
+    return {
+        dict(message.headers() or ())["source"]
+        for message in _committed(kafka, f"{prefix}dead-letters")
+        if message.key() == lane.encode()
+    }
+
+
+def last_told(admin: AdminClient, prefix: str, lane: str) -> LastTold:
+    """Return what the lane's consumer group says. Raises `confluent_kafka.KafkaException`.
+
+    A commit that is being finished is waited for, at most `IN_DOUBT_S_MAX`; then the one before it counts.
+    """
+    place = TopicPartition(prefix + MARKER_TOPIC, MARKER_PARTITION)
+    asked = ConsumerGroupTopicPartitions(group_of(prefix, lane), [place])
+
+    def ask(*, stable: bool) -> TopicPartition:
+        (answer,) = admin.list_consumer_group_offsets(
+            [asked], require_stable=stable, request_timeout=CALL_S_MAX
+        ).values()
+        (told,) = answer.result().topic_partitions
+        if told.error is not None and told.error.code() != KafkaError.UNSTABLE_OFFSET_COMMIT:
+            raise KafkaException(told.error)
+        return told
+
+    deadline = time.monotonic() + IN_DOUBT_S_MAX
+    while (told := _patiently(lambda: ask(stable=True))).offset == OFFSET_INVALID:
+        told = _patiently(lambda: ask(stable=False))
+        if told.offset == OFFSET_INVALID or time.monotonic() > deadline:
+            break
+        time.sleep(IN_DOUBT_S_MAX / 20)
+    return LastTold(None, None) if told.offset == OFFSET_INVALID else LastTold(told.offset, told.metadata or None)
+
+
+def _committed(kafka: KafkaTable, topic: str) -> Iterator[Message]:
+    """Yield what is committed on a topic up to its present end.
+
+    What transactions hold open there is waited for: they end, or the call gives up after `CALL_S_MAX`.
+    """
+    consumer = Consumer(consumer_config(kafka, group_id="validator-reader", partition_eof=True))
+    try:
+        partitions = consumer.list_topics(topic, timeout=CALL_S_MAX).topics[topic].partitions
+        places = [TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions]
+        behind = {place.partition: end for place, end in _ends(kafka, places).items() if end}
+        consumer.assign(places)
+        deadline = time.monotonic() + CALL_S_MAX
+        while behind:
+            for message in consumer.consume(RECORDS_PER_POLL, RETRY_S):
+                error, partition, offset = message.error(), message.partition(), message.offset()
+                if error is None:
+                    deadline = time.monotonic() + CALL_S_MAX
+                    yield message
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    if offset >= behind.get(partition, 0):  # else a transaction is open there
+                        behind.pop(partition, None)
+                elif not error.retriable() and error.code() not in (
+                    KafkaError._TRANSPORT,
+                    KafkaError._ALL_BROKERS_DOWN,
+                ):
+                    raise KafkaException(error)
+            if behind and time.monotonic() > deadline:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{topic} cannot be read to its end"))
+    finally:
+        consumer.close()
+
+
+def _ends(kafka: KafkaTable, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return the offsets after the last records, committed or not."""
+    asked = {TopicPartition(place.topic, place.partition): OffsetSpec.latest() for place in places}
+    admin = AdminClient(admin_config(kafka))
+    answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=CALL_S_MAX)
+    return {place: answer.result().offset for place, answer in answers.items()}
+
+
+def _patiently(ask: Callable[[], TopicPartition]) -> TopicPartition:
+    """Ask until the group's coordinator answers: right after a broker's start it has to be found and to load what it knows."""
+    deadline = time.monotonic() + CALL_S_MAX
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in _COORDINATOR_STARTS or time.monotonic() > deadline:
+                raise
+            time.sleep(RETRY_S)
