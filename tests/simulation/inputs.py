@@ -16,6 +16,7 @@ from validator.codec.json_form import to_json
 from validator.codec.schemas import INPUT_TOPICS
 from validator.core.inputs import DeadLetter, Input, Source
 from validator.lanes.definition import LaneDefinition
+from validator.lanes.marker import consumed_by
 from validator.lanes.worker import LaneWorker
 from validator.simulate.settings import SimulationSettings
 
@@ -39,6 +40,10 @@ class Inputs:
     """By lane and topic, the values in order."""
     dead: dict[str, frozenset[bytes]]
     """By lane, the sources of its dead letters."""
+    blocks: dict[str, list[int]]
+    """By lane, its blocks in order."""
+    ends: dict[str, dict[Place, int]]
+    """By lane and place, the offset after its last record."""
     account: dict[str, dict[str, Any]]
     """By lane, where it stands in the end."""
     snapshots: dict[str, list[bytes]]
@@ -138,19 +143,19 @@ def _decoded(topic: str, value: bytes, lane: str, source: Source) -> tuple[str, 
 def _played(definitions: dict[str, LaneDefinition], partitions: dict[Place, tuple[tuple[str, Item], ...]]) -> Inputs:
     everything = [pair for place in sorted(partitions) for pair in partitions[place]]
     expected: dict[str, dict[str, list[bytes]]] = {}
-    dead, account, snapshots = {}, {}, {}
+    dead, blocks, ends, account, snapshots = {}, {}, {}, {}, {}
     for lane, definition in definitions.items():
         worker = LaneWorker(definition.create(), definition.runtime_digest)
-        told = [
-            record
-            for _, records in worker.process([item for name, item in everything if name == lane])
-            for record in records
-        ]
+        items = [item for name, item in everything if name == lane]
+        runs = list(worker.process(items))
+        blocks[lane] = [block for block, _ in runs if block is not None]
+        ends[lane] = consumed_by(items)
+        told = [record for _, records in runs for record in records]
         expected[lane] = {topic: [each.value for each in told if each.topic == topic] for topic in COMPARED}
         dead[lane] = frozenset(source_of_header(each) for each in told if each.topic == "dead-letters")
         account[lane] = account_of(worker.status().records)
         snapshots[lane] = worker.snapshot()
-    return Inputs(definitions, partitions, expected, dead, account, snapshots)
+    return Inputs(definitions, partitions, expected, dead, blocks, ends, account, snapshots)
 
 
 def source_of_header(dead_letter: OutputRecord) -> bytes:

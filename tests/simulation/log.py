@@ -47,22 +47,26 @@ class LaneLog:
     recorded: Marker = field(default_factory=Marker)
     """The last record on the topic of markers."""
     job: str | None = None
-    """That has committed last."""
+    """The job that the group's offset for the block names."""
     epoch: int = 0
     open: Transaction | None = None
     in_doubt: Transaction | None = None
     """Its commit has reached the coordinator, which has not finished it."""
 
-    def apply(self, transaction: Transaction) -> None:
-        """Commit."""
+    def apply(self, transaction: Transaction, *, offsets: bool = True) -> None:
+        """Commit, without the group's offsets where those stay in doubt."""
         assert transaction.marker is not None
         self.committed += transaction.records
-        self.group = self.recorded = transaction.marker
-        self.job = transaction.job
+        self.recorded = transaction.marker
+        if offsets:
+            self.group, self.job = transaction.marker, transaction.job
 
 
 class Log:
-    """All lanes' logs. ``on_commit`` is called with a lane after each commit; ``fences`` and ``atomic`` are off in broken worlds."""
+    """All lanes' logs.
+
+    ``on_commit`` is called with a lane after each commit; ``fences``, ``atomic`` and ``finishes`` are off in broken worlds.
+    """
 
     def __init__(self, schedule: Schedule, on_commit: Callable[[str], None]) -> None:
         self.schedule = schedule
@@ -70,6 +74,7 @@ class Log:
         self.on_commit = on_commit
         self.fences = True
         self.atomic = True
+        self.finishes = True
 
     def lane(self, name: str) -> LaneLog:
         """Return the log of a lane."""
@@ -77,8 +82,16 @@ class Log:
 
     def apply(self, lane: str, transaction: Transaction) -> None:
         """Commit a transaction of a lane."""
-        self.lane(lane).apply(transaction)
+        fault = self.schedule.step("commit offsets", "offsets in doubt")
+        self.lane(lane).apply(transaction, offsets=fault is None)
         self.on_commit(lane)
+
+    def settle(self, lane: str, *, now: bool = False) -> None:
+        """Let the coordinator finish a commit that is in doubt: by itself some time, at the latest before another writer is let in."""
+        own = self.lane(lane)
+        if own.in_doubt is not None and (now or self.schedule.chance(0.2)):
+            finished, own.in_doubt = own.in_doubt, None
+            self.apply(lane, finished)
 
 
 class Writer:
@@ -92,43 +105,42 @@ class Writer:
         self._marker: Marker | None = None
         self._seen: tuple[int | None, str | None] = (None, None)
         self._transaction: Transaction | None = None
+        self._dead_letters: set[bytes] | None = None
         self._pass("init", "worker killed", "job killed", "call failed")
         own = log.lane(lane)
         own.epoch += 1
         self._epoch = own.epoch
         own.open = None  # what nobody committed is aborted
-        if own.in_doubt is not None:
-            finished, own.in_doubt = own.in_doubt, None
-            log.apply(lane, finished)
+        log.settle(lane, now=log.finishes)
         self._pass("after init", "worker killed", "job killed", "call failed")
 
     def is_current(self) -> bool:
         """Say whether nobody has written the lane since."""
         self._pass("read who was last", "worker killed", "job killed", "call failed")
-        if self._marker is not None and self._told() == self._seen:
-            return True
+        if self._marker is None:
+            return False
         self._refuse_another_job()
-        self._log.schedule.faults["writer of another worker"] += 1
-        return False
+        current = not self._is_further(self._told()[0])
+        self._log.schedule.faults["writer of another worker"] += not current
+        return current
 
     def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
         """Return what the lane has told."""
         self._pass("read marker", "worker killed", "job killed", "call failed")
-        own = self._log.lane(self._lane)
-        unknown = [place for place in places if self._marker is None or place not in self._marker.consumed]
-        group = own.group or Marker()
         if self._marker is None:
-            self._marker = own.recorded.after(group.block, {})
-            self._seen = self._told()
-        known = {place: group.consumed.get(place, 0) for place in unknown}
-        self._marker = self._marker.after(None, known)
-        return self._marker
+            marker = self._log.lane(self._lane).recorded
+            self._pass("read who was last", "worker killed", "job killed", "call failed")
+            self._marker, self._seen = marker, self._told()
+        return self._marker.after(None, dict.fromkeys(places, 0))
 
     def told_dead_letters(self) -> set[bytes]:
-        """Return the sources of committed dead letters."""
-        self._pass("read dead letters", "worker killed", "job killed", "call failed")
-        self._log.schedule.faults["dead letters asked for"] += 1
-        return {source_of_header(each) for each in self._log.lane(self._lane).committed if each.topic == "dead-letters"}
+        """Return the sources of committed dead letters, which it reads once."""
+        if self._dead_letters is None:
+            self._pass("read dead letters", "worker killed", "job killed", "call failed")
+            self._log.schedule.faults["dead letters asked for"] += 1
+            committed = self._log.lane(self._lane).committed
+            self._dead_letters = {source_of_header(each) for each in committed if each.topic == "dead-letters"}
+        return self._dead_letters
 
     def write(self, records: Iterable[OutputRecord]) -> None:
         """Add records to the transaction."""
@@ -138,6 +150,8 @@ class Writer:
             if at == 1:
                 self._pass("inside the transaction", "worker killed", "job killed", "call failed")
             self._transaction.records.append(record)
+            if record.topic == "dead-letters" and self._dead_letters is not None:
+                self._dead_letters.add(source_of_header(record))
 
     def commit(self, marker: Marker) -> None:
         """Commit records and marker."""
@@ -180,15 +194,20 @@ class Writer:
 
     def _told(self) -> tuple[int | None, str | None]:
         own = self._log.lane(self._lane)
-        return (None, None) if own.group is None else (own.group.block, own.job)
+        # the name of the job is kept beside the offset that stands for the block
+        return (None, None) if own.group is None or own.group.block is None else (own.group.block, own.job)
+
+    def _is_further(self, block: int | None) -> bool:
+        return block is not None and (self._seen[0] is None or block > self._seen[0])
 
     def _refuse_another_job(self) -> None:
         told = self._told()
-        if told != self._seen and told[1] not in (self._job, None):
+        if self._is_further(told[0]) and told[1] != self._job:
             self._log.schedule.faults["another job found"] += 1
             raise Fenced
 
     def _pass(self, name: str, *faults: str) -> None:
+        self._log.settle(self._lane)
         self._interrupt(name)
         raise_fault(self._log.schedule.step(name, *faults))
 

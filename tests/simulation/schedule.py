@@ -23,6 +23,8 @@ class Schedule:
         self.rate = self.random.choice((0.003, 0.01, 0.02, 0.05))
         self.quiet = False
         """Nothing goes wrong any more."""
+        self.who = ""
+        """Whose steps these are, where not the job's."""
         self.steps = 0
         self.trace: list[str] = []
         self.faults: Counter[str] = Counter()
@@ -47,7 +49,7 @@ class Schedule:
 
     def note(self, text: str) -> None:
         """Note what happens."""
-        self.trace.append(f"{self.steps:5} {text}")
+        self.trace.append(f"{self.steps:5} {self.who and f'[{self.who}] '}{text}")
 
     def chance(self, share: float) -> bool:
         """Say whether something happens that would be no fault."""

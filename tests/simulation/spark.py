@@ -8,11 +8,13 @@ runs again finds the state of the batch before; only one attempt's state is comm
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tests.simulation.inputs import Inputs, Item, Place, between
 from tests.simulation.log import CallFailed, Fenced, JobKilled, Log, WorkerKilled, Writer, raise_fault
 from tests.simulation.schedule import Schedule
+from tests.simulation.strands import Strand, Strands
 from tests.unit.lanes.backend import Attempt
 from validator.codec.encode import Told
 from validator.lanes.marker import consumed_by
@@ -26,6 +28,10 @@ class QueryFailed(Exception):
     """A task failed too often; the job starts the query again, and its workers live on."""
 
 
+class StatesDiffer(AssertionError):
+    """Two attempts at one task leave different states: files of the one and the other would be mixed."""
+
+
 @dataclass(slots=True)
 class Checkpoint:
     """What a job keeps in its folder."""
@@ -33,12 +39,43 @@ class Checkpoint:
     offsets: list[dict[Place, int]] = field(default_factory=list)
     """By batch, up to where it reads."""
     commits: set[int] = field(default_factory=set)
-    states: dict[tuple[int, int], dict[str, Attempt]] = field(default_factory=dict)
-    """By state partition and version, the lanes' states; version N is what batch N starts from."""
+    states: dict[tuple[int, int], PartitionState] = field(default_factory=dict)
+    """By state partition and version; version N is what batch N starts from."""
 
     def copy(self) -> Checkpoint:
         """Return a copy, as a backup has it; states are never changed once they are there."""
         return Checkpoint(list(self.offsets), set(self.commits), dict(self.states))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartitionState:
+    """A version of the state of one partition, and what it was made from."""
+
+    lanes: dict[str, Attempt] = field(default_factory=dict)
+    before: PartitionState | None = None
+    ends: dict[Place, int] | None = None
+
+    def check(self, other: PartitionState) -> None:
+        """Check that another attempt at the same has led to the same; raises `StatesDiffer`."""
+        if other.before is self.before and other.ends == self.ends and other.lanes != self.lanes:
+            raise StatesDiffer("two attempts at one task leave different states")
+
+
+NOTHING = PartitionState()
+
+
+@dataclass(slots=True)
+class Task:
+    """What the attempts at a task have in common."""
+
+    number: int
+    partition: int
+    by_lane: dict[str, list[Item]]
+    before: PartitionState
+    ends: dict[Place, int]
+    rival: Strand | None = None
+    """Another attempt, beside the first."""
+    rival_state: PartitionState | None = None
 
 
 class SteppedAttempt(Attempt):
@@ -74,13 +111,21 @@ class Worker:
 
     cache: LaneCache = field(default_factory=LaneCache)
     sink: TransactionalSink | None = None
+    busy: bool = False
 
 
 class Job:
     """One driver with its workers, on a checkpoint. ``interrupt`` is called at every step with its name, and may run others meanwhile."""
 
     def __init__(
-        self, name: str, of: Inputs, log: Log, checkpoint: Checkpoint, workers: int, interrupt: Callable[[str], None]
+        self,
+        name: str,
+        of: Inputs,
+        log: Log,
+        checkpoint: Checkpoint,
+        workers: int,
+        interrupt: Callable[[str], None],
+        strands: Strands,
     ) -> None:
         self.name = name
         self.inputs = of
@@ -88,103 +133,164 @@ class Job:
         self.schedule: Schedule = log.schedule
         self.checkpoint = checkpoint
         self.workers = [Worker() for _ in range(workers)]
-        self.interrupt = interrupt
+        self._interrupt = interrupt
+        self._strands = strands
         self._lanes = [sorted(of.definitions)[at::2] for at in range(2)]
         """Of each state partition."""
-        self._speculated: dict[str, Attempt] | None = None
-        self._speculating = False
+        self._next: int | None = None
+        """The batch to do next, or again; None where the query has yet to look into its checkpoint."""
+        self._task: Task | None = None
 
     def run_batch(self) -> bool:
-        """Run the next batch, or the last one again; return whether there was anything to do."""
+        """Run the next batch, or the last one again; say whether there was one. Raises `QueryFailed`, `JobKilled`, `Fenced`."""
+        try:
+            return self._run_batch()
+        except QueryFailed:
+            self._next = None
+            raise
+
+    def _run_batch(self) -> bool:
         checkpoint = self.checkpoint
-        number = len(checkpoint.offsets) - 1
-        if number < 0 or number in checkpoint.commits:
-            number += 1
-            ends = self._plan()
-            if ends is None:
+        number = self._next
+        if number is None:
+            last = len(checkpoint.offsets) - 1
+            number = last if last >= 0 and last not in checkpoint.commits else last + 1
+            planned = number == last
+        else:
+            planned = False
+        begins = checkpoint.offsets[number - 1] if number else {}
+        if planned:
+            ends = checkpoint.offsets[number]
+        else:
+            found = self._plan(begins)
+            if found is None:
                 return False
+            ends = found
             self._step("before the offset log", "job killed")
+            if len(checkpoint.offsets) != number:
+                self._refuse_another_query()
             checkpoint.offsets.append(ends)
             self._step("after the offset log", "job killed")
         for partition in range(len(self._lanes)):
-            state = self._run_task(number, partition)
+            state = self._run_task(number, partition, begins, ends)
             self._step("before a state commit", "job killed")
+            if (there := checkpoint.states.get((partition, number + 1))) is not None:
+                there.check(state)
             checkpoint.states[partition, number + 1] = state
             self._step("after a state commit", "job killed")
         self._step("before the commit log", "job killed")
+        if number in checkpoint.commits:
+            self._refuse_another_query()
         checkpoint.commits.add(number)
+        self._next = number + 1
         self._step("after the commit log", "job killed")
         return True
 
+    def _refuse_another_query(self) -> None:
+        """Fail as Spark does where another query has written to a log of the checkpoint."""
+        self.schedule.fault("another query on the checkpoint", "another query on the checkpoint")
+        raise QueryFailed
+
     def done(self) -> bool:
         """Say whether everything has been taken and committed."""
-        checkpoint = self.checkpoint
-        return len(checkpoint.offsets) - 1 in checkpoint.commits and self._plan() is None
+        offsets = self.checkpoint.offsets
+        return len(offsets) - 1 in self.checkpoint.commits and all(
+            offsets[-1][place] == len(items) for place, items in self.inputs.partitions.items()
+        )
 
-    def _plan(self) -> dict[Place, int] | None:
+    def _plan(self, begins: dict[Place, int]) -> dict[Place, int] | None:
         """Return up to where the next batch reads, None where nothing is left."""
-        before = self.checkpoint.offsets[-1] if self.checkpoint.offsets else {}
         ends, news = {}, False
         whole = self.schedule.chance(0.1)
         for place, items in self.inputs.partitions.items():
-            begin = before.get(place, 0)
+            begin = begins.get(place, 0)
             size = len(items) if whole else self.schedule.choose((0, 1, 4, 9, 20))
             ends[place] = min(len(items), begin + size)
             news = news or ends[place] > begin
         if news:
             return ends
         left = {place: len(items) for place, items in self.inputs.partitions.items()}
-        return left if any(left[place] > before.get(place, 0) for place in left) else None
+        return left if any(left[place] > begins.get(place, 0) for place in left) else None
 
-    def _run_task(self, number: int, partition: int) -> dict[str, Attempt]:
-        self._speculated = None
-        for _ in range(ATTEMPTS_MAX):
-            worker = self._worker()
-            try:
-                state = self._attempt(number, partition, worker)
-            except (WorkerKilled, CallFailed, Fenced) as failure:
-                self.schedule.note(f"batch {number} partition {partition}: attempt ended by {type(failure).__name__}")
-                if self._speculated is not None:
-                    return self._speculated
-                if isinstance(failure, Fenced):
-                    raise
-                if self.schedule.chance(0.3):
-                    raise QueryFailed from failure
-                continue
-            if self._speculated is not None and self.schedule.chance(0.5):
-                return self._speculated
-            return state
-        raise QueryFailed
+    def _run_task(
+        self, number: int, partition: int, begins: dict[Place, int], ends: dict[Place, int]
+    ) -> PartitionState:
+        before = self.checkpoint.states[partition, number] if number else NOTHING
+        by_lane = between(self.inputs, begins, ends, self._lanes[partition])
+        self._task = task = Task(number, partition, by_lane, before, ends)
+        try:
+            for _ in range(ATTEMPTS_MAX):
+                try:
+                    state = self._attempt(task)
+                except (WorkerKilled, CallFailed, Fenced) as failure:
+                    if task.rival is not None and self.schedule.chance(0.7):
+                        self._strands.finish(task.rival)
+                        if task.rival_state is not None:
+                            return task.rival_state
+                    if isinstance(failure, Fenced):
+                        raise
+                    if self.schedule.chance(0.3):
+                        raise QueryFailed from failure
+                    continue
+                if task.rival_state is not None:
+                    task.rival_state.check(state)
+                    return self.schedule.choose((task.rival_state, state))
+                return state
+            raise QueryFailed
+        finally:
+            self._task = None
+            if task.rival is not None and not self.schedule.chance(0.5):
+                self._strands.drop(task.rival)  # else nobody reaches it to kill it
+
+    def _maybe_speculate(self) -> None:
+        """Begin another attempt at the task that is under way."""
+        task = self._task
+        if task is None or task.rival is not None or not self._strands.may_start():
+            return
+        if not self.schedule.chance(0.2) or self.schedule.step("speculate", "speculative attempt") is None:
+            return
+
+        def rival() -> None:
+            with suppress(WorkerKilled, JobKilled, CallFailed, Fenced):
+                task.rival_state = self._attempt(task)
+
+        task.rival = self._strands.start(f"{self.name}, other attempt", rival)
 
     def _worker(self) -> Worker:
-        """Return the worker that Spark gives a task to: mostly the one of before."""
-        return self.workers[0] if self.schedule.chance(0.7) else self.schedule.choose(self.workers)
+        """Return the worker that Spark gives a task to: mostly the one of before, and never one that is at work."""
+        idle = [worker for worker in self.workers if not worker.busy]
+        if not idle:
+            idle = [Worker()]
+            self.workers += idle
+        return idle[0] if self.schedule.chance(0.7) else self.schedule.choose(idle)
 
-    def _attempt(self, number: int, partition: int, worker: Worker) -> dict[str, Attempt]:
+    def _attempt(self, task: Task) -> PartitionState:
         """Run one attempt at a task and return the state that it would commit."""
-        before = self.checkpoint.states.get((partition, number), {})
-        begins = self.checkpoint.offsets[number - 1] if number else {}
-        ends = self.checkpoint.offsets[number]
-        by_lane = between(self.inputs, begins, ends, self._lanes[partition])
-        self.schedule.note(f"batch {number} partition {partition}: { ({k: len(v) for k, v in by_lane.items()}) }")
-        after = dict(before)
+        worker = self._worker()
+        worker.busy = True
+        sizes = {lane: len(items) for lane, items in task.by_lane.items()}
+        what = f"{self.name}: batch {task.number} partition {task.partition}"
+        self.schedule.note(f"{what}: {sizes}")
+        after = dict(task.before.lanes)
         # a sink that has failed is not used again
-        sink, worker.sink = (
-            worker.sink or TransactionalSink(lambda lane: Writer(self.log, lane, self.name, self._interrupted)),
-            None,
-        )
-        lanes = sorted(by_lane)
+        sink, worker.sink = worker.sink or TransactionalSink(self._open_writer), None
+        lanes = sorted(task.by_lane)
         self.schedule.random.shuffle(lanes)
         try:
             for lane in lanes:
-                after[lane] = self._run_lane(lane, by_lane[lane], before.get(lane), worker, sink)
-                self._maybe_speculate(number, partition)
-        except WorkerKilled:
-            if self.schedule.chance(0.6):
+                after[lane] = self._run_lane(lane, task.by_lane[lane], task.before.lanes.get(lane), worker, sink)
+            worker.sink = sink
+        except BaseException as end:
+            self.schedule.note(f"{what}: attempt ended by {type(end).__name__}")
+            if isinstance(end, WorkerKilled) and self.schedule.chance(0.6):
                 worker.cache = LaneCache()  # it was the one that holds the lanes
             raise
-        worker.sink = sink
-        return after
+        finally:
+            worker.busy = False
+        return PartitionState(after, task.before, task.ends)
+
+    def _open_writer(self, lane: str) -> Writer:
+        return Writer(self.log, lane, self.name, self._interrupted)
 
     def _run_lane(
         self, lane: str, items: list[Item], before: Attempt | None, worker: Worker, sink: TransactionalSink
@@ -211,24 +317,14 @@ class Job:
         self._step("after the last of a lane", "worker killed", "job killed", "call failed")
         return Attempt(state.head, state.slots, state.journal)
 
-    def _maybe_speculate(self, number: int, partition: int) -> None:
-        """Run another attempt at the same task while this one is under way."""
-        if self._speculating or self.schedule.step("speculate", "speculative attempt") is None:
-            return
-        self._speculating = True
-        try:
-            self._speculated = self._attempt(number, partition, self.schedule.choose(self.workers))
-        except (WorkerKilled, CallFailed, Fenced):
-            pass
-        finally:
-            self._speculating = False
-
     def _interrupted(self, name: str) -> None:
-        self.interrupt(name)
+        self._interrupt(name)
+        self._maybe_speculate()
+        self._strands.step()
 
     def _step(self, name: str, *faults: str) -> None:
-        self.interrupt(name)
+        self._interrupted(name)
         raise_fault(self.schedule.step(name, *faults))
 
 
-__all__ = ["Checkpoint", "Fenced", "Job", "JobKilled", "QueryFailed", "Worker"]
+__all__ = ["Checkpoint", "Fenced", "Job", "JobKilled", "QueryFailed", "StatesDiffer", "Worker"]

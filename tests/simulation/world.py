@@ -11,14 +11,25 @@ from tests.simulation.inputs import COMPARED, Inputs, account_of, inputs, source
 from tests.simulation.log import Fenced, JobKilled, Log
 from tests.simulation.schedule import Schedule
 from tests.simulation.spark import Checkpoint, Job, QueryFailed
+from tests.simulation.strands import Strands
+from validator.codec.encode import OutputRecord
 from validator.lanes import sink as sink_module
 from validator.lanes import store as store_module
+from validator.lanes.marker import Marker
 from validator.lanes.store import restore_lane
 
 RESTARTS_WITH_FAULTS = 8
 """Starts of the job after which nothing goes wrong any more."""
 
+FAILURES_MAX = 5
+"""Times that a job starts its query again without getting a batch done."""
+
+GOES_BACK = ("checkpoint deleted", "backup restored", "commit and offsets deleted")
+
 BACKUPS_MAX = 3
+
+RATE_MAX_OF_ANOTHER_JOB = 0.03
+"""Where more goes wrong than that, no other job runs beside: nothing would ever get done."""
 
 
 class SimulationFailed(AssertionError):
@@ -40,10 +51,15 @@ class World:
         self._checked: Counter[tuple[str, str]] = Counter()
         self._seen: Counter[str] = Counter()
         self._dead: dict[str, set[bytes]] = {lane: set() for lane in self.inputs.definitions}
-        self._nested = False
+        self._statuses: dict[str, dict[str, int]] = {}
+        """By lane, where it stands by the last record that says so."""
+        self._strands = Strands(self.schedule)
         self._beside = False
         """Whether another job has run since this one started."""
         self._other: Job | None = None
+        self._other_runs = False
+        self._others: set[str] = set()
+        """Names of all other jobs."""
         self._backups: list[Checkpoint] = []
         self._checkpoint = Checkpoint()
         self._jobs = 0
@@ -57,42 +73,63 @@ class World:
             raise
         except Exception as error:
             raise SimulationFailed(f"{type(error).__name__}: {error}", self.schedule) from error
+        finally:
+            self._strands.drop_all()
         return self.schedule.faults
 
     def _play(self) -> None:
         starts = 0
         while True:
             starts += 1
-            self.schedule.quiet = starts > RESTARTS_WITH_FAULTS
-            workers = self.schedule.choose((1, 1, 2, 3))
-            job = Job(self._name(), self.inputs, self.log, self._checkpoint, workers, self._interrupt)
-            self.schedule.note("the job starts")
+            if starts > RESTARTS_WITH_FAULTS:
+                self.schedule.quiet = True
+                self._strands.drop_all()
+            job = self._job(self._checkpoint, self.schedule.choose((1, 1, 2, 3)))
+            self.schedule.note(f"{job.name} starts")
             if self._live(job):
                 break
             self._meddle()
+        self._strands.drop_all()
         self._check_end(job)
+
+    def _job(self, checkpoint: Checkpoint, workers: int) -> Job:
+        self._jobs += 1
+        name = f"job-{self._jobs}"
+        return Job(name, self.inputs, self.log, checkpoint, workers, self._interrupt, self._strands)
 
     def _live(self, job: Job) -> bool:
         """Run a job until it has done everything, or ends before; return whether it has."""
-        failures, self._beside = 0, False
+        failures, self._beside = 0, self._strands.any_live()
         while not job.done():
             try:
                 job.run_batch()
+                failures = 0
                 if self.schedule.chance(0.1) and len(self._backups) < BACKUPS_MAX:
                     self._backups.append(job.checkpoint.copy())
+                self._forget_offsets()
             except QueryFailed:
                 failures += 1
-                if failures > 5:
+                if failures > FAILURES_MAX:
                     return False
             except (JobKilled, Fenced) as end:
-                self.schedule.note(f"the job ends: {type(end).__name__}")
-                if isinstance(end, Fenced) and not self._beside and not self.schedule.faults["speculative attempt"]:
+                self.schedule.note(f"{job.name} ends: {type(end).__name__}")
+                if isinstance(end, Fenced) and not self._beside:
                     self._fail("a job that is alone is fenced off")
                 return False
         return True
 
+    def _forget_offsets(self) -> None:
+        """Have Kafka forget offsets of groups: all, or those that were committed before others."""
+        fault = self.schedule.step("forget offsets", "offsets expired", "some offsets expired", often=5)
+        for lane in self.log.lanes.values():
+            if fault == "offsets expired":
+                lane.group = None
+            elif fault == "some offsets expired" and lane.group is not None:
+                kept = {place: offset for place, offset in lane.group.consumed.items() if self.schedule.chance(0.5)}
+                lane.group = Marker(self.schedule.choose((None, lane.group.block)), kept)
+
     def _meddle(self) -> None:
-        """Do to the checkpoint what people and disks do while no job runs."""
+        """Do to the checkpoint what people and disks do while no job runs on it."""
         checkpoint = self._checkpoint
         last = len(checkpoint.offsets) - 1
         fault = self.schedule.step(
@@ -104,6 +141,9 @@ class World:
             "offsets expired",
             often=20,
         )
+        if fault is not None and self._other is not None and self._other.checkpoint is checkpoint:
+            self._strands.drop_all()
+            self._other = None
         if fault == "commit deleted":
             checkpoint.commits.discard(last)
         elif fault == "commit and offsets deleted" and checkpoint.offsets:
@@ -118,28 +158,33 @@ class World:
                 lane.group = None
 
     def _interrupt(self, name: str) -> None:
-        """Let another job run a while in the middle of whatever this one does: one that was thought dead, or was started by mistake."""
-        if (
-            self._nested
-            or self.schedule.step(f"another job at {name}", *["another job"] * (self.schedule.rate < 0.03)) is None
-        ):
+        """Have another job go on beside whatever this one does: one that was thought dead, or was started by mistake."""
+        if self._other_runs or not self._strands.may_start() or self.schedule.rate > RATE_MAX_OF_ANOTHER_JOB:
             return
-        self._nested = self._beside = True
-        try:
-            if self._other is None or self.schedule.chance(0.3):
+        fault = self.schedule.step(f"another job at {name}", "another job", "another job on the checkpoint")
+        if fault is None:
+            return
+        self._beside = self._other_runs = True
+        other = self._other
+        if other is None or self.schedule.chance(0.3):
+            checkpoint = self._checkpoint
+            if fault == "another job":
                 checkpoint = self._checkpoint.copy() if self.schedule.chance(0.5) else Checkpoint()
-                self._other = Job(self._name(), self.inputs, self.log, checkpoint, 1, lambda _: None)
-            for _ in range(self.schedule.choose((1, 2, 5))):
-                self._other.run_batch()
-        except (JobKilled, Fenced, QueryFailed) as end:
-            self.schedule.note(f"the other job ends: {type(end).__name__}")
+            other = self._other = self._job(checkpoint, 1)
+            self._others.add(other.name)
+        self._strands.start(other.name, lambda: self._run_other(other, self.schedule.choose((1, 2, 5))))
+
+    def _run_other(self, job: Job, batches: int) -> None:
+        try:
+            for _ in range(batches):
+                job.run_batch()
+        except QueryFailed:
+            pass  # it starts again when it goes on
+        except (JobKilled, Fenced) as end:
+            self.schedule.note(f"{job.name} ends: {type(end).__name__}")
             self._other = None
         finally:
-            self._nested = False
-
-    def _name(self) -> str:
-        self._jobs += 1
-        return f"job-{self._jobs}"
+            self._other_runs = False
 
     # --- what must hold ---
 
@@ -155,6 +200,8 @@ class World:
                 if at >= len(expected[topic]) or record.value != expected[topic][at]:
                     known = record.value in expected[topic][:at]
                     self._fail(f"{lane} {topic}[{at}] is {'told twice' if known else 'not what it must be'}")
+            elif topic == "lanes":
+                self._check_status(lane, record)
             elif topic == "dead-letters":
                 source = source_of_header(record)
                 if source in self._dead[lane]:
@@ -163,13 +210,27 @@ class World:
                     self._fail(f"{lane}: {source!r} is told as dead and is not")
                 self._dead[lane].add(source)
         self._seen[lane] = len(committed)
+        if self.log.atomic:
+            self._check_marker(lane)
+
+    def _check_marker(self, lane: str) -> None:
+        """Check that the marker is where the output stands."""
+        own, told = self.log.lane(lane), self._checked[lane, "receipts"]
+        block = self.inputs.blocks[lane][told - 1] if told else None
+        if own.recorded.block != block:
+            self._fail(f"{lane}: the marker is at {own.recorded}, the output at block {block}")
+
+    def _check_status(self, lane: str, record: OutputRecord) -> None:
+        status = self._statuses[lane] = account_of([record])
+        if status["consumed"] != sum(status[name] for name in ("accepted", "rejected", "duplicate", "dead", "waiting")):
+            self._fail(f"{lane}: some of what was consumed has become nothing: {status}")
 
     def _check_end(self, job: Job) -> None:
         """Check that nothing is missing, and that the lanes stand where they must."""
         states = {
             lane: state
             for partition in range(2)
-            for lane, state in job.checkpoint.states[partition, len(job.checkpoint.offsets)].items()
+            for lane, state in job.checkpoint.states[partition, len(job.checkpoint.offsets)].lanes.items()
         }
         for lane, definition in self.inputs.definitions.items():
             for topic in COMPARED:
@@ -184,8 +245,19 @@ class World:
             account = account_of(worker.status().records)
             if account != self.inputs.account[lane]:
                 self._fail(f"{lane} stands at {account}, expected {self.inputs.account[lane]}")
+            if not self._goes_back() and self._statuses[lane] != self.inputs.account[lane]:
+                self._fail(f"{lane} is told to stand at {self._statuses[lane]}, expected {self.inputs.account[lane]}")
+            if dict(self.log.lane(lane).recorded.consumed) != self.inputs.ends[lane]:
+                self._fail(f"{lane}: the marker has not taken everything: {self.log.lane(lane).recorded.consumed}")
             if worker.snapshot()[2:] != self.inputs.snapshots[lane][2:]:
                 self._fail(f"{lane}: the state is another one")
+
+    def _goes_back(self) -> bool:
+        """Say whether anybody has gone through inputs again in other batches.
+
+        Such a job tells where the lane stands as long as a batch has news, and that of its last batch is not always the last told.
+        """
+        return bool(self._others) or any(self.schedule.faults[fault] for fault in GOES_BACK)
 
     def _fail(self, what: str) -> None:
         raise SimulationFailed(what, self.schedule)
