@@ -16,6 +16,8 @@ from validator.errors import UserError
 from validator.kafka.client import consumer_config
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from validator.kafka.client import KafkaTable
 
 FAULTS_KEPT = 20
@@ -99,8 +101,8 @@ class Reader:
         parts = [f"{count} of {lane}'s {topic}" for (lane, topic), count in left.items()]
         return ", ".join([*parts, *(f"the dead letter of {source.decode()}" for source in dead)]) or "nothing"
 
-    def read_to_end(self) -> None:
-        """Read to what is the end of every topic by now."""
+    def read_to_end(self, supervise: Callable[[], None]) -> None:
+        """Read to what is the end of every topic by now; ``supervise`` brings a broker back that dies meanwhile."""
         self._ended.clear()
         # a partition tells its end once for each time it is reached: being assigned anew makes it tell again
         self._consumer.assign([TopicPartition(topic, 0, offset) for topic, offset in self._next.items()])
@@ -108,6 +110,7 @@ class Reader:
         while self._ended != set(self._topics):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"no end of {', '.join(sorted(set(self._topics) - self._ended))} in sight")
+            supervise()
             self.poll(0.2)
 
     def check_lost(self) -> None:

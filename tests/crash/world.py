@@ -216,13 +216,13 @@ class World:
     def settle(self) -> None:
         """Wait until all that was fed is told, and hold all of it against the undisturbed run."""
         self.wait(lambda: self.reader.complete or self._lost(), "everything fed is told")
-        self.reader.read_to_end()
+        self.reader.read_to_end(self.supervise)
         self.check()
 
     def _lost(self) -> bool:
         """Count what is missing once every lane says that it has taken everything, which it says with what it tells."""
         if self.taken():
-            self.reader.read_to_end()
+            self.reader.read_to_end(self.supervise)
             if self.taken():
                 self.reader.check_lost()
         return False
