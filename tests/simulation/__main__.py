@@ -19,6 +19,7 @@ def simulate(
     seeds: Annotated[str, typer.Option(help="First and last seed.")] = "0-9999",
     seed: Annotated[int | None, typer.Option(help="One seed alone.")] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Print each step of that seed's schedule.")] = False,
+    stages: Annotated[bool, typer.Option("--stages", help="With the job's own stages: decode, lanes, sink.")] = False,
 ) -> None:
     """Play schedules of crashes, retries and zombies; stop at the first that ends wrong."""
     try:
@@ -29,7 +30,7 @@ def simulate(
     columns = (TextColumn("schedules"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
         for number in progress.track(range(first, last + 1), description="schedules"):
-            world = World(number)
+            world = World(number, stages=stages)
             try:
                 faults += world.run()
             except SimulationFailed as failure:

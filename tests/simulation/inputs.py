@@ -14,7 +14,7 @@ from validator.codec.decode import decode_record
 from validator.codec.encode import OutputRecord, source_header
 from validator.codec.json_form import to_json
 from validator.codec.schemas import INPUT_TOPICS
-from validator.core.inputs import DeadLetter, Input, Source
+from validator.core.inputs import DeadLetter, DeadReason, Input, Source
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import consumed_by
 from validator.lanes.worker import LaneWorker
@@ -25,6 +25,9 @@ Place: TypeAlias = tuple[str, int]
 
 COMPARED = ("verdicts", "dispatches", "channel-events", "headroom", "receipts")
 """Topics whose records do not tell how inputs arrived."""
+
+NO_LANE = ""
+"""Where records of lanes that are not configured go, which has no state."""
 
 ACCOUNT = ("executed_block", "consumed", "accepted", "rejected", "duplicate", "dead", "waiting")
 
@@ -51,8 +54,13 @@ class Inputs:
 
 @cache
 def inputs() -> Inputs:
-    """Return the inputs of every schedule: three lanes, with records that come twice, too late, out of place, or broken."""
-    settings = {"candidates_per_block": 2, "requests_per_100_blocks": 100, "downward_per_100_blocks": 80, "paras": 3}
+    """Return the inputs of every schedule: three lanes, with records that come twice, too late, out of place, broken, or of no lane."""
+    settings: dict[str, Any] = {
+        "candidates_per_block": 2,
+        "requests_per_100_blocks": 100,
+        "downward_per_100_blocks": 80,
+        "paras": 3,
+    }
     chains = [
         chain(SimulationSettings(seed=21, blocks=5, session_length_blocks=2, violation_share=0.2, **settings)),
         chain(
@@ -69,11 +77,13 @@ def inputs() -> Inputs:
     for at, each in enumerate(chains):
         for topic, values in _noisy(each, at).items():
             topics[topic] += [(each.lane, value) for value in values]
+    topics["blocks"] += [(NO_LANE, _block("westend", block, block - 1).value) for block in range(1, 4)]
+    topics["candidates"] += [(NO_LANE, value) for value in (b"broken", _candidate("westend", 1, 0).value, b"")]
     partitions = {}
-    for topic, values in topics.items():
+    for topic, pairs in topics.items():
         # lanes share a partition: what one of them told says nothing about what another one of the same batch did
-        mixed = sorted(enumerate(values), key=lambda item: (item[0] * 7 % 5, item[0]))
-        by_lane = {lane: [value for name, value in values if name == lane] for lane in definitions}
+        mixed = sorted(enumerate(pairs), key=lambda item: (item[0] * 7 % 5, item[0]))
+        by_lane = {lane: [value for name, value in pairs if name == lane] for lane in (*definitions, NO_LANE)}
         order = [name for _, (name, _) in mixed]
         full = PREFIX + topic
         partitions[full, 0] = tuple(
@@ -137,7 +147,12 @@ def _candidate(lane: str, block: int, index: int) -> Record:
 
 def _decoded(topic: str, value: bytes, lane: str, source: Source) -> tuple[str, Item]:
     decoded = decode_record(INPUT_TOPICS[topic], value, source, lane.encode())
-    return (decoded.lane, decoded) if isinstance(decoded, DeadLetter) else decoded
+    if isinstance(decoded, DeadLetter):
+        return decoded.lane, decoded
+    named, item = decoded
+    if lane == NO_LANE:
+        return NO_LANE, DeadLetter(named, DeadReason.UNKNOWN_LANE, "", source, value, item.block, item.index)
+    return decoded
 
 
 def _played(definitions: dict[str, LaneDefinition], partitions: dict[Place, tuple[tuple[str, Item], ...]]) -> Inputs:
@@ -155,6 +170,9 @@ def _played(definitions: dict[str, LaneDefinition], partitions: dict[Place, tupl
         dead[lane] = frozenset(source_of_header(each) for each in told if each.topic == "dead-letters")
         account[lane] = account_of(worker.status().records)
         snapshots[lane] = worker.snapshot()
+    of_none = [item for name, item in everything if name == NO_LANE]
+    expected[NO_LANE], blocks[NO_LANE], ends[NO_LANE] = {topic: [] for topic in COMPARED}, [], consumed_by(of_none)
+    dead[NO_LANE] = frozenset(source_header(item.source) for item in of_none)
     return Inputs(definitions, partitions, expected, dead, blocks, ends, account, snapshots)
 
 

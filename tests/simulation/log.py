@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -70,7 +71,7 @@ class Log:
 
     def __init__(self, schedule: Schedule, on_commit: Callable[[str], None]) -> None:
         self.schedule = schedule
-        self.lanes: dict[str, LaneLog] = {}
+        self.lanes: defaultdict[str, LaneLog] = defaultdict(LaneLog)
         self.on_commit = on_commit
         self.fences = True
         self.atomic = True
@@ -78,7 +79,7 @@ class Log:
 
     def lane(self, name: str) -> LaneLog:
         """Return the log of a lane."""
-        return self.lanes.setdefault(name, LaneLog())
+        return self.lanes[name]
 
     def apply(self, lane: str, transaction: Transaction) -> None:
         """Commit a transaction of a lane."""

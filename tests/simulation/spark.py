@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from tests.simulation.inputs import Inputs, Item, Place, between
 from tests.simulation.log import CallFailed, Fenced, JobKilled, Log, WorkerKilled, Writer, raise_fault
 from tests.simulation.schedule import Schedule
 from tests.simulation.strands import Strand, Strands
 from tests.unit.lanes.backend import Attempt
-from validator.codec.encode import Told
+from validator.codec.encode import Told, encode_dead_letter
+from validator.core.inputs import DeadLetter
 from validator.lanes.marker import consumed_by
 from validator.lanes.sink import TransactionalSink
 from validator.lanes.store import LaneCache, process_batch
@@ -111,6 +113,8 @@ class Worker:
 
     cache: LaneCache = field(default_factory=LaneCache)
     sink: TransactionalSink | None = None
+    output: object = None
+    """What the job's own stages know its sink by."""
     busy: bool = False
 
 
@@ -126,6 +130,7 @@ class Job:
         workers: int,
         interrupt: Callable[[str], None],
         strands: Strands,
+        stages: Stages,
     ) -> None:
         self.name = name
         self.inputs = of
@@ -135,7 +140,8 @@ class Job:
         self.workers = [Worker() for _ in range(workers)]
         self._interrupt = interrupt
         self._strands = strands
-        self._lanes = [sorted(of.definitions)[at::2] for at in range(2)]
+        self._stages = stages
+        self._lanes = [sorted(of.dead)[at::2] for at in range(2)]
         """Of each state partition."""
         self._next: int | None = None
         """The batch to do next, or again; None where the query has yet to look into its checkpoint."""
@@ -271,15 +277,11 @@ class Job:
         sizes = {lane: len(items) for lane, items in task.by_lane.items()}
         what = f"{self.name}: batch {task.number} partition {task.partition}"
         self.schedule.note(f"{what}: {sizes}")
-        after = dict(task.before.lanes)
-        # a sink that has failed is not used again
-        sink, worker.sink = worker.sink or TransactionalSink(self._open_writer), None
         lanes = sorted(task.by_lane)
         self.schedule.random.shuffle(lanes)
+        states = {lane: self._begun(task.before.lanes.get(lane)) for lane in lanes}
         try:
-            for lane in lanes:
-                after[lane] = self._run_lane(lane, task.by_lane[lane], task.before.lanes.get(lane), worker, sink)
-            worker.sink = sink
+            self._stages(self, worker, task.by_lane, states)
         except BaseException as end:
             self.schedule.note(f"{what}: attempt ended by {type(end).__name__}")
             if isinstance(end, WorkerKilled) and self.schedule.chance(0.6):
@@ -287,35 +289,22 @@ class Job:
             raise
         finally:
             worker.busy = False
-        return PartitionState(after, task.before, task.ends)
+        after = {lane: Attempt(state.head, state.slots, state.journal) for lane, state in states.items()}
+        return PartitionState(task.before.lanes | after, task.before, task.ends)
 
-    def _open_writer(self, lane: str) -> Writer:
+    def open_writer(self, lane: str) -> Writer:
         return Writer(self.log, lane, self.name, self._interrupted)
 
-    def _run_lane(
-        self, lane: str, items: list[Item], before: Attempt | None, worker: Worker, sink: TransactionalSink
-    ) -> Attempt:
-        state = (
-            SteppedAttempt()
-            if before is None
-            else SteppedAttempt(before.head, dict(before.slots), list(before.journal))
-        )
+    def _begun(self, before: Attempt | None) -> SteppedAttempt:
+        state = SteppedAttempt()
+        if before is not None:
+            state = SteppedAttempt(before.head, dict(before.slots), list(before.journal))
         state.step = lambda name: self._step(name, "worker killed", "job killed")
-        told: Iterator[Told] = process_batch(self.inputs.definitions[lane], state, worker.cache, items)
-        if self.schedule.chance(0.3):
-            told = iter(list(told))  # the lane's worker is ahead of the sink's, and holds the lane as it will be
-        run: list[Told] = []
-        for each in told:
-            run.append(each)
-            if self.schedule.chance(0.4):
-                sink.write(lane, run)
-                run = []
-                self._step("between blocks", "worker killed", "job killed", "call failed")
-        sink.write(lane, run)
-        self._step("before the last of a lane", "worker killed", "job killed", "call failed")
-        sink.commit(lane, consumed_by(items))
-        self._step("after the last of a lane", "worker killed", "job killed", "call failed")
-        return Attempt(state.head, state.slots, state.journal)
+        return state
+
+    def between(self, name: str) -> None:
+        """Pass a step of a stage."""
+        self._step(name, "worker killed", "job killed", "call failed")
 
     def _interrupted(self, name: str) -> None:
         self._interrupt(name)
@@ -327,4 +316,35 @@ class Job:
         raise_fault(self.schedule.step(name, *faults))
 
 
-__all__ = ["Checkpoint", "Fenced", "Job", "JobKilled", "QueryFailed", "StatesDiffer", "Worker"]
+Stages: TypeAlias = Callable[[Job, Worker, dict[str, list[Item]], dict[str, SteppedAttempt]], None]
+"""Runs a task's stages: its worker, its inputs by lane, the lanes' states in the order in which Spark comes to them."""
+
+
+def short_way(job: Job, worker: Worker, by_lane: dict[str, list[Item]], states: dict[str, SteppedAttempt]) -> None:
+    """Run a task as the job's stages do, without what they pack and unpack."""
+    # a sink that has failed is not used again
+    sink, worker.sink = worker.sink or TransactionalSink(job.open_writer), None
+    for lane, state in states.items():
+        items, definition = by_lane[lane], job.inputs.definitions.get(lane)
+        told = _buried(items) if definition is None else process_batch(definition, state, worker.cache, items)
+        if job.schedule.chance(0.3):
+            told = iter(list(told))  # the lane's worker is ahead of the sink's, and holds the lane as it will be
+        run: list[Told] = []
+        for each in told:
+            run.append(each)
+            if job.schedule.chance(0.4):
+                sink.write(lane, run)
+                run = []
+                job.between("between blocks")
+        sink.write(lane, run)
+        job.between("before the last of a lane")
+        sink.commit(lane, consumed_by(items))
+        job.between("after the last of a lane")
+    worker.sink = sink
+
+
+def _buried(items: list[Item]) -> Iterator[Told]:
+    yield Told(None, [encode_dead_letter(item) for item in items if isinstance(item, DeadLetter)])
+
+
+__all__ = ["Checkpoint", "Fenced", "Job", "JobKilled", "QueryFailed", "Stages", "StatesDiffer", "Worker", "short_way"]

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import itertools
+import marshal
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
+from streaming import lane_operator
 from tests.simulation import spark
 from tests.simulation.inputs import Item, Place
 from tests.simulation.log import Log, Writer
@@ -22,8 +24,10 @@ from validator.lanes import store
 from validator.lanes.marker import Marker, consumed_by
 from validator.lanes.slots import PARA_SLOTS
 from validator.lanes.store import CachedLane, LaneCache
+from validator.lanes.worker import LaneWorker
 
-SCHEDULES = 1_200
+SCHEDULES = 1_000
+SCHEDULES_OF_STAGES = 50
 SCHEDULES_UNTIL_FOUND = 400
 
 FAULTS = {
@@ -40,6 +44,11 @@ def test_each_verdict_is_told_once_whatever_fails() -> None:
         faults += World(seed).run()
     assert faults.keys() == FAULTS, "every kind of fault has happened, and none that is not listed"
     assert min(faults.values()) > 20, faults
+
+
+def test_the_stages_of_the_job_do_so_too() -> None:
+    for seed in range(SCHEDULES_OF_STAGES):
+        World(seed, stages=True).run()
 
 
 def test_a_schedule_is_its_seed() -> None:
@@ -96,7 +105,7 @@ def a_cached_lane_is_taken_whatever_its_token(patch: Patch) -> None:
 
 
 def a_rebuilt_lane_leaves_out_its_journal(patch: Patch) -> None:
-    patch.setattr(store.LaneWorker, "replay", lambda *_: None)
+    patch.setattr(LaneWorker, "replay", lambda *_: None)
 
 
 def the_journal_is_not_cut(patch: Patch) -> None:
@@ -213,16 +222,30 @@ def test_a_log_that_does_not_keep_its_word_is_found_out(break_it: Callable[[Log]
     _assert_found(break_it)
 
 
-def _assert_found(break_it: Callable[[Log], None] = lambda _: None) -> None:
+def chunks_are_taken_as_they_come(patch: Patch) -> None:
+    patch.setattr(lane_operator, "sorted", list, raising=False)
+
+
+def what_a_batch_took_is_lost_between_stages(patch: Patch) -> None:
+    patch.setattr(lane_operator, "pack_consumed", lambda _: marshal.dumps([]))
+
+
+@pytest.mark.parametrize("break_it", [chunks_are_taken_as_they_come, what_a_batch_took_is_lost_between_stages])
+def test_a_broken_stage_is_found_out(break_it: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    break_it(monkeypatch)
+    _assert_found(stages=True)
+
+
+def _assert_found(break_it: Callable[[Log], None] = lambda _: None, *, stages: bool = False) -> None:
     for seed in range(SCHEDULES_UNTIL_FOUND):
         try:
-            World(seed, break_it).run()
+            World(seed, break_it, stages=stages).run()
         except SimulationFailed as failure:
             found = failure
             break
     else:
         pytest.fail(f"not found in {SCHEDULES_UNTIL_FOUND} schedules")
-    assert f"--seed {seed} --trace" in str(found)
+    assert f"--seed {found.seed} --trace" in str(found)
     assert isinstance(found.__cause__, UserError | StatesDiffer | None), (
         "found by what it tells or keeps, not by an accident"
     )

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from tests.simulation.inputs import COMPARED, Inputs, account_of, inputs, source_of_header
 from tests.simulation.log import Fenced, JobKilled, Log
 from tests.simulation.schedule import Schedule
-from tests.simulation.spark import Checkpoint, Job, QueryFailed
+from tests.simulation.spark import Checkpoint, Job, QueryFailed, Stages, short_way
 from tests.simulation.strands import Strands
 from validator.codec.encode import OutputRecord
 from validator.lanes import sink as sink_module
@@ -35,22 +35,25 @@ RATE_MAX_OF_ANOTHER_JOB = 0.03
 class SimulationFailed(AssertionError):
     """What was told is not what it must be; says the seed."""
 
-    def __init__(self, what: str, schedule: Schedule) -> None:
-        super().__init__(f"seed {schedule.seed}: {what}; python -m tests.simulation --seed {schedule.seed} --trace")
-        self.trace = schedule.trace
+    def __init__(self, what: str, schedule: Schedule, *, stages: bool) -> None:
+        again = f"python -m tests.simulation --seed {schedule.seed} --trace{' --stages' if stages else ''}"
+        super().__init__(f"seed {schedule.seed}: {what}; {again}")
+        self.seed, self.trace = schedule.seed, schedule.trace
 
 
 class World:
     """The log, the job, and now and then another job beside it."""
 
-    def __init__(self, seed: int, break_it: Callable[[Log], None] = lambda _: None) -> None:
+    def __init__(self, seed: int, break_it: Callable[[Log], None] = lambda _: None, *, stages: bool = False) -> None:
+        """``stages``: with the job's own stages, which takes several times as long."""
         self.schedule = Schedule(seed)
+        self._stages = stages
         self.inputs: Inputs = inputs()
         self.log = Log(self.schedule, self._check_new)
         break_it(self.log)
         self._checked: Counter[tuple[str, str]] = Counter()
         self._seen: Counter[str] = Counter()
-        self._dead: dict[str, set[bytes]] = {lane: set() for lane in self.inputs.definitions}
+        self._dead: dict[str, set[bytes]] = {lane: set() for lane in self.inputs.dead}
         self._statuses: dict[str, dict[str, int]] = {}
         """By lane, where it stands by the last record that says so."""
         self._strands = Strands(self.schedule)
@@ -68,17 +71,23 @@ class World:
         """Play the schedule and return its faults, counted. Raises `SimulationFailed`."""
         try:
             with _bounds(self.schedule):
-                self._play()
+                if self._stages:
+                    from tests.simulation.stages import run_stages, short_runs  # it imports pyspark
+
+                    with short_runs(self.schedule):
+                        self._play(run_stages)
+                else:
+                    self._play()
         except SimulationFailed:
             raise
         except Exception as error:
-            raise SimulationFailed(f"{type(error).__name__}: {error}", self.schedule) from error
+            raise SimulationFailed(f"{type(error).__name__}: {error}", self.schedule, stages=self._stages) from error
         finally:
             self._strands.drop_all()
         return self.schedule.faults
 
-    def _play(self) -> None:
-        starts = 0
+    def _play(self, stages: Stages = short_way) -> None:
+        self._run_task, starts = stages, 0
         while True:
             starts += 1
             if starts > RESTARTS_WITH_FAULTS:
@@ -95,7 +104,7 @@ class World:
     def _job(self, checkpoint: Checkpoint, workers: int) -> Job:
         self._jobs += 1
         name = f"job-{self._jobs}"
-        return Job(name, self.inputs, self.log, checkpoint, workers, self._interrupt, self._strands)
+        return Job(name, self.inputs, self.log, checkpoint, workers, self._interrupt, self._strands, self._run_task)
 
     def _live(self, job: Job) -> bool:
         """Run a job until it has done everything, or ends before; return whether it has."""
@@ -232,14 +241,17 @@ class World:
             for partition in range(2)
             for lane, state in job.checkpoint.states[partition, len(job.checkpoint.offsets)].lanes.items()
         }
-        for lane, definition in self.inputs.definitions.items():
+        for lane, dead in self.inputs.dead.items():
             for topic in COMPARED:
                 if self._checked[lane, topic] != len(self.inputs.expected[lane][topic]):
                     self._fail(
                         f"{lane} {topic}: {self._checked[lane, topic]} of {len(self.inputs.expected[lane][topic])} told"
                     )
-            if missing := self.inputs.dead[lane] - self._dead[lane]:
+            if missing := dead - self._dead[lane]:
                 self._fail(f"{lane}: dead letters are lost: {sorted(missing)[:3]}")
+            if dict(self.log.lane(lane).recorded.consumed) != self.inputs.ends[lane]:
+                self._fail(f"{lane}: the marker has not taken everything: {self.log.lane(lane).recorded.consumed}")
+        for lane, definition in self.inputs.definitions.items():
             worker = restore_lane(definition, states[lane])
             assert worker is not None
             account = account_of(worker.status().records)
@@ -247,9 +259,7 @@ class World:
                 self._fail(f"{lane} stands at {account}, expected {self.inputs.account[lane]}")
             if not self._goes_back() and self._statuses[lane] != self.inputs.account[lane]:
                 self._fail(f"{lane} is told to stand at {self._statuses[lane]}, expected {self.inputs.account[lane]}")
-            if dict(self.log.lane(lane).recorded.consumed) != self.inputs.ends[lane]:
-                self._fail(f"{lane}: the marker has not taken everything: {self.log.lane(lane).recorded.consumed}")
-            if worker.snapshot()[2:] != self.inputs.snapshots[lane][2:]:
+            if worker.snapshot() != self.inputs.snapshots[lane]:
                 self._fail(f"{lane}: the state is another one")
 
     def _goes_back(self) -> bool:
@@ -260,7 +270,7 @@ class World:
         return bool(self._others) or any(self.schedule.faults[fault] for fault in GOES_BACK)
 
     def _fail(self, what: str) -> None:
-        raise SimulationFailed(what, self.schedule)
+        raise SimulationFailed(what, self.schedule, stages=self._stages)
 
 
 @contextmanager

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job's own stages, from Kafka's rows to the sink's, in place of the short way that most schedules take.
+
+What Spark does between them is done here: pieces of partitions are decoded apart, their chunks are shuffled, each lane's frames come to the
+operator, which goes on only as the sink takes what it yields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+import pandas as pd
+import pyarrow as pa
+
+from streaming import decode_stage, lane_operator, sink, workers
+from streaming.lane_operator import LaneOperator
+from streaming.options import CHUNK_BYTES
+from tests.simulation.inputs import Item
+from tests.simulation.schedule import Schedule
+from tests.simulation.spark import Job, SteppedAttempt, Worker
+from tests.unit.lanes.chains import PREFIX
+from validator.codec.schemas import INPUT_TOPICS
+from validator.core.inputs import DeadLetter
+from validator.lanes.sink import TransactionalSink
+
+COLUMNS = ("topic", "partition", "offset", "key", "value")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WorkerOutput:
+    """Where a worker's lanes go: no two workers share one, and so none shares a sink."""
+
+    job: Job
+
+    def open(self) -> TransactionalSink:
+        """Open a sink on the fake log."""
+        return TransactionalSink(self.job.open_writer)
+
+
+class Handle:
+    """The state of one lane after the other, as `StatefulProcessorHandle` gives it."""
+
+    def __init__(self) -> None:
+        self.lane = SteppedAttempt()
+
+    def getValueState(self, *_: str) -> Head:  # noqa: N802
+        return Head(self)
+
+    def getMapState(self, *_: str) -> Slots:  # noqa: N802
+        return Slots(self)
+
+    def getListState(self, *_: str) -> Journal:  # noqa: N802
+        return Journal(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    handle: Handle
+
+    def get(self) -> tuple[bytes] | None:
+        head = self.handle.lane.load_head()
+        return None if head is None else (head,)
+
+    def update(self, row: tuple[bytes]) -> None:
+        self.handle.lane.save_head(*row)
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    handle: Handle
+
+    def iterator(self) -> Iterator[tuple[tuple[int], tuple[bytes]]]:
+        return iter([((number,), (data,)) for number, data in self.handle.lane.load_slots().items()])
+
+    def updateValue(self, key: tuple[int], value: tuple[bytes]) -> None:  # noqa: N802
+        self.handle.lane.save_slot(*key, *value)
+
+    def removeKey(self, key: tuple[int]) -> None:  # noqa: N802
+        self.handle.lane.remove_slot(*key)
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    handle: Handle
+
+    def get(self) -> Iterator[tuple[bytes]]:
+        return iter([(entry,) for entry in self.handle.lane.load_journal()])
+
+    def appendValue(self, row: tuple[bytes]) -> None:  # noqa: N802
+        self.handle.lane.append_journal(*row)
+
+    def clear(self) -> None:
+        self.handle.lane.clear_journal()
+
+
+def run_stages(job: Job, worker: Worker, by_lane: dict[str, list[Item]], states: dict[str, SteppedAttempt]) -> None:
+    """Run a task: ``states`` are those of its lanes, in the order in which Spark comes to them."""
+    chunks = _decoded(job, by_lane)
+    job.schedule.random.shuffle(chunks)
+    handle = Handle()
+    operator = LaneOperator(job.inputs.definitions)
+    operator.init(handle)  # type: ignore[arg-type]
+    if not isinstance(worker.output, WorkerOutput):
+        worker.output = WorkerOutput(job)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for lane, state in states.items():
+            handle.lane = state
+            frames = _frames(job.schedule, [chunk for chunk in chunks if chunk["lane"] == lane])
+            before, lane_operator.CACHE = lane_operator.CACHE, worker.cache
+            told = operator.handleInputRows((lane,), frames, None)  # it takes the cache that it finds, at once
+            lane_operator.CACHE = before
+            if job.schedule.chance(0.3):
+                told = iter(list(told))  # the lane's worker is ahead of the sink's
+            for frame in told:
+                yield pa.RecordBatch.from_pandas(frame, preserve_index=False)
+                job.between("rows of the sink")
+
+    for _ in sink.write_batches(worker.output, batches()):
+        pass
+
+
+def _decoded(job: Job, by_lane: dict[str, list[Item]]) -> list[dict[str, Any]]:
+    kinds = {PREFIX + topic: kind for topic, kind in INPUT_TOPICS.items()}
+    decode = decode_stage.decode_stage(kinds, frozenset(job.inputs.definitions))
+    rows = sorted(
+        (*item.source, (item.lane if isinstance(item, DeadLetter) else lane).encode(), item.raw)
+        for lane, items in by_lane.items()
+        for item in items
+    )
+    pieces: list[list[tuple[Any, ...]]] = []
+    for row in rows:
+        if not pieces or pieces[-1][0][:2] != row[:2] or job.schedule.chance(0.2):
+            pieces.append([])
+        pieces[-1].append(row)
+    columns = [dict(zip(COLUMNS, zip(*piece, strict=True), strict=True)) for piece in pieces]
+    return [
+        chunk
+        for piece in columns
+        for batch in decode(iter([pa.RecordBatch.from_pydict({name: list(piece[name]) for name in COLUMNS})]))
+        for chunk in batch.to_pylist()
+    ]
+
+
+def _frames(schedule: Schedule, chunks: list[dict[str, Any]]) -> Iterator[pd.DataFrame]:
+    at = 0
+    while at < len(chunks):
+        size = schedule.choose((1, 2, len(chunks)))
+        yield pd.DataFrame(chunks[at : at + size])
+        at += size
+
+
+@contextmanager
+def short_runs(schedule: Schedule) -> Iterator[None]:
+    """Have the stages hand over as little at a time as they otherwise do of much; leave this process as it was."""
+    with (
+        patch.multiple(decode_stage, CHUNK_BYTES=schedule.choose((1, 1000, CHUNK_BYTES))),
+        patch.multiple(lane_operator, CHUNK_BYTES=schedule.choose((1, 1000, CHUNK_BYTES))),
+        patch.multiple(workers, _tuned=True),
+        patch.multiple(sink, _SINKS={}),
+    ):
+        yield
