@@ -146,13 +146,13 @@ class Runner:
         """Let the last inputs through, stop the job in order, and look at all of it once more."""
         world = self.world
         world.wait(world.taken, "every lane has taken all of its inputs")
+        last = world.jobs[-1]
         if (code := world.stop_job()) != 0:
             raise Failure(f"asked to stop, the job ended with code {code}")
         world.settle()
         world.check_status()
-        assert world.job is not None
-        assert world.job.pid is not None
-        if left := of_session(world.job.pid):
+        assert last.pid is not None
+        if left := of_session(last.pid):
             raise Failure(f"the job has ended in order, and these still live: {left}")
 
     def _feed(self, chunks: int = 1) -> None:

@@ -151,10 +151,11 @@ class World:
         self.job = self.start_job(**changes)
 
     def stop_job(self) -> int:
-        """Ask the job to stop, and return its exit code."""
-        assert self.job is not None
-        self.job.stop()
-        return self.job.wait()
+        """Ask the job to stop, and return its exit code; from now on no job has to live."""
+        job, self.job = self.job, None
+        assert job is not None
+        job.stop()
+        return job.wait()
 
     # --- traffic ---
 
