@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.job import JobSettings, start_query
 from streaming.logs import logger, own_output
-from streaming.session import SPARK_LOG, jvm_is_gone, spark_session
+from streaming.session import SPARK_LOG, JvmGone, jvm_is_gone, spark_session
 from streaming.sink import Output
 from streaming.told import read_marker
 from streaming.transactions import WriteFailed, take_over
@@ -44,9 +44,6 @@ RESTARTS_MAX = 5
 RESTART_S = 1.0
 """Seconds before the first of these; twice as long before each next one."""
 
-JVM_END_S_MAX = 5.0
-"""Seconds from when a JVM no longer answers until it is a process that has ended."""
-
 TOPICS_S_MAX = 60.0
 """Seconds that the topics may take to appear, from when Spark is up."""
 
@@ -70,25 +67,33 @@ def run_job(config: Config, output: Output | None = None) -> int:
         log.info(
             "started", lanes=list(definitions), directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG)
         )
-        with spark_session(
-            config.job.master,
-            directory,
-            driver_memory=config.job.driver_memory,
-            state_partitions=config.job.state_partitions,
-        ) as spark:
-            # a query over a topic that is not there fails; whoever starts us may be making them meanwhile
-            wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)
-            if not _has_checkpoint(settings):
-                if not config.job.rebuild:
-                    refuse_what_is_told(settings)
-                refuse_cut_inputs(settings)
-            try:
-                return _run_queries(spark, settings, stop, log)
-            except Exception:
-                if not jvm_is_gone(spark, patience_s=JVM_END_S_MAX):
-                    raise
-                log.error("failed", reason="Spark's JVM was killed, or has died of itself")
-                return exit_codes.STOPPED
+        try:
+            return _run_in_session(config, settings, stop, log)
+        except JvmGone:
+            log.error("failed", reason="Spark's JVM was killed, or has died of itself")
+            return exit_codes.STOPPED
+
+
+def _run_in_session(config: Config, settings: JobSettings, stop: _StopSignal, log: Any) -> int:
+    """Start Spark, look at what is there, and run the query. Raises `UserError`, `JvmGone`."""
+    with spark_session(
+        config.job.master,
+        job_directory(config),
+        driver_memory=config.job.driver_memory,
+        state_partitions=config.job.state_partitions,
+    ) as spark:
+        # a query over a topic that is not there fails; whoever starts us may be making them meanwhile
+        wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)
+        if not _has_checkpoint(settings):
+            if not config.job.rebuild:
+                refuse_what_is_told(settings)
+            refuse_cut_inputs(settings)
+        try:
+            return _run_queries(spark, settings, stop, log)
+        except Exception as error:
+            if jvm_is_gone(spark):
+                raise JvmGone from error
+            raise
 
 
 @contextmanager

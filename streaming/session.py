@@ -9,7 +9,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from streaming.options import session_options
@@ -17,6 +19,9 @@ from validator.kafka.jars import ensure_jars
 from validator.kafka.java import find_java
 
 SPARK_LOG = "spark.log"
+
+JVM_END_S_MAX = 5.0
+"""Seconds from when a JVM no longer answers until it is a process that has ended."""
 
 _LOG_CONFIGURATION = """\
 # Spark's own log: a file of its own, so that the job's log stays readable.
@@ -39,13 +44,17 @@ logger.consumer.level = error
 """
 
 
+class JvmGone(Exception):
+    """Spark's JVM ended while the session started."""
+
+
 @contextmanager
 def spark_session(
     master: str, state_directory: Path, *, driver_memory: str, state_partitions: int
 ) -> Iterator[SparkSession]:
     """Start a session that reads Kafka, and stop it on leaving.
 
-    ``master`` as Spark takes it. Raises `UserError` where Java or the connector's jars are not to be had.
+    ``master`` as Spark takes it. Raises `UserError` where Java or the connector's jars are not to be had, `JvmGone`.
     """
     os.environ["JAVA_HOME"] = str(find_java().resolve().parent.parent)
     # the workers are this interpreter with these packages, not whatever `python3` is on the path
@@ -59,17 +68,26 @@ def spark_session(
     builder = builder.config("spark.jars", ",".join(map(str, ensure_jars("spark"))))
     for name, value in session_options(log_configuration, driver_memory, state_partitions).items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except Exception as error:
+        gateway = SparkContext._gateway
+        if gateway is None or _has_ended(gateway, JVM_END_S_MAX):
+            raise JvmGone from error
+        raise
     try:
         yield spark
     finally:
-        if not jvm_is_gone(spark, patience_s=0.0):
+        if not _has_ended(spark.sparkContext._gateway, 0.0):
             spark.stop()
 
 
-def jvm_is_gone(spark: SparkSession, *, patience_s: float) -> bool:
-    """Return whether the JVM of a session has ended, or does so within ``patience_s``; one that was started from outside is there."""
-    gateway = spark.sparkContext._gateway
+def jvm_is_gone(spark: SparkSession) -> bool:
+    """Return whether the JVM of a session has ended, or does so soon; one that was started from outside is there."""
+    return _has_ended(spark.sparkContext._gateway, JVM_END_S_MAX)
+
+
+def _has_ended(gateway: Any, patience_s: float) -> bool:
     if gateway is None or gateway.proc is None:
         return False
     try:
