@@ -27,7 +27,7 @@ def main(configuration: str, total: int) -> None:
     config = Config.model_validate(json.loads(Path(configuration).read_text(encoding="utf-8")))
     prefix = config.topics.prefix
     (definition,) = lane_definitions(config).values()
-    worker = LaneWorker(definition.create(), definition.runtime_digest)
+    worker = LaneWorker.create(definition)
     kinds = {prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}
     names: dict[str, str] = {}
     producer = Producer(producer_config(config.kafka))

@@ -39,7 +39,7 @@ def main(configuration: str, total: int) -> None:
     config = Config.model_validate(json.loads(Path(configuration).read_text(encoding="utf-8")))
     prefix = config.topics.prefix
     (definition,) = lane_definitions(config).values()
-    worker = LaneWorker(definition.create(), definition.runtime_digest)
+    worker = LaneWorker.create(definition)
     app = Application(
         broker_address=str(config.kafka["bootstrap.servers"]),
         consumer_group=f"quix-{uuid4()}",  # a group of its own: one that has read the backlog would wait for more

@@ -53,7 +53,7 @@ class Follower:
 
     def __post_init__(self) -> None:
         definition = lane_definition(self.config, LANE)
-        self.worker = LaneWorker(definition.create(), definition.runtime_digest)
+        self.worker = LaneWorker.create(definition)
 
     def judge(self, records: Iterable[tuple[str, dict[str, Any]]]) -> None:
         """Execute records and send what comes out to the output topics."""

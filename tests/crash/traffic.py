@@ -122,9 +122,7 @@ class Undisturbed:
     def __init__(self, chains: Sequence[Chain], prefix: str) -> None:
         self._prefix = prefix
         definitions = {each.lane: definition_of(each) for each in chains}
-        self._workers = {
-            lane: LaneWorker(definition.create(), definition.runtime_digest) for lane, definition in definitions.items()
-        }
+        self._workers = {lane: LaneWorker.create(definition) for lane, definition in definitions.items()}
         self.told: dict[tuple[str, str], list[tuple[bytes, bytes]]] = {
             (lane, topic): [] for lane in definitions for topic in COMPARED
         }

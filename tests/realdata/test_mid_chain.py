@@ -115,7 +115,7 @@ def test_the_example_of_the_document_is_what_happens(tmp_path: Path, monkeypatch
     imported.write_text(files["STATE.json"], encoding="utf-8")
 
     lane = lane_definition(config, "polkadot")
-    worker = LaneWorker(lane.create(), lane.runtime_digest)
+    worker = LaneWorker.create(lane)
     values = [record(topic, body) for topic in ("candidates", "blocks") for body in lines(files[f"{topic}.jsonl"])]
     verdicts: list[dict[str, Any]] = [
         to_json("verdicts", each.value)

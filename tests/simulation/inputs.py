@@ -160,7 +160,7 @@ def _played(definitions: dict[str, LaneDefinition], partitions: dict[Place, tupl
     expected: dict[str, dict[str, list[bytes]]] = {}
     dead, blocks, ends, account, snapshots = {}, {}, {}, {}, {}
     for lane, definition in definitions.items():
-        worker = LaneWorker(definition.create(), definition.runtime_digest)
+        worker = LaneWorker.create(definition)
         items = [item for name, item in everything if name == lane]
         runs = list(worker.process(items))
         blocks[lane] = [block for block, _ in runs if block is not None]

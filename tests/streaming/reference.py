@@ -39,7 +39,7 @@ def definition(of: SimulationSettings) -> LaneDefinition:
 @cache
 def reference(of: SimulationSettings) -> Outputs:
     """What the lane of a simulated chain tells."""
-    worker = LaneWorker(definition(of).create(), definition(of).runtime_digest)
+    worker = LaneWorker.create(definition(of))
     outputs: Outputs = {topic: [] for topic in SAME_WHATEVER_ARRIVES}
     for _, records in worker.process(inputs_of(chain(of).records)):
         for record in records:

@@ -162,7 +162,13 @@ class Encoder:
 
     def dispatch(self, dispatch: Dispatch) -> bytes:
         """Encode an upward message's dispatch."""
-        return write("validator.Dispatch", {**self._common(dispatch), "outcome": dispatch.outcome.value})
+        datum = {
+            **self._common(dispatch),
+            "outcome": dispatch.outcome.value,
+            "weight": min(dispatch.weight, LONG_MAX),
+            "events": [event._asdict() for event in dispatch.events],
+        }
+        return write("validator.Dispatch", datum)
 
     def channel_event(self, event: ChannelEvent) -> bytes:
         """Encode a channel event; a deposit is reserved where it is positive, returned where it is negative."""

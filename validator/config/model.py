@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from validator.config.environment import EnvironmentSource, flat
 from validator.config.presets import PRESETS
 from validator.core import limits
+from validator.core.handlers.handler import KIND
 from validator.core.types import Balances, Enactment, HostConfiguration, Para, ParaKind
 from validator.errors import UserError
 
@@ -38,6 +39,7 @@ TOPIC_NAMES: Final = (
 )
 COMPACTED_TOPICS: Final = ("headroom", "lanes", "markers", "dead-letter-replays")
 
+PluginName = Annotated[str, Field(pattern=rf"^{KIND.pattern}$")]
 LaneName = Annotated[str, Field(pattern=LANE_PATTERN)]
 U32 = Annotated[int, Field(ge=0, le=limits.U32_MAX)]
 U63 = Annotated[int, Field(ge=0, le=2**63 - 1)]
@@ -102,6 +104,8 @@ class Job(_Table):
     """Bytes of raw records that may wait in one lane; beyond it the job stops with an error."""
     duplicate_window_blocks: U32 = limits.DUPLICATE_WINDOW_BLOCKS_DEFAULT
     """Executed blocks in which a redelivered record is known as a duplicate; before them it is late."""
+    handler_seconds_max: Annotated[float, Field(gt=0, le=3600)] = 10.0
+    """Seconds that an upward message's handler may take; beyond it the job stops with an error."""
     headroom_interval_blocks: U32 = limits.HEADROOM_INTERVAL_BLOCKS_DEFAULT
     """Blocks between two emissions of headroom; 0: at session changes only."""
     root_interval_blocks: U32 = limits.ROOT_INTERVAL_BLOCKS_DEFAULT
@@ -155,11 +159,32 @@ class GenesisPara(_Table):
     """Free balance of the para's account, in the smallest unit of the token."""
 
 
+class HandlerTable(_Table):
+    """`[[chains.<lane>.handlers]]`: a plugin that takes upward messages, from a block on until the next entry of the same name."""
+
+    name: PluginName
+    """The plugin's name: that of its entry point in group `validator.handlers`."""
+    version: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    """The plugin's version; needed where several are installed."""
+    from_block: U32 = 0
+    """The first block in whose dispatch round it takes messages."""
+    removed: bool = False
+    """Whether it takes none from that block on."""
+    config: dict[str, Any] = Field(default_factory=dict)
+    """The plugin's own configuration."""
+
+    @model_validator(mode="after")
+    def _check_removed(self) -> HandlerTable:
+        if self.removed and (self.version is not None or self.config):
+            raise ValueError("expected neither version nor config of a handler that is removed")
+        return self
+
+
 class Chain(_Table):
     """`[chains.<lane>]`: one relay chain."""
 
-    protocol: Literal["router"] = "router"
-    """The rule set."""
+    protocol: PluginName = "router"
+    """The rule set: the name of a plugin of group `validator.protocols`."""
     enactment: Literal["immediate", "on-inclusion"] = "immediate"
     """Whether an accepted candidate takes effect at once, or in the block that lists it as included."""
     balances: Literal["ledger", "unlimited"] = "ledger"
@@ -178,6 +203,10 @@ class Chain(_Table):
     """Weight by payload in hex."""
     ump_failing_messages: list[str] = Field(default_factory=list)
     """Payloads in hex whose dispatch fails: for test chains."""
+    ump_message_weight_max: U63 | None = None
+    """Weight that one upward message may use in its handler; where it is not given, that of a whole dispatch round."""
+    handlers: list[HandlerTable] | None = None
+    """Who takes upward messages; without it they are only weighed, by the keys above."""
 
     @field_validator("genesis_paras")
     @classmethod
@@ -217,6 +246,8 @@ class Chain(_Table):
     def _check_start(self) -> Chain:
         if self.state is not None and self.genesis_paras:
             raise ValueError("expected state or genesis_paras, found both: a state says which paras are valid")
+        if self.handlers is not None and (self.ump_weights or self.ump_failing_messages):
+            raise ValueError("expected handlers, or ump_weights and ump_failing_messages, found both")
         return self
 
     def core_enactment(self) -> Enactment:
@@ -277,7 +308,8 @@ def configuration_digest(chain: Chain) -> bytes:
     """Return 32 bytes of BLAKE2b over all of a chain's configuration that bears on verdicts.
 
     Hashed is canonical JSON: sorted keys, no spaces, presets resolved to numbers, genesis paras by id, weights by lower-case hex, and
-    instead of the name of a state file the BLAKE2b-256 of its bytes. Two ways to write the same configuration give the same digest.
+    instead of the name of a state file the BLAKE2b-256 of its bytes. Handlers are not in it: they hold from blocks on, and have digests
+    of their own (`validator.plugin.runtime`). Two ways to write the same configuration give the same digest.
     Raises `UserError` where the state file cannot be read.
     """
     meaning = {
@@ -291,6 +323,8 @@ def configuration_digest(chain: Chain) -> bytes:
         "genesis_paras": [[para.para_id, para.kind.value, para.balance] for para in chain.core_paras()],
         "ump_default_weight": chain.ump_default_weight,
         "ump_weights": {payload.hex(): weight for payload, weight in chain.core_ump_weights().items()},
+        "ump_message_weight_max": chain.ump_message_weight_max,
+        "dispatches_to_handlers": chain.handlers is not None,
         "ump_failing_messages": sorted({bytes.fromhex(payload).hex() for payload in chain.ump_failing_messages}),
     }
     canonical = json.dumps(meaning, sort_keys=True, separators=(",", ":"))

@@ -35,3 +35,20 @@ HEADROOM_INTERVAL_BLOCKS_DEFAULT = 10
 """Blocks between two emissions of headroom: a minute of Polkadot; 1 tells it with every block and triples the output of a busy chain."""
 ROOT_INTERVAL_BLOCKS_DEFAULT = 600
 """Blocks between two state roots (a Kusama session)."""
+
+HANDLER_PAYLOAD_BYTES_MAX = 65_536
+"""Bytes of an upward message that a handler takes unless it says otherwise."""
+HANDLER_PREFIX_BYTES_MAX = 32
+"""Leading bytes by which a handler may own messages."""
+HANDLER_KEY_BYTES_MAX = 128
+"""Bytes of a key of a handler's own state."""
+HANDLER_VALUE_BYTES_MAX = 65_536
+"""Bytes of a value of a handler's own state."""
+HANDLER_STATE_BYTES_MAX = 64 * 1024 * 1024
+"""Bytes of keys and values that all handlers of one plugin may keep in one lane."""
+HANDLER_EVENTS_MAX = 256
+"""Events that one message may emit."""
+HANDLER_EVENT_BYTES_MAX = 4_096
+"""Bytes of an event's data."""
+HANDLER_FAILURE_CHARACTERS_MAX = 500
+"""Characters of an exception's text in a dispatch."""

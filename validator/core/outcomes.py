@@ -56,10 +56,34 @@ class DispatchOutcome(StrEnum):
 
     OK = "ok"
     FAILED = "failed"
+    OUT_OF_WEIGHT = "out_of_weight"
+    NO_HANDLER = "no_handler"
+
+
+class HandlerEvent(NamedTuple):
+    """Something that a handler told about a message."""
+
+    name: str
+    data: bytes
+
+
+class Processed(NamedTuple):
+    """What became of one upward message; the fields go into its dispatch as they are (`Dispatch`)."""
+
+    weight: Weight
+    outcome: DispatchOutcome
+    failure: str | None = None
+    handler: str | None = None
+    kind: str | None = None
+    events: tuple[HandlerEvent, ...] = ()
 
 
 class Dispatch(NamedTuple):
-    """One upward message that a dispatch round handed to the runtime; ``failure`` is the exception's type and text."""
+    """One upward message that a dispatch round handed to the runtime.
+
+    ``weight`` is what it was charged, whether or not it succeeded. ``failure`` is the exception's type and text where the outcome is
+    failed, ``handler`` the ``name@version`` of the plugin whose ``kind`` of message it is, None where nobody's.
+    """
 
     block: BlockNumber
     index: int  # type: ignore[assignment]  # shadows tuple.index
@@ -68,6 +92,9 @@ class Dispatch(NamedTuple):
     weight: Weight
     outcome: DispatchOutcome
     failure: str | None = None
+    handler: str | None = None
+    kind: str | None = None
+    events: tuple[HandlerEvent, ...] = ()
 
 
 class ChannelEventKind(StrEnum):

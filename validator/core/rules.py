@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Any, NamedTuple, Protocol
 
 from validator.core.outcomes import ChannelEvent, ChannelHeadroom, Dispatch, MessageRef, ParaHeadroom
-from validator.core.types import BlockNumber, DownwardMessage, Hash, ParaId, PendingRef, SessionChange, SessionIndex
+from validator.core.types import BlockNumber, DownwardMessage, Hash, PendingRef, SessionChange, SessionIndex
 
 
 class Effects(NamedTuple):
@@ -76,13 +76,13 @@ class RuleSet(Protocol):
     def common_pages(self) -> list[bytes]:
         """Return the canonical encoding of what no para owns, and of what has not been told yet."""
 
-    def owners(self) -> Collection[ParaId]:
-        """Return, ascending, the paras that may own a page."""
+    def owners(self) -> Collection[int]:
+        """Return, ascending, the owners that may have a page: paras by their id, u64 above them for whatever else there is."""
 
-    def page(self, owner: ParaId) -> bytes | None:
-        """Return the canonical encoding of what a para owns, None where that is nothing."""
+    def page(self, owner: int) -> bytes | None:
+        """Return the canonical encoding of what an owner has, None where that is nothing."""
 
-    def changed(self) -> Collection[ParaId]:
+    def changed(self) -> Collection[int]:
         """Return whose pages have changed since the last `mark_saved`."""
 
     def mark_saved(self) -> None:
@@ -90,5 +90,5 @@ class RuleSet(Protocol):
 
 
 def pages(rules: RuleSet) -> list[bytes]:
-    """Return the canonical encoding of a whole state: the common pages, then those of paras, ascending."""
+    """Return the canonical encoding of a whole state: the common pages, then those of owners, ascending."""
     return [*rules.common_pages(), *filter(None, map(rules.page, rules.owners()))]

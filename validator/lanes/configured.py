@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-import json
-from hashlib import blake2b
 from pathlib import Path
 
-from validator import __version__
 from validator.config import Chain, Config, configuration_digest
 from validator.core.execute import Intervals
 from validator.core.lane import LaneSettings
@@ -15,9 +12,13 @@ from validator.core.router.router import Router
 from validator.core.router.state import RouterState
 from validator.core.rules import pages
 from validator.core.types import BlockNumber
+from validator.errors import UserError
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.genesis import Genesis, genesis_path, kept_genesis
 from validator.lanes.statefile import read_state
+from validator.plugin.api import ChainSettings
+from validator.plugin.registry import PluginError, canonical
+from validator.plugin.runtime import HandlerUse, Runtime, RuntimePlan, make_runtime
 from validator.replay.document import Node, read_document
 from validator.resources import state_directory
 
@@ -47,11 +48,12 @@ def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -
     imported = imported_state_path(config, lane)
     if chain.state is None and imported.exists():
         chain = chain.model_copy(update={"state": str(imported)})
-    digest = runtime_digest(chain)
+    runtime = chain_runtime(chain, lane)
+    digest = runtime.digest
     if kept_in is None or chain.state is None:
-        first_block, genesis = _start(chain)
+        first_block, genesis = _start(chain, runtime)
     else:
-        first_block, genesis = kept_genesis(genesis_path(kept_in, lane, digest), lambda: _start(chain))
+        first_block, genesis = kept_genesis(genesis_path(kept_in, lane, digest), lambda: _start(chain, runtime))
     job = config.job
     return LaneDefinition(
         name=lane,
@@ -68,13 +70,28 @@ def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -
         upward_weights=chain.core_ump_weights(),
         upward_default_weight=chain.ump_default_weight,
         upward_failing=frozenset(bytes.fromhex(payload) for payload in chain.ump_failing_messages),
+        plan=runtime.plan,
+        epochs=runtime.epochs,
+        upward_weight_max=chain.ump_message_weight_max,
+        handler_seconds_max=job.handler_seconds_max,
     )
 
 
-def runtime_digest(chain: Chain) -> bytes:
-    """Return 32 bytes over what decides a chain's verdicts beside its inputs: product, rule set and their versions, configuration."""
-    meaning = {"validator": __version__, "protocol": chain.protocol, "configuration": configuration_digest(chain).hex()}
-    return blake2b(json.dumps(meaning, sort_keys=True).encode(), digest_size=32).digest()
+def chain_runtime(chain: Chain, lane: str) -> Runtime:
+    """Return what judges a chain, with a digest of everything that decides its verdicts beside its inputs.
+
+    Raises `UserError` with everything that is wrong with its plugins.
+    """
+    uses = None
+    if chain.handlers is not None:
+        uses = tuple(
+            HandlerUse(use.name, use.version, use.from_block, canonical(use.config), use.removed)
+            for use in sorted(chain.handlers, key=lambda use: (use.name, use.from_block))
+        )
+    try:
+        return make_runtime(RuntimePlan(chain.protocol, configuration_digest(chain).hex(), uses))
+    except PluginError as error:
+        raise UserError(f"chain {lane}: {error}") from error
 
 
 def read_state_file(path: Path, chain: Chain) -> tuple[BlockNumber, RouterState]:
@@ -96,15 +113,15 @@ def read_state_file(path: Path, chain: Chain) -> tuple[BlockNumber, RouterState]
     return first_block, state
 
 
-def _start(chain: Chain) -> Genesis:
+def _start(chain: Chain, runtime: Runtime) -> Genesis:
     """Return a chain's first block and the pages of the state before it."""
     if chain.state is not None:
         first_block, state = read_state_file(Path(chain.state), chain)
         return first_block, tuple(pages(Router(state)))
-    genesis = Router.at_genesis(
+    settings = ChainSettings(
         chain.host_configuration.resolve(),
         chain.core_paras(),
         balances=chain.core_balances(),
         notifications=chain.hrmp_notifications,
     )
-    return chain.first_block, tuple(pages(genesis))
+    return chain.first_block, tuple(pages(runtime.protocol.genesis(settings)))

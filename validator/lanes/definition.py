@@ -3,18 +3,23 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from validator.codec.decode import decode_record
 from validator.core.execute import Intervals
+from validator.core.handlers.dispatch import HandlerSink
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.lane import Lane, LaneSettings
-from validator.core.router.dispatch import FixedWeightSink
-from validator.core.router.router import RULES_VERSION, Router
+from validator.core.router.dispatch import FixedWeightSink, UpwardMessageSink
 from validator.core.rules import RuleSet
 from validator.core.scale import Reader, Writer
-from validator.core.types import BlockNumber, Enactment
+from validator.core.types import BlockNumber, Enactment, HostConfiguration
+from validator.errors import UserError
+from validator.plugin.api import ChainSettings
+from validator.plugin.runtime import Epoch, HandlerUse, RuntimePlan, first_difference, make_runtime
+from validator.plugin.watchdog import HANDLER_SECONDS_MAX_DEFAULT, Watchdog
 
 _ENACTMENTS = tuple(Enactment)
 
@@ -44,6 +49,35 @@ class LaneDefinition:
     upward_weights: dict[bytes, int] = field(default_factory=dict)
     upward_default_weight: int = 1
     upward_failing: frozenset[bytes] = frozenset()
+    plan: RuntimePlan = field(default_factory=RuntimePlan)
+    epochs: tuple[Epoch, ...] = ()
+    """What the driver made of the plan; where it is empty, ``runtime_digest`` holds for every block."""
+    upward_weight_max: int | None = None
+    """Weight that a handler may use for one message; None: that of a whole round."""
+    handler_seconds_max: float = HANDLER_SECONDS_MAX_DEFAULT
+
+    def check(self) -> None:
+        """Raise `UserError` where this process cannot do what the definition asks for, or has other plugins than the driver."""
+        runtime = make_runtime(self.plan)
+        if self.epochs:
+            try:
+                runtime.expect(self.epochs)
+            except UserError as error:
+                raise UserError(f"lane {self.name}: {error}") from None
+
+    def digest_at(self, block: BlockNumber) -> bytes:
+        """Return the runtime digest that the records of a block carry."""
+        at = bisect_right(self.epochs, block, key=lambda epoch: epoch.from_block)
+        return self.epochs[at - 1].digest if at else self.runtime_digest
+
+    def refuse_to_change_the_past(self, before: LaneDefinition, executed_block: BlockNumber) -> None:
+        """Raise `UserError` where blocks that are executed would have had other handlers."""
+        changed = first_difference(before.plan.handlers or (), self.plan.handlers or ())
+        if changed is not None and changed <= executed_block:
+            raise UserError(
+                f"lane {self.name}: its handlers differ from block {changed} on, but block {executed_block} is executed: let the change "
+                f"begin with a block after that (from_block), or remove the job's checkpoint and take another topics prefix"
+            )
 
     def create(self) -> Lane:
         """Return the lane as it stands before its first block."""
@@ -59,7 +93,8 @@ class LaneDefinition:
         The blocks ahead and the bytes that may wait are not of it: they stop a lane and change nothing.
         """
         out = Writer()
-        out.u32(RULES_VERSION)
+        out.bytes(self.plan.protocol.encode())
+        out.u32(make_runtime(self.plan).protocol.rules_version)
         out.u8(_ENACTMENTS.index(self.enactment))
         out.u32(self.settings.duplicate_window_blocks)
         out.u32(self.settings.intervals.headroom)
@@ -72,17 +107,21 @@ class LaneDefinition:
         out.compact(len(self.upward_failing))
         for payload in sorted(self.upward_failing):
             out.bytes(payload)
+        out.option(self.upward_weight_max, out.u64)
+        out.option(self.plan.handlers, lambda uses: _write_uses(out, uses))
         return bytes(out.buffer)
 
     def under(self, rules: bytes) -> LaneDefinition:
         """Return the same lane under the rules of earlier `encode_rules`.
 
-        Raises `RulesOutdated` where this program has other rules by now, `core.scale.DecodeError`.
+        Raises `RulesOutdated` where this program has other rules by now, `core.scale.DecodeError`, `PluginError` where a plugin of then is
+        not installed any more.
         """
         reader = Reader(rules)
-        version = reader.u32()
-        if version != RULES_VERSION:
-            raise RulesOutdated(f"rules of version {version}, this program has version {RULES_VERSION}")
+        plan = RuntimePlan(reader.bytes().decode("utf-8", "replace"))
+        version, own = reader.u32(), make_runtime(plan).protocol.rules_version
+        if version != own:
+            raise RulesOutdated(f"rules of version {version}, this program has version {own}")
         definition = replace(
             self,
             enactment=reader.choice(_ENACTMENTS),
@@ -94,13 +133,41 @@ class LaneDefinition:
             upward_default_weight=reader.u64(),
             upward_weights=dict(reader.items(lambda: (reader.bytes(), reader.u64()))),
             upward_failing=frozenset(reader.items(reader.bytes)),
+            upward_weight_max=reader.option(reader.u64),
+            plan=replace(plan, handlers=reader.option(lambda: tuple(reader.items(lambda: _read_use(reader))))),
         )
         reader.end()
         return definition
 
     def _rules(self, pages: list[bytes]) -> RuleSet:
-        sink = FixedWeightSink(self.upward_weights, self.upward_default_weight, self.upward_failing)
-        return Router.from_pages(pages, sink, self.enactment)
+        runtime = make_runtime(self.plan)
+        sink: UpwardMessageSink
+        if runtime.handlers is None:
+            sink = FixedWeightSink(self.upward_weights, self.upward_default_weight, self.upward_failing)
+        else:
+            sink = HandlerSink(
+                runtime.handlers,
+                default_weight=self.upward_default_weight,
+                weight_max=self.upward_weight_max,
+                guard=Watchdog(self.handler_seconds_max),
+            )
+        settings = ChainSettings(HostConfiguration(), enactment=self.enactment, upward_messages=sink)
+        return runtime.protocol.restore(pages, settings)
+
+
+def _write_uses(out: Writer, uses: tuple[HandlerUse, ...]) -> None:
+    out.compact(len(uses))
+    for use in uses:
+        out.bytes(use.plugin.encode())
+        out.bytes((use.version or "").encode())
+        out.u32(use.from_block)
+        out.bytes(use.config.encode())
+        out.u8(use.removed)
+
+
+def _read_use(reader: Reader) -> HandlerUse:
+    plugin, version, from_block, config = reader.bytes(), reader.bytes(), reader.u32(), reader.bytes()
+    return HandlerUse(plugin.decode(), version.decode() or None, from_block, config.decode(), reader.boolean())
 
 
 def decode_again(kind: RecordKind, raw: bytes, source: Source) -> Input:

@@ -83,7 +83,7 @@ class Slots:
         for owner in owners:
             out = in_slot.get(owner % PARA_SLOTS)
             if out is not None and (page := rules.page(owner)) is not None:
-                out.u32(owner)
+                out.u64(owner)
                 out.bytes(page)
         for number, out in in_slot.items():
             self._put(store, number, bytes(out.buffer))
@@ -118,7 +118,7 @@ def load_lane(definition: LaneDefinition, slots: Mapping[int, bytes]) -> tuple[L
 def _pages(slot: bytes) -> Iterator[tuple[int, bytes]]:
     reader = Reader(slot)
     while reader.position < len(slot):
-        yield reader.u32(), reader.bytes()
+        yield reader.u64(), reader.bytes()
 
 
 def _joined(pages: list[bytes]) -> bytes:

@@ -28,7 +28,7 @@ from validator.lanes.journal import decode_entry, encode_entry
 from validator.lanes.slots import Slots, SlotStore, load_lane
 from validator.lanes.worker import LaneWorker
 
-HEAD_VERSION = 1
+HEAD_VERSION = 2
 UPGRADES: dict[int, Upgrade] = {}
 """By version, what makes of a head that of the version after it."""
 TOKEN_BYTES = 16
@@ -198,7 +198,7 @@ def _open(definition: LaneDefinition, backend: StateBackend, cache: LaneCache) -
     rules = definition.encode_rules()
     stored = backend.load_head()
     if stored is None:
-        lane = LiveLane(LaneWorker(definition.create(), definition.runtime_digest), Slots())
+        lane = LiveLane(LaneWorker.create(definition), Slots())
         token = _next_token(b"", definition.runtime_digest + rules)
         head = Head(token, token, b"", b"", definition.runtime_digest, rules)
         # the genesis of a later start may be another one; what this lane started from is part of its state
@@ -208,7 +208,9 @@ def _open(definition: LaneDefinition, backend: StateBackend, cache: LaneCache) -
         if (head.runtime_digest, head.rules) == (definition.runtime_digest, rules):
             return head, _bring_up(definition, head, backend, cache)
         # what the journal holds came under the runtime of before, and has to come again to the same; from here on the new one holds
-        before = _bring_up(definition.under(head.rules), head, backend, LaneCache())
+        under = definition.under(head.rules)
+        before = _bring_up(under, head, backend, LaneCache())
+        definition.refuse_to_change_the_past(under, before.worker.lane.executed_block)
         cache.take(definition.name)
         token = _next_token(head.token, definition.runtime_digest + rules)
         head = replace(head, runtime_digest=definition.runtime_digest, rules=rules)

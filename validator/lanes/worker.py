@@ -24,12 +24,18 @@ _CHAIN_BYTES = 32
 class LaneWorker:
     """A lane and the encoder of its records."""
 
-    def __init__(self, lane: Lane, runtime_digest: bytes) -> None:
+    def __init__(self, lane: Lane, definition: LaneDefinition) -> None:
         self.lane = lane
-        self._encoder = Encoder(lane.name, runtime_digest)
+        self._digest_at = definition.digest_at
+        self._encoder = Encoder(lane.name, definition.digest_at(lane.executed_block))
         self._last_receipt: Receipt | None = None
         self._receipts_hash = bytes(_CHAIN_BYTES)
         """Over every receipt so far, each hashed onto the one before."""
+
+    @classmethod
+    def create(cls, definition: LaneDefinition) -> LaneWorker:
+        """Return a lane as it stands before its first block."""
+        return cls(definition.create(), definition)
 
     def process(self, items: Iterable[Input | DeadLetter]) -> Iterator[Told]:
         """Take a batch whole, then yield what its arrival told, and what each block tells that it completes.
@@ -48,6 +54,7 @@ class LaneWorker:
             yield Told(None, dead)
         for executed, passed in lane.execute_ready():
             self._note(executed.receipt)
+            self._encoder.runtime_digest = self._digest_at(executed.receipt.block)
             yield Told(executed.receipt.block, self._encoder.executed(executed))
             if passed:
                 yield Told(None, list(map(encode_dead_letter, passed)))
@@ -61,6 +68,7 @@ class LaneWorker:
         receipts = []
         for executed, _ in self.lane.execute_ready():
             self._note(executed.receipt)
+            self._encoder.runtime_digest = self._digest_at(executed.receipt.block)
             receipts.append(executed.receipt)
         return receipts
 
@@ -89,7 +97,7 @@ class LaneWorker:
     def restore(cls, definition: LaneDefinition, snapshot: list[bytes]) -> LaneWorker:
         """Return what `snapshot` was taken of; raises `core.scale.DecodeError`, `definition.JournalUnreadable`."""
         reader = upgraded(snapshot[0], SNAPSHOT_VERSION, UPGRADES, "worker snapshot")
-        worker = cls(definition.restore(snapshot[1:]), definition.runtime_digest)
+        worker = cls(definition.restore(snapshot[1:]), definition)
         worker._last_receipt = reader.option(lambda: _read_receipt(reader))
         worker._receipts_hash = reader.hash()
         reader.end()

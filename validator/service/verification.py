@@ -92,7 +92,7 @@ def rebuild(
             f"lane {lane.name}: it cannot be rebuilt: block {missing[0]} is missing, {missing[1]}, retention has removed the rest"
         )
     under = replace(definition, settings=UNLIMITED).under(lane.head.rules)
-    rebuilt = Rebuilt(LaneWorker(under.create(), under.runtime_digest))
+    rebuilt = Rebuilt(LaneWorker.create(under))
     partitions = [_Partition(kafka, place, end) for place, end in sorted(lane.consumed.items())]
     rebuilt.cut = [f"{each.topic}[{each.partition}]" for each in partitions if each.low]
     thresholds = gc.get_threshold()

@@ -43,7 +43,7 @@ def run(definition: LaneDefinition, store: Store, cache: LaneCache, batch: Batch
 
 def live(definition: LaneDefinition, batches: Sequence[Batch]) -> Iterator[tuple[list[OutputRecord], LaneWorker]]:
     """Play batches through one lane that nothing ever happens to."""
-    worker = LaneWorker(definition.create(), definition.runtime_digest)
+    worker = LaneWorker.create(definition)
     for batch in batches:
         yield (
             [*(record for _, records in worker.process(batch) for record in records), *worker.status().records],

@@ -17,15 +17,15 @@ from validator.core.router.view import view
 from validator.core.rules import pages
 from validator.core.types import Enactment
 from validator.errors import UserError
-from validator.lanes import configured
 from validator.lanes.configured import (
+    chain_runtime,
     imported_state_path,
     job_directory,
     lane_definition,
     lane_definitions,
-    runtime_digest,
 )
 from validator.lanes.definition import LaneDefinition
+from validator.plugin import runtime
 from validator.resources import state_directory
 from validator.simulate.settings import SimulationSettings
 
@@ -148,26 +148,30 @@ CHANGES: dict[str, Any] = {
     "genesis_paras": CHAIN.table["genesis_paras"][1:],
     "ump_default_weight": 77,
     "ump_weights": {**CHAIN.table["ump_weights"], "00ff00": 1},
+    "ump_message_weight_max": 1_000,
     "ump_failing_messages": [*CHAIN.table["ump_failing_messages"], "00ff00"],
 }
 
 
 @pytest.mark.parametrize("key", CHANGES)
 def test_whatever_decides_verdicts_changes_the_digest(key: str) -> None:
-    assert CHANGES[key] != CHAIN.table[key]
+    assert CHANGES[key] != CHAIN.table.get(key)
     assert definition_of(CHAIN, **{key: CHANGES[key]}).runtime_digest != definition_of(CHAIN).runtime_digest
 
 
 def test_no_key_of_a_chain_is_forgotten() -> None:
     fields = type(config_of(CHAIN).chains[CHAIN.lane]).model_fields
-    assert set(fields) == {*CHANGES, "protocol", "state"}
+    assert set(fields) == {*CHANGES, "protocol", "state", "handlers"}
 
 
 def test_the_version_of_the_product_changes_the_digest(monkeypatch: pytest.MonkeyPatch) -> None:
     one = config_of(CHAIN).chains[CHAIN.lane]
-    before = runtime_digest(one)
-    monkeypatch.setattr(configured, "__version__", "another")
-    assert runtime_digest(one) != before
+    before = chain_runtime(one, CHAIN.lane).digest
+    monkeypatch.setattr(runtime, "__version__", "another")
+    runtime.make_runtime.cache_clear()
+    assert chain_runtime(one, CHAIN.lane).digest != before
+    monkeypatch.undo()
+    runtime.make_runtime.cache_clear()
 
 
 def test_what_decides_nothing_does_not_change_the_digest() -> None:

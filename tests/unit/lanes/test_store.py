@@ -203,7 +203,7 @@ def test_a_journal_is_brought_to_its_end_under_the_rules_it_was_written_under() 
     for batch in batches[:3]:
         run(DEFINITION, store, cache, batch)
     assert store.committed.journal
-    changed = LaneWorker(DEFINITION.create(), DEFINITION.runtime_digest)
+    changed = LaneWorker.create(DEFINITION)
     for batch in batches[:3]:
         list(changed.process(batch))
     changed = LaneWorker.restore(other, changed.snapshot())

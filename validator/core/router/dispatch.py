@@ -6,7 +6,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Protocol
 
-from validator.core.outcomes import Dispatch, DispatchOutcome
+from validator.core.handlers.context import Host
+from validator.core.outcomes import Dispatch, DispatchOutcome, Processed
 from validator.core.router.enactment import remove_upward_queue
 from validator.core.router.state import RouterState
 from validator.core.types import BlockNumber, ParaId, Weight
@@ -15,11 +16,8 @@ from validator.core.types import BlockNumber, ParaId, Weight
 class UpwardMessageSink(Protocol):
     """What the Router delegates upward messages to: the runtime, as far as it can be seen from here."""
 
-    def weigh(self, para: ParaId, payload: bytes) -> Weight:
-        """Return the weight that processing the message is charged, whether or not it succeeds; must not raise."""
-
-    def process(self, para: ParaId, payload: bytes) -> None:
-        """Process the message; any exception means that this message failed."""
+    def process(self, host: Host, para: ParaId, payload: bytes) -> Processed:
+        """Process the message, and return what became of it; an exception is not an outcome but stops the lane."""
 
 
 class FixedWeightSink:
@@ -38,17 +36,17 @@ class FixedWeightSink:
         self._default_weight = default_weight
         self._failing = failing
 
-    def weigh(self, para: ParaId, payload: bytes) -> Weight:  # noqa: ARG002
-        """Return the table's weight for this payload, or the default."""
-        return self._weights.get(payload, self._default_weight)
-
-    def process(self, para: ParaId, payload: bytes) -> None:  # noqa: ARG002
-        """Do nothing, or fail if told so."""
+    def process(self, host: Host, para: ParaId, payload: bytes) -> Processed:  # noqa: ARG002
+        """Charge the table's weight for this payload, or the default; fail if told so."""
+        weight = self._weights.get(payload, self._default_weight)
         if payload in self._failing:
-            raise RuntimeError("told to fail")
+            return Processed(weight, DispatchOutcome.FAILED, "RuntimeError: told to fail")
+        return Processed(weight, DispatchOutcome.OK)
 
 
-def process_pending_upward_messages(state: RouterState, sink: UpwardMessageSink, now: BlockNumber) -> list[Dispatch]:
+def process_pending_upward_messages(
+    state: RouterState, sink: UpwardMessageSink, host: Host, now: BlockNumber
+) -> list[Dispatch]:
     """Serve dispatch queues one message at a time, round robin, until the weight budget is used up.
 
     The budget is looked at before a message is taken (I-03, I-04): a message heavier than what is left is processed and ends the round, a
@@ -76,9 +74,9 @@ def process_pending_upward_messages(state: RouterState, sink: UpwardMessageSink,
         if turn >= len(needs_dispatch):
             turn = 0
 
-        weight = sink.weigh(para, payload)
-        weight_used += weight
-        dispatched.append(_process(sink, now, len(dispatched), para, payload, weight))
+        processed = sink.process(host, para, payload)
+        weight_used += processed.weight
+        dispatched.append(Dispatch(now, len(dispatched), para, payload, *processed))
 
     state.next_dispatch_round_start_with = needs_dispatch[turn] if needs_dispatch else None
     return dispatched
@@ -90,13 +88,3 @@ def _first_turn(state: RouterState) -> int:
         return 0
     turn = bisect_left(state.needs_dispatch, start)
     return turn if turn < len(state.needs_dispatch) and state.needs_dispatch[turn] == start else 0
-
-
-def _process(
-    sink: UpwardMessageSink, now: BlockNumber, index: int, para: ParaId, payload: bytes, weight: Weight
-) -> Dispatch:
-    try:
-        sink.process(para, payload)
-    except Exception as error:  # noqa: BLE001  # the round goes on whatever a handler raises: router.txt
-        return Dispatch(now, index, para, payload, weight, DispatchOutcome.FAILED, f"{type(error).__name__}: {error}")
-    return Dispatch(now, index, para, payload, weight, DispatchOutcome.OK)

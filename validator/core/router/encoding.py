@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from struct import Struct
 
+from validator.core.handlers import state as handler_states
+from validator.core.handlers.state import is_handler_page
 from validator.core.hashing import message_hash, mqc_link
 from validator.core.router.state import (
     Account,
@@ -174,7 +176,10 @@ def decode_state(common_page: bytes, pages: Iterable[bytes]) -> RouterState:
         state.hrmp_close_channel_requests_list.append(channel_id)
     reader.end()
     for page in pages:
-        _read_para_page(_versioned(page), state)
+        if is_handler_page(page):
+            state.handler_states.load(page)
+        else:
+            _read_para_page(_versioned(page), state)
     state.needs_dispatch = sorted(state.relay_dispatch_queues)
     state.touched = Touched()
     return state
@@ -345,21 +350,27 @@ def _put(storage: dict[ParaId, Hash] | dict[ParaId, int], para: ParaId, value: H
         storage[para] = value  # type: ignore[assignment]
 
 
-def encode_state(state: RouterState) -> tuple[bytes, Mapping[ParaId, bytes]]:
-    """Encode the whole state: the common page, and by para, ascending, the pages of those that own anything."""
+def encode_state(state: RouterState) -> tuple[bytes, Mapping[int, bytes]]:
+    """Encode the whole state: the common page, and by owner, ascending, the pages of those that own anything."""
     pages = {}
     for para in para_pages(state):
         page = encode_para_page(state, para)
         if page is not None:
             pages[para] = page
+    for owner in state.handler_states.owners():
+        page = state.handler_states.page(owner)
+        assert page is not None
+        pages[owner] = page
     return encode_common_page(state), pages
 
 
-def owner_of(page: bytes) -> ParaId:
+def owner_of(page: bytes) -> int:
     """Return whose page it is. Raises `DecodeError`."""
+    if is_handler_page(page):
+        return handler_states.owner_of(page)
     return _versioned(page).u32()
 
 
 def is_current(page: bytes) -> bool:
     """Say whether encoding what a page holds gives that page again."""
-    return page[0] == ENCODING_VERSION
+    return page[0] in (ENCODING_VERSION, handler_states.ENCODING_VERSION)

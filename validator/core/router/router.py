@@ -10,6 +10,7 @@ from typing import Any
 
 from validator.core import records
 from validator.core.errors import Violation
+from validator.core.handlers.state import FIRST_OWNER
 from validator.core.hashing import blake2b_256
 from validator.core.limits import HEADROOM_WATERMARKS_MAX
 from validator.core.outcomes import ChannelEvent, ChannelHeadroom, Dispatch, ParaHeadroom
@@ -28,6 +29,7 @@ from validator.core.router.encoding import (
     owner_of,
     para_pages,
 )
+from validator.core.router.entry_points import RouterHost
 from validator.core.router.errors import InclusionCandidateNotPending, TimeoutCandidateNotPending
 from validator.core.router.events import EventLog
 from validator.core.router.requests import (
@@ -77,8 +79,8 @@ class Router:
         self._enacts_immediately = enactment is Enactment.IMMEDIATE
         self._now: BlockNumber = 0
         self._events = EventLog(0, state.session_index)
-        self._page_hashes: dict[ParaId, Hash] = {}
-        everything = dict.fromkeys(para_pages(state))
+        self._page_hashes: dict[int, Hash] = {}
+        everything = dict.fromkeys(self.owners())
         self._to_hash: OrderedSet = dict(everything)
         self._to_save: OrderedSet = everything
 
@@ -185,7 +187,7 @@ class Router:
 
     def dispatch(self) -> list[Dispatch]:
         """Run one round of `process_pending_upward_messages`."""
-        return process_pending_upward_messages(self.state, self._sink, self._now)
+        return process_pending_upward_messages(self.state, self._sink, RouterHost(self.state, self._events), self._now)
 
     def change_session(self, change: SessionChange) -> None:
         """Change the session; candidates that are pending stay so unless the block record says otherwise."""
@@ -238,12 +240,12 @@ class Router:
     def state_root(self) -> Hash:
         """Return the state root; costs the encoding of what was touched since the last one."""
         self._note_touched()
-        for para in self._to_hash:
-            page = encode_para_page(self.state, para)
+        for owner in self._to_hash:
+            page = self.page(owner)
             if page is None:
-                self._page_hashes.pop(para, None)
+                self._page_hashes.pop(owner, None)
             else:
-                self._page_hashes[para] = blake2b_256(page)
+                self._page_hashes[owner] = blake2b_256(page)
         self._to_hash.clear()
         return merkle_root(blake2b_256(encode_common_page(self.state)), self._page_hashes)
 
@@ -251,15 +253,17 @@ class Router:
         """Return the pages that no para owns: the common page, and what headroom is untold."""
         return [encode_common_page(self.state), encode_untold_page(self.state)]
 
-    def owners(self) -> list[ParaId]:
-        """Return, ascending, the paras that may own a page."""
-        return para_pages(self.state)
+    def owners(self) -> list[int]:
+        """Return, ascending, the paras that may own a page, then the owners of what handlers keep."""
+        return para_pages(self.state) + self.state.handler_states.owners()
 
-    def page(self, owner: ParaId) -> bytes | None:
-        """Return the canonical encoding of what a para owns, None where that is nothing."""
+    def page(self, owner: int) -> bytes | None:
+        """Return the canonical encoding of what an owner has, None where that is nothing."""
+        if owner >= FIRST_OWNER:
+            return self.state.handler_states.page(owner)
         return encode_para_page(self.state, owner)
 
-    def changed(self) -> Collection[ParaId]:
+    def changed(self) -> Collection[int]:
         """Return whose pages have changed since the last `mark_saved`."""
         self._note_touched()
         return self._to_save
@@ -270,10 +274,10 @@ class Router:
         self._to_save.clear()
 
     def _note_touched(self) -> None:
-        touched = self.state.touched.pages
-        self._to_hash.update(touched)
-        self._to_save.update(touched)
-        touched.clear()
+        for touched in (self.state.touched.pages, self.state.handler_states.touched):
+            self._to_hash.update(touched)
+            self._to_save.update(touched)
+            touched.clear()
 
     def _take_pending(self, ref: PendingRef, violation: Violation) -> Candidate:
         pending = self.state.pending_candidates.get(ref.para_id, deque())

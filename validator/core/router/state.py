@@ -12,6 +12,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from validator.core.handlers.state import HandlerStates
 from validator.core.types import (
     ZERO_HASH,
     Balance,
@@ -165,6 +166,9 @@ class RouterState:
     """Never empty, and only for existing channels."""
     hrmp_channel_digests: dict[ParaId, dict[BlockNumber, OrderedSet]] = field(default_factory=dict)
     """By recipient: who sent in which block, blocks ascending, senders in order of enactment. Neither level is ever empty."""
+
+    handler_states: HandlerStates = field(default_factory=HandlerStates)
+    """What upward-message handlers keep."""
 
     touched: Touched = field(default_factory=Touched)
 

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All that a handler can see and do.
+
+There is no state object, clock, randomness, file or logger behind it, only these members. Each call charges weight before it does anything
+(`weights.CallWeights`). What a message did is undone as a whole when its handler raises or runs out of weight.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from validator.core.handlers.errors import ContextError, OutOfWeight
+from validator.core.handlers.handler import KIND
+from validator.core.handlers.weights import CALL_WEIGHTS, CallWeights
+from validator.core.limits import (
+    HANDLER_EVENT_BYTES_MAX,
+    HANDLER_EVENTS_MAX,
+    HANDLER_KEY_BYTES_MAX,
+    HANDLER_VALUE_BYTES_MAX,
+    U32_MAX,
+    U64_MAX,
+    U128_MAX,
+)
+from validator.core.outcomes import HandlerEvent
+from validator.core.types import Balance, BlockNumber, HostConfiguration, ParaId, SessionIndex, Weight
+
+
+class Host(Protocol):
+    """What a protocol lets handlers do. Each call is carried out whole, or raises a `Violation` and changes nothing."""
+
+    @property
+    def block(self) -> BlockNumber:
+        """The block that is executed."""
+
+    @property
+    def session(self) -> SessionIndex:
+        """The current session's index."""
+
+    @property
+    def host_configuration(self) -> HostConfiguration:
+        """The relay chain's limits as they are now."""
+
+    def begin(self) -> None:
+        """Start a message: from here on everything can be rolled back."""
+
+    def roll_back(self) -> None:
+        """Undo everything since `begin`."""
+
+    def read(self, plugin: str, key: bytes) -> bytes | None:
+        """Return a value of a plugin's own state."""
+
+    def write(self, plugin: str, key: bytes, value: bytes | None) -> None:
+        """Set or remove a value of a plugin's own state. Raises `ContextError`."""
+
+    def init_open_channel(self, origin: ParaId, recipient: ParaId, max_places: int, max_message_size: int) -> None:
+        """Request a channel."""
+
+    def accept_open_channel(self, origin: ParaId, sender: ParaId) -> None:
+        """Confirm a request for a channel."""
+
+    def close_channel(self, origin: ParaId, sender: ParaId, recipient: ParaId) -> None:
+        """Ask for a channel to be closed."""
+
+    def queue_downward_message(self, para: ParaId, msg: bytes) -> None:
+        """Queue a downward message."""
+
+    def free_balance(self, para: ParaId) -> Balance:
+        """Return what a para's account may spend."""
+
+    def transfer(self, origin: ParaId, recipient: ParaId, amount: Balance) -> None:
+        """Move free balance between the accounts of two paras. Raises `ContextError`."""
+
+
+class Context:
+    """One upward message's view of the relay chain.
+
+    ``origin`` is the para that sent it, ``block`` the block that is executed, ``session`` the index of the session, ``host_configuration``
+    the relay chain's limits, ``config`` what the chain configures for the plugin.
+    """
+
+    __slots__ = (
+        "_events",
+        "_exhausted",
+        "_host",
+        "_limit",
+        "_plugin",
+        "_used",
+        "block",
+        "config",
+        "host_configuration",
+        "origin",
+        "session",
+    )
+
+    def __init__(self, host: Host, origin: ParaId, plugin: str, config: Any, *, used: Weight, limit: Weight) -> None:
+        self.origin = origin
+        self.block = host.block
+        self.session = host.session
+        self.host_configuration = host.host_configuration
+        self.config = config
+        self._host = host
+        self._plugin = plugin
+        self._used = used
+        self._limit = limit
+        self._exhausted = False
+        self._events: list[HandlerEvent] = []
+
+    @property
+    def weight_left(self) -> Weight:
+        """Weight that the message may still use."""
+        return self._limit - self._used
+
+    def charge(self, weight: Weight) -> None:
+        """Use up weight, for work that grows with the message.
+
+        Raises `ContextError` where ``weight`` is no u64, `OutOfWeight` where less than that is left.
+        """
+        _check_integer("weight", weight, U64_MAX)
+        self._charge(weight)
+
+    def read(self, key: bytes) -> bytes | None:
+        """Return what this plugin has written under a key, None where there is nothing.
+
+        ``key`` has 1 to 128 bytes. Raises `ContextError`, `OutOfWeight`.
+        """
+        _check_bytes("key", key, HANDLER_KEY_BYTES_MAX, least=1)
+        self._charge(_WEIGHTS.read + _WEIGHTS.byte * len(key))
+        value = self._host.read(self._plugin, key)
+        self._charge(_WEIGHTS.byte * len(value or b""))
+        return value
+
+    def write(self, key: bytes, value: bytes) -> None:
+        """Keep a value under a key of this plugin's own; other plugins do not see it.
+
+        ``key`` has 1 to 128 bytes, ``value`` at most 65,536, all of a plugin's keys and values at most 64 MiB in a lane. Raises
+        `ContextError`, `OutOfWeight`.
+        """
+        _check_bytes("key", key, HANDLER_KEY_BYTES_MAX, least=1)
+        _check_bytes("value", value, HANDLER_VALUE_BYTES_MAX)
+        self._charge(_WEIGHTS.write + _WEIGHTS.byte * (len(key) + len(value)))
+        self._host.write(self._plugin, key, value)
+
+    def delete(self, key: bytes) -> None:
+        """Forget what is kept under a key; nothing happens where nothing is. Raises `ContextError`, `OutOfWeight`."""
+        _check_bytes("key", key, HANDLER_KEY_BYTES_MAX, least=1)
+        self._charge(_WEIGHTS.write + _WEIGHTS.byte * len(key))
+        self._host.write(self._plugin, key, None)
+
+    def emit(self, name: str, data: bytes = b"") -> None:
+        """Add an event to the message's dispatch record.
+
+        ``name`` is written as message kinds are, ``data`` has at most 4,096 bytes; a message emits at most 256 events. Raises
+        `ContextError`, `OutOfWeight`.
+        """
+        if type(name) is not str or not KIND.fullmatch(name):
+            raise ContextError(f"event name: expected 1 to 64 of a-z 0-9 . _ -, found {name!r}")
+        _check_bytes("event data", data, HANDLER_EVENT_BYTES_MAX)
+        self._charge(_WEIGHTS.emit + _WEIGHTS.byte * (len(name) + len(data)))
+        if len(self._events) == HANDLER_EVENTS_MAX:
+            raise ContextError(f"expected at most {HANDLER_EVENTS_MAX} events of a message")
+        self._events.append(HandlerEvent(name, data))
+
+    def init_open_channel(self, recipient: ParaId, max_places: int, max_message_size: int) -> None:
+        """Call ``hrmp_init_open_channel`` on behalf of ``origin``.
+
+        Raises `ContextError`, `OutOfWeight`, then the violations of the entry-point. Source: router.txt.
+        """
+        for name, value in (
+            ("recipient", recipient),
+            ("max_places", max_places),
+            ("max_message_size", max_message_size),
+        ):
+            _check_integer(name, value, U32_MAX)
+        self._charge(_WEIGHTS.channel)
+        self._host.init_open_channel(self.origin, recipient, max_places, max_message_size)
+
+    def accept_open_channel(self, sender: ParaId) -> None:
+        """Call ``hrmp_accept_open_channel`` on behalf of ``origin``.
+
+        Raises `ContextError`, `OutOfWeight`, then the violations of the entry-point. Source: router.txt.
+        """
+        _check_integer("sender", sender, U32_MAX)
+        self._charge(_WEIGHTS.channel)
+        self._host.accept_open_channel(self.origin, sender)
+
+    def close_channel(self, sender: ParaId, recipient: ParaId) -> None:
+        """Call ``hrmp_close_channel`` on behalf of ``origin``.
+
+        Raises `ContextError`, `OutOfWeight`, then the violations of the entry-point. Source: router.txt.
+        """
+        _check_integer("sender", sender, U32_MAX)
+        _check_integer("recipient", recipient, U32_MAX)
+        self._charge(_WEIGHTS.channel)
+        self._host.close_channel(self.origin, sender, recipient)
+
+    def queue_downward_message(self, para: ParaId, msg: bytes) -> None:
+        """Queue a downward message to a para.
+
+        Raises `ContextError`, `OutOfWeight`, `ExceedsMaxMessageSize`. Source: router.txt ``queue_downward_message``.
+        """
+        _check_integer("para", para, U32_MAX)
+        _check_bytes("msg", msg, U32_MAX)
+        self._charge(_WEIGHTS.queue_downward_message + _WEIGHTS.byte * len(msg))
+        self._host.queue_downward_message(para, msg)
+
+    def free_balance(self, para: ParaId) -> Balance:
+        """Return what a para's account may spend, 0 where it has none. Raises `ContextError`, `OutOfWeight`."""
+        _check_integer("para", para, U32_MAX)
+        self._charge(_WEIGHTS.free_balance)
+        return self._host.free_balance(para)
+
+    def transfer(self, recipient: ParaId, amount: Balance) -> None:
+        """Move ``amount`` from ``origin``'s free balance to that of another para.
+
+        Raises `OutOfWeight`, and `ContextError` also where there is less than ``amount``.
+        """
+        _check_integer("recipient", recipient, U32_MAX)
+        _check_integer("amount", amount, U128_MAX)
+        self._charge(_WEIGHTS.transfer)
+        self._host.transfer(self.origin, recipient, amount)
+
+    def _charge(self, weight: Weight) -> None:
+        if self._exhausted or weight > self._limit - self._used:
+            self._exhausted = True
+            raise OutOfWeight
+        self._used += weight
+
+
+_WEIGHTS: CallWeights = CALL_WEIGHTS
+
+
+def _check_integer(name: str, value: object, greatest: int) -> None:
+    if type(value) is not int or not 0 <= value <= greatest:
+        raise ContextError(f"{name}: expected an integer from 0 to {greatest}, found {value!r:.80}")
+
+
+def _check_bytes(name: str, value: object, longest: int, least: int = 0) -> None:
+    if type(value) is not bytes:
+        raise ContextError(f"{name}: expected bytes, found {type(value).__name__}")
+    if not least <= len(value) <= longest:
+        raise ContextError(f"{name}: expected {least} to {longest} bytes, found {len(value)}")

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which handler takes a message, and what becomes of it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from validator.core.handlers.context import Context, Host
+from validator.core.handlers.errors import HandlerFault, HandlerInterrupted, OutOfWeight
+from validator.core.handlers.handler import BoundHandler
+from validator.core.limits import HANDLER_FAILURE_CHARACTERS_MAX
+from validator.core.outcomes import DispatchOutcome, Processed
+from validator.core.types import BlockNumber, ParaId, Weight
+
+Guard: TypeAlias = Callable[[], AbstractContextManager[None]]
+"""Watches over one call of a plugin, and ends it by raising `HandlerInterrupted` in it."""
+
+
+class DispatchTable:
+    """The owners of message kinds, frozen.
+
+    Prefixes come first: none is the start of another, so at most one matches. Then each handler without a prefix is asked, in the order of
+    plugin and kind. Raises `ValueError` naming every conflict: two handlers of one kind, or two prefixes for one payload.
+    """
+
+    def __init__(self, handlers: Iterable[BoundHandler]) -> None:
+        self.handlers = tuple(sorted(handlers, key=lambda bound: (bound.plugin, bound.handler.kind)))
+        if conflicts := find_conflicts(self.handlers):
+            raise ValueError("; ".join(conflicts))
+        prefixed = [bound for bound in self.handlers if bound.handler.prefix]
+        self._lengths = sorted({len(bound.handler.prefix) for bound in prefixed})
+        self._by_prefix = {bound.handler.prefix: bound for bound in prefixed}
+        self._deciding = [bound for bound in self.handlers if not bound.handler.prefix]
+
+    def by_prefix(self, payload: bytes) -> BoundHandler | None:
+        """Return the handler that owns the payload's leading bytes, if any."""
+        for length in self._lengths:
+            bound = self._by_prefix.get(payload[:length])
+            if bound is not None:
+                return bound
+        return None
+
+    @property
+    def deciding(self) -> Sequence[BoundHandler]:
+        """The handlers that have to look at a whole payload to know whether it is theirs."""
+        return self._deciding
+
+
+def find_conflicts(handlers: Sequence[BoundHandler]) -> list[str]:
+    """Return a line for every two handlers that claim the same messages."""
+    conflicts = []
+    for at, one in enumerate(handlers):
+        for other in handlers[at + 1 :]:
+            if one.handler.kind == other.handler.kind:
+                conflicts.append(f"kind {one.handler.kind!r} has two owners, {one.name} and {other.name}")
+            elif _overlap(one.handler.prefix, other.handler.prefix):
+                conflicts.append(
+                    f"payloads that start with {max(one.handler.prefix, other.handler.prefix, key=len).hex()} have two owners, "
+                    f"{one.name} ({one.handler.kind}) and {other.name} ({other.handler.kind})"
+                )
+    return conflicts
+
+
+def _overlap(one: bytes, other: bytes) -> bool:
+    return bool(one and other) and (one.startswith(other) or other.startswith(one))
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerEpoch:
+    """The handlers that hold from a block on, until the next epoch begins."""
+
+    from_block: BlockNumber
+    table: DispatchTable
+
+
+class HandlerSink:
+    """Dispatches upward messages to handlers; which ones depends on the block alone.
+
+    ``epochs`` are ascending by block, the first from block 0. A message may use ``weight_max``, or where that is None the weight of a whole
+    round; a message that nobody handles is charged ``default_weight``. Source: router.txt ``process_pending_upward_messages``,
+    ARCHITECTURE "Plugins".
+    """
+
+    def __init__(
+        self,
+        epochs: Sequence[HandlerEpoch],
+        *,
+        default_weight: Weight = 1,
+        weight_max: Weight | None = None,
+        guard: Guard = nullcontext,
+    ) -> None:
+        self._starts = [epoch.from_block for epoch in epochs]
+        self._tables = [epoch.table for epoch in epochs]
+        self._default_weight = default_weight
+        self._weight_max = weight_max
+        self._guard = guard
+
+    def process(self, host: Host, para: ParaId, payload: bytes) -> Processed:
+        """Dispatch one message. Raises `HandlerFault` where the handler's end depends on more than its arguments."""
+        table = self._tables[bisect_right(self._starts, host.block) - 1]
+        limit = self._weight_max
+        if limit is None:
+            limit = host.host_configuration.preferred_dispatchable_upward_messages_step_weight
+        bound = table.by_prefix(payload)
+        if bound is not None:
+            return self._run(bound, host, para, payload, limit)
+        for bound in table.deciding:
+            processed = self._run(bound, host, para, payload, limit)
+            if processed.outcome is not DispatchOutcome.NO_HANDLER:
+                return processed
+        return Processed(self._default_weight, DispatchOutcome.NO_HANDLER)
+
+    def _run(self, bound: BoundHandler, host: Host, para: ParaId, payload: bytes, limit: Weight) -> Processed:
+        handler = bound.handler
+        weight = handler.weight.of(payload)
+        if handler.prefix and (refused := _refuse(bound, payload, weight, limit)):
+            return refused
+        context = Context(host, para, bound.plugin, bound.config, used=min(weight, limit), limit=limit)
+        failure: str | None = None
+        host.begin()
+        try:
+            with self._guard():
+                message = payload if handler.decode is None else handler.decode(payload)
+                if message is None and not handler.prefix:
+                    return Processed(self._default_weight, DispatchOutcome.NO_HANDLER)
+                if not handler.prefix and (refused := _refuse(bound, payload, weight, limit)):
+                    return refused
+                returned: object = handler.handle(context, message)  # type: ignore[func-returns-value]  # plugins may
+            if returned is not None:
+                failure = f"TypeError: expected a handler that returns None, found {type(returned).__name__}"
+        except OutOfWeight:
+            context._exhausted = True
+        except (MemoryError, RecursionError) as error:
+            # how much of either there is depends on the process that it happens in
+            raise HandlerFault(bound.name, handler.kind, f"{type(error).__name__} is not a verdict") from error
+        except HandlerInterrupted as interruption:
+            raise HandlerFault(bound.name, handler.kind, str(interruption)) from None
+        except KeyboardInterrupt:
+            raise
+        except Exception as error:  # noqa: BLE001  # the round goes on whatever a handler raises: router.txt
+            failure = describe(error)
+        except BaseException as error:  # SystemExit and the like would end the process
+            raise HandlerFault(bound.name, handler.kind, f"{type(error).__name__} raised") from error
+        if context._exhausted:
+            host.roll_back()
+            return Processed(limit, DispatchOutcome.OUT_OF_WEIGHT, None, bound.name, handler.kind)
+        if failure is not None:
+            host.roll_back()
+            return Processed(context._used, DispatchOutcome.FAILED, failure, bound.name, handler.kind)
+        return Processed(context._used, DispatchOutcome.OK, None, bound.name, handler.kind, tuple(context._events))
+
+
+def _refuse(bound: BoundHandler, payload: bytes, weight: Weight, limit: Weight) -> Processed | None:
+    handler = bound.handler
+    if len(payload) > handler.payload_bytes_max:
+        failure = f"OversizePayload: expected at most {handler.payload_bytes_max} bytes, found {len(payload)}"
+        return Processed(min(weight, limit), DispatchOutcome.FAILED, failure, bound.name, handler.kind)
+    if weight > limit:
+        return Processed(limit, DispatchOutcome.OUT_OF_WEIGHT, None, bound.name, handler.kind)
+    return None
+
+
+def describe(error: Exception) -> str:
+    """Return an exception's type and text; what it has no text for, or more than fits, does not matter to anybody's verdict."""
+    try:
+        text = str(error)
+    except Exception as broken:  # noqa: BLE001  # a plugin's own exception class may be wrong, too
+        text = f"({type(broken).__name__} in its text)"
+    return f"{type(error).__name__}: {text}"[:HANDLER_FAILURE_CHARACTERS_MAX]

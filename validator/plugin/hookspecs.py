@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hooks: called once, when a program starts, each plugin's by itself. What they yield is sorted and frozen; order means nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pluggy
+
+from validator.plugin.api import Handler, Manifest, ProtocolDefinition, Transport
+
+hookspec = pluggy.HookspecMarker("validator")
+
+
+class EveryGroup:
+    """The hook of every plugin."""
+
+    @hookspec
+    def validator_manifest(self) -> Manifest:
+        """Say who the plugin is; called first. Since API 1.0.
+
+        >>> from validator.plugin.api import Manifest, hookimpl
+        >>> @hookimpl
+        ... def validator_manifest():
+        ...     return Manifest(name="remark", version="1.0.0", api_version=(1, 0))
+        """
+        raise NotImplementedError
+
+
+class Handlers(EveryGroup):
+    """Group ``validator.handlers``: upward-message kinds. Runs where lanes run, in the deterministic zone."""
+
+    @hookspec
+    def validator_handlers(self, config: Any) -> Iterable[Handler]:
+        """Yield the handlers of a chain that configures the plugin with ``config`` (the manifest's class, or None). Since API 1.0.
+
+        Every handler's function is called for each message of its kind, in the order of the dispatch round.
+
+        >>> from validator.plugin.api import Handler, MessageWeight, hookimpl
+        >>> def keep(context, payload):
+        ...     context.write(context.origin.to_bytes(4, "little"), payload[2:])
+        >>> @hookimpl
+        ... def validator_handlers(config):
+        ...     yield Handler(kind="remark", handle=keep, prefix=b"\\x00\\x01", weight=MessageWeight(1_000, per_byte=10))
+        """
+        raise NotImplementedError
+
+
+class Protocols(EveryGroup):
+    """Group ``validator.protocols``: rule sets. Runs where lanes run, in the deterministic zone."""
+
+    @hookspec
+    def validator_protocols(self) -> Iterable[ProtocolDefinition]:
+        """Yield the rule sets that chains may choose by name. Since API 1.0.
+
+        >>> from validator.core.router.router import Router, RULES_VERSION
+        >>> from validator.plugin.api import ProtocolDefinition, hookimpl
+        >>> @hookimpl
+        ... def validator_protocols():
+        ...     yield ProtocolDefinition(
+        ...         name="router",
+        ...         rules_version=RULES_VERSION,
+        ...         genesis=lambda settings: Router.at_genesis(settings.host_configuration, settings.paras),
+        ...         restore=lambda pages, settings: Router.from_pages(pages, settings.upward_messages, settings.enactment),
+        ...     )
+        """
+        raise NotImplementedError
+
+
+class Transports(EveryGroup):
+    """Group ``validator.transports``: ways in and out. Each runs in a process of its own, with effects allowed."""
+
+    @hookspec
+    def validator_transports(self, config: Any) -> Iterable[Transport]:
+        """Yield the transports that ``config`` asks for (the manifest's class, or None). Since API 1.0.
+
+        >>> from validator.plugin.api import Transport, hookimpl
+        >>> def run(context):
+        ...     while not context.stopping:
+        ...         record = context.receive(timeout_s=1.0)
+        ...         if record is not None:
+        ...             print(record)
+        ...             context.acknowledge()
+        >>> @hookimpl
+        ... def validator_transports(config):
+        ...     yield Transport(name="print", run=run, topics=("verdicts",))
+        """
+        raise NotImplementedError
+
+
+GROUPS: dict[str, type[EveryGroup]] = {
+    "validator.handlers": Handlers,
+    "validator.protocols": Protocols,
+    "validator.transports": Transports,
+}
+"""Entry-point group to its hooks."""

@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds plugins, loads them one by one, and says everything that is wrong with them at once.
+
+pluggy registers; it does not decide. Entry points are taken sorted by name, each plugin has a plugin manager of its own, so that the order
+of installation means nothing, an exception is always some plugin's, and one plugin's never costs another's results.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import Distribution, EntryPoint, distributions
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pluggy
+from pydantic import TypeAdapter, ValidationError
+
+from validator.core.handlers.handler import BoundHandler, Handler
+from validator.errors import UserError
+from validator.plugin.api import API_VERSION, Manifest, ProtocolDefinition, Transport
+from validator.plugin.hookspecs import GROUPS
+
+
+class Found(NamedTuple):
+    """A plugin's entry point, not loaded."""
+
+    group: str
+    entry_name: str
+    value: str
+    distribution: str
+    distribution_version: str
+    file: str
+    """The folder or archive that it is imported from, as far as its distribution says."""
+
+    @property
+    def name(self) -> str:
+        """The plugin's name: the entry point's up to an ``@``."""
+        return self.entry_name.partition("@")[0]
+
+    def __str__(self) -> str:
+        return f"{self.entry_name} ({self.distribution} {self.distribution_version}, {self.file})"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with a plugin, and what to do about it."""
+
+    plugin: str
+    what: str
+    hint: str
+
+    def __str__(self) -> str:
+        return f"{self.plugin}: {self.what}: {self.hint}"
+
+
+class PluginError(UserError):
+    """Plugins cannot be used; the text has a line for every problem."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        lines = [str(problem) for problem in problems]
+        super().__init__(lines[0] if len(lines) == 1 else "\n  ".join([f"{len(lines)} problems with plugins:", *lines]))
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """A loaded plugin: where it was found, who it says it is, and its hooks."""
+
+    found: Found
+    manifest: Manifest
+    hooks: Any
+
+    def __str__(self) -> str:
+        found = self.found
+        return f"{self.manifest.name}@{self.manifest.version} ({found.distribution} {found.distribution_version}, {found.file})"
+
+
+def discover(group: str | None = None) -> list[Found]:
+    """Return the entry points of a group, or of all groups, sorted by group, name, distribution and value; nothing is imported.
+
+    A distribution that is on the path twice counts once: the first, as for imports.
+    """
+    wanted = GROUPS if group is None else (group,)
+    found: dict[str, list[Found]] = {}
+    for distribution in distributions():
+        name = distribution.metadata["Name"] or "?"
+        if name.lower() not in found:
+            entries = distribution.entry_points
+            found[name.lower()] = [_found(entry, distribution, name) for entry in entries if entry.group in wanted]
+    return sorted(each for entries in found.values() for each in entries)
+
+
+def load(found: Found) -> Plugin:
+    """Import a plugin, register its hooks and read its manifest.
+
+    Raises `PluginError`, in this order, for: an import that fails, hooks that do not fit their specification, hooks that are unknown, hooks
+    that are missing, a manifest that cannot be had, another name, another API.
+    """
+    group = GROUPS[found.group]
+    try:
+        module = EntryPoint(found.entry_name, found.value, found.group).load()
+    except Exception as error:  # a plugin's module may raise anything
+        raise _problem(found, f"importing {found.value} failed ({_text(error)})", _import_hint(error)) from error
+    found = found._replace(file=getattr(module, "__file__", None) or found.file)
+    manager = pluggy.PluginManager("validator")
+    manager.add_hookspecs(group)
+    try:
+        manager.register(module, name=found.entry_name)
+        _check_defaults(manager, module, found)
+        manager.check_pending()
+    except pluggy.PluginValidationError as error:
+        text = str(error).splitlines()[-1] if str(error) else type(error).__name__
+        if "unknown hook" in str(error):
+            text = str(error).splitlines()[0]
+        raise _problem(found, f"its hooks do not fit ({text})", _known_hooks(group)) from error
+    callers = {name: getattr(manager.hook, name) for name in _hook_names(group)}
+    missing = [name for name, caller in callers.items() if not caller.get_hookimpls()]
+    if missing:
+        raise _problem(found, f"it has no hook {' and no hook '.join(missing)}", "define it, marked with @hookimpl")
+    implementations = {name: caller.get_hookimpls()[0] for name, caller in callers.items()}
+    manifest = _manifest(found, implementations["validator_manifest"])
+    if manifest.name != found.name:
+        raise _problem(
+            found,
+            f"its manifest's name is {manifest.name!r}",
+            f"name the entry point {manifest.name}, or {manifest.name}@<anything>",
+        )
+    major, minor = manifest.api_version
+    if major != API_VERSION[0] or minor > API_VERSION[1]:
+        own = ".".join(map(str, API_VERSION))
+        raise _problem(
+            found,
+            f"it was written for API {major}.{minor}, this validator has {own}",
+            "install a validator with that API"
+            if (major, minor) > API_VERSION
+            else "install a later version of the plugin",
+        )
+    return Plugin(found, manifest, implementations)
+
+
+def load_all(found: Iterable[Found]) -> tuple[list[Plugin], list[Problem]]:
+    """Load what can be loaded, and return it with what is wrong with the rest; duplicates are wrong, whichever they are."""
+    plugins: list[Plugin] = []
+    problems: list[Problem] = []
+    for each in found:
+        try:
+            plugins.append(load(each))
+        except PluginError as error:
+            problems += error.problems
+    plugins.sort(key=lambda plugin: (plugin.found.group, plugin.manifest.name, plugin.manifest.version))
+    for one, other in pairwise(plugins):
+        if _identity(one) == _identity(other):
+            problems.append(
+                Problem(
+                    str(one),
+                    f"{other} has the same name and version",
+                    "remove one of them, or give it a version of its own",
+                )
+            )
+    return plugins, problems
+
+
+def installed(group: str, names: Iterable[str]) -> dict[tuple[str, str], Plugin]:
+    """Return every installed version of the named plugins by (name, version); others are not even imported.
+
+    Raises `PluginError` with all that is wrong with them, and for names that nothing has.
+    """
+    wanted = sorted(set(names))
+    found = [each for each in discover(group) if each.name in wanted]
+    plugins, problems = load_all(found)
+    there = {each.name for each in found}
+    for name in wanted:
+        if name not in there:
+            known = ", ".join(sorted({each.name for each in discover(group)})) or "none"
+            problems.append(
+                Problem(
+                    name, f"no installed plugin of group {group} has this name", f"install it; installed are: {known}"
+                )
+            )
+    if problems:
+        raise PluginError(problems)
+    return {(plugin.manifest.name, plugin.manifest.version): plugin for plugin in plugins}
+
+
+def configure(plugin: Plugin, values: str) -> Any:
+    """Return a plugin's configuration of canonical JSON: None where the plugin has none. Raises `PluginError`."""
+    kind = plugin.manifest.config_type
+    given = json.loads(values)
+    if kind is None:
+        if given:
+            raise PluginError(
+                [Problem(str(plugin), f"it has no configuration, found {', '.join(sorted(given))}", "remove it")]
+            )
+        return None
+    fields = plugin.manifest.config_fields()
+    unknown = sorted(set(given) - set(fields))
+    if unknown:
+        raise PluginError(
+            [Problem(str(plugin), f"config.{name}: no such key", f"known are {', '.join(fields)}") for name in unknown]
+        )
+    try:
+        return TypeAdapter(kind).validate_json(values, strict=True)
+    except ValidationError as error:
+        raise PluginError([_of_validation(plugin, each) for each in error.errors(include_url=False)]) from error
+    except Exception as error:
+        raise PluginError(
+            [Problem(str(plugin), f"its configuration class raised {_text(error)}", "mend it")]
+        ) from error
+
+
+def canonical(values: Any) -> str:
+    """Return JSON with sorted keys and no spaces: equal for equal values."""
+    return json.dumps(values, sort_keys=True, separators=(",", ":"))
+
+
+def handlers_of(plugin: Plugin, values: str) -> tuple[BoundHandler, ...]:
+    """Return the handlers that a plugin yields under a configuration, as canonical JSON. Raises `PluginError`."""
+    config = configure(plugin, values)
+    manifest = plugin.manifest
+    return tuple(
+        BoundHandler(manifest.name, manifest.version, handler, config)
+        for handler in _yielded(plugin, "validator_handlers", Handler, config=config)
+    )
+
+
+def protocols_of(plugin: Plugin) -> tuple[ProtocolDefinition, ...]:
+    """Return the rule sets that a plugin yields. Raises `PluginError`."""
+    return tuple(_yielded(plugin, "validator_protocols", ProtocolDefinition))
+
+
+def transports_of(plugin: Plugin, values: str) -> tuple[Transport, ...]:
+    """Return the transports that a plugin yields under a configuration, as canonical JSON. Raises `PluginError`."""
+    return tuple(_yielded(plugin, "validator_transports", Transport, config=configure(plugin, values)))
+
+
+def _yielded(plugin: Plugin, hook: str, kind: type[Any], **arguments: Any) -> Iterator[Any]:
+    implementation = plugin.hooks[hook]
+    try:
+        records = list(implementation.function(*(arguments[name] for name in implementation.argnames)))
+    except Exception as error:
+        raise PluginError([Problem(str(plugin), f"{hook} raised {_text(error)}", "mend the plugin")]) from error
+    wrong = [record for record in records if not isinstance(record, kind)]
+    if wrong:
+        found = ", ".join(type(record).__name__ for record in wrong)
+        raise PluginError(
+            [Problem(str(plugin), f"{hook} yielded {found}", f"yield records of class {kind.__name__} only")]
+        )
+    yield from records
+
+
+def _found(entry: EntryPoint, distribution: Distribution, name: str) -> Found:
+    module = entry.module.replace(".", "/")
+    file = Path(str(distribution.locate_file(module)))
+    for candidate in (file, file.with_suffix(".py")):
+        if candidate.exists():
+            file = candidate
+            break
+    else:
+        file = Path(str(distribution.locate_file("")))
+    return Found(entry.group, entry.name, entry.value, name, distribution.version, str(file))
+
+
+def _identity(plugin: Plugin) -> tuple[str, str, str]:
+    return plugin.found.group, plugin.manifest.name, plugin.manifest.version
+
+
+def _manifest(found: Found, implementation: Any) -> Manifest:
+    try:
+        manifest = implementation.function()
+    except Exception as error:
+        raise _problem(found, f"validator_manifest raised {_text(error)}", "mend the plugin") from error
+    if not isinstance(manifest, Manifest):
+        raise _problem(found, f"validator_manifest returned {type(manifest).__name__}", "return a Manifest")
+    return manifest
+
+
+def _check_defaults(manager: pluggy.PluginManager, module: Any, found: Found) -> None:
+    """Refuse arguments with defaults: whether pluggy passes them depends on its version."""
+    for caller in manager.get_hookcallers(module) or ():
+        for impl in caller.get_hookimpls():
+            if impl.kwargnames:
+                raise _problem(
+                    found, f"{caller.name} has an argument with a default ({impl.kwargnames[0]})", "take no defaults"
+                )
+            if inspect.iscoroutinefunction(impl.function):
+                raise _problem(found, f"{caller.name} is a coroutine function", "hooks are plain functions")
+
+
+def _hook_names(group: type[Any]) -> list[str]:
+    return [name for name in dir(group) if name.startswith("validator_")]
+
+
+def _known_hooks(group: type[Any]) -> str:
+    known = (
+        f"{name}({', '.join(list(inspect.signature(getattr(group, name)).parameters)[1:])})"
+        for name in _hook_names(group)
+    )
+    return f"the hooks of this group are {', '.join(known)}"
+
+
+def _problem(found: Found, what: str, hint: str) -> PluginError:
+    return PluginError([Problem(str(found), what, hint)])
+
+
+def _text(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def _import_hint(error: BaseException) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"install what provides {error.name!r}, or remove the plugin"
+    return "mend or remove the plugin"
+
+
+def _of_validation(plugin: Plugin, error: Any) -> Problem:
+    where = ".".join(["config", *map(str, error["loc"])])
+    if error["type"] in ("missing", "missing_argument"):
+        return Problem(str(plugin), f"{where}: missing", "give it a value")
+    return Problem(str(plugin), f"{where}: {error['msg']}", f"found {json.dumps(error['input'], default=str)[:80]}")

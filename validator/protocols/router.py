@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Router as a plugin of group ``validator.protocols``: UMP, DMP and HRMP by router.txt, the default."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from validator import __version__
+from validator.core.router.router import RULES_VERSION, Router
+from validator.core.rules import RuleSet
+from validator.plugin.api import ChainSettings, Manifest, ProtocolDefinition, hookimpl
+
+
+@hookimpl
+def validator_manifest() -> Manifest:
+    """Say who the plugin is."""
+    return Manifest(name="router", version=__version__, api_version=(1, 0))
+
+
+@hookimpl
+def validator_protocols() -> Iterable[ProtocolDefinition]:
+    """Yield the Router."""
+    yield ProtocolDefinition("router", RULES_VERSION, genesis=_genesis, restore=_restore)
+
+
+def _genesis(settings: ChainSettings) -> RuleSet:
+    return Router.at_genesis(
+        settings.host_configuration,
+        settings.paras,
+        balances=settings.balances,
+        notifications=settings.notifications,
+        sink=settings.upward_messages,
+        enactment=settings.enactment,
+    )
+
+
+def _restore(pages: list[bytes], settings: ChainSettings) -> RuleSet:
+    return Router.from_pages(pages, settings.upward_messages, settings.enactment)
