@@ -18,6 +18,7 @@ from validator.core.outcomes import (
     ChannelHeadroom,
     Dispatch,
     DispatchOutcome,
+    HandlerEvent,
     InputKind,
     MessageRef,
     ParaHeadroom,
@@ -151,7 +152,19 @@ VERDICT = st.builds(
     expires_session=optional(U32),
     candidate_hash=optional(HASH),
 )
-DISPATCH = st.builds(Dispatch, U32, U32, U32, PAYLOAD, U63, st.sampled_from(DispatchOutcome), failure=optional(TEXT))
+DISPATCH = st.builds(
+    Dispatch,
+    U32,
+    U32,
+    U32,
+    PAYLOAD,
+    U63,
+    st.sampled_from(DispatchOutcome),
+    failure=optional(TEXT),
+    handler=optional(TEXT),
+    kind=optional(TEXT),
+    events=st.lists(st.builds(HandlerEvent, TEXT, st.binary(max_size=9)), max_size=3).map(tuple),
+)
 _DEPOSIT = st.integers(-limits.U128_MAX, limits.U128_MAX)
 CHANNEL_EVENT = st.builds(
     ChannelEvent,

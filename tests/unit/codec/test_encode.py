@@ -148,6 +148,7 @@ def test_dispatches(dispatch: Dispatch) -> None:
         **dispatch._asdict(),
         "lane": "polkadot",
         "payload": dispatch.payload.hex(),
+        "events": [{"name": event.name, "data": event.data.hex()} for event in dispatch.events],
         "runtime_digest": DIGEST.hex(),
     }
     assert told == {**expected, "outcome": dispatch.outcome.value}

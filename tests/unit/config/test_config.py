@@ -14,7 +14,14 @@ import pytest
 
 from validator.codec.schemas import TOPIC_SCHEMAS
 from validator.config import Chain, Config, Job, Topics, configuration_digest, load_config
-from validator.config.model import COMPACTED_TOPICS, TOPIC_NAMES, DeadLetters, GenesisPara, HostConfigurationTable
+from validator.config.model import (
+    COMPACTED_TOPICS,
+    TOPIC_NAMES,
+    DeadLetters,
+    GenesisPara,
+    HandlerTable,
+    HostConfigurationTable,
+)
 from validator.config.presets import NEVER, PRESETS
 from validator.core import limits
 from validator.core.types import CONFIGURATION_FIELDS, Balances, Enactment, HostConfiguration, Para, ParaKind
@@ -57,6 +64,7 @@ def test_the_example_names_every_key() -> None:
     assert {name for chain in chains for name in chain} == set(Chain.model_fields)
     assert set(chains[0]["host_configuration"]) == set(HostConfigurationTable.model_fields)
     assert set(chains[0]["genesis_paras"][0]) == set(GenesisPara.model_fields)
+    assert set(chains[1]["handlers"][0]) == set(HandlerTable.model_fields)
 
 
 def test_every_key_of_the_example_is_explained() -> None:
@@ -215,7 +223,7 @@ def test_a_mistake_in_the_environment_is_told_as_one(monkeypatch: pytest.MonkeyP
         ),
         ("[chains.'a/b']", "chains.a/b: expected a name that matches"),
         ("[chains]\na = 1", "chains.a: expected a table, found 1"),
-        ("[chains.a]\nprotocol = 'xcm'", "chains.a.protocol: expected 'router', found 'xcm'"),
+        ("[chains.a]\nprotocol = 'X c m'", "chains.a.protocol: expected text that matches ^[a-z0-9]"),
         ("[chains.a]\nenactment = 'late'", "chains.a.enactment: expected 'immediate' or 'on-inclusion', found 'late'"),
         ("[chains.a]\nfirst_block = 0", "chains.a.first_block: expected a number greater than or equal to 1, found 0"),
         (
@@ -315,6 +323,8 @@ def test_the_digest_is_of_the_meaning(tmp_path: Path) -> None:
         "ump_default_weight = 2",
         "ump_weights.00 = 2",
         "ump_failing_messages = ['00']",
+        "ump_message_weight_max = 2",
+        "handlers = []",
     ],
 )
 def test_the_digest_changes_with_what_bears_on_verdicts(tmp_path: Path, text: str) -> None:
@@ -338,6 +348,7 @@ def test_the_digest_is_over_canonical_json() -> None:
     """Pinned: two deployments compare it."""
     meaning = {
         "balances": "ledger",
+        "dispatches_to_handlers": False,
         "enactment": "immediate",
         "first_block": 1,
         "genesis_paras": [],
@@ -347,6 +358,7 @@ def test_the_digest_is_over_canonical_json() -> None:
         "state": None,
         "ump_default_weight": 1,
         "ump_failing_messages": [],
+        "ump_message_weight_max": None,
         "ump_weights": {},
     }
     canonical = json.dumps(meaning, sort_keys=True, separators=(",", ":")).encode()

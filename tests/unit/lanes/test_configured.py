@@ -26,6 +26,7 @@ from validator.lanes.configured import (
 )
 from validator.lanes.definition import LaneDefinition
 from validator.plugin import runtime
+from validator.plugin.registry import discover
 from validator.resources import state_directory
 from validator.simulate.settings import SimulationSettings
 
@@ -60,6 +61,16 @@ def test_a_chain_starts_with_its_genesis_paras() -> None:
     }
     assert definition.create().executed_block == 999
     assert pages(definition.create().rules) == list(definition.genesis)
+
+
+def test_an_unknown_protocol_is_told_in_one_line_with_those_that_are_installed() -> None:
+    known = ", ".join(sorted({found.name for found in discover("validator.protocols")}))
+    with pytest.raises(UserError) as caught:
+        definition_of(CHAIN, protocol="xcm")
+    assert str(caught.value) == (
+        f"chain {CHAIN.lane}: xcm: no installed plugin of group validator.protocols has this name: "
+        f"install it; installed are: {known}"
+    )
 
 
 def test_what_a_lane_is_told_comes_from_the_configuration() -> None:

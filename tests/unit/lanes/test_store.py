@@ -19,6 +19,7 @@ from validator.lanes import slots as slots_module
 from validator.lanes import store as store_module
 from validator.lanes.store import Head, LaneCache, Recovery, process_batch
 from validator.lanes.worker import LaneWorker
+from validator.plugin.runtime import make_runtime
 from validator.simulate.load import SettingsLoad, initial_state, load_chain
 from validator.simulate.load import load as generate_load
 from validator.simulate.settings import SimulationSettings
@@ -221,7 +222,10 @@ def test_a_journal_under_rules_that_are_gone_is_refused_in_one_line(monkeypatch:
     batches = cut(CHAIN.records)
     store, cache = Store(), LaneCache()
     run(DEFINITION, store, cache, batches[0])
-    monkeypatch.setattr("validator.lanes.definition.RULES_VERSION", 2)
+    changed = replace(make_runtime(DEFINITION.plan).protocol, rules_version=2)
+    monkeypatch.setattr(
+        "validator.lanes.definition.make_runtime", lambda plan: replace(make_runtime(plan), protocol=changed)
+    )
     for used in (cache, LaneCache()):
         before = store.attempt()
         with pytest.raises(UserError, match=r"rules of version 1, this program has version 2") as told:
@@ -249,7 +253,7 @@ def test_a_configuration_may_change_where_the_journal_is_empty(monkeypatch: pyte
         kept, fresh = run(other, first, cache, batch), run(other, again, LaneCache(), batch)
         assert kept == fresh
         told = [record for record in kept if record.topic in ("verdicts", "receipts")]
-        assert all(other.runtime_digest in record.value for record in told)
+        assert all(other.digest_at(0) in record.value for record in told)
     # and what they wrote is of the new configuration
     assert Head.decode(first.committed.head or b"").rules == other.encode_rules()
 

@@ -13,6 +13,7 @@ from validator.core import lane as lane_module
 from validator.core.lane import SNAPSHOT_VERSION as LANE_VERSION
 from validator.core.router import encoding as encoding_module
 from validator.core.router.encoding import ENCODING_VERSION
+from validator.core.scale import Upgrade
 from validator.errors import UserError
 from validator.lanes import journal as journal_module
 from validator.lanes import store as store_module
@@ -49,9 +50,11 @@ def test_older_encodings_are_brought_up_to_date(monkeypatch: pytest.MonkeyPatch)
     """Each encoding says its version first; what was written two versions ago is read by way of the one between."""
 
     def old(data: bytes) -> bytes:
-        return b"\xfe" + data[1:] + b"old"
+        return b"\x7e" + data[1:] + b"old"
 
-    steps = {0xFE: lambda data: b"\xff" + data[1:-2], 0xFF: lambda data: b"\x01" + data[1:-1]}
+    def steps(version: int) -> dict[int, Upgrade]:
+        return {0x7E: lambda data: b"\x7f" + data[1:-2], 0x7F: lambda data: bytes((version,)) + data[1:-1]}
+
     batches = cut(CHAIN.records)
     store, cache = Store(), LaneCache()
     for batch in batches[:4]:
@@ -59,8 +62,14 @@ def test_older_encodings_are_brought_up_to_date(monkeypatch: pytest.MonkeyPatch)
     expected, worker = list(live(DEFINITION, batches[:5]))[-1]
     head = store.committed.head or b""
     old_journal = [old(entry) for entry in store.committed.journal]
-    for module in (store_module, journal_module, worker_module, lane_module, encoding_module):
-        monkeypatch.setattr(module, "UPGRADES", steps)
+    for module, version in (
+        (store_module, HEAD_VERSION),
+        (journal_module, JOURNAL_VERSION),
+        (worker_module, SNAPSHOT_VERSION),
+        (lane_module, LANE_VERSION),
+        (encoding_module, ENCODING_VERSION),
+    ):
+        monkeypatch.setattr(module, "UPGRADES", steps(version))
     store.committed.head = old(head)
     assert rebuilt(DEFINITION, store) == list(live(DEFINITION, batches[:4]))[-1][1].snapshot()
 

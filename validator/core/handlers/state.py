@@ -112,7 +112,7 @@ def owner_of(page: bytes) -> int:
 
 def is_handler_page(page: bytes) -> bool:
     """Return whether a page holds what handlers keep, rather than what a para owns."""
-    return page[0] >= 0x80
+    return page[:1] >= b"\x80"
 
 
 def _bucket(plugin: str, key: bytes) -> int:
