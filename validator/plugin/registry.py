@@ -100,12 +100,16 @@ def load(found: Found) -> Plugin:
     Raises `PluginError`, in this order, for: an import that fails, hooks that do not fit their specification, hooks that are unknown, hooks
     that are missing, a manifest that cannot be had, another name, another API.
     """
-    group = GROUPS[found.group]
     try:
         module = EntryPoint(found.entry_name, found.value, found.group).load()
     except Exception as error:  # a plugin's module may raise anything
         raise _problem(found, f"importing {found.value} failed ({_text(error)})", _import_hint(error)) from error
-    found = found._replace(file=getattr(module, "__file__", None) or found.file)
+    return register(found._replace(file=getattr(module, "__file__", None) or found.file), module)
+
+
+def register(found: Found, module: Any) -> Plugin:
+    """Register the hooks of a module (or object) that is imported already; raises as `load` does after the import."""
+    group = GROUPS[found.group]
     manager = pluggy.PluginManager("validator")
     manager.add_hookspecs(group)
     try:

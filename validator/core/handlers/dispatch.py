@@ -81,8 +81,8 @@ class HandlerSink:
     """Dispatches upward messages to handlers; which ones depends on the block alone.
 
     ``epochs`` are ascending by block, the first from block 0. A message may use ``weight_max``, or where that is None the weight of a whole
-    round; a message that nobody handles is charged ``default_weight``. Source: router.txt ``process_pending_upward_messages``,
-    ARCHITECTURE "Plugins".
+    round; a message that nobody handles is charged ``default_weight``. ``context`` makes each message's context.
+    Source: router.txt ``process_pending_upward_messages``, ARCHITECTURE "Plugins".
     """
 
     def __init__(
@@ -92,12 +92,14 @@ class HandlerSink:
         default_weight: Weight = 1,
         weight_max: Weight | None = None,
         guard: Guard = nullcontext,
+        context: Callable[..., Context] = Context,
     ) -> None:
         self._starts = [epoch.from_block for epoch in epochs]
         self._tables = [epoch.table for epoch in epochs]
         self._default_weight = default_weight
         self._weight_max = weight_max
         self._guard = guard
+        self._context = context
 
     def process(self, host: Host, para: ParaId, payload: bytes) -> Processed:
         """Dispatch one message. Raises `HandlerFault` where the handler's end depends on more than its arguments."""
@@ -119,7 +121,7 @@ class HandlerSink:
         weight = handler.weight.of(payload)
         if handler.prefix and (refused := _refuse(bound, payload, weight, limit)):
             return refused
-        context = Context(host, para, bound.plugin, bound.config, used=min(weight, limit), limit=limit)
+        context = self._context(host, para, bound.plugin, bound.config, used=min(weight, limit), limit=limit)
         failure: str | None = None
         host.begin()
         try:

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The harness is a real chain: blocks, balances, channels, restarts, and faults where a test wants them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.testing import remark
+from validator.config.presets import PRESETS
+from validator.core.outcomes import DispatchOutcome
+from validator.errors import UserError
+from validator.plugin.api import HostConfiguration, Para
+from validator.plugin.registry import PluginError
+from validator.testing import Harness
+
+HELLO = b"\x00\x01hello"
+ASK = b"\x00\x02" + (2001).to_bytes(4, "little")
+
+
+def test_a_message_is_dispatched_in_a_block_of_its_own() -> None:
+    harness = Harness(remark, block=7)
+    first = harness.send(HELLO)
+    second = harness.send(b"\x00\x01again", para=2001)
+    assert (first.block, second.block, harness.block) == (7, 8, 9)
+    assert (first.outcome, first.handler, first.kind) == (DispatchOutcome.OK, "remark@1.0.0", "remark")
+    assert [(event.name, event.data) for event in first.events] == [("kept", (2000).to_bytes(4, "little"))]
+    assert harness.state == {
+        b"count": (2).to_bytes(4, "little"),
+        (2000).to_bytes(4, "little"): b"hello",
+        (2001).to_bytes(4, "little"): b"again",
+    }
+
+
+def test_blocks_may_be_skipped_and_do_not_come_again() -> None:
+    harness = Harness(remark)
+    assert harness.send(HELLO, block=10).block == 10
+    with pytest.raises(UserError, match="block 10: expected a block from 11 on"):
+        harness.send(HELLO, block=10)
+
+
+def test_what_a_message_does_to_others() -> None:
+    harness = Harness(remark, {"copy_to": 2001}, balances={2000: 12, 2001: 3})
+    assert harness.send(HELLO).outcome is DispatchOutcome.OK
+    assert harness.downward(2001) == [b"hello"]
+    assert (harness.balance(2000), harness.balance(2001), harness.balance(2002)) == (7, 8, 0)
+
+
+def test_a_channel_is_asked_for_and_opened() -> None:
+    limits = replace(PRESETS["minimal"], preferred_dispatchable_upward_messages_step_weight=10_000)
+    harness = Harness(remark, host_configuration=limits, balances=250)
+    assert harness.send(ASK).outcome is DispatchOutcome.OK
+    assert [event.event for event in harness.channel_events] == ["requested"]
+    assert not harness.open_requests[2000, 2001].confirmed
+    assert (harness.balance(2000), harness.reserved(2000)) == (150, 100)
+    for _ in range(3):
+        events = harness.change_session()
+    assert [event.event for event in events] == ["request_expired"]
+    assert (harness.open_requests, harness.channels, harness.close_requests) == ({}, {}, [])
+    assert harness.balance(2000) == 250
+
+
+def test_calls_are_counted_and_fail_where_they_are_told_to() -> None:
+    harness = Harness(remark)
+    harness.send(HELLO)
+    assert (harness.calls, harness.call_names) == (5, ["charge", "read", "write", "write", "emit"])
+    root = harness.state_root
+    harness.fail_at(4)
+    dispatch = harness.send(b"\x00\x01other")
+    assert (dispatch.outcome, dispatch.failure) == (
+        DispatchOutcome.FAILED,
+        "HarnessFault: told to fail at call 4 (write)",
+    )
+    assert harness.calls == 4
+    assert harness.state_root == root
+    assert harness.send(b"\x00\x01other").outcome is DispatchOutcome.OK
+    assert harness.state_root != root
+
+
+def test_a_fault_that_no_call_reaches_is_forgotten() -> None:
+    harness = Harness(remark)
+    harness.fail_at(100)
+    assert harness.send(HELLO).outcome is DispatchOutcome.OK
+    assert harness._fail_at is None
+    assert harness.send(b"nobody's").outcome is DispatchOutcome.NO_HANDLER
+    assert harness.calls == 0
+
+
+def test_a_restart_changes_nothing_and_the_plugin_goes_on() -> None:
+    harness = Harness(remark, {"copy_to": 2002})
+    harness.send(HELLO)
+    before = (harness.state, harness.state_root, harness.block)
+    harness.restart()
+    assert (harness.state, harness.state_root, harness.block) == before
+    harness.send(HELLO)
+    assert harness.state[b"count"] == (2).to_bytes(4, "little")
+
+
+def test_a_round_takes_what_its_weight_allows() -> None:
+    harness = Harness(
+        remark, host_configuration=HostConfiguration(preferred_dispatchable_upward_messages_step_weight=2_000)
+    )
+    assert [each.para_id for each in harness.send_all([(2000, HELLO), (2001, HELLO), (2000, HELLO)])] == [2000, 2001]
+    with pytest.raises(UserError, match="messages of earlier blocks wait"):
+        harness.send(HELLO)
+    assert [each.para_id for each in harness.run_block()] == [2000]
+
+
+def test_sessions_onboard_offboard_and_configure() -> None:
+    harness = Harness(remark, paras=(2000, Para(2005, balance=4)))
+    assert harness.balance(2005) == 4
+    harness.change_session(outgoing=[2005], onboarding=[2009], new_config={"max_downward_message_size": 0})
+    with pytest.raises(UserError, match="para 2005 is not valid, there are 2000, 2009"):
+        harness.send(HELLO, para=2005)
+    assert harness.send(HELLO, para=2009).outcome is DispatchOutcome.OK
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"host_configuration": "polkadot"}, "preset 'polkadot': no such preset"),
+        ({"host_configuration": HostConfiguration()}, "nothing would be dispatched"),
+        ({"balances": {9: 1}}, "para 9 is not one of paras"),
+        ({"config": {"bytes_max": "x"}}, "config.bytes_max"),
+        ({"config": {"bites": 1}}, "config.bites: no such key"),
+    ],
+)
+def test_what_makes_no_chain_is_refused(arguments: dict[str, object], text: str) -> None:
+    with pytest.raises(UserError, match=text):
+        Harness(remark, **arguments)  # type: ignore[arg-type]
+
+
+def test_a_plugin_is_a_module_an_object_or_a_name() -> None:
+    class Plugin:
+        validator_manifest = staticmethod(remark.validator_manifest)
+        validator_handlers = staticmethod(remark.validator_handlers)
+
+    assert Harness(Plugin()).send(HELLO).outcome is DispatchOutcome.OK
+    assert Harness(Harness(remark).plugin).send(HELLO).outcome is DispatchOutcome.OK
+    with pytest.raises(PluginError, match=r"no installed plugin of group .* has this name"):
+        Harness("no-such-plugin")
+    with pytest.raises(PluginError, match="it has no hook"):
+        Harness(object())

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plugin's author tests with: no broker, no Spark, no Java."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from validator.testing.harness import Harness, HarnessFault
+
+__all__ = ["Harness", "HarnessFault"]
+
+_MODULES = {"Harness": "harness", "HarnessFault": "harness"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: pytest loads this package at every start, for its fixtures."""
+    if name in _MODULES:
+        from importlib import import_module
+
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A relay chain in memory whose upward messages go to one plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from typing import Any, Final
+
+from validator.config.presets import PRESETS
+from validator.core.handlers.context import Context
+from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, HandlerSink, find_conflicts
+from validator.core.outcomes import ChannelEvent, Dispatch
+from validator.core.router.enactment import enact_upward_messages
+from validator.core.router.router import Router, state_hash
+from validator.core.router.state import Account, HrmpChannel, HrmpOpenChannelRequest
+from validator.core.rules import pages
+from validator.core.types import (
+    Balance,
+    BlockNumber,
+    ChannelId,
+    Hash,
+    HostConfiguration,
+    Para,
+    ParaId,
+    SessionChange,
+    Weight,
+)
+from validator.errors import UserError
+from validator.plugin.api import Manifest
+from validator.plugin.registry import Found, Plugin, PluginError, Problem, canonical, handlers_of, installed, register
+from validator.plugin.watchdog import HANDLER_SECONDS_MAX_DEFAULT, Watchdog
+
+PARAS: Final = (2000, 2001, 2002)
+"""The paras of a chain that names none."""
+
+PRESET: Final = "polkadot-2023"
+"""The host configuration of a chain that names none (`validator.config.presets`)."""
+
+BALANCE: Final = 10**15
+"""Free balance of each para's account that is given none, in the smallest unit of the token: enough for any preset's deposits."""
+
+CALLS: Final = (
+    "charge",
+    "read",
+    "write",
+    "delete",
+    "emit",
+    "init_open_channel",
+    "accept_open_channel",
+    "close_channel",
+    "queue_downward_message",
+    "free_balance",
+    "transfer",
+)
+"""The calls on a context that are counted and can be made to fail."""
+
+
+class HarnessFault(Exception):
+    """What `Harness.fail_at` makes a context call raise: no plugin expects it."""
+
+
+class Harness:
+    """A chain under the Router's rules whose upward messages go to the handlers of ``plugin``.
+
+    ``plugin`` is a module or object with hooks, or the name of an installed plugin, with ``@version`` where several are installed.
+    ``config`` is what a chain's configuration would hold under ``config``. ``paras`` are ids or `Para`s, ``host_configuration`` is a preset
+    or the limits themselves, ``balances`` the free balance of each para's account, by para or one for all, ``block`` the first block.
+    A message may use ``weight_max`` (None: the weight of a whole round), and a handler ``seconds_max``.
+
+    Raises `PluginError` for whatever is wrong with the plugin or its configuration, then `UserError` for an unknown preset, for a
+    configuration that dispatches nothing, for a balance of a para that is not there.
+    """
+
+    def __init__(
+        self,
+        plugin: Any,
+        config: Mapping[str, Any] | None = None,
+        *,
+        paras: Iterable[ParaId | Para] = PARAS,
+        host_configuration: str | HostConfiguration = PRESET,
+        balances: Mapping[ParaId, Balance] | Balance = BALANCE,
+        block: BlockNumber = 1,
+        weight_max: Weight | None = None,
+        seconds_max: float = HANDLER_SECONDS_MAX_DEFAULT,
+    ) -> None:
+        self.plugin = resolve_plugin(plugin)
+        self.handlers = handlers_of(self.plugin, canonical(dict(config or {})))
+        if conflicts := find_conflicts(self.handlers):
+            raise PluginError([Problem(str(self.plugin), conflict, "mend the plugin") for conflict in conflicts])
+        self.calls = 0
+        """Context calls of the last message."""
+        self.call_names: list[str] = []
+        """Their names."""
+        self.channel_events: list[ChannelEvent] = []
+        """What the last block told about channels."""
+        self._fail_at: int | None = None
+        self._sink = HandlerSink(
+            [HandlerEpoch(0, DispatchTable(self.handlers))],
+            weight_max=weight_max,
+            guard=Watchdog(seconds_max),
+            context=self._context(),
+        )
+        self._router = Router.at_genesis(
+            _host_configuration(host_configuration), _paras(paras, balances), sink=self._sink
+        )
+        self._next_block = block
+
+    # --- what happens ---
+
+    def send(self, payload: bytes, para: ParaId = PARAS[0], block: BlockNumber | None = None) -> Dispatch:
+        """Let a para send an upward message in a block of its own, and return what became of it.
+
+        ``block`` is the next one unless it is given. Raises `UserError` for a block that has been, for a para that is not valid, and
+        where messages of earlier blocks still wait; `HandlerFault` where the job would stop.
+        """
+        if self._router.state.needs_dispatch:
+            raise UserError("messages of earlier blocks wait: run_block() first")
+        (dispatch,) = self.send_all([(para, payload)], block)
+        return dispatch
+
+    def send_all(self, messages: Sequence[tuple[ParaId, bytes]], block: BlockNumber | None = None) -> list[Dispatch]:
+        """Let paras send upward messages in one block, and return what its round dispatched; what the round's weight leaves over waits.
+
+        Raises as `send` does.
+        """
+        valid = self._router.state.paras
+        for para, _ in messages:
+            if para not in valid:
+                raise UserError(f"para {para} is not valid, there are {', '.join(map(str, sorted(valid)))}")
+        self._begin(block)
+        for para, payload in messages:
+            # as a candidate does that is enacted; its limits on count and size are no plugin's matter
+            enact_upward_messages(self._router.state, para, [payload])
+        try:
+            dispatches = self._router.dispatch()
+        finally:
+            self._fail_at = None
+        self.channel_events = self._router.end_block()
+        return dispatches
+
+    def run_block(self, block: BlockNumber | None = None) -> list[Dispatch]:
+        """Run a block without messages of its own, and return what its round dispatched of those that wait."""
+        return self.send_all([], block)
+
+    def change_session(
+        self,
+        *,
+        outgoing: Iterable[ParaId] = (),
+        onboarding: Iterable[ParaId | Para] = (),
+        new_config: Mapping[str, int] | None = None,
+        block: BlockNumber | None = None,
+    ) -> list[ChannelEvent]:
+        """Change the session in a block of its own, and return what happened to channels; ``new_config`` holds limits by name."""
+        changes = tuple(sorted((new_config or {}).items()))
+        self._begin(block)
+        self._router.change_session(SessionChange(tuple(outgoing), tuple(map(_para, onboarding)), changes))
+        self.channel_events = self._router.end_block()
+        return self.channel_events
+
+    def fail_at(self, call: int) -> None:
+        """Make the ``call``-th context call of the next message, counted from 1, raise `HarnessFault` once it is carried out."""
+        if call < 1:
+            raise UserError(f"fail_at: expected a call from 1 on, found {call}")
+        self._fail_at = call
+
+    def restart(self) -> None:
+        """Go on from the encoded state, as a job does that is started again. Raises ``AssertionError`` where that is another state."""
+        before, root = pages(self._router), self.state_root
+        self._router = Router.from_pages(before, self._sink)
+        assert pages(self._router) == before, "the restored state encodes to other pages"
+        assert self.state_root == root == state_hash(self._router.state), "the restored state has another root"
+
+    # --- what there is ---
+
+    @property
+    def block(self) -> BlockNumber:
+        """The block that the next message comes in."""
+        return self._next_block
+
+    @property
+    def state(self) -> dict[bytes, bytes]:
+        """What the plugin keeps, by key, ascending."""
+        entries = self._router.state.handler_states.entries(self.plugin.manifest.name)
+        return {key: value for _, key, value in entries}
+
+    @property
+    def state_root(self) -> Hash:
+        """The root over the whole chain's state."""
+        return self._router.state_root()
+
+    def balance(self, para: ParaId) -> Balance:
+        """Return the free balance of a para's account, in the smallest unit of the token."""
+        return self._router.state.accounts.get(para, Account()).free
+
+    def reserved(self, para: ParaId) -> Balance:
+        """Return the deposits that are held back on a para's account, in the smallest unit of the token."""
+        return self._router.state.accounts.get(para, Account()).reserved
+
+    def downward(self, para: ParaId) -> list[bytes]:
+        """Return the downward messages that wait for a para, oldest first."""
+        return [message.msg for message in self._router.state.downward_message_queues.get(para, ())]
+
+    @property
+    def channels(self) -> dict[ChannelId, HrmpChannel]:
+        """The open channels by (sender, recipient), ascending; copies."""
+        return {each: copy(channel) for each, channel in sorted(self._router.state.hrmp_channels.items())}
+
+    @property
+    def open_requests(self) -> dict[ChannelId, HrmpOpenChannelRequest]:
+        """The requests for channels by (sender, recipient), ascending; copies."""
+        requests = self._router.state.hrmp_open_channel_requests
+        return {each: copy(request) for each, request in sorted(requests.items())}
+
+    @property
+    def close_requests(self) -> list[ChannelId]:
+        """The channels that somebody asked to close, ascending."""
+        return sorted(self._router.state.hrmp_close_channel_requests)
+
+    def _begin(self, block: BlockNumber | None) -> None:
+        number = self._next_block if block is None else block
+        if number < self._next_block:
+            raise UserError(f"block {number}: expected a block from {self._next_block} on")
+        self._next_block = number + 1
+        self._forget_calls()
+        self._router.begin_block(number)
+
+    def _forget_calls(self) -> None:
+        self.calls = 0
+        self.call_names = []
+
+    def _context(self) -> type[Context]:
+        """Return a class of contexts whose calls this harness counts, and lets fail."""
+        harness = self
+
+        class CountingContext(Context):
+            __slots__ = ()
+
+            def __init__(self, *arguments: Any, **keywords: Any) -> None:
+                super().__init__(*arguments, **keywords)
+                harness._forget_calls()
+
+        for name in CALLS:
+            setattr(CountingContext, name, self._counting(name))
+        return CountingContext
+
+    def _counting(self, name: str) -> Any:
+        plain = getattr(Context, name)
+
+        def call(context: Context, *arguments: Any, **keywords: Any) -> Any:
+            self.calls += 1
+            number = self.calls
+            self.call_names.append(name)
+            returned = plain(context, *arguments, **keywords)
+            if number == self._fail_at:
+                self._fail_at = None
+                raise HarnessFault(f"told to fail at call {number} ({name})")
+            return returned
+
+        call.__name__ = name
+        call.__doc__ = plain.__doc__
+        return call
+
+
+def resolve_plugin(plugin: Any) -> Plugin:
+    """Return a plugin of handlers: loaded already, by its module or object, or by name with or without ``@version``.
+
+    Raises `PluginError`.
+    """
+    if isinstance(plugin, Plugin):
+        return plugin
+    if isinstance(plugin, str):
+        name, _, version = plugin.partition("@")
+        there = installed("validator.handlers", [name])
+        versions = sorted(each for _, each in there)
+        if version in versions or (not version and len(versions) == 1):
+            return there[name, version or versions[0]]
+        hint = "name one of them, as name@version" if not version else "install it"
+        raise PluginError([Problem(plugin, f"versions {', '.join(versions)} are installed", hint)])
+    hook = getattr(plugin, "validator_manifest", None)
+    manifest = hook() if callable(hook) else None
+    name, version = (manifest.name, manifest.version) if isinstance(manifest, Manifest) else ("plugin", "0")
+    where = getattr(plugin, "__name__", None) or type(plugin).__qualname__
+    file = getattr(plugin, "__file__", None) or where
+    return register(Found("validator.handlers", name, where, name, version, file), plugin)
+
+
+def _host_configuration(given: str | HostConfiguration) -> HostConfiguration:
+    if isinstance(given, str):
+        if given not in PRESETS:
+            raise UserError(f"preset {given!r}: no such preset, there are {', '.join(PRESETS)}")
+        given = PRESETS[given]
+    if not given.preferred_dispatchable_upward_messages_step_weight:
+        raise UserError("preferred_dispatchable_upward_messages_step_weight is 0: nothing would be dispatched")
+    return given
+
+
+def _para(para: ParaId | Para) -> Para:
+    return para if isinstance(para, Para) else Para(para)
+
+
+def _paras(given: Iterable[ParaId | Para], balances: Mapping[ParaId, Balance] | Balance) -> list[Para]:
+    by_id: dict[ParaId, Para] = {}
+    for each in given:
+        if isinstance(each, Para):
+            by_id[each.para_id] = each
+        else:
+            balance = balances.get(each, 0) if isinstance(balances, Mapping) else balances
+            by_id[each] = Para(each, balance=balance)
+    if isinstance(balances, Mapping) and (strangers := sorted(set(balances) - set(by_id))):
+        raise UserError(f"balances: para {strangers[0]} is not one of paras")
+    return [by_id[para] for para in sorted(by_id)]
