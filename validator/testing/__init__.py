@@ -6,11 +6,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from validator.testing.contract import Example, HandlerContract
     from validator.testing.harness import Harness, HarnessFault
 
-__all__ = ["Harness", "HarnessFault"]
+__all__ = ["Example", "HandlerContract", "Harness", "HarnessFault"]
 
-_MODULES = {"Harness": "harness", "HarnessFault": "harness"}
+_MODULES = {"Example": "contract", "HandlerContract": "contract", "Harness": "harness", "HarnessFault": "harness"}
 
 
 def __getattr__(name: str) -> Any:

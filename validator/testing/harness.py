@@ -92,15 +92,13 @@ class Harness:
         """Context calls of the last message."""
         self.call_names: list[str] = []
         """Their names."""
+        self.call_weights: list[Weight] = []
+        """Weight that the message had used after each of them."""
         self.channel_events: list[ChannelEvent] = []
         """What the last block told about channels."""
         self._fail_at: int | None = None
-        self._sink = HandlerSink(
-            [HandlerEpoch(0, DispatchTable(self.handlers))],
-            weight_max=weight_max,
-            guard=Watchdog(seconds_max),
-            context=self._context(),
-        )
+        self._watchdog = Watchdog(seconds_max)
+        self._sink = self._make_sink(weight_max)
         self._router = Router.at_genesis(
             _host_configuration(host_configuration), _paras(paras, balances), sink=self._sink
         )
@@ -164,6 +162,11 @@ class Harness:
             raise UserError(f"fail_at: expected a call from 1 on, found {call}")
         self._fail_at = call
 
+    def limit_weight(self, weight_max: Weight | None) -> None:
+        """Let every message from now on use ``weight_max``, as a chain does whose configuration changes; restarts."""
+        self._sink = self._make_sink(weight_max)
+        self.restart()
+
     def restart(self) -> None:
         """Go on from the encoded state, as a job does that is started again. Raises ``AssertionError`` where that is another state."""
         before, root = pages(self._router), self.state_root
@@ -177,6 +180,11 @@ class Harness:
     def block(self) -> BlockNumber:
         """The block that the next message comes in."""
         return self._next_block
+
+    @property
+    def paras(self) -> tuple[ParaId, ...]:
+        """The valid paras, ascending."""
+        return tuple(sorted(self._router.state.paras))
 
     @property
     def state(self) -> dict[bytes, bytes]:
@@ -217,6 +225,10 @@ class Harness:
         """The channels that somebody asked to close, ascending."""
         return sorted(self._router.state.hrmp_close_channel_requests)
 
+    def _make_sink(self, weight_max: Weight | None) -> HandlerSink:
+        epochs = [HandlerEpoch(0, DispatchTable(self.handlers))]
+        return HandlerSink(epochs, weight_max=weight_max, guard=self._watchdog, context=self._context())
+
     def _begin(self, block: BlockNumber | None) -> None:
         number = self._next_block if block is None else block
         if number < self._next_block:
@@ -228,6 +240,7 @@ class Harness:
     def _forget_calls(self) -> None:
         self.calls = 0
         self.call_names = []
+        self.call_weights = []
 
     def _context(self) -> type[Context]:
         """Return a class of contexts whose calls this harness counts, and lets fail."""
@@ -252,6 +265,7 @@ class Harness:
             number = self.calls
             self.call_names.append(name)
             returned = plain(context, *arguments, **keywords)
+            self.call_weights.append(context._used)
             if number == self._fail_at:
                 self._fail_at = None
                 raise HarnessFault(f"told to fail at call {number} ({name})")

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the contract is checked on: a plugin with its examples, played here or in a process of its own."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from validator.core.outcomes import Dispatch
+from validator.core.types import Balance, HostConfiguration, Para, ParaId, Weight
+from validator.plugin.registry import Plugin, discover
+from validator.testing.harness import BALANCE, PARAS, PRESET, Harness, resolve_plugin
+
+HANDLERS = "validator.handlers"
+
+
+class Broken(AssertionError):
+    """A plugin does not keep the contract; the text says where, with what, and what was expected."""
+
+
+class NotApplicable(Exception):
+    """A point of the contract says nothing about a plugin; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """An upward message that a plugin takes: ``payload`` as ``para`` sends it, on a chain that ``setup`` has brought so far."""
+
+    payload: bytes
+    para: ParaId = PARAS[0]
+    setup: Callable[[Harness], object] | None = None
+
+
+class Played(NamedTuple):
+    """An example's end: what became of it, on which chain."""
+
+    example: Example
+    harness: Harness
+    dispatch: Dispatch
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A plugin and how it is to be tried; the fields are those of `Harness` and of `HandlerContract`.
+
+    ``source`` is the file and the name of the class that this comes from, for other processes to find it again.
+    """
+
+    plugin: Any
+    config: Mapping[str, Any] = field(default_factory=dict)
+    examples: tuple[Example, ...] = ()
+    paras: tuple[ParaId | Para, ...] = PARAS
+    host_configuration: str | HostConfiguration = PRESET
+    balances: Mapping[ParaId, Balance] | Balance = BALANCE
+    readme: Path | None = None
+    source: tuple[str, str] | None = None
+
+    def loaded(self) -> Plugin:
+        """Return the plugin. Raises `PluginError`."""
+        return resolve_plugin(self.plugin)
+
+    def module(self) -> str:
+        """Return the name of the plugin's module. Raises `NotApplicable` where it has none of its own."""
+        name = self.loaded().found.value.partition(":")[0]
+        if name not in sys.modules or not getattr(sys.modules[name], "__file__", None):
+            raise NotApplicable("the plugin is an object, not a module")
+        return name
+
+    def chain(self, example: Example | None = None, *, weight_max: Weight | None = None) -> Harness:
+        """Return a chain that an example's set-up has brought so far.
+
+        ``weight_max`` bounds every message from then on, but none of the set-up's.
+        """
+        harness = Harness(
+            self.plugin,
+            self.config,
+            paras=self.paras,
+            host_configuration=self.host_configuration,
+            balances=self.balances,
+        )
+        if example is not None and example.setup is not None:
+            example.setup(harness)
+        if weight_max is not None:
+            harness.limit_weight(weight_max)
+        return harness
+
+    def play(self) -> Iterator[Played]:
+        """Yield the end of every example, each on a chain of its own."""
+        for example in self.examples:
+            harness = self.chain(example)
+            yield Played(example, harness, harness.send(example.payload, example.para))
+
+    def told(self) -> list[Any]:
+        """Return as plain values all that the examples came to: equal for equal runs."""
+        return [told(played) for played in self.play()]
+
+
+def told(played: Played) -> dict[str, Any]:
+    """Return as plain values what an example came to: its dispatch record, the plugin's state, the state root."""
+    dispatch = played.dispatch
+    plain = {name: value.hex() if isinstance(value, bytes) else value for name, value in dispatch._asdict().items()}
+    plain["events"] = [[event.name, event.data.hex()] for event in dispatch.events]
+    state = {key.hex(): value.hex() for key, value in played.harness.state.items()}
+    return {"dispatch": plain, "state": state, "state_root": played.harness.state_root.hex()}
+
+
+def run_python(
+    arguments: Iterable[str], *, first_on_path: Iterable[str] = (), cwd: Path | None = None, hash_seed: str = "0"
+) -> subprocess.CompletedProcess[str]:
+    """Run this interpreter in a process of its own that finds the same modules, those of ``first_on_path`` before all others."""
+    own = [os.path.abspath(entry) for entry in sys.path if not entry.startswith((sys.prefix, sys.base_prefix))]  # noqa: PTH100
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([*first_on_path, *own]),
+        "PYTHONHASHSEED": hash_seed,
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def play_elsewhere(case: Case, *, hash_seed: str = "0", first_on_path: Iterable[str] = ()) -> dict[str, Any]:
+    """Return what the examples come to in another process, as `told`, with the plugin's ``file`` and its entry points.
+
+    Raises `NotApplicable` where that process could not find the examples, `Broken` where it fails.
+    """
+    if case.source is None:
+        raise NotApplicable("its test class does not stand at the top level of a file, where another process finds it")
+    run = run_python(["-m", "validator.testing.case", *case.source], hash_seed=hash_seed, first_on_path=first_on_path)
+    if run.returncode != 0:
+        raise Broken(f"in a process with PYTHONHASHSEED={hash_seed} the examples do not run:\n{run.stderr.strip()}")
+    result: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
+    return result
+
+
+def distribution_of(plugin: Plugin) -> Distribution:
+    """Return the distribution whose entry point leads to a plugin. Raises `NotApplicable` where there is none."""
+    value = plugin.found.value
+    for found in discover(HANDLERS):
+        if found.value == value and found.name == plugin.manifest.name:
+            for distribution in distributions():
+                if distribution.metadata["Name"] == found.distribution:
+                    return distribution
+    raise NotApplicable(f"no installed distribution has an entry point {plugin.manifest.name} = {value}")
+
+
+def _main(file: str, name: str) -> None:
+    """Load a test class from its file, play its examples, and print what they came to as the last line."""
+    spec = importlib.util.spec_from_file_location("validator_contract_subject", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    case: Case = getattr(module, name)().case()
+    plugin = case.loaded()
+    entries = [[found.entry_name, found.file] for found in discover(HANDLERS) if found.value == plugin.found.value]
+    result = {"told": case.told(), "file": plugin.found.file, "entries": entries}
+    sys.stdout.write("\n" + json.dumps(result, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
