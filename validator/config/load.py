@@ -49,6 +49,11 @@ def _read(file: Path) -> dict[str, Any]:
     for chain in chains.values() if isinstance(chains, dict) else ():
         if isinstance(chain, dict) and isinstance(state := chain.get("state"), str):
             chain["state"] = str(file.parent / state)
+    if isinstance(plugins := tables.get("plugins"), dict):
+        if isinstance(lock := plugins.get("lock"), str) and lock:
+            plugins["lock"] = str(file.parent / lock)
+        if isinstance(artefacts := plugins.get("artefacts"), list):
+            plugins["artefacts"] = [str(file.parent / each) if isinstance(each, str) else each for each in artefacts]
     return tables
 
 

@@ -119,6 +119,25 @@ class DeadLetters(_Table):
     """Times that a record is put back at most, all the dead letters that it became together."""
 
 
+class Plugins(_Table):
+    """`[plugins]`: which plugins may run, and how they come to Spark's workers."""
+
+    lock: Annotated[str, Field(min_length=1)] | None = None
+    """The file that `validator plugins lock` writes, relative to this file; with it, no plugin runs that it does not name."""
+    artefacts: list[Annotated[str, Field(pattern=r"\.zip$")]] = Field(default_factory=list)
+    """Files that `validator plugins pack` made, relative to this file: plugins that are imported from them, by every worker, too."""
+
+    @field_validator("artefacts")
+    @classmethod
+    def _check_artefacts(cls, value: list[str]) -> list[str]:
+        seen: set[str] = set()
+        for artefact in value:
+            if (name := Path(artefact).name) in seen:
+                raise ValueError(f"{name} is there twice")
+            seen.add(name)
+        return value
+
+
 class HostConfigurationTable(_Table):
     """`[chains.<lane>.host_configuration]`: a preset, single values, or a preset with single values over it.
 
@@ -290,6 +309,7 @@ class Config(BaseSettings):
     @classmethod
     def _flatten_kafka(cls, value: object) -> object:
         return flat(value) if isinstance(value, dict) else value
+    plugins: Plugins = Field(default_factory=Plugins)
 
     @classmethod
     def settings_customise_sources(

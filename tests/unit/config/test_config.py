@@ -21,6 +21,7 @@ from validator.config.model import (
     GenesisPara,
     HandlerTable,
     HostConfigurationTable,
+    Plugins,
 )
 from validator.config.presets import NEVER, PRESETS
 from validator.core import limits
@@ -61,6 +62,7 @@ def test_the_example_names_every_key() -> None:
     assert set(tables["topics"]) == set(Topics.model_fields)
     assert set(tables["job"]) == set(Job.model_fields)
     assert set(tables["dead_letters"]) == set(DeadLetters.model_fields)
+    assert set(tables["plugins"]) == set(Plugins.model_fields)
     assert {name for chain in chains for name in chain} == set(Chain.model_fields)
     assert set(chains[0]["host_configuration"]) == set(HostConfigurationTable.model_fields)
     assert set(chains[0]["genesis_paras"][0]) == set(GenesisPara.model_fields)
@@ -89,6 +91,9 @@ def test_the_example_shows_the_defaults_where_it_says_so() -> None:
     assert polkadot == defaults
     assert polkadot.host_configuration.resolve() == replace(PRESETS["polkadot-2021-09"], hrmp_open_request_ttl=2)
     assert config.chains["kusama"].state == str(EXAMPLE.parent / "kusama-STATE.json")
+    assert config.plugins.lock == str(EXAMPLE.parent / "plugins.lock")
+    assert config.plugins.artefacts == [str(EXAMPLE.parent / "remark-1.0.0-2b6a1f0c.zip")]
+    assert Config().plugins == Plugins(lock=None, artefacts=[])
 
 
 # --- what it means ---
@@ -203,7 +208,7 @@ def test_a_mistake_in_the_environment_is_told_as_one(monkeypatch: pytest.MonkeyP
     ("text", "line"),
     [
         ("[topic]", "topic: no such key; did you mean 'topics'?"),
-        ("zzz = 1", "zzz: no such key; known are chains, dead_letters, job, kafka, topics"),
+        ("zzz = 1", "zzz: no such key; known are chains, dead_letters, job, kafka, plugins, topics"),
         ("topics = 5", "topics: expected a table, found 5"),
         ("kafka = 5", "kafka: expected a table, found 5"),
         ("[topics]\nprefix = 5", "topics.prefix: expected a string, found 5"),
@@ -221,6 +226,11 @@ def test_a_mistake_in_the_environment_is_told_as_one(monkeypatch: pytest.MonkeyP
             "[chains.Polkadot]",
             "chains.Polkadot: expected a name that matches ^[a-z0-9][a-z0-9._-]{0,63}$, found 'Polkadot'",
         ),
+        ("[plugins]\nlock = 1", "plugins.lock: expected a string, found 1"),
+        ("[plugins]\nlock = ''", "plugins.lock: expected "),
+        ("[plugins]\nartefacts = ['a.whl']", "plugins.artefacts[0]: expected text that matches \\.zip$"),
+        ("[plugins]\nartefacts = [1]", "plugins.artefacts[0]: expected a string, found 1"),
+        ("[plugins]\nartefacts = ['a.zip', 'b/a.zip']", "plugins.artefacts: a.zip is there twice"),
         ("[chains.'a/b']", "chains.a/b: expected a name that matches"),
         ("[chains]\na = 1", "chains.a: expected a table, found 1"),
         ("[chains.a]\nprotocol = 'X c m'", "chains.a.protocol: expected text that matches ^[a-z0-9]"),

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`plugins.lock`: which plugins may run, to the byte.
+
+A JSON object of ``schema_version`` and ``plugins``; written with sorted keys, two spaces of indentation and a newline at the end, so that
+the same plugins give the same file. An entry's ``sha256`` is `files.files_digest` of its distribution: the same on every machine that
+installed the same wheel. It is null for a distribution that is installed editable, of which versions alone are compared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from validator.document import Node, read_document
+from validator.errors import UserError
+from validator.plugin.files import distribution_files, files_digest, find_distribution, is_editable, same_name
+from validator.plugin.hookspecs import GROUPS
+from validator.plugin.registry import Found, Plugin, Problem
+
+SCHEMA_VERSION: Final = 1
+"""Grows with every change after which an earlier program could misread the file."""
+
+_AGAIN: Final = "install what it names, or write it again with `validator plugins lock`"
+
+
+class LockEntry(NamedTuple):
+    """A plugin that may run."""
+
+    group: str
+    name: str
+    version: str
+    distribution: str
+    distribution_version: str
+    sha256: str | None
+    """Over the distribution's files, in hex; None where it is installed editable."""
+
+
+Lock = tuple[LockEntry, ...]
+
+
+def lock_entry(plugin: Plugin) -> LockEntry:
+    """Return the entry of a plugin as it is installed. Raises `UserError` where its files cannot be read."""
+    found, manifest = plugin.found, plugin.manifest
+    digest = distribution_digest(found.distribution)
+    return LockEntry(
+        found.group, manifest.name, manifest.version, found.distribution, found.distribution_version, digest
+    )
+
+
+def write_lock(path: Path, plugins: Iterable[Plugin]) -> Lock:
+    """Write the lock of plugins as they are installed, and return it. Raises `UserError`."""
+    lock = tuple(sorted({lock_entry(plugin) for plugin in plugins}))
+    document = {"schema_version": SCHEMA_VERSION, "plugins": [entry._asdict() for entry in lock]}
+    try:
+        path.write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path}: the lock cannot be written: {error.strerror}") from error
+    return lock
+
+
+def read_lock(path: Path) -> Lock:
+    """Read a lock. Raises `UserError` where it is not there, is none, or is of another schema version."""
+    document = read_document(path)
+    version = document["schema_version"]
+    if version.integer() != SCHEMA_VERSION:
+        raise version.fail(f"{SCHEMA_VERSION}, which this validator reads")
+    entries = []
+    for node in document["plugins"].items():
+        node.refuse_misspelt(LockEntry._fields)
+        group = node["group"].one_of(list(GROUPS))
+        name, version, distribution, its_version = (node[key].text() for key in LockEntry._fields[1:-1])
+        digest = node.get("sha256", Node.text, None)
+        entries.append(LockEntry(group, name, version, distribution, its_version, digest))
+    return tuple(sorted(entries))
+
+
+def check_lock(lock: Lock, found: Iterable[Found]) -> list[Problem]:
+    """Return what keeps entry points from running under a lock; nothing of them is imported for it."""
+    problems = []
+    for each in found:
+        entries = [entry for entry in lock if (entry.group, entry.name) == (each.group, each.name)]
+        own = [entry for entry in entries if same_name(entry.distribution) == same_name(each.distribution)]
+        right = [entry for entry in own if entry.distribution_version == each.distribution_version]
+        if not entries:
+            problems.append(Problem(str(each), "the lock does not name it", _AGAIN))
+        elif not right:
+            named = ", ".join(f"{entry.distribution} {entry.distribution_version}" for entry in own or entries)
+            problems.append(Problem(str(each), f"the lock has it from {named}", _AGAIN))
+        elif (what := _difference(right[0])) is not None:
+            problems.append(Problem(str(each), what, _AGAIN))
+    return problems
+
+
+def check_versions(lock: Lock, plugins: Iterable[Plugin]) -> list[Problem]:
+    """Return what keeps plugins from running that are loaded after `check_lock` let them: another version in their manifest."""
+    problems = []
+    for plugin in plugins:
+        found = plugin.found
+        named = [
+            entry.version
+            for entry in lock
+            if (entry.group, entry.name, same_name(entry.distribution))
+            == (found.group, found.name, same_name(found.distribution))
+        ]
+        if plugin.manifest.version not in named:
+            problems.append(Problem(str(plugin), f"the lock has version {', '.join(named) or 'none'}", _AGAIN))
+    return problems
+
+
+def distribution_digest(name: str) -> str | None:
+    """Return `files.files_digest` of an installed distribution, None where it is installed editable. Raises `UserError`."""
+    distribution = find_distribution(name)
+    return None if is_editable(distribution) else files_digest(distribution_files(distribution))
+
+
+def _difference(entry: LockEntry) -> str | None:
+    try:
+        digest = distribution_digest(entry.distribution)
+    except UserError as error:
+        return str(error)
+    if digest == entry.sha256:
+        return None
+    if digest is None:
+        return "the lock has a hash of its files, but it is installed editable"
+    if entry.sha256 is None:
+        return "the lock was written when it was installed editable, now it has files of its own"
+    return f"its files have the hash {digest}, the lock has {entry.sha256}"

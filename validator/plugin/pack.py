@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes artefacts: plugins as files that Spark's Python workers import.
+
+A wheel that Spark ships is not put on the workers' path, an archive named ``.zip`` is, and where it holds the ``.dist-info`` folder its
+entry points are seen. An artefact is named ``<distribution>-<version>-<sha8>.zip``, ``sha8`` being the first digits of
+`files.files_digest`: Spark takes a name for its content. The same files give the same bytes: ascending paths, no times, no compression,
+and a record of just these files.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Mapping
+from email.parser import HeaderParser
+from hashlib import sha256
+from importlib import invalidate_caches
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path, PurePosixPath
+from typing import Final, NamedTuple
+
+from validator.errors import UserError
+from validator.plugin.files import belongs, distribution_files, files_digest, find_distribution, is_editable, same_name
+
+COMPILED: Final = (*EXTENSION_SUFFIXES, ".so", ".pyd", ".dll", ".dylib")
+"""How the names of files end that no archive can be asked for."""
+
+DIGEST_CHARACTERS: Final = 8
+"""Hex digits of the files' digest in an artefact's name."""
+
+ARTEFACT: Final = re.compile(rf".+-[^-]+-([0-9a-f]{{{DIGEST_CHARACTERS}}})\.zip")
+
+PRESENT: Final = "validator"
+PRESENT_EXTRA: Final = "spark"
+"""The distribution, with its extra, that every worker has, and with it what that needs."""
+
+_EPOCH: Final = (1980, 1, 1, 0, 0, 0)
+_REQUIREMENT: Final = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)[^;]*(?:;(.*))?", re.DOTALL)
+_EXTRA: Final = re.compile(r"""\bextra\s*==\s*["']([^"']+)["']""")
+
+
+class Packed(NamedTuple):
+    """An artefact that was written. ``needs`` are distributions that it imports and that no worker has by itself, ascending."""
+
+    path: Path
+    needs: tuple[str, ...]
+
+
+def pack(source: str, output: Path) -> Packed:
+    """Write the artefact of an installed distribution, of a wheel or of a source folder, and return it.
+
+    Raises `UserError`, in this order, where there is no such distribution, where it is installed editable, where its wheel cannot be built
+    or read, for files that cannot come from an archive, for a dependency that is not installed or is compiled, for an ``output`` that
+    cannot be written.
+    """
+    contents = _contents(source)
+    folder, name, version = _who(source, contents)
+    _refuse_compiled(f"{name} {version}", contents)
+    needs = _needs(name, version, _requirements(contents[f"{folder}/METADATA"]))
+    digest = files_digest(contents)
+    path = output / f"{same_name(name).replace('-', '_')}-{version}-{digest[:DIGEST_CHARACTERS]}.zip"
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(_archive(folder, contents))
+    except OSError as error:
+        raise UserError(f"{path}: the artefact cannot be written: {error.strerror}") from error
+    return Packed(path, needs)
+
+
+def check_artefact(path: Path) -> None:
+    """Raise `UserError` where a file is not there, is no archive, or where its name has not the digest of its files."""
+    matched = ARTEFACT.fullmatch(path.name)
+    if matched is None:
+        raise UserError(
+            f"{path}: expected an artefact named <distribution>-<version>-<sha8>.zip: `validator plugins pack` makes them"
+        )
+    contents = _unzipped(path)
+    digest = files_digest(contents)[:DIGEST_CHARACTERS]
+    if digest != matched[1]:
+        raise UserError(
+            f"{path}: expected files with the digest {matched[1]} of its name, found {digest}: pack it again"
+        )
+
+
+def use_artefacts(paths: Iterable[str]) -> list[Path]:
+    """Check artefacts, have this process import from them before what is installed, as Spark's workers do, and return them.
+
+    Raises `UserError`, as `check_artefact` does.
+    """
+    artefacts = [Path(path).absolute() for path in paths]
+    for path in artefacts:
+        check_artefact(path)
+    for path in reversed(artefacts):
+        if str(path) not in sys.path:
+            sys.path.insert(1, str(path))
+            invalidate_caches()
+    return artefacts
+
+
+def _contents(source: str) -> dict[str, bytes]:
+    path = Path(source)
+    if path.is_dir() and ((path / "pyproject.toml").exists() or (path / "setup.py").exists()):
+        return _built(path)
+    if path.suffix == ".whl":
+        return _unzipped(path)
+    if len(path.parts) > 1:
+        raise UserError(
+            f"{source}: expected a source folder with a pyproject.toml, a wheel or the name of an installed distribution"
+        )
+    distribution = find_distribution(source)
+    if is_editable(distribution):
+        raise UserError(f"distribution {source}: it is installed editable: give its source folder instead")
+    return distribution_files(distribution)
+
+
+def _built(folder: Path) -> dict[str, bytes]:
+    with tempfile.TemporaryDirectory() as wheels:
+        pip = [sys.executable, "-m", "pip", "wheel", "--disable-pip-version-check", "--quiet"]
+        command = [*pip, "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, str(folder.absolute())]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        built = sorted(Path(wheels).glob("*.whl"))
+        if done.returncode != 0 or len(built) != 1:
+            lines = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["pip says nothing"]
+            why = next((line for line in lines if re.search(r"Error\b", line)), lines[0])
+            raise UserError(f"{folder}: its wheel cannot be built: {why}")
+        return _unzipped(built[0])
+
+
+def _unzipped(path: Path) -> dict[str, bytes]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [each.filename for each in archive.infolist() if not each.is_dir()]
+            if beside := sorted(name for name in names if re.match(r"[^/]+\.data/(purelib|platlib)/", name)):
+                raise UserError(f"{path}: {beside[0]} goes elsewhere when it is installed: expected modules at the top")
+            return {name: archive.read(name) for name in sorted(names) if belongs(name)}
+    except OSError as error:
+        raise UserError(f"{path}: the archive cannot be read: {error.strerror}") from error
+    except zipfile.BadZipFile as error:
+        raise UserError(f"{path}: expected a zip archive: {error}") from error
+
+
+def _who(source: str, contents: Mapping[str, bytes]) -> tuple[str, str, str]:
+    folders = sorted({name.partition("/")[0] for name in contents if name.endswith(".dist-info/METADATA")})
+    if len(folders) != 1:
+        raise UserError(f"{source}: expected one .dist-info folder with METADATA, found {len(folders)}")
+    fields = HeaderParser().parsestr(contents[f"{folders[0]}/METADATA"].decode("utf-8", "replace"))
+    name, version = fields["Name"], fields["Version"]
+    if not name or not version:
+        raise UserError(f"{source}: expected METADATA with Name and Version")
+    return folders[0], name, version
+
+
+def _requirements(metadata: bytes) -> list[str]:
+    return HeaderParser().parsestr(metadata.decode("utf-8", "replace")).get_all("Requires-Dist") or []
+
+
+def _refuse_compiled(who: str, contents: Mapping[str, bytes]) -> None:
+    for name in contents:
+        if name.endswith(COMPILED):
+            raise UserError(
+                f"distribution {who}: {name} is compiled and cannot come from an archive: install the distribution where workers run"
+            )
+        path = PurePosixPath(name)
+        if path.suffix == ".pth" and len(path.parts) == 1:
+            raise UserError(
+                f"distribution {who}: {name} has no effect in an archive: install the distribution where workers run"
+            )
+
+
+def _needs(name: str, version: str, requirements: list[str]) -> tuple[str, ...]:
+    """Return the distributions that have to be packed, too; those that every worker has are not among them."""
+    present: dict[str, str] = {}
+    _close({PRESENT: f"{PRESENT}[{PRESENT_EXTRA}]"}, present, PRESENT_EXTRA)
+    needed: dict[str, str] = {}
+    _close(_named(requirements), needed, None, without={*present, same_name(name)}, of=f"{name} {version}")
+    for other in needed.values():
+        _refuse_compiled_dependency(f"{name} {version}", other)
+    return tuple(sorted(needed.values()))
+
+
+def _close(
+    wanted: dict[str, str], into: dict[str, str], extra: str | None, without: Iterable[str] = (), of: str | None = None
+) -> None:
+    """Add what distributions need, and what that needs; ``of`` refuses what is not installed, else it is passed over."""
+    for key, name in wanted.items():
+        if key in into or key in without:
+            continue
+        try:
+            distribution = find_distribution(key)
+        except UserError:
+            if of is not None and not name.endswith(";"):
+                raise UserError(
+                    f"distribution {of}: it needs {name}, which is not installed here: whether it can come from an archive is not known"
+                ) from None
+            continue
+        into[key] = distribution.metadata["Name"]
+        _close(_named(distribution.requires or [], extra), into, None, without, of)
+
+
+def _named(requirements: list[str], extra: str | None = None) -> dict[str, str]:
+    """Return the required distributions by `same_name`; the name of one that is required under conditions alone ends with a semicolon."""
+    named: dict[str, str] = {}
+    for requirement in requirements:
+        if (matched := _REQUIREMENT.match(requirement)) is None:
+            continue
+        name, marker = matched[1], matched[2] or ""
+        extras = _EXTRA.findall(marker)
+        if not extras or extra in extras:
+            conditional = bool(marker.strip()) and not extras
+            named.setdefault(same_name(name), f"{name};" if conditional else name)
+    return named
+
+
+def _refuse_compiled_dependency(who: str, name: str) -> None:
+    distribution = find_distribution(name)
+    for path in distribution.files or ():
+        if str(path).endswith(COMPILED):
+            raise UserError(
+                f"distribution {who}: it needs {name}, whose {path} is compiled and cannot come from an archive: install both where "
+                "workers run"
+            )
+
+
+def _archive(folder: str, contents: Mapping[str, bytes]) -> bytes:
+    record = io.StringIO()
+    writer = csv.writer(record, lineterminator="\n")
+    for name, content in sorted(contents.items()):
+        digest = urlsafe_b64encode(sha256(content).digest()).decode().rstrip("=")
+        writer.writerow([name, f"sha256={digest}", len(content)])
+    writer.writerow([f"{folder}/RECORD", "", ""])
+    files = {**contents, f"{folder}/RECORD": record.getvalue().encode()}
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name in sorted(files):
+            info = zipfile.ZipInfo(name, _EPOCH)
+            info.create_system, info.external_attr = 3, 0o100644 << 16
+            archive.writestr(info, files[name])
+    return out.getvalue()
