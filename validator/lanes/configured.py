@@ -21,6 +21,8 @@ from validator.plugin.registry import PluginError, canonical
 from validator.plugin.runtime import HandlerUse, Runtime, RuntimePlan, make_runtime
 from validator.replay.document import Node, read_document
 from validator.resources import state_directory
+from validator.plugin.lock import Lock, read_lock
+from validator.plugin.pack import use_artefacts
 
 
 def job_directory(config: Config) -> Path:
@@ -48,12 +50,13 @@ def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -
     imported = imported_state_path(config, lane)
     if chain.state is None and imported.exists():
         chain = chain.model_copy(update={"state": str(imported)})
-    runtime = chain_runtime(chain, lane)
+    use_artefacts(config.plugins.artefacts)
+    runtime = chain_runtime(chain, lane, configured_lock(config))
     digest = runtime.digest
     if kept_in is None or chain.state is None:
-        first_block, genesis = _start(chain, runtime)
+        first_block, genesis = _start(chain, runtime, lane)
     else:
-        first_block, genesis = kept_genesis(genesis_path(kept_in, lane, digest), lambda: _start(chain, runtime))
+        first_block, genesis = kept_genesis(genesis_path(kept_in, lane, digest), lambda: _start(chain, runtime, lane))
     job = config.job
     return LaneDefinition(
         name=lane,
@@ -77,10 +80,15 @@ def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -
     )
 
 
-def chain_runtime(chain: Chain, lane: str) -> Runtime:
+def configured_lock(config: Config) -> Lock | None:
+    """Return the lock that the configuration names, None where it names none. Raises `UserError`."""
+    return None if config.plugins.lock is None else read_lock(Path(config.plugins.lock))
+
+
+def chain_runtime(chain: Chain, lane: str, lock: Lock | None = None) -> Runtime:
     """Return what judges a chain, with a digest of everything that decides its verdicts beside its inputs.
 
-    Raises `UserError` with everything that is wrong with its plugins.
+    Raises `UserError` with everything that is wrong with its plugins, first of all that a lock does not name them.
     """
     uses = None
     if chain.handlers is not None:
@@ -89,7 +97,7 @@ def chain_runtime(chain: Chain, lane: str) -> Runtime:
             for use in sorted(chain.handlers, key=lambda use: (use.name, use.from_block))
         )
     try:
-        return make_runtime(RuntimePlan(chain.protocol, configuration_digest(chain).hex(), uses))
+        return make_runtime(RuntimePlan(chain.protocol, configuration_digest(chain).hex(), uses, lock))
     except PluginError as error:
         raise UserError(f"chain {lane}: {error}") from error
 

@@ -118,7 +118,7 @@ class LaneDefinition:
         not installed any more.
         """
         reader = Reader(rules)
-        plan = RuntimePlan(reader.bytes().decode("utf-8", "replace"))
+        plan = RuntimePlan(reader.bytes().decode("utf-8", "replace"), lock=self.plan.lock)
         version, own = reader.u32(), make_runtime(plan).protocol.rules_version
         if version != own:
             raise RulesOutdated(f"rules of version {version}, this program has version {own}")

@@ -63,9 +63,9 @@ def write_lock(path: Path, plugins: Iterable[Plugin]) -> Lock:
 def read_lock(path: Path) -> Lock:
     """Read a lock. Raises `UserError` where it is not there, is none, or is of another schema version."""
     document = read_document(path)
-    version = document["schema_version"]
-    if version.integer() != SCHEMA_VERSION:
-        raise version.fail(f"{SCHEMA_VERSION}, which this validator reads")
+    schema_version = document["schema_version"]
+    if schema_version.integer() != SCHEMA_VERSION:
+        raise schema_version.fail(f"{SCHEMA_VERSION}, which this validator reads")
     entries = []
     for node in document["plugins"].items():
         node.refuse_misspelt(LockEntry._fields)

@@ -26,11 +26,13 @@ from validator.errors import UserError
 from validator.plugin.api import API_VERSION, ProtocolDefinition
 from validator.plugin.registry import (
     Plugin,
+from validator.plugin.lock import Lock, check_lock, check_versions
     PluginError,
     Problem,
     canonical,
     handlers_of,
     installed,
+    discover,
     protocols_of,
 )
 
@@ -57,7 +59,8 @@ class HandlerUse(NamedTuple):
 class RuntimePlan:
     """What a chain's configuration asks for.
 
-    ``configuration`` is the hex digest of the rest of it, ``handlers`` is None where upward messages are only weighed by a table.
+    ``configuration`` is the hex digest of the rest of it, ``handlers`` is None where upward messages are only weighed by a table. With a
+    ``lock`` no other plugins run than it names, in no process.
     """
 
     protocol: str = "router"
@@ -65,6 +68,7 @@ class RuntimePlan:
     handlers: tuple[HandlerUse, ...] | None = None
 
 
+    lock: Lock | None = None
 class Epoch(NamedTuple):
     """What holds from a block on: the description that the digest is of is canonical JSON."""
 
@@ -101,8 +105,13 @@ class Runtime:
 
 @lru_cache(maxsize=64)
 def make_runtime(plan: RuntimePlan) -> Runtime:
-    """Load what a plan names, and freeze it. Raises `PluginError` with everything that is wrong."""
-    problems: list[Problem] = []
+    """Load what a plan names, and freeze it. Raises `PluginError` with everything that is wrong.
+
+    What a lock does not allow is told before anything is imported.
+    """
+    problems: list[Problem] = _against_lock(plan)
+    if problems:
+        raise PluginError(problems)
     protocols = _collect(problems, lambda: installed("validator.protocols", [plan.protocol])) or {}
     uses_of_all = plan.handlers or ()
     names = {use.plugin for use in uses_of_all}
@@ -120,6 +129,8 @@ def make_runtime(plan: RuntimePlan) -> Runtime:
         if problems:
             continue
         assert protocol is not None
+    if plan.lock is not None:
+        problems += check_versions(plan.lock, [*protocols.values(), *handlers.values()])
         description = canonical(
             _describe(plan, protocol, protocol_plugin, {use: _plugin_of(use, handlers) for use in uses}, here)
         )
@@ -173,6 +184,15 @@ def _bind(
         if use.version is None and len(versions) > 1:
             problems.append(Problem(use.plugin, f"versions {', '.join(versions)} are installed", "give the version"))
             continue
+def _against_lock(plan: RuntimePlan) -> list[Problem]:
+    if plan.lock is None:
+        return []
+    handlers = {use.plugin for use in plan.handlers or ()}
+    found = [each for each in discover("validator.protocols") if each.name == plan.protocol]
+    found += [each for each in discover("validator.handlers") if each.name in handlers]
+    return check_lock(plan.lock, found)
+
+
         plugin = plugins.get((use.plugin, use.version or versions[0]))
         if plugin is None:
             problems.append(
