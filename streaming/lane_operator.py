@@ -16,7 +16,7 @@ from pyspark import SparkContext, SparkFiles
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from streaming.options import CHUNK_BYTES
-from streaming.workers import tune_garbage_collector
+from streaming.workers import check_plugins, tune_garbage_collector
 from validator.codec.encode import OutputRecord, Told, encode_dead_letter
 from validator.codec.inflight import unpack
 from validator.core.inputs import DeadLetter, Input
@@ -129,7 +129,8 @@ class LaneOperator(StatefulProcessor):
         self._definitions = definitions
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the state."""
+        """Open the state, in a worker that has the driver's plugins. Raises `UserError`."""
+        check_plugins(self._definitions.values())
         self._state = SparkState(handle)
 
     def handleInputRows(  # type: ignore[override]  # noqa: N802 - the pandas form, of the two that the base class allows

@@ -236,8 +236,12 @@ def _finished_batch(query: StreamingQuery) -> int:
 _WORKER_DIED = "Python worker exited unexpectedly"
 """What Spark says of a worker that was killed: by hand, or by the system for want of memory."""
 
-_FORESEEN = (".LaneOverflow:", ".UserError:", ".WriteFailed:", ".WriterFenced:")
-"""What a worker raises where a lane cannot go on but nothing is wrong with the program."""
+_FORESEEN = (".HandlerFault:", ".LaneOverflow:", ".PluginError:", ".UserError:", ".WriteFailed:", ".WriterFenced:")
+"""What a worker raises where a lane cannot go on but nothing is wrong with the program.
+
+None of it but `WriteFailed` is tried again: the same inputs would meet the same handler, plugins and limits, and each attempt at a handler
+that hangs costs as many seconds as it may take.
+"""
 
 _FORESEEN_BY_SPARK = ("No space left on device", "[CONCURRENT_STREAM_LOG_UPDATE]")
 """What Spark says where its checkpoint cannot be written, or another job writes it too."""

@@ -4,10 +4,15 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterable
+
+from validator.lanes.definition import LaneDefinition
+from validator.plugin.runtime import Epoch, RuntimePlan
 
 _THRESHOLDS = (100_000, 50, 1_000_000)
 
 _tuned = False
+_checked: dict[str, tuple[RuntimePlan, tuple[Epoch, ...]]] = {}
 
 
 def tune_garbage_collector() -> None:
@@ -22,3 +27,12 @@ def tune_garbage_collector() -> None:
         gc.freeze()
         gc.set_threshold(*_THRESHOLDS)
         _tuned = True
+
+
+def check_plugins(definitions: Iterable[LaneDefinition]) -> None:
+    """Look, once in a worker's life, whether it has the plugins of the driver. Raises `UserError`: `LaneDefinition.check`."""
+    for definition in definitions:
+        wanted = (definition.plan, definition.epochs)
+        if _checked.get(definition.name) != wanted:
+            definition.check()
+            _checked[definition.name] = wanted

@@ -18,6 +18,7 @@ from validator.core.scale import Reader, Writer
 from validator.core.types import BlockNumber, Enactment, HostConfiguration
 from validator.errors import UserError
 from validator.plugin.api import ChainSettings
+from validator.plugin.registry import PluginError
 from validator.plugin.runtime import Epoch, HandlerUse, RuntimePlan, first_difference, make_runtime
 from validator.plugin.watchdog import HANDLER_SECONDS_MAX_DEFAULT, Watchdog
 
@@ -57,13 +58,16 @@ class LaneDefinition:
     handler_seconds_max: float = HANDLER_SECONDS_MAX_DEFAULT
 
     def check(self) -> None:
-        """Raise `UserError` where this process cannot do what the definition asks for, or has other plugins than the driver."""
-        runtime = make_runtime(self.plan)
-        if self.epochs:
-            try:
+        """Raise `UserError`, in one line, where this process has other plugins than the driver."""
+        try:
+            runtime = make_runtime(self.plan)
+            if self.epochs:
                 runtime.expect(self.epochs)
-            except UserError as error:
-                raise UserError(f"lane {self.name}: {error}") from None
+        except PluginError as error:
+            there = ", ".join(dict.fromkeys(name for epoch in self.epochs for name in epoch.plugins()))
+            raise UserError(f"lane {self.name}: the driver has {there}, this worker has not: {error.line}") from None
+        except UserError as error:
+            raise UserError(f"lane {self.name}: {error}") from None
 
     def digest_at(self, block: BlockNumber) -> bytes:
         """Return the runtime digest that the records of a block carry."""

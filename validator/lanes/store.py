@@ -27,6 +27,7 @@ from validator.lanes.definition import JournalUnreadable, LaneDefinition, RulesO
 from validator.lanes.journal import decode_entry, encode_entry
 from validator.lanes.slots import Slots, SlotStore, load_lane
 from validator.lanes.worker import LaneWorker
+from validator.plugin.registry import PluginError
 
 HEAD_VERSION = 2
 UPGRADES: dict[int, Upgrade] = {}
@@ -288,6 +289,11 @@ def _explained(lane: str) -> Iterator[None]:
     except RulesOutdated as error:
         raise UserError(
             f"lane {lane}: its journal was written under {error}: remove the job's checkpoint and start with --rebuild"
+        ) from None
+    except PluginError as error:
+        raise UserError(
+            f"lane {lane}: its journal was written under plugins that are not here any more: {error.line}: install them beside the "
+            "new ones for one start, or remove the job's checkpoint and start with --rebuild"
         ) from None
     except (DecodeError, JournalUnreadable) as error:
         raise UserError(

@@ -76,6 +76,12 @@ class Epoch(NamedTuple):
     digest: bytes
     description: str
 
+    def plugins(self) -> list[str]:
+        """Return the plugins that hold, as ``name@version``: the protocol's, then the handlers' by name."""
+        described = json.loads(self.description)
+        protocol, handlers = described["protocol"], described["handlers"]
+        return [f"{protocol['name']}@{protocol['version']}", *(f"{name}@{handlers[name]['version']}" for name in handlers)]
+
 
 @dataclass(frozen=True, slots=True)
 class Runtime:

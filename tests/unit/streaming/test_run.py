@@ -27,10 +27,19 @@ KILLED = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborte
 org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider this and that.
 	at org.apache.spark.api.python.BasePythonRunner
 """
+FAULT = TRACEBACK.replace(
+    "lane.LaneOverflow: lane polkadot", "handlers.errors.HandlerFault: handler tally@1.0.0 (tally)"
+)
 MORE_THAN_KILLED = f"{TRACEBACK}{KILLED}"
 NOT_TAKEN = "first\nTraceback (most recent call last)\nstreaming.transactions.WriteFailed: Kafka did not take the batch: timed out\n"
 
-FAILURES = {"fails": TRACEBACK, "is killed": KILLED, "not taken": NOT_TAKEN, "raises, then is killed": MORE_THAN_KILLED}
+FAILURES = {
+    "fails": TRACEBACK,
+    "faults": FAULT,
+    "is killed": KILLED,
+    "not taken": NOT_TAKEN,
+    "raises, then is killed": MORE_THAN_KILLED,
+}
 
 
 class Query:
@@ -151,6 +160,14 @@ def test_a_failure_is_told_whenever_it_happens(script: list[str]) -> None:
 )  # fmt: skip
 def test_a_reason_is_one_line(text: str, reason: str, foreseen: bool) -> None:
     assert _reason(StreamingQueryException(text)) == (reason, foreseen)
+
+
+@pytest.mark.parametrize("progressed", [False, True])
+def test_a_handler_that_faults_is_an_end_at_once(progressed: bool) -> None:
+    code, _, log = follow([*["batch"] * progressed, "faults"], stop_after=9)
+    assert code == exit_codes.STOPPED
+    assert [event for event, _ in log.events] == [*["batch"] * progressed, "failed"]
+    assert "handler tally@1.0.0 (tally)" in log.events[-1][1]["reason"]
 
 
 @pytest.mark.parametrize(("failure", "told"), [("is killed", "Lost task"), ("not taken", "Kafka did not take")])

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plugins that change at a block: the same bytes whoever executes the blocks again, and nothing changes before that block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.throwaway import files_of, importable, install
+from tests.unit.lanes.backend import Store
+from tests.unit.lanes.batches import CHAIN, Batch, cut, live, rebuilt, run
+from tests.unit.lanes.chains import definition_of, inputs_of
+from validator.codec.encode import OutputRecord
+from validator.codec.json_form import to_json
+from validator.core.router.router import Router
+from validator.errors import UserError
+from validator.lanes import store as store_module
+from validator.lanes.definition import LaneDefinition
+from validator.lanes.store import Head, LaneCache, restore_lane
+from validator.lanes.worker import LaneWorker
+
+TALLY = """
+def count(context, payload):
+    key = context.origin.to_bytes(4, "little")
+    seen = int.from_bytes(context.read(key) or b"", "little") + 1
+    context.write(key, seen.to_bytes(4, "little"))
+    context.emit("{event}", seen.to_bytes(4, "little"))
+
+KINDS = [(b"", "tally", count)]
+"""
+"""Counts each para's messages; a later version calls its event otherwise, and goes on with the counts."""
+
+OLD = {"name": "tally", "version": "1.0.0"}
+NEW = {"name": "tally", "version": "2.0.0", "from_block": 12}
+NEVER_PASSED = 10**6
+"""A block that the chain does not reach."""
+
+
+@pytest.fixture(autouse=True)
+def plugins(tmp_path: Path) -> Iterator[Path]:
+    """Two versions side by side, each a distribution in a folder of its own."""
+    old = install(tmp_path / "old", files_of("tally", "1.0.0", TALLY.format(event="counted")))
+    new = install(tmp_path / "new", files_of("tally", "2.0.0", TALLY.format(event="counted-anew")))
+    with importable(old, new):
+        yield tmp_path
+
+
+def definition(*uses: dict[str, Any]) -> LaneDefinition:
+    return definition_of(CHAIN, handlers=list(uses), ump_weights={}, ump_failing_messages=[])
+
+
+def told(records: list[OutputRecord], topic: str = "dispatches") -> list[dict[str, Any]]:
+    return [to_json(topic, record.value) for record in records if record.topic == topic]
+
+
+def outputs(records: list[OutputRecord]) -> list[OutputRecord]:
+    """What blocks have told: where a lane stands after a batch is told once a batch."""
+    return [record for record in records if record.topic not in ("lanes", "dead-letters")]
+
+
+def at_once(of: LaneDefinition) -> list[OutputRecord]:
+    ((records, _),) = live(of, [inputs_of(CHAIN.records)])
+    return outputs(records)
+
+
+def through_the_store(of: LaneDefinition, store: Store, cache: LaneCache, batches: list[Batch]) -> list[OutputRecord]:
+    return outputs([record for batch in batches for record in run(of, store, cache, batch)])
+
+
+def executed(store: Store, of: LaneDefinition) -> int:
+    worker = restore_lane(of, store.attempt())
+    assert worker is not None
+    return worker.lane.executed_block
+
+
+def test_a_version_takes_messages_from_its_block_on_and_goes_on_with_what_the_one_before_kept() -> None:
+    upgraded = definition(OLD, NEW)
+    records = at_once(upgraded)
+    dispatches = told(records)
+    by_block = {dispatch["block"]: dispatch["handler"] for dispatch in dispatches if dispatch["handler"]}
+    assert {11, 12} <= set(by_block), "messages on both sides of the border"
+    assert by_block == {block: "tally@1.0.0" if block < 12 else "tally@2.0.0" for block in by_block}
+    seen: dict[int, int] = {}
+    for dispatch in dispatches:
+        if dispatch["handler"] is None:
+            assert dispatch["payload"] == ""
+            continue
+        seen[dispatch["para_id"]] = seen.get(dispatch["para_id"], 0) + 1
+        (event,) = dispatch["events"]
+        assert event["name"] == ("counted" if dispatch["block"] < 12 else "counted-anew")
+        assert int.from_bytes(bytes.fromhex(event["data"]), "little") == seen[dispatch["para_id"]]
+    assert max(seen.values()) > 2
+
+
+def test_every_record_carries_the_digest_of_its_block() -> None:
+    upgraded = definition(OLD, NEW)
+    before, after = upgraded.digest_at(11), upgraded.digest_at(12)
+    assert before != after
+    records = at_once(upgraded)
+    for topic in ("verdicts", "dispatches", "receipts"):
+        digests = {(each["block"] >= 12, each["runtime_digest"]) for each in told(records, topic)}
+        assert digests == {(False, before.hex()), (True, after.hex())}, topic
+
+
+@pytest.mark.parametrize("journal_bytes_max", [store_module.JOURNAL_BYTES_MAX, 6000, 1])
+def test_whoever_executes_the_blocks_again_tells_the_same_bytes(
+    journal_bytes_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "JOURNAL_BYTES_MAX", journal_bytes_max)
+    upgraded, batches = definition(OLD, NEW), cut(CHAIN.records, 20)
+    kept, anew = Store(), Store()
+    cache, turns = LaneCache(), [LaneCache(), LaneCache()]
+    for at, (batch, (expected, worker)) in enumerate(zip(batches, live(upgraded, batches), strict=True)):
+        assert run(upgraded, kept, cache, batch) == expected
+        assert run(upgraded, anew, turns[at % 7 > 3], batch) == expected
+        assert kept.committed.head == anew.committed.head
+        assert rebuilt(upgraded, anew) == worker.snapshot()
+    assert cache.hits == len(batches) - 1
+    if journal_bytes_max == store_module.JOURNAL_BYTES_MAX == 64 * 1024 * 1024:
+        assert min(turn.catch_ups for turn in turns) > 0
+
+
+def test_a_worker_that_stands_before_the_upgrade_catches_up_over_it() -> None:
+    upgraded, items = definition(OLD, NEW), inputs_of(CHAIN.records)
+    borders = [next(at for at, item in enumerate(items) if item.block == block) for block in (9, 16)]
+    batches: list[Batch] = [items[: borders[0]], items[borders[0] : borders[1]], items[borders[1] :]]
+    store, behind, other = Store(), LaneCache(), LaneCache()
+    expected = [records for records, _ in live(upgraded, batches)]
+    assert run(upgraded, store, behind, batches[0]) == expected[0]
+    assert run(upgraded, store, other, batches[1]) == expected[1]
+    assert run(upgraded, store, behind, batches[2]) == expected[2]
+    assert (behind.catch_ups, behind.rebuilds) == (1, 0)
+
+
+def test_an_upgrade_that_is_told_ahead_changes_no_byte_before_its_block() -> None:
+    batches = cut(CHAIN.records, 20)
+    without, ahead = at_once(definition(OLD)), at_once(definition(OLD, NEW))
+    told_late: list[OutputRecord] = []
+    store, cache = Store(), LaneCache()
+    told_late += through_the_store(definition(OLD), store, cache, batches[:5])
+    assert 0 < executed(store, definition(OLD)) < 11
+    told_late += through_the_store(definition(OLD, NEW), store, cache, batches[5:])
+    assert told_late == ahead, "told before or on the way: the same"
+
+    def before(records: list[OutputRecord]) -> list[OutputRecord]:
+        return [each for each in records if to_json(each.topic, each.value)["block"] < 12]
+
+    assert before(ahead) == before(without)
+    assert len(before(ahead)) < len(ahead)
+    assert ahead != without
+    never = at_once(definition(OLD, {**NEW, "from_block": NEVER_PASSED}))
+    assert never == without
+
+
+def test_the_past_cannot_be_changed() -> None:
+    batches = cut(CHAIN.records, 20)
+    store, cache = Store(), LaneCache()
+    through_the_store(definition(OLD, NEW), store, cache, batches[:15])
+    block = executed(store, definition(OLD, NEW))
+    assert block > 12
+    changes = {
+        0: [{"name": "tally", "version": "2.0.0"}],
+        12: [OLD],
+        7: [OLD, {**NEW, "from_block": 7}],
+        block: [OLD, NEW, {"name": "tally", "removed": True, "from_block": block}],
+    }
+    for changed, uses in changes.items():
+        for used in (cache, LaneCache()):
+            before = store.attempt()
+            with pytest.raises(UserError) as refused:
+                run(definition(*uses), Store(before), used, batches[15])
+            assert str(refused.value).startswith(
+                f"lane {CHAIN.lane}: its handlers differ from block {changed} on, but block {block} is executed: "
+            )
+            assert "\n" not in str(refused.value)
+            assert (store.committed.head, store.committed.journal) == (before.head, before.journal)
+    going_on = definition(OLD, NEW, {"name": "tally", "removed": True, "from_block": block + 1})
+    assert run(going_on, store, cache, batches[15])
+
+
+def test_a_removed_plugin_takes_no_messages_and_what_it_kept_waits_for_its_return() -> None:
+    removed = {"name": "tally", "removed": True, "from_block": 12}
+    back = {"name": "tally", "version": "2.0.0", "from_block": 16}
+    of, batches = definition(OLD, removed, back), cut(CHAIN.records, 20)
+    store, cache = Store(), LaneCache()
+    records = through_the_store(of, store, cache, batches)
+    assert records == at_once(of)
+    dispatches = [each for each in told(records) if each["payload"]]
+    outcomes = {(each["block"] >= 12, each["block"] >= 16, each["outcome"], each["handler"]) for each in dispatches}
+    assert outcomes == {
+        (False, False, "ok", "tally@1.0.0"),
+        (True, False, "no_handler", None),
+        (True, True, "ok", "tally@2.0.0"),
+    }
+    worker = restore_lane(of, store.attempt())
+    assert worker is not None
+    rules = worker.lane.rules
+    assert isinstance(rules, Router)
+    counts = {key: int.from_bytes(value, "little") for _, key, value in rules.state.handler_states.entries("tally")}
+    handled = [each["para_id"] for each in dispatches if each["outcome"] == "ok"]
+    assert counts == {para.to_bytes(4, "little"): handled.count(para) for para in sorted(set(handled))}
+
+
+def test_a_journal_of_a_version_that_is_gone_is_refused_in_one_line(plugins: Path) -> None:
+    batches = cut(CHAIN.records, 20)
+    store = Store()
+    through_the_store(definition(OLD), store, LaneCache(), batches[:5])
+    assert Head.decode(store.committed.head or b"").journal_entries
+    before = store.attempt()
+    with importable(without=plugins / "old"), pytest.raises(UserError) as refused:
+        run(definition({"name": "tally", "version": "2.0.0"}), Store(before), LaneCache(), batches[5])
+    assert str(refused.value).startswith(
+        f"lane {CHAIN.lane}: its journal was written under plugins that are not here any more: "
+        "tally@1.0.0: this version is not installed, found 2.0.0: "
+    )
+    assert "\n" not in str(refused.value)
+    assert run(definition(OLD, NEW), store, LaneCache(), batches[5])
+
+
+def test_the_pages_of_an_upgraded_lane_are_restored_to_the_same_lane() -> None:
+    upgraded = definition(OLD, NEW)
+    *_, (_, worker) = live(upgraded, cut(CHAIN.records))
+    again = LaneWorker.restore(upgraded, worker.snapshot())
+    assert again.snapshot() == worker.snapshot()
+    assert again.lane.rules.state_root() == worker.lane.rules.state_root()
