@@ -20,6 +20,7 @@ AGAIN_S: Final = 0.1
 class Watchdog:
     """Interrupts a plugin's call by a signal after ``seconds_max``; makes a context manager for each call, which may be itself.
 
+    Whatever the call makes of the interruption, `HandlerInterrupted` is how it ends.
     Signals reach the main thread alone, in which Spark's Python workers run; in another thread nothing is watched. Code in C is not
     interrupted before it returns to Python.
     """
@@ -28,12 +29,14 @@ class Watchdog:
         self._seconds_max = seconds_max
         self._before: Any = None
         self._watching = False
+        self._fired = False
 
     def __call__(self) -> Watchdog:
         """Return the context manager."""
         return self
 
     def __enter__(self) -> None:
+        self._fired = False
         self._watching = threading.current_thread() is threading.main_thread()
         if self._watching:
             self._before = signal.signal(signal.SIGALRM, self._interrupt)
@@ -45,6 +48,17 @@ class Watchdog:
         if self._watching:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, self._before)
+        if self._fired and not isinstance(error, HandlerInterrupted):
+            raise self._interruption() from None  # the handler made something else of it, or nothing at all
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        raise HandlerInterrupted(f"it did not end within {self._seconds_max:g} seconds")
+        self._fired = True
+        if frame is None or frame.f_code not in _OWN:  # raised in these, it would leave the timer running
+            raise self._interruption()
+
+    def _interruption(self) -> HandlerInterrupted:
+        return HandlerInterrupted(f"it did not end within {self._seconds_max:g} seconds")
+
+
+_OWN: Final = (Watchdog.__enter__.__code__, Watchdog.__exit__.__code__)
+"""Where the interruption is only remembered."""

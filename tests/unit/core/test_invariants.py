@@ -192,6 +192,14 @@ CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
     "reserved by nobody": (lambda s: s.accounts.pop(4), "4 has 0 reserved, its deposits are 8"),
     "deposit": (lambda s: setattr(s.hrmp_channels[1, 2], "sender_deposit", 0), "1 has 13 reserved, its deposits are 8"),
     "overdrawn": (lambda s: setattr(s.accounts[2], "free", -1), "the free balance of 2 is -1"),
+    "handlers keep more": (
+        lambda s: s.handler_states.bytes_used.update(p=3),
+        "handlers are said to keep {'p': 3} bytes",
+    ),
+    "handlers keep nothing": (
+        lambda s: (s.handler_states.put("p", b"k", b"v"), s.handler_states.bytes_used.clear()),
+        "handlers are said to keep {} bytes, they keep {'p': 2}",
+    ),
     "outgoing unsorted": (_set("outgoing_paras", [2, 1]), "outgoing_paras is not ascending"),
     "outgoing twice": (_set("outgoing_paras", [2, 2]), "outgoing_paras is not ascending"),
 }

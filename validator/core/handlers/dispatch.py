@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -18,6 +19,9 @@ from validator.core.types import BlockNumber, ParaId, Weight
 
 Guard: TypeAlias = Callable[[], AbstractContextManager[None]]
 """Watches over one call of a plugin, and ends it by raising `HandlerInterrupted` in it."""
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+"""What the default text of an object says about where it lies in memory."""
 
 
 class DispatchTable:
@@ -126,14 +130,19 @@ class HandlerSink:
         host.begin()
         try:
             with self._guard():
-                message = payload if handler.decode is None else handler.decode(payload)
-                if message is None and not handler.prefix:
-                    return Processed(self._default_weight, DispatchOutcome.NO_HANDLER)
-                if not handler.prefix and (refused := _refuse(bound, payload, weight, limit)):
-                    return refused
-                returned: object = handler.handle(context, message)  # type: ignore[func-returns-value]  # plugins may
-            if returned is not None:
-                failure = f"TypeError: expected a handler that returns None, found {type(returned).__name__}"
+                try:
+                    message = payload if handler.decode is None else handler.decode(payload)
+                    if message is None and not handler.prefix:
+                        return Processed(self._default_weight, DispatchOutcome.NO_HANDLER)
+                    if not handler.prefix and (refused := _refuse(bound, payload, weight, limit)):
+                        return refused
+                    returned: object = handler.handle(context, message)  # type: ignore[func-returns-value]  # plugins may
+                    if returned is not None:
+                        failure = f"TypeError: expected a handler that returns None, found {type(returned).__name__}"
+                except (MemoryError, RecursionError):
+                    raise
+                except Exception as error:  # noqa: BLE001  # the round goes on whatever a handler raises: router.txt
+                    failure = describe(error)  # the text of an exception is made by the plugin, too
         except OutOfWeight:
             context._exhausted = True
         except (MemoryError, RecursionError) as error:
@@ -143,8 +152,6 @@ class HandlerSink:
             raise HandlerFault(bound.name, handler.kind, str(interruption)) from None
         except KeyboardInterrupt:
             raise
-        except Exception as error:  # noqa: BLE001  # the round goes on whatever a handler raises: router.txt
-            failure = describe(error)
         except BaseException as error:  # SystemExit and the like would end the process
             raise HandlerFault(bound.name, handler.kind, f"{type(error).__name__} raised") from error
         if context._exhausted:
@@ -167,9 +174,12 @@ def _refuse(bound: BoundHandler, payload: bytes, weight: Weight, limit: Weight) 
 
 
 def describe(error: Exception) -> str:
-    """Return an exception's type and text; what it has no text for, or more than fits, does not matter to anybody's verdict."""
+    """Return an exception's type and text as far as it fits, the same in every process: without addresses, and encodable."""
     try:
         text = str(error)
+    except (MemoryError, RecursionError):
+        raise
     except Exception as broken:  # noqa: BLE001  # a plugin's own exception class may be wrong, too
         text = f"({type(broken).__name__} in its text)"
-    return f"{type(error).__name__}: {text}"[:HANDLER_FAILURE_CHARACTERS_MAX]
+    text = _ADDRESS.sub("", f"{type(error).__name__}: {text}").encode("utf-8", "backslashreplace").decode()
+    return text[:HANDLER_FAILURE_CHARACTERS_MAX]

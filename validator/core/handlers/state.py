@@ -97,7 +97,10 @@ class HandlerStates:
                 raise DecodeError(f"a plugin's name: {error}") from None
             if FIRST_OWNER + _bucket(plugin, key) != owner:
                 raise DecodeError(f"key {key.hex()} of {plugin} lies in the page of owner {owner}")
-            self.put(plugin, key, value)
+            try:
+                self.put(plugin, key, value)
+            except ContextError as error:
+                raise DecodeError(f"{plugin}: {error}") from None
         reader.end()
         if self.page(owner) != page and page[0] == ENCODING_VERSION:
             raise DecodeError(f"the page of owner {owner} is not in canonical form")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from validator.core.handlers.errors import ContextError
 from validator.core.handlers.undo import UndoLog
+from validator.core.limits import U128_MAX
 from validator.core.router.enactment import queue_downward_message
 from validator.core.router.events import EventLog
 from validator.core.router.requests import hrmp_accept_open_channel, hrmp_close_channel, hrmp_init_open_channel
@@ -109,6 +110,10 @@ class RouterHost:
             raise ContextError(f"amount: expected at most the free balance of {free}, found {amount}")
         if origin == recipient or not amount:
             return
+        if self.free_balance(recipient) > U128_MAX - amount:
+            raise ContextError(
+                f"amount: expected the recipient's free balance to stay below 2**128, found {amount} more"
+            )
         self._undo.item(state.accounts, origin)
         self._undo.item(state.accounts, recipient)
         state.accounts[origin].free -= amount

@@ -29,6 +29,7 @@ def broken_invariants(state: RouterState) -> Iterator[str]:
     yield from _contents(state)
     yield from _digests(state)
     yield from _deposits(state)
+    yield from _handlers(state)
     if not _ascends(state.outgoing_paras):
         yield f"outgoing_paras is not ascending and unique: {state.outgoing_paras}"
 
@@ -149,6 +150,14 @@ def _deposits(state: RouterState) -> Iterator[str]:
             yield f"{para} has {reserved} reserved, its deposits are {owed[para]}"
         if account and account.free < 0:
             yield f"the free balance of {para} is {account.free}"
+
+
+def _handlers(state: RouterState) -> Iterator[str]:
+    kept: Counter[str] = Counter()
+    for plugin, key, value in state.handler_states.entries():
+        kept[plugin] += len(key) + len(value)
+    if state.handler_states.bytes_used != kept:
+        yield f"handlers are said to keep {state.handler_states.bytes_used} bytes, they keep {dict(kept)}"
 
 
 def _same_items(items: list[ChannelId], keys: Iterable[ChannelId]) -> bool:

@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of a message, whatever its handler does; and what must never become a verdict."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+from tests.unit.core.handlers.relay import LIMITS, bound, host_of, relay, run, sink
+from validator.core.handlers.context import Context
+from validator.core.handlers.dispatch import describe
+from validator.core.handlers.errors import ContextError, HandlerFault, HandlerInterrupted, OutOfWeight
+from validator.core.handlers.handler import MessageWeight
+from validator.core.limits import HANDLER_FAILURE_CHARACTERS_MAX, HANDLER_PAYLOAD_BYTES_MAX
+from validator.core.outcomes import DispatchOutcome, HandlerEvent
+from validator.core.router.errors import OpenHrmpChannelToSelf
+from validator.core.router.router import state_hash
+from validator.plugin.watchdog import Watchdog
+
+ROUND = LIMITS.preferred_dispatchable_upward_messages_step_weight
+
+
+def test_ok() -> None:
+    def handle(context: Context, message: bytes) -> None:
+        context.emit("got", message)
+        context.emit("done")
+
+    processed = run(handle, b"message")
+    events = (HandlerEvent("got", b"message"), HandlerEvent("done", b""))
+    assert processed == (10 + 50 + 3 + 7 + 50 + 4, DispatchOutcome.OK, None, "test@1.0", "kind", events)
+
+
+def test_a_handler_gets_what_decode_made_and_its_chain_and_its_configuration() -> None:
+    seen: list[Any] = []
+
+    def handle(context: Context, message: Any) -> None:
+        seen.append(
+            (message, context.origin, context.block, context.session, context.host_configuration, context.config)
+        )
+
+    owner = bound("k", handle, b"m", lambda payload: payload.decode().upper(), config={"a": 1})
+    assert sink([owner]).process(host_of(relay()), 2, b"mm").outcome == "ok"
+    assert seen == [("MM", 2, 7, 1, LIMITS, {"a": 1})]
+
+
+def test_failed() -> None:
+    def handle(context: Context, message: bytes) -> None:
+        context.emit("got")
+        context.write(b"k", b"v")
+        raise LookupError("no such thing")
+
+    router = relay()
+    before = state_hash(router.state)
+    processed = run(handle, router=router)
+    assert processed == (10 + 53 + 202, DispatchOutcome.FAILED, "LookupError: no such thing", "test@1.0", "kind", ())
+    assert state_hash(router.state) == before
+
+
+def test_a_violation_is_told_by_its_kind() -> None:
+    processed = run(lambda context, message: context.init_open_channel(1, 1, 1))
+    assert processed.outcome == "failed"
+    assert processed.failure == f"OpenHrmpChannelToSelf: {OpenHrmpChannelToSelf()}"
+
+
+def test_a_violation_that_is_caught_changes_nothing_and_the_message_goes_on() -> None:
+    router = relay()
+
+    def handle(context: Context, message: bytes) -> None:
+        with pytest.raises(OpenHrmpChannelToSelf):
+            context.init_open_channel(1, 1, 1)
+        context.emit("caught")
+
+    before = state_hash(router.state)
+    assert run(handle, router=router).outcome == "ok"
+    assert state_hash(router.state) == before
+
+
+def test_an_exception_in_decode_is_a_failure_of_its_handler() -> None:
+    owners = [bound("a", prefix=b"a", decode=bytes.decode), bound("b", decode=bytes.decode)]
+    for payload, kind in ((b"a\xff", "a"), (b"\xff", "b")):
+        processed = sink(owners).process(host_of(relay()), 1, payload)
+        assert (processed.outcome, processed.kind, processed.weight) == ("failed", kind, 10)
+        assert (processed.failure or "").startswith("UnicodeDecodeError: ")
+
+
+@pytest.mark.parametrize("returned", [False, 0, b"", (), object()])
+def test_a_handler_that_returns_something_has_failed(returned: Any) -> None:
+    processed = run(lambda context, message: returned)
+    assert processed.outcome == "failed"
+    assert processed.failure == f"TypeError: expected a handler that returns None, found {type(returned).__name__}"
+
+
+def test_what_is_too_long_fails_without_a_call() -> None:
+    called: list[bytes] = []
+
+    def decode(payload: bytes) -> bytes:
+        called.append(payload)
+        return payload
+
+    for more, longest in (({}, HANDLER_PAYLOAD_BYTES_MAX), ({"payload_bytes_max": 3}, 3)):
+        owner = bound("k", lambda context, message: None, b"m", decode, weight=MessageWeight(1, 1), **more)  # type: ignore[arg-type]
+        assert sink([owner]).process(host_of(relay()), 1, b"m" * longest).outcome == "ok"
+        called.clear()
+        processed = sink([owner]).process(host_of(relay()), 1, b"m" * (longest + 1))
+        assert processed.outcome == "failed"
+        assert processed.failure == f"OversizePayload: expected at most {longest} bytes, found {longest + 1}"
+        assert processed.weight == longest + 2
+        assert called == []
+
+
+def test_what_is_too_long_for_one_that_decides_may_still_be_another_ones() -> None:
+    handled: list[str] = []
+    owners = [
+        bound(
+            kind,
+            lambda context, message: handled.append(message),
+            decode=lambda payload, takes=takes: payload if payload.startswith(takes) else None,
+            payload_bytes_max=longest,
+        )
+        for kind, takes, longest in (("a", b"a", 1), ("b", b"b", 9))
+    ]
+    outcomes = [sink(owners).process(host_of(relay()), 1, payload).outcome for payload in (b"aa", b"bb", b"a")]
+    assert outcomes == ["failed", "ok", "ok"]
+    assert handled == [b"bb", b"a"]
+
+
+# --- weight ---
+
+
+@pytest.mark.parametrize("decides", [False, True])
+def test_a_message_heavier_than_the_limit_is_out_of_weight_without_a_call(*, decides: bool) -> None:
+    called: list[bytes] = []
+    more: dict[str, Any] = {"decode": lambda payload: payload} if decides else {"prefix": b"m"}
+    owner = bound("k", lambda context, message: called.append(message), weight=MessageWeight(101), **more)
+    processed = sink([owner], weight_max=100).process(host_of(relay()), 1, b"m")
+    assert processed == (100, DispatchOutcome.OUT_OF_WEIGHT, None, "test@1.0", "k", ())
+    assert sink([owner], weight_max=101).process(host_of(relay()), 1, b"m").outcome == "ok"
+    assert called == [b"m"]
+
+
+def test_the_limit_is_that_of_a_round_where_none_is_given() -> None:
+    def handle(context: Context, message: bytes) -> None:
+        assert context.weight_left == ROUND - 10
+        context.charge(ROUND - 10)
+        assert context.weight_left == 0
+        context.charge(0)
+
+    assert run(handle).weight == ROUND
+    assert run(lambda context, message: context.charge(ROUND - 9)).outcome == "out_of_weight"
+    assert run(lambda context, message: context.charge(90), weight_max=100).weight == 100
+    assert run(lambda context, message: context.charge(91), weight_max=100).outcome == "out_of_weight"
+
+
+def everything(context: Context, message: bytes) -> None:
+    """Go on after the weight has run out, in the ways there are."""
+    context.write(b"k", b"v")
+    try:
+        context.charge(ROUND)
+    except BaseException:  # noqa: BLE001
+        with pytest.raises(OutOfWeight):
+            context.charge(0)
+        with pytest.raises(OutOfWeight):
+            context.read(b"k")
+    if message == b"mraise":
+        raise ValueError("something else")
+
+
+@pytest.mark.parametrize("payload", [b"m", b"mraise"])
+def test_a_handler_that_catches_the_end_of_its_weight_gains_nothing(payload: bytes) -> None:
+    router = relay()
+    before = state_hash(router.state)
+    processed = run(everything, payload, router=router)
+    assert processed == (ROUND, DispatchOutcome.OUT_OF_WEIGHT, None, "test@1.0", "kind", ())
+    assert state_hash(router.state) == before
+
+
+def test_exceptions_are_not_in_the_way_of_the_end_of_the_weight() -> None:
+    def handle(context: Context, message: bytes) -> None:
+        try:
+            context.charge(ROUND)
+        except Exception:  # noqa: BLE001
+            raise AssertionError from None
+
+    assert run(handle).outcome == "out_of_weight"
+
+
+# --- texts ---
+
+
+class Faceless(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("a\nb"), "ValueError: a\nb"),
+        (ValueError(), "ValueError: "),
+        (Faceless(), "Faceless: (ValueError in its text)"),
+        (ValueError("x" * 1000), "ValueError: " + "x" * (HANDLER_FAILURE_CHARACTERS_MAX - 12)),
+        (ValueError("\udc80\ud800"), "ValueError: \\udc80\\ud800"),
+        (KeyError(object), "KeyError: <class 'object'>"),
+    ],
+)
+def test_an_exception_is_told_by_its_type_and_text(error: Exception, text: str) -> None:
+    assert describe(error) == text
+
+
+def test_the_text_of_an_exception_is_the_same_in_every_process() -> None:
+    """The default text of an object says where it lies in memory."""
+    several = [object(), object()]
+    assert {describe(ValueError(f"{each} is odd")) for each in several} == {"ValueError: <object object> is odd"}
+    told = {run(lambda context, message, each=each: context.charge(each)).failure for each in several}  # type: ignore[misc]
+    assert len(told) == 1
+
+
+# --- what must not become a verdict ---
+
+
+def endless(depth: int = 0) -> int:
+    return endless(depth + 1) + 1
+
+
+class Exiting(Exception):
+    def __str__(self) -> str:
+        raise SystemExit
+
+
+class Bottomless(Exception):
+    def __str__(self) -> str:
+        return str(endless())
+
+
+def raising(error: BaseException) -> Any:
+    def handle(context: Context, message: bytes) -> None:
+        raise error
+
+    return handle
+
+
+@pytest.mark.parametrize(
+    ("handle", "text"),
+    [
+        (raising(MemoryError()), "MemoryError is not a verdict"),
+        (lambda context, message: endless() and None, "RecursionError is not a verdict"),
+        (raising(SystemExit(0)), "SystemExit raised"),
+        (raising(GeneratorExit()), "GeneratorExit raised"),
+        (raising(HandlerInterrupted("it took too long")), "it took too long"),
+        (raising(Exiting()), "SystemExit raised"),
+        (raising(Bottomless()), "RecursionError is not a verdict"),
+    ],
+)
+def test_what_another_machine_might_not_see_stops_the_query(handle: Any, text: str) -> None:
+    with pytest.raises(HandlerFault, match=rf"^handler test@1\.0 \(kind\): {text}$"):
+        run(handle)
+
+
+def test_an_interruption_from_the_keyboard_goes_through() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(raising(KeyboardInterrupt()))
+
+
+def test_a_guard_that_breaks_is_no_verdict() -> None:
+    """Only what plugins do is turned into outcomes."""
+
+    @contextmanager
+    def broken() -> Iterator[None]:
+        raise ContextError("ours")
+        yield
+
+    with pytest.raises(HandlerFault, match="ContextError raised"):
+        run(lambda context, message: None, guard=broken)
+
+
+# --- the watchdog ---
+
+
+def forever(context: Context, message: bytes) -> None:
+    while True:
+        pass
+
+
+def stubborn(context: Context, message: bytes) -> None:
+    with suppress(BaseException):
+        forever(context, message)
+
+
+def renaming(context: Context, message: bytes) -> None:
+    try:
+        forever(context, message)
+    except BaseException:  # noqa: BLE001
+        raise ValueError("too slow") from None
+
+
+class Slow(Exception):
+    def __str__(self) -> str:
+        return str(forever(None, b""))  # type: ignore[arg-type,func-returns-value]
+
+
+@pytest.mark.parametrize("handle", [forever, stubborn, renaming, raising(Slow())])
+def test_a_handler_that_does_not_end_stops_the_query_whatever_it_makes_of_it(handle: Any) -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    with pytest.raises(HandlerFault, match=r"it did not end within 0\.05 seconds"):
+        run(handle, guard=Watchdog(0.05))
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_the_watchdog_leaves_those_alone_that_end() -> None:
+    guard = Watchdog(30)
+    assert [run(lambda context, message: None, guard=guard).outcome for _ in range(3)] == ["ok"] * 3
+    assert run(raising(ValueError()), guard=guard).outcome == "failed"
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_the_watchdog_forgets_what_it_interrupted() -> None:
+    guard = Watchdog(0.05)
+    with pytest.raises(HandlerFault):
+        run(forever, guard=guard)
+    assert run(lambda context, message: None, guard=guard).outcome == "ok"
+
+
+def test_the_watchdog_may_be_too_fast_for_itself() -> None:
+    """An alarm between two of its own lines does not leave the timer running."""
+    for _ in range(20):
+        with pytest.raises(HandlerInterrupted), Watchdog(1e-6):
+            time.sleep(1)
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
