@@ -7,6 +7,8 @@ back, candidates that are enacted sessions after they were accepted.
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from hypothesis import settings
@@ -24,13 +26,19 @@ from tests.property.shapes import (
     result_of,
     session_change_of,
 )
+from validator.core.errors import Violation
+from validator.core.handlers.context import Context, Host
+from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, HandlerSink
+from validator.core.handlers.errors import ContextError
+from validator.core.handlers.handler import BoundHandler, Handler, MessageWeight
+from validator.core.outcomes import DispatchOutcome, Processed
 from validator.core.router.dispatch import FixedWeightSink
 from validator.core.router.encoding import decode_state, encode_state
 from validator.core.router.invariants import check_invariants
 from validator.core.router.router import Router, state_hash
 from validator.core.router.view import view
 from validator.core.rules import pages
-from validator.core.types import Balances, Enactment, HostConfiguration
+from validator.core.types import Balances, Enactment, HostConfiguration, ParaId
 from validator.simulate.model import NaiveRouter
 
 PARAS = (1, 2, 3, 4, 70)
@@ -88,6 +96,38 @@ onboardings = st.fixed_dictionaries({"para_id": paras, "kind": kinds, "balance":
 new_configs = st.none() | st.fixed_dictionaries({}, optional=LIMITS)
 
 
+def meddle(context: Context, payload: bytes) -> None:
+    """Do whatever the rules allow, and fail."""
+    for para in (*PARAS, NOBODY):
+        for call in (
+            partial(context.init_open_channel, para, 1, 1),
+            partial(context.accept_open_channel, para),
+            partial(context.close_channel, context.origin, para),
+            partial(context.close_channel, para, context.origin),
+            partial(context.queue_downward_message, para, payload),
+            partial(context.transfer, para, 1),
+            partial(context.write, bytes((para,)), payload),
+        ):
+            with suppress(Violation, ContextError):
+                call()
+    raise ValueError
+
+
+MEDDLING = BoundHandler("meddling", "1.0", Handler("any", meddle, MessageWeight(0), decode=lambda payload: payload))
+
+
+class MeddlingSink(FixedWeightSink):
+    """Messages that fail do so after their handler has changed all that it could: the model does not see any of it."""
+
+    handlers = HandlerSink([HandlerEpoch(0, DispatchTable([MEDDLING]))], weight_max=10**9)
+
+    def process(self, host: Host, para: ParaId, payload: bytes) -> Processed:
+        processed = super().process(host, para, payload)
+        if processed.outcome is DispatchOutcome.FAILED:
+            assert self.handlers.process(host, para, payload).failure == "ValueError: "
+        return processed
+
+
 class RouterMachine(RuleBasedStateMachine):
     """Every rule puts the same input into both and compares what comes back; the invariants compare what is left behind."""
 
@@ -124,7 +164,7 @@ class RouterMachine(RuleBasedStateMachine):
             for para, kind in zip(PARAS, kinds, strict=True)
             if para not in absent
         ]
-        self.sink = FixedWeightSink(
+        self.sink = MeddlingSink(
             {bytes.fromhex(payload): weight for payload, weight in WEIGHTS.items()},
             1,
             frozenset(bytes.fromhex(payload) for payload in FAILING),
