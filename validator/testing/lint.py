@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds in a plugin's source what does not belong in the deterministic zone: the code that runs where lanes run.
+
+It is advice with teeth, not a sandbox: it looks at syntax, module by module, and what hides behind names it does not see; runs under
+several hash seeds do (`validator.testing.points`). A line may be allowed what a rule forbids, with a reason:
+``# validator: allow <rule> <reason>``.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec, resolve_name
+from pathlib import Path
+from typing import NamedTuple
+
+from validator.errors import UserError
+from validator.testing.lint_rules import RULES, found_in
+
+ALLOW = re.compile(r"#\s*validator:\s*allow\b[ \t]*(?P<rule>[a-z-]*)[ \t]*(?P<reason>.*)")
+
+
+class Finding(NamedTuple):
+    """Something that a rule forbids: where (line and column from 1), which rule, what it is, and what to do instead."""
+
+    file: str
+    line: int
+    column: int
+    rule: str
+    what: str
+    instead: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}: {self.rule}: {self.what}: {self.instead}"
+
+
+def lint_source(source: str, file: str = "<source>") -> list[Finding]:
+    """Return what is forbidden in a module's source, by line and column. Raises `UserError` where it does not parse."""
+    try:
+        tree = ast.parse(source, file)
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None) or 1
+        raise UserError(f"{file}:{line}: not Python: {error}") from None
+    allowed, findings = _allowances(source, file)
+    used: set[tuple[int, str]] = set()
+    for line, column, rule, what in found_in(tree):
+        if rule in allowed.get(line, ()):
+            used.add((line, rule))
+        else:
+            findings.append(Finding(file, line, column + 1, rule, what, RULES[rule]))
+    for line, rules in sorted(allowed.items()):
+        findings += [
+            Finding(file, line, 1, "allow", f"nothing on this line is {rule}", RULES["allow"])
+            for rule in rules
+            if (line, rule) not in used
+        ]
+    return sorted(findings)
+
+
+def lint_files(files: Iterable[Path]) -> list[Finding]:
+    """Return what is forbidden in files, by file. Raises `UserError` where one cannot be read or does not parse."""
+    findings: list[Finding] = []
+    for file in sorted(files):
+        try:
+            with tokenize.open(file) as opened:
+                source = opened.read()
+        except (OSError, SyntaxError, UnicodeDecodeError) as error:
+            raise UserError(f"{file}: cannot be read: {error}") from None
+        findings += lint_source(source, str(file))
+    return findings
+
+
+def lint_module(name: str) -> list[Finding]:
+    """Return what is forbidden in a module and in what it imports from its own top-level package. Raises `UserError`."""
+    findings: list[Finding] = []
+    for file, source in sorted(_sources_of(name).items()):
+        findings += lint_source(source, file)
+    return findings
+
+
+def _sources_of(start: str) -> dict[str, str]:
+    """Return by file the sources of a module and of the modules of its own package that it imports, one from the other."""
+    package = start.partition(".")[0]
+    sources: dict[str, str] = {}
+    seen: set[str] = set()
+    waiting = [start]
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        try:
+            spec = find_spec(name)
+        except (ImportError, ValueError):
+            spec = sys.modules[name].__spec__ if name in sys.modules else None
+        if spec is None or spec.origin is None or not hasattr(spec.loader, "get_source"):
+            if name == start:
+                raise UserError(f"{name}: its source is not there to be looked at")
+            continue  # an attribute of a module rather than a module
+        source = spec.loader.get_source(name)  # type: ignore[union-attr]
+        if source is None:
+            raise UserError(f"{name}: its source is not there to be looked at")
+        sources[spec.origin] = source
+        parent = name if spec.submodule_search_locations is not None else name.rpartition(".")[0]
+        waiting += [
+            each for each in _imported(ast.parse(source), parent) if each == package or each.startswith(f"{package}.")
+        ]
+        if "." in name:
+            waiting.append(name.rpartition(".")[0])  # packages run before what they hold
+    return sources
+
+
+def _imported(tree: ast.Module, package: str) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = "." * node.level + (node.module or "")
+            base = resolve_name(base, package) if node.level else base
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _allowances(source: str, file: str) -> tuple[dict[int, list[str]], list[Finding]]:
+    allowed: dict[int, list[str]] = {}
+    findings: list[Finding] = []
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        match = ALLOW.search(token.string) if token.type == tokenize.COMMENT else None
+        if match is None:
+            continue
+        line, column = token.start
+        rule, reason = match["rule"], match["reason"].strip()
+        if rule not in RULES or rule == "allow":
+            findings.append(Finding(file, line, column + 1, "allow", f"there is no rule {rule!r}", RULES["allow"]))
+        elif not reason:
+            findings.append(Finding(file, line, column + 1, "allow", "the reason is missing", RULES["allow"]))
+        else:
+            allowed.setdefault(line, []).append(rule)
+    return allowed, findings

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the deterministic zone does without, rule by rule, as it looks in a syntax tree."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+from validator.testing.lint_sets import Names, is_set, walk
+from validator.testing.lint_state import last_name, names_of_module, of_state
+
+Offence: TypeAlias = tuple[int, int, str, str]
+"""Line from 1, column from 0, rule, what."""
+Told: TypeAlias = Iterator[tuple[str, str]]
+"""Rule and what."""
+
+RULES: Final = {
+    "allow": "write '# validator: allow <rule> <reason>' on the line of what it allows, or remove it",
+    "catch-all": "catch ContextError, Violation or what the code itself raises",
+    "clock": "time is the block number: context.block, context.session",
+    "division": "divide with // and say which way it rounds",
+    "dynamic": "write out the code that is meant",
+    "float": "count in integers of the smallest unit",
+    "global-state": "keep it with context.write, or make it a constant",
+    "hash": "use hashlib on canonical bytes",
+    "hook-default": "take no defaults in hooks: whether they are passed depends on pluggy",
+    "identity": "compare values, or give things names of their own",
+    "import": "import from validator.plugin.api alone (in tests from validator.testing, too)",
+    "io": "all that a handler knows and does goes through its context",
+    "private": "use what validator.plugin.api documents",
+    "randomness": "derive what has to look random from the message and from what the plugin keeps",
+    "set-order": "iterate over sorted(...), or keep a dict: it has an order",
+}
+"""Every rule with what to do instead."""
+
+_MODULES: Final = {
+    "clock": ("time", "datetime", "calendar", "zoneinfo", "sched", "timeit"),
+    "randomness": ("random", "secrets", "uuid"),
+    "io": (
+        *("os", "sys", "io", "pathlib", "shutil", "tempfile", "glob", "fileinput", "platform", "locale", "getpass"),
+        *(
+            "socket",
+            "ssl",
+            "select",
+            "selectors",
+            "http",
+            "urllib",
+            "requests",
+            "httpx",
+            "ftplib",
+            "smtplib",
+            "socketserver",
+        ),
+        *(
+            "subprocess",
+            "multiprocessing",
+            "threading",
+            "_thread",
+            "concurrent",
+            "asyncio",
+            "queue",
+            "signal",
+            "contextvars",
+        ),
+        *("logging", "warnings", "traceback", "gc", "weakref", "ctypes", "mmap", "fcntl", "resource"),
+        *("pickle", "marshal", "shelve", "dbm", "sqlite3"),
+    ),
+    "dynamic": ("importlib", "pkgutil", "runpy", "builtins", "inspect"),
+    "float": ("math", "cmath", "statistics", "decimal", "numpy", "pandas"),
+}
+"""Modules that a rule forbids with all that they hold; decimal for its precision, which is a setting of the thread."""
+
+_MATH_INTEGER: Final = ("comb", "factorial", "gcd", "isqrt", "lcm", "perm")
+"""What math has for integers."""
+
+_CALLS: Final = {
+    "float": ("float", "complex", "round"),
+    "io": ("open", "input", "print", "breakpoint"),
+    "hash": ("hash",),
+    "identity": ("id",),
+    "dynamic": ("eval", "exec", "compile", "globals", "locals", "vars", "dir", "__import__"),
+}
+
+_ORDERING: Final = ("list", "tuple", "iter", "next", "enumerate", "zip", "map", "filter", "dict", "bytes", "bytearray")
+"""Calls that make an order of what they are given."""
+
+_ORDER_FREE: Final = ("sorted", "sum", "min", "max", "any", "all", "len", "set", "frozenset")
+"""Calls for which the order of what they are given does not matter."""
+
+_NAMED_TUPLE: Final = ("_replace", "_asdict", "_fields", "_make")
+"""What named tuples call their public members."""
+
+_DUNDERS: Final = ("__dict__", "__globals__", "__builtins__", "__code__", "__closure__", "__subclasses__", "__mro__")
+
+
+def found_in(tree: ast.Module) -> Iterator[Offence]:
+    """Yield what is forbidden in a module, in no particular order."""
+    imported = _imported(tree)
+    own = names_of_module(tree)
+    order_free = set(_order_free(tree))
+    for node, sets in walk(tree):
+        told = [*_of_node(node, imported), *(_of_order(node, sets) if node not in order_free else ())]
+        told += [("global-state", what) for what in of_state(node, own)]
+        for rule, what in told:
+            yield node.lineno, node.col_offset, rule, what  # type: ignore[attr-defined]
+
+
+def _of_node(node: ast.AST, imported: dict[str, str]) -> Told:
+    match node:
+        case ast.Import(names=names):
+            for each in names:
+                yield from _of_import(each.name, None)
+        case ast.ImportFrom(module=module, names=names, level=0):
+            for each in names:
+                yield from _of_import(module or "", each.name)
+        case ast.Constant(value=float() | complex()):
+            yield "float", f"the literal {node.value!r}"
+        case ast.BinOp(op=ast.Div()) | ast.AugAssign(op=ast.Div()):
+            yield "division", "true division makes a float"
+        case ast.BinOp(op=ast.Pow(), right=ast.UnaryOp(op=ast.USub())):
+            yield "float", "a negative power makes a float"
+        case ast.Call():
+            yield from _of_call(node, imported)
+        case ast.AnnAssign(annotation=ast.Name(id="float" | "complex" as name)):
+            yield "float", f"a field of type {name}"
+        case ast.arg(annotation=ast.Name(id="float" | "complex" as name)):
+            yield "float", f"an argument of type {name}"
+        case ast.Attribute():
+            yield from _of_attribute(node, imported)
+        case ast.ExceptHandler(type=None):
+            yield "catch-all", "a bare except catches what ends the message or the program"
+        case ast.ExceptHandler(type=ast.expr() as caught) if "BaseException" in map(last_name, _alternatives(caught)):
+            yield "catch-all", "except BaseException catches what ends the message or the program"
+        case ast.AsyncFunctionDef(name=name):
+            yield "io", f"{name} is a coroutine function"
+        case ast.FunctionDef(name=name, args=arguments, decorator_list=decorators):
+            if any(last_name(each) == "hookimpl" for each in decorators) and (
+                arguments.defaults or any(each is not None for each in arguments.kw_defaults)
+            ):
+                yield "hook-default", f"an argument of the hook {name} has a default"
+
+
+def _of_import(module: str, name: str | None) -> Told:
+    shown = f"import {module}" if name is None else f"from {module} import {name}"
+    first = module.partition(".")[0]
+    if module == "math" and (name is None or name in _MATH_INTEGER):
+        return  # what is used of it is looked at
+    for rule, modules in _MODULES.items():
+        if first in modules:
+            yield rule, shown
+            return
+    if first == "streaming" or (first == "validator" and not _is_public(module, name)):
+        yield "import", shown
+    elif first == "validator" and name is not None and _is_private(name):
+        yield "private", shown
+
+
+def _is_public(module: str, name: str | None) -> bool:
+    return (
+        module == "validator.plugin.api"
+        or (module, name) == ("validator.plugin", "api")
+        or module == "validator.testing"
+        or module.startswith("validator.testing.")
+    )
+
+
+def _of_call(node: ast.Call, imported: dict[str, str]) -> Told:
+    function, arguments = node.func, node.args
+    if not isinstance(function, ast.Name):
+        return
+    name = function.id
+    for rule, names in _CALLS.items():
+        if name in names and name not in imported:
+            yield rule, f"{name}()"
+    if name not in ("isinstance", "issubclass") and any(
+        isinstance(each, ast.Name) and each.id in ("float", "complex") for each in arguments
+    ):
+        yield "float", f"{name}() with a type of floats"
+    if name in ("getattr", "setattr", "delattr", "hasattr") and len(arguments) > 1:
+        match arguments[1]:
+            case ast.Constant(value=str() as attribute):
+                if _is_private(attribute):
+                    yield "private", f"{name}() of {attribute}"
+            case _:
+                yield "dynamic", f"{name}() of a name that is computed"
+
+
+def _of_attribute(node: ast.Attribute, imported: dict[str, str]) -> Told:
+    owner, name = node.value, node.attr
+    module = imported.get(owner.id, "") if isinstance(owner, ast.Name) else ""
+    if name in _DUNDERS:
+        yield "dynamic", f"the attribute {name}"
+    elif _is_private(name) and not (isinstance(owner, ast.Name) and owner.id in ("self", "cls")):
+        yield "private", f"the attribute {name}"
+    if module == "math" and name not in _MATH_INTEGER:
+        yield "float", f"math.{name} is or makes a float"
+    if module == "operator" and name in ("truediv", "itruediv"):
+        yield "division", f"operator.{name} makes a float"
+
+
+def _of_order(node: ast.AST, sets: Names) -> Told:
+    """Yield where the order of a set comes to bear."""
+    match node:
+        case ast.For(iter=iterated) if is_set(iterated, sets):
+            yield "set-order", "a loop over a set"
+        case ast.ListComp() | ast.DictComp() | ast.GeneratorExp() if any(
+            is_set(each.iter, sets) for each in node.generators
+        ):
+            yield "set-order", "a comprehension over a set"
+        case ast.Starred(value=value) | ast.YieldFrom(value=value) if is_set(value, sets):
+            yield "set-order", "the items of a set, one after the other"
+        case ast.Assign(targets=[ast.Tuple() | ast.List(), *_], value=value) if is_set(value, sets):
+            yield "set-order", "a set taken apart"
+        case ast.Call(func=ast.Name(id=name), args=arguments) if name in _ORDERING:
+            if any(is_set(each, sets) for each in arguments):
+                yield "set-order", f"{name}() of a set"
+        case ast.Call(func=ast.Attribute(attr="join" | "extend" | "fromkeys" as name), args=[argument]):
+            if is_set(argument, sets):
+                yield "set-order", f"{name}() of a set"
+        case ast.Call(func=ast.Attribute(value=owner, attr="pop"), args=[]) if is_set(owner, sets):
+            yield "set-order", "pop() of a set"
+
+
+def _imported(tree: ast.Module) -> dict[str, str]:
+    """Return what the names that a module imports or defines stand for."""
+    names: dict[str, str] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=imported):
+                names.update({each.asname or each.name.partition(".")[0]: each.name for each in imported})
+            case ast.ImportFrom(module=module, names=imported):
+                names.update({each.asname or each.name: f"{module}.{each.name}" for each in imported})
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                names[name] = name
+    return names
+
+
+def _order_free(tree: ast.Module) -> list[ast.expr]:
+    """Return the comprehensions whose order is lost at once: sorted, summed up, made a set again."""
+    return [
+        argument
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and not node.keywords and last_name(node) in _ORDER_FREE
+        for argument in node.args
+    ]
+
+
+def _alternatives(caught: ast.expr) -> list[ast.expr]:
+    return caught.elts if isinstance(caught, ast.Tuple) else [caught]
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.endswith("__") and name not in _NAMED_TUPLE
