@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib.metadata import Distribution, EntryPoint, distributions
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pluggy
 from pydantic import TypeAdapter, ValidationError
@@ -22,7 +23,10 @@ from pydantic import TypeAdapter, ValidationError
 from validator.core.handlers.handler import BoundHandler, Handler
 from validator.errors import UserError
 from validator.plugin.api import API_VERSION, Manifest, ProtocolDefinition, Transport
+from validator.plugin.files import same_name
 from validator.plugin.hookspecs import GROUPS
+
+_MEND_CONFIG: Final = "mend the chain's configuration"
 
 
 class Found(NamedTuple):
@@ -93,9 +97,9 @@ def discover(group: str | None = None) -> list[Found]:
     found: dict[str, list[Found]] = {}
     for distribution in distributions():
         name = distribution.metadata["Name"] or "?"
-        if name.lower() not in found:
+        if same_name(name) not in found:
             entries = distribution.entry_points
-            found[name.lower()] = [_found(entry, distribution, name) for entry in entries if entry.group in wanted]
+            found[same_name(name)] = [_found(entry, distribution, name) for entry in entries if entry.group in wanted]
     return sorted(each for entries in found.values() for each in entries)
 
 
@@ -107,7 +111,7 @@ def load(found: Found) -> Plugin:
     """
     try:
         module = EntryPoint(found.entry_name, found.value, found.group).load()
-    except Exception as error:  # a plugin's module may raise anything
+    except (Exception, SystemExit) as error:  # a plugin's module may raise anything
         raise _problem(found, f"importing {found.value} failed ({_text(error)})", _import_hint(error)) from error
     return register(found._replace(file=getattr(module, "__file__", None) or found.file), module)
 
@@ -117,15 +121,12 @@ def register(found: Found, module: Any) -> Plugin:
     group = GROUPS[found.group]
     manager = pluggy.PluginManager("validator")
     manager.add_hookspecs(group)
+    _check_hooks(manager, module, found)
     try:
         manager.register(module, name=found.entry_name)
-        _check_defaults(manager, module, found)
         manager.check_pending()
-    except pluggy.PluginValidationError as error:
-        text = str(error).splitlines()[-1] if str(error) else type(error).__name__
-        if "unknown hook" in str(error):
-            text = str(error).splitlines()[0]
-        raise _problem(found, f"its hooks do not fit ({text})", _known_hooks(group)) from error
+    except pluggy.PluginValidationError as error:  # what a later pluggy may want beside
+        raise _problem(found, f"its hooks do not fit ({_text(error)})", _known_hooks(group)) from error
     callers = {name: getattr(manager.hook, name) for name in _hook_names(group)}
     missing = [name for name, caller in callers.items() if not caller.get_hookimpls()]
     if missing:
@@ -178,6 +179,14 @@ def installed(group: str, names: Iterable[str]) -> dict[tuple[str, str], Plugin]
 
     Raises `PluginError` with all that is wrong with them, and for names that nothing has.
     """
+    plugins, problems = find_installed(group, names)
+    if problems:
+        raise PluginError(problems)
+    return plugins
+
+
+def find_installed(group: str, names: Iterable[str]) -> tuple[dict[tuple[str, str], Plugin], list[Problem]]:
+    """Return what `installed` does, as far as it can be had, and what is wrong with the rest."""
     wanted = sorted(set(names))
     found = [each for each in discover(group) if each.name in wanted]
     plugins, problems = load_all(found)
@@ -190,9 +199,7 @@ def installed(group: str, names: Iterable[str]) -> dict[tuple[str, str], Plugin]
                     name, f"no installed plugin of group {group} has this name", f"install it; installed are: {known}"
                 )
             )
-    if problems:
-        raise PluginError(problems)
-    return {(plugin.manifest.name, plugin.manifest.version): plugin for plugin in plugins}
+    return {(plugin.manifest.name, plugin.manifest.version): plugin for plugin in plugins}, problems
 
 
 def configure(plugin: Plugin, values: str) -> Any:
@@ -202,23 +209,31 @@ def configure(plugin: Plugin, values: str) -> Any:
     if kind is None:
         if given:
             raise PluginError(
-                [Problem(str(plugin), f"it has no configuration, found {', '.join(sorted(given))}", "remove it")]
+                [
+                    Problem(
+                        str(plugin),
+                        f"it has no configuration, found config.{', config.'.join(sorted(given))}",
+                        "remove it",
+                    )
+                ]
             )
         return None
     fields = plugin.manifest.config_fields()
-    unknown = sorted(set(given) - set(fields))
-    if unknown:
-        raise PluginError(
-            [Problem(str(plugin), f"config.{name}: no such key", f"known are {', '.join(fields)}") for name in unknown]
-        )
+    problems = [
+        Problem(str(plugin), f"config.{name}: no such key, known are {', '.join(fields)}", _MEND_CONFIG)
+        for name in sorted(set(given) - set(fields))
+    ]
+    config = None
     try:
-        return TypeAdapter(kind).validate_json(values, strict=True)
+        known = {name: value for name, value in given.items() if name in fields}
+        config = TypeAdapter(kind).validate_json(json.dumps(known), strict=True)
     except ValidationError as error:
-        raise PluginError([_of_validation(plugin, each) for each in error.errors(include_url=False)]) from error
-    except Exception as error:
-        raise PluginError(
-            [Problem(str(plugin), f"its configuration class raised {_text(error)}", "mend it")]
-        ) from error
+        problems += [_of_validation(plugin, each) for each in error.errors(include_url=False)]
+    except Exception as error:  # noqa: BLE001 - a plugin's class may raise anything
+        problems.append(Problem(str(plugin), f"its configuration class raised {_text(error)}", "mend the plugin"))
+    if problems:
+        raise PluginError(problems)
+    return config
 
 
 def canonical(values: Any) -> str:
@@ -250,7 +265,7 @@ def _yielded(plugin: Plugin, hook: str, kind: type[Any], **arguments: Any) -> It
     implementation = plugin.hooks[hook]
     try:
         records = list(implementation.function(*(arguments[name] for name in implementation.argnames)))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PluginError([Problem(str(plugin), f"{hook} raised {_text(error)}", "mend the plugin")]) from error
     wrong = [record for record in records if not isinstance(record, kind)]
     if wrong:
@@ -280,23 +295,48 @@ def _identity(plugin: Plugin) -> tuple[str, str, str]:
 def _manifest(found: Found, implementation: Any) -> Manifest:
     try:
         manifest = implementation.function()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _problem(found, f"validator_manifest raised {_text(error)}", "mend the plugin") from error
     if not isinstance(manifest, Manifest):
         raise _problem(found, f"validator_manifest returned {type(manifest).__name__}", "return a Manifest")
     return manifest
 
 
-def _check_defaults(manager: pluggy.PluginManager, module: Any, found: Found) -> None:
-    """Refuse arguments with defaults: whether pluggy passes them depends on its version."""
-    for caller in manager.get_hookcallers(module) or ():
-        for impl in caller.get_hookimpls():
-            if impl.kwargnames:
-                raise _problem(
-                    found, f"{caller.name} has an argument with a default ({impl.kwargnames[0]})", "take no defaults"
-                )
-            if inspect.iscoroutinefunction(impl.function):
-                raise _problem(found, f"{caller.name} is a coroutine function", "hooks are plain functions")
+def _check_hooks(manager: pluggy.PluginManager, module: Any, found: Found) -> None:
+    """Refuse all that does not fit at once, in words of ours: pluggy tells one thing at a time, and its words change."""
+    group = GROUPS[found.group]
+    specified = {name: list(inspect.signature(getattr(group, name)).parameters)[1:] for name in _hook_names(group)}
+    wrong: list[str] = []
+    implemented: dict[str, str] = {}
+    for name in sorted(dir(module)):
+        options = manager.parse_hookimpl_opts(module, name)
+        if options is None:
+            continue
+        hook = options.get("specname") or name
+        if hook not in specified:
+            close = get_close_matches(hook, specified, 1)
+            wrong.append(f"unknown hook {hook}" + (f", did you mean {close[0]}" if close else ""))
+            continue
+        if hook in implemented:
+            wrong.append(f"{implemented[hook]} and {name} both implement {hook}")
+        implemented[hook] = name
+        wrong += _misfits(hook, getattr(module, name), options, specified[hook])
+    if wrong:
+        raise PluginError([Problem(str(found), what, _known_hooks(group)) for what in wrong])
+
+
+def _misfits(hook: str, function: Any, options: Mapping[str, Any], specified: list[str]) -> Iterator[str]:
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        yield f"{hook} is a coroutine function"
+    if options.get("wrapper") or options.get("hookwrapper"):
+        yield f"{hook} is a wrapper"
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.default is not parameter.empty:  # whether pluggy passes those depends on its version
+            yield f"{hook} has an argument with a default ({name})"
+        elif parameter.kind is not parameter.POSITIONAL_OR_KEYWORD:
+            yield f"{hook} has an argument that is not plainly positional ({name})"
+        elif name not in specified:
+            yield f"{hook} has an argument that is not given ({name})"
 
 
 def _hook_names(group: type[Any]) -> list[str]:
@@ -329,5 +369,10 @@ def _import_hint(error: BaseException) -> str:
 def _of_validation(plugin: Plugin, error: Any) -> Problem:
     where = ".".join(["config", *map(str, error["loc"])])
     if error["type"] in ("missing", "missing_argument"):
-        return Problem(str(plugin), f"{where}: missing", "give it a value")
-    return Problem(str(plugin), f"{where}: {error['msg']}", f"found {json.dumps(error['input'], default=str)[:80]}")
+        return Problem(str(plugin), f"{where}: expected a value, found none", _MEND_CONFIG)
+    if error["type"] in ("value_error", "assertion_error"):
+        return Problem(str(plugin), f"{where}: {error['msg'].partition(', ')[2]}", _MEND_CONFIG)
+    expected = error["msg"].removeprefix("Input should be ").replace("a valid integer", "an integer")
+    expected = expected.replace("a valid array", "an array").replace("a valid ", "a ")
+    found = json.dumps(error["input"], default=str)[:80]
+    return Problem(str(plugin), f"{where}: expected {expected}, found {found}", _MEND_CONFIG)

@@ -24,15 +24,15 @@ from validator.core.handlers.weights import CALL_WEIGHTS
 from validator.core.types import BlockNumber
 from validator.errors import UserError
 from validator.plugin.api import API_VERSION, ProtocolDefinition
+from validator.plugin.lock import Lock, check_lock, check_versions
 from validator.plugin.registry import (
     Plugin,
-from validator.plugin.lock import Lock, check_lock, check_versions
     PluginError,
     Problem,
     canonical,
-    handlers_of,
-    installed,
     discover,
+    find_installed,
+    handlers_of,
     protocols_of,
 )
 
@@ -66,9 +66,9 @@ class RuntimePlan:
     protocol: str = "router"
     configuration: str = ""
     handlers: tuple[HandlerUse, ...] | None = None
-
-
     lock: Lock | None = None
+
+
 class Epoch(NamedTuple):
     """What holds from a block on: the description that the digest is of is canonical JSON."""
 
@@ -118,10 +118,14 @@ def make_runtime(plan: RuntimePlan) -> Runtime:
     problems: list[Problem] = _against_lock(plan)
     if problems:
         raise PluginError(problems)
-    protocols = _collect(problems, lambda: installed("validator.protocols", [plan.protocol])) or {}
+    protocols, wrong = find_installed("validator.protocols", [plan.protocol])
+    problems += wrong
     uses_of_all = plan.handlers or ()
     names = {use.plugin for use in uses_of_all}
-    handlers = (_collect(problems, lambda: installed("validator.handlers", names)) or {}) if names else {}
+    handlers, wrong = find_installed("validator.handlers", names)
+    problems += wrong
+    if plan.lock is not None:
+        problems += check_versions(plan.lock, [*protocols.values(), *handlers.values()])
     protocol, protocol_plugin = _protocol(plan, protocols, problems)
     bound = _bind(uses_of_all, handlers, problems)
     starts = sorted({0, *(use.from_block for use in uses_of_all)})
@@ -135,8 +139,6 @@ def make_runtime(plan: RuntimePlan) -> Runtime:
         if problems:
             continue
         assert protocol is not None
-    if plan.lock is not None:
-        problems += check_versions(plan.lock, [*protocols.values(), *handlers.values()])
         description = canonical(
             _describe(plan, protocol, protocol_plugin, {use: _plugin_of(use, handlers) for use in uses}, here)
         )
@@ -176,6 +178,15 @@ def _meaning(use: HandlerUse) -> tuple[str, str | None, str]:
     return use.plugin, use.version, use.config
 
 
+def _against_lock(plan: RuntimePlan) -> list[Problem]:
+    if plan.lock is None:
+        return []
+    handlers = {use.plugin for use in plan.handlers or ()}
+    found = [each for each in discover("validator.protocols") if each.name == plan.protocol]
+    found += [each for each in discover("validator.handlers") if each.name in handlers]
+    return check_lock(plan.lock, found)
+
+
 def _bind(
     uses: Collection[HandlerUse], plugins: Mapping[tuple[str, str], Plugin], problems: list[Problem]
 ) -> dict[HandlerUse, tuple[BoundHandler, ...]]:
@@ -190,15 +201,6 @@ def _bind(
         if use.version is None and len(versions) > 1:
             problems.append(Problem(use.plugin, f"versions {', '.join(versions)} are installed", "give the version"))
             continue
-def _against_lock(plan: RuntimePlan) -> list[Problem]:
-    if plan.lock is None:
-        return []
-    handlers = {use.plugin for use in plan.handlers or ()}
-    found = [each for each in discover("validator.protocols") if each.name == plan.protocol]
-    found += [each for each in discover("validator.handlers") if each.name in handlers]
-    return check_lock(plan.lock, found)
-
-
         plugin = plugins.get((use.plugin, use.version or versions[0]))
         if plugin is None:
             problems.append(

@@ -1,0 +1,370 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is told where plugins cannot be used: for each mistake exactly one line, and all mistakes at once."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.unit.plugin.distributions import HANDLERS, IMPORTS, MANIFEST, install, on_path, plugin_source
+from validator.plugin.api import API_VERSION
+from validator.plugin.registry import PluginError, discover, installed, load, load_all
+from validator.plugin.runtime import HandlerUse, Runtime, RuntimePlan, make_runtime
+
+WHO = MANIFEST.format(name="memo", version="1.0.0")
+WHAT = HANDLERS.format(kind="memo", prefix="01")
+HOOKS = "the hooks of this group are validator_handlers(config), validator_manifest()"
+MEND = "mend the chain's configuration"
+
+CONFIG = f"""\
+{IMPORTS}
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class Config:
+    pallet: int
+    deposit: int = 5
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        if self.deposit > 9:
+            raise ValueError("deposit: expected at most 9")
+
+{WHO.replace("(1, 0))", "(1, 0), Config)")}
+{WHAT}
+"""
+
+
+def told(folder: Path, *uses: HandlerUse) -> list[str]:
+    """The lines of the error, with the folder called DIR and a module MODULE."""
+    with on_path(folder), pytest.raises(PluginError) as caught:
+        make_runtime(RuntimePlan(handlers=uses or (HandlerUse("memo"),)))
+    lines = str(caught.value).splitlines()
+    if len(lines) > 1:
+        assert lines.pop(0) == f"{len(lines)} problems with plugins:"
+    assert [str(problem) for problem in caught.value.problems] == [line.removeprefix("  ") for line in lines]
+    return [re.sub(r"\bplugin_\d+", "MODULE", line.strip().replace(str(folder), "DIR")) for line in lines]
+
+
+# --- one mistake, one line ---
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("raise RuntimeError('no luck')", "importing MODULE failed (RuntimeError: no luck): mend or remove the plugin"),
+        ("import sys; sys.exit(3)", "importing MODULE failed (SystemExit: 3): mend or remove the plugin"),
+        (
+            "def (",
+            "importing MODULE failed (SyntaxError: invalid syntax (MODULE.py, line 1)): mend or remove the plugin",
+        ),
+        (
+            "import nothing_of_the_kind",
+            (
+                "importing MODULE failed (ModuleNotFoundError: No module named 'nothing_of_the_kind'): "
+                "install what provides 'nothing_of_the_kind', or remove the plugin"
+            ),
+        ),
+        (
+            f"{IMPORTS}{WHO}{WHAT}@hookimpl\ndef validator_handlerz(config): ...\n",
+            f"unknown hook validator_handlerz, did you mean validator_handlers: {HOOKS}",
+        ),
+        (f"{IMPORTS}{WHO}{WHAT}@hookimpl\ndef on_message(config): ...\n", f"unknown hook on_message: {HOOKS}"),
+        (
+            f"{IMPORTS}{WHO}{WHAT.replace('@hookimpl', '')}",
+            "it has no hook validator_handlers: define it, marked with @hookimpl",
+        ),
+        (
+            IMPORTS,
+            "it has no hook validator_handlers and no hook validator_manifest: define it, marked with @hookimpl",
+        ),
+        (
+            f"{IMPORTS}{WHO}@hookimpl\ndef validator_handlers(config, chain): ...\n",
+            f"validator_handlers has an argument that is not given (chain): {HOOKS}",
+        ),
+        (
+            f"{IMPORTS}{WHO}@hookimpl\ndef validator_handlers(config=None): ...\n",
+            f"validator_handlers has an argument with a default (config): {HOOKS}",
+        ),
+        (
+            f"{IMPORTS}{WHO}@hookimpl\ndef validator_handlers(*config): ...\n",
+            f"validator_handlers has an argument that is not plainly positional (config): {HOOKS}",
+        ),
+        (
+            f"{IMPORTS}{WHO}@hookimpl\nasync def validator_handlers(config): ...\n",
+            f"validator_handlers is a coroutine function: {HOOKS}",
+        ),
+        (
+            f"{IMPORTS}{WHO}@hookimpl(wrapper=True)\ndef validator_handlers(config):\n    return (yield)\n",
+            f"validator_handlers is a wrapper: {HOOKS}",
+        ),
+        (
+            f"{IMPORTS}{WHO}{WHAT}@hookimpl(specname='validator_handlers')\ndef more(config): ...\n",
+            f"more and validator_handlers both implement validator_handlers: {HOOKS}",
+        ),
+        (
+            f"{IMPORTS}{WHAT}@hookimpl\ndef validator_manifest(): raise KeyError('name')\n",
+            "validator_manifest raised KeyError: 'name': mend the plugin",
+        ),
+        (
+            f"{IMPORTS}{WHAT}@hookimpl\ndef validator_manifest(): return 'memo'\n",
+            "validator_manifest returned str: return a Manifest",
+        ),
+        (
+            f"{IMPORTS}{WHAT}{WHO.replace('memo', 'Me mo')}",
+            "validator_manifest raised ValueError: manifest name: expected 1 to 64 of a-z 0-9 . _ -, found 'Me mo': mend the plugin",
+        ),
+        (
+            f"{IMPORTS}{WHAT}{WHO.replace('1.0.0', 'one')}",
+            "validator_manifest raised ValueError: manifest version: expected a version such as 1.0.0, found 'one': mend the plugin",
+        ),
+        (
+            f"{IMPORTS}{WHAT}{WHO.replace('(1, 0)', '1')}",
+            "validator_manifest raised ValueError: manifest api_version: expected (major, minor), found 1: mend the plugin",
+        ),
+        (
+            f"{IMPORTS}{WHAT}{WHO.replace('(1, 0)', '(1, 0), dict')}",
+            (
+                "validator_manifest raised ValueError: manifest config_type: expected a frozen dataclass, found <class 'dict'>: "
+                "mend the plugin"
+            ),
+        ),
+        (
+            f"{IMPORTS}{WHAT}{WHO.replace('memo', 'other')}",
+            "its manifest's name is 'other': name the entry point other, or other@<anything>",
+        ),
+        (
+            f"{IMPORTS}{WHAT}{WHO.replace('(1, 0)', '(2, 0)')}",
+            "it was written for API 2.0, this validator has 1.0: install a validator with that API",
+        ),
+        (
+            f"{IMPORTS}{WHAT}{WHO.replace('(1, 0)', '(1, 1)')}",
+            "it was written for API 1.1, this validator has 1.0: install a validator with that API",
+        ),
+        (
+            f"{IMPORTS}{WHAT}{WHO.replace('(1, 0)', '(0, 9)')}",
+            "it was written for API 0.9, this validator has 1.0: install a later version of the plugin",
+        ),
+    ],
+)
+def test_a_plugin_that_does_not_load(tmp_path: Path, source: str, line: str) -> None:
+    assert API_VERSION == (1, 0), "the lines above name it"
+    install(tmp_path, "memo", source)
+    assert told(tmp_path) == [f"memo (dist-memo 1.0.0, DIR/MODULE.py): {line}"]
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ("yield from (1, 'x')", "validator_handlers yielded int, str: yield records of class Handler only"),
+        ("return 7", "validator_handlers raised TypeError: 'int' object is not iterable: mend the plugin"),
+        ("raise ValueError('no good')", "validator_handlers raised ValueError: no good: mend the plugin"),
+        ("yield 1 / 0", "validator_handlers raised ZeroDivisionError: division by zero: mend the plugin"),
+        ("raise SystemExit", "validator_handlers raised SystemExit: mend the plugin"),
+        (
+            "yield Handler('a', print, MessageWeight(-1), b'1')",
+            "validator_handlers raised ValueError: weight.base: expected an integer from 0 to 4398046511103, found -1: mend the plugin",
+        ),
+    ],
+)
+def test_a_hook_that_yields_nonsense_or_raises(tmp_path: Path, body: str, line: str) -> None:
+    install(tmp_path, "memo", f"{IMPORTS}{WHO}@hookimpl\ndef validator_handlers(config):\n    {body}\n")
+    assert told(tmp_path) == [f"memo@1.0.0 (dist-memo 1.0.0, DIR/MODULE.py): {line}"]
+
+
+@pytest.mark.parametrize(
+    ("config", "lines"),
+    [
+        ("{}", ["config.pallet: expected a value, found none"]),
+        ('{"pallet":"x"}', ['config.pallet: expected an integer, found "x"']),
+        ('{"pallet":1.0}', ["config.pallet: expected an integer, found 1.0"]),
+        ('{"deposit":true,"pallet":1}', ["config.deposit: expected an integer, found true"]),
+        ('{"names":["a",1],"pallet":1}', ["config.names.1: expected a string, found 1"]),
+        ('{"deposit":10,"pallet":1}', ["config: deposit: expected at most 9"]),
+        (
+            '{"palet":1}',
+            [
+                "config.palet: no such key, known are pallet, deposit, names",
+                "config.pallet: expected a value, found none",
+            ],
+        ),
+    ],
+)
+def test_a_configuration_that_does_not_fit(tmp_path: Path, config: str, lines: list[str]) -> None:
+    install(tmp_path, "memo", CONFIG)
+    who = "memo@1.0.0 (dist-memo 1.0.0, DIR/MODULE.py)"
+    assert told(tmp_path, HandlerUse("memo", config=config)) == [f"{who}: {line}: {MEND}" for line in lines]
+
+
+def test_a_configuration_of_a_plugin_that_has_none(tmp_path: Path) -> None:
+    install(tmp_path, "memo", plugin_source("memo"))
+    assert told(tmp_path, HandlerUse("memo", config='{"b":1,"a":2}')) == [
+        "memo@1.0.0 (dist-memo 1.0.0, DIR/MODULE.py): it has no configuration, found config.a, config.b: remove it"
+    ]
+
+
+def test_a_configuration_reaches_the_hook(tmp_path: Path) -> None:
+    install(tmp_path, "memo", CONFIG)
+    with on_path(tmp_path):
+        plan = RuntimePlan(handlers=(HandlerUse("memo", config='{"names":["a"],"pallet":7}'),))
+        (epoch,) = make_runtime(plan).handlers or ()
+        (bound,) = epoch.table.handlers
+        assert (bound.config.pallet, bound.config.deposit, bound.config.names) == (7, 5, ("a",))
+
+
+# --- more than one plugin ---
+
+
+def test_the_same_plugin_of_two_distributions(tmp_path: Path) -> None:
+    install(tmp_path, "memo", plugin_source("memo"), distribution="one")
+    install(tmp_path, "memo", plugin_source("memo"), distribution="two")
+    assert told(tmp_path) == [
+        (
+            "memo@1.0.0 (one 1.0.0, DIR/MODULE.py): memo@1.0.0 (two 1.0.0, DIR/MODULE.py) has the same name and version: "
+            "remove one of them, or give it a version of its own"
+        )
+    ]
+
+
+def test_two_versions_stand_side_by_side_and_one_has_to_be_named(tmp_path: Path) -> None:
+    for version in ("1.0.0", "2.0.0"):
+        source = plugin_source("memo", version)
+        install(tmp_path, "memo", source, distribution=f"memo-{version[0]}", entry_name=f"memo@{version[0]}")
+    assert told(tmp_path) == ["memo: versions 1.0.0, 2.0.0 are installed: give the version"]
+    assert told(tmp_path, HandlerUse("memo", "3.0.0")) == [
+        "memo@3.0.0: this version is not installed, found 1.0.0, 2.0.0: install it, beside the others if they are needed, too"
+    ]
+    with on_path(tmp_path):
+        runtime = make_runtime(RuntimePlan(handlers=(HandlerUse("memo", "2.0.0"),)))
+        assert [bound.name for bound in (runtime.handlers or ())[0].table.handlers] == ["memo@2.0.0"]
+
+
+def test_two_owners_of_a_kind_and_of_a_prefix(tmp_path: Path) -> None:
+    install(tmp_path, "one", plugin_source("one", kind="memo", prefix="01"))
+    install(tmp_path, "two", plugin_source("two", kind="memo", prefix="02"))
+    install(tmp_path, "three", plugin_source("three", kind="note", prefix="0203"))
+    assert told(tmp_path, HandlerUse("one"), HandlerUse("two"), HandlerUse("three", from_block=9)) == [
+        "from block 0 on: kind 'memo' has two owners, one@1.0.0 and two@1.0.0: leave one of them out",
+        "from block 9 on: kind 'memo' has two owners, one@1.0.0 and two@1.0.0: leave one of them out",
+        (
+            "from block 9 on: payloads that start with 0203 have two owners, three@1.0.0 (note) and two@1.0.0 (memo): "
+            "leave one of them out"
+        ),
+    ]
+
+
+def test_a_plugin_that_is_not_there(tmp_path: Path) -> None:
+    install(tmp_path, "memo", plugin_source("memo"))
+    with on_path(tmp_path):
+        known = ", ".join(sorted({found.name for found in discover("validator.handlers")}))
+    assert told(tmp_path, HandlerUse("memmo")) == [
+        f"memmo: no installed plugin of group validator.handlers has this name: install it; installed are: {known}"
+    ]
+
+
+def test_a_protocol_that_is_not_there_and_one_that_its_plugin_does_not_yield(tmp_path: Path) -> None:
+    install(
+        tmp_path,
+        "xcm",
+        f"{IMPORTS}{MANIFEST.format(name='xcm', version='1')}@hookimpl\ndef validator_protocols(): return []\n",
+        group="validator.protocols",
+    )
+    with on_path(tmp_path):
+        with pytest.raises(
+            PluginError, match=r"^umpf: no installed plugin of group validator\.protocols has this name: "
+        ):
+            make_runtime(RuntimePlan("umpf"))
+        with pytest.raises(
+            PluginError, match=r"^xcm@1 \(dist-xcm 1\.0\.0, .*\): it yields no protocol 'xcm': mend the plugin$"
+        ):
+            make_runtime(RuntimePlan("xcm"))
+
+
+def test_everything_is_told_at_once(tmp_path: Path) -> None:
+    install(tmp_path, "broken", "raise RuntimeError('no luck')")
+    install(tmp_path, "misfit", f"{IMPORTS}@hookimpl\ndef validator_handlerz(chain): ...\n@hookimpl\ndef x(): ...\n")
+    install(tmp_path, "memo", CONFIG)
+    install(tmp_path, "fine", plugin_source("fine", prefix="07"))
+    uses = (
+        HandlerUse("broken"),
+        HandlerUse("misfit"),
+        HandlerUse("memo", config='{"deposit":"x"}'),
+        HandlerUse("fine", version="9"),
+    )
+    lines = told(tmp_path, *uses, HandlerUse("absent"))
+    assert lines.pop(3).startswith(
+        "absent: no installed plugin of group validator.handlers has this name: install it; "
+    )
+    who = "memo@1.0.0 (dist-memo 1.0.0, DIR/MODULE.py)"
+    assert lines == [
+        "broken (dist-broken 1.0.0, DIR/MODULE.py): importing MODULE failed (RuntimeError: no luck): mend or remove the plugin",
+        f"misfit (dist-misfit 1.0.0, DIR/MODULE.py): unknown hook validator_handlerz, did you mean validator_handlers: {HOOKS}",
+        f"misfit (dist-misfit 1.0.0, DIR/MODULE.py): unknown hook x: {HOOKS}",
+        f"{who}: config.pallet: expected a value, found none: {MEND}",
+        f'{who}: config.deposit: expected an integer, found "x": {MEND}',
+        "fine@9: this version is not installed, found 1.0.0: install it, beside the others if they are needed, too",
+    ]
+
+
+def test_what_is_not_named_is_not_even_imported(tmp_path: Path) -> None:
+    install(tmp_path, "broken", "raise RuntimeError('no luck')")
+    install(tmp_path, "memo", plugin_source("memo"))
+    with on_path(tmp_path):
+        make_runtime(RuntimePlan(handlers=(HandlerUse("memo"),)))
+        assert list(installed("validator.handlers", ["memo"])) == [("memo", "1.0.0")]
+
+
+def test_one_broken_plugin_costs_no_other(tmp_path: Path) -> None:
+    install(tmp_path, "broken", "raise RuntimeError('no luck')")
+    install(tmp_path, "memo", plugin_source("memo"))
+    with on_path(tmp_path):
+        mine = [found for found in discover("validator.handlers") if found.file.startswith(str(tmp_path))]
+        plugins, problems = load_all(mine)
+    assert [plugin.manifest.name for plugin in plugins] == ["memo"]
+    assert [problem.plugin.partition(" ")[0] for problem in problems] == ["broken"]
+
+
+# --- order means nothing ---
+
+
+def test_the_order_of_the_path_means_nothing(tmp_path: Path) -> None:
+    names = ("alpha", "beta", "gamma")
+    for at, name in enumerate(names):
+        install(tmp_path / name, name, plugin_source(name, prefix=f"0{at + 1}"))
+    found, runtimes = [], []
+    for order in itertools.permutations(names):
+        with on_path(*(tmp_path / name for name in order)):
+            found.append([each for each in discover() if each.name in names])
+            for uses in itertools.permutations(map(HandlerUse, names)):
+                make_runtime.cache_clear()
+                runtimes.append(make_runtime(RuntimePlan(handlers=uses)))
+    assert [each.name for each in found[0]] == list(names)
+    assert all(each == found[0] for each in found)
+    assert len({runtime.digest for runtime in runtimes}) == 1
+    assert len({order_of(runtime) for runtime in runtimes}) == 1
+
+
+def order_of(runtime: Runtime) -> tuple[str, ...]:
+    return tuple(bound.name for epoch in runtime.handlers or () for bound in epoch.table.handlers)
+
+
+def test_the_order_of_the_path_means_nothing_to_what_is_wrong(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        install(tmp_path / name, "memo", plugin_source("memo"), distribution=name)
+    texts = set()
+    for order in (("one", "two"), ("two", "one")):
+        with on_path(*(tmp_path / name for name in order)), pytest.raises(PluginError) as caught:
+            make_runtime(RuntimePlan(handlers=(HandlerUse("memo"),)))
+        texts.add(str(caught.value))
+    assert len(texts) == 1
+
+
+def test_a_distribution_that_is_there_twice_counts_once_however_it_is_written(tmp_path: Path) -> None:
+    install(tmp_path / "first", "memo", plugin_source("memo", "2.0.0"), distribution="Memo.Kind", version="2.0.0")
+    install(tmp_path / "second", "memo", plugin_source("memo"), distribution="memo-kind")
+    with on_path(tmp_path / "first", tmp_path / "second"):
+        (found,) = [each for each in discover("validator.handlers") if each.name == "memo"]
+        assert load(found).manifest.version == "2.0.0"
