@@ -303,13 +303,13 @@ class Config(BaseSettings):
     """librdkafka's options by their own names, passed through; without ``bootstrap.servers`` the embedded broker is used."""
     job: Job = Field(default_factory=Job)
     dead_letters: DeadLetters = Field(default_factory=DeadLetters)
+    plugins: Plugins = Field(default_factory=Plugins)
     chains: dict[LaneName, Chain] = Field(default_factory=dict)
 
     @field_validator("kafka", mode="before")
     @classmethod
     def _flatten_kafka(cls, value: object) -> object:
         return flat(value) if isinstance(value, dict) else value
-    plugins: Plugins = Field(default_factory=Plugins)
 
     @classmethod
     def settings_customise_sources(

@@ -17,12 +17,12 @@ from validator.lanes.definition import LaneDefinition
 from validator.lanes.genesis import Genesis, genesis_path, kept_genesis
 from validator.lanes.statefile import read_state
 from validator.plugin.api import ChainSettings
+from validator.plugin.lock import Lock, read_lock
+from validator.plugin.pack import use_artefacts
 from validator.plugin.registry import PluginError, canonical
 from validator.plugin.runtime import HandlerUse, Runtime, RuntimePlan, make_runtime
 from validator.replay.document import Node, read_document
 from validator.resources import state_directory
-from validator.plugin.lock import Lock, read_lock
-from validator.plugin.pack import use_artefacts
 
 
 def job_directory(config: Config) -> Path:
