@@ -104,6 +104,7 @@ class ChannelEventKind(StrEnum):
     CONFIRMED = "confirmed"
     CLOSE_REQUESTED = "close_requested"
     OPENED = "opened"
+    SEALED = "sealed"
     CLOSED = "closed"
     REQUEST_EXPIRED = "request_expired"
     REQUEST_DROPPED = "request_dropped"
@@ -113,7 +114,8 @@ class ChannelEvent(NamedTuple):
     """A change in a channel's life, with the deposits it moved.
 
     A positive deposit has been reserved on that side's account, a negative one returned to it. ``session`` is the index of the session in
-    which the event is true. ``reason`` is set where a channel or request ends: ``requested``, ``offboarded`` or ``expired``.
+    which the event is true. ``reason`` is set where a channel or request ends: ``requested``, ``offboarded`` or ``expired``; a protocol may
+    have more.
     """
 
     block: BlockNumber

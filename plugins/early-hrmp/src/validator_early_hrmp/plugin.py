@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Early HRMP as a plugin of group ``validator.protocols``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from validator.plugin.api import ChainSettings, Manifest, ProtocolDefinition, RuleSet, TraceFormat, hookimpl
+from validator_early_hrmp.configuration import MAXIMA, WATERMARK_RULE, read_configuration
+from validator_early_hrmp.pages import ENCODING_VERSION
+from validator_early_hrmp.rules import RULES_VERSION, EarlyHrmp
+from validator_early_hrmp.shapes import RECORDS
+from validator_early_hrmp.traces import STATE_KEYS, read_candidate, read_request, view
+
+NAME: Final = "early-hrmp"
+
+_FOLDER: Final = Path(__file__).resolve().parent
+
+
+@hookimpl
+def validator_manifest() -> Manifest:
+    """Say who the plugin is."""
+    return Manifest(name=NAME, version="1.0.0", api_version=(1, 0))
+
+
+@hookimpl
+def validator_protocols() -> Iterable[ProtocolDefinition]:
+    """Yield the protocol."""
+    yield ProtocolDefinition(
+        name=NAME,
+        rules_version=RULES_VERSION,
+        encoding_version=ENCODING_VERSION,
+        genesis=_genesis,
+        restore=_restore,
+        configuration=read_configuration,
+        limits=(*MAXIMA, WATERMARK_RULE),
+        maxima=MAXIMA,
+        records=RECORDS,
+        schemas=_FOLDER / "schemas",
+        traces=TraceFormat(
+            request=read_request,
+            candidate=read_candidate,
+            view=_view,
+            state_keys=STATE_KEYS,
+            features=("delayed_enactment",),
+            suite=_FOLDER / "conformance",
+        ),
+    )
+
+
+def _genesis(settings: ChainSettings) -> RuleSet:
+    return EarlyHrmp.at_genesis(
+        settings.configuration, settings.paras, balances=settings.balances, enactment=settings.enactment
+    )
+
+
+def _restore(pages: list[bytes], settings: ChainSettings) -> RuleSet:
+    return EarlyHrmp.from_pages(pages, settings.enactment)
+
+
+def _view(rules: EarlyHrmp) -> dict[str, object]:
+    return view(rules.state)

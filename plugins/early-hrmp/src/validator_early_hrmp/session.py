@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The session change: the last thing in its block. Source: early_hrmp.txt "On Session Change", xcmp_rules 1.3."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from validator.plugin.api import Balances, ChannelEventKind, ChannelId, EventLog, Para, ParaId, SessionChange
+from validator_early_hrmp.configuration import EarlyHrmpConfiguration
+from validator_early_hrmp.state import (
+    Account,
+    Channel,
+    EarlyHrmpState,
+    OpenRequest,
+    add_channel,
+    forget_open_request,
+    pop_channel,
+    unreserve,
+)
+
+
+def change_session(state: EarlyHrmpState, events: EventLog, change: SessionChange) -> None:
+    """Offboard, onboard, settle open requests, then close requests, then drained channels; the new configuration holds from then on.
+
+    Requests are settled by the configuration before the change, as the Router does.
+    """
+    configuration = state.configuration
+    state.session_index += 1
+    events.session = state.session_index
+
+    outgoing = dict.fromkeys(sorted(change.outgoing))
+    for para in outgoing:
+        offboard_para(state, events, para)
+    for onboarding in change.onboarding:
+        onboard_para(state, onboarding)
+    settle_open_requests(state, events, configuration, outgoing)
+    settle_close_requests(state, events)
+    remove_drained_channels(state, events)
+
+    if change.new_config:
+        _configure(state, replace(configuration, **dict(change.new_config)))
+
+
+def onboard_para(state: EarlyHrmpState, para: Para) -> None:
+    """Register a para and add to its account's free balance what it brings."""
+    state.paras[para.para_id] = None
+    account = state.accounts.setdefault(para.para_id, Account())
+    if state.balances_mode is Balances.LEDGER:
+        account.free += para.balance
+    state.touched.pages[para.para_id] = state.touched.paras[para.para_id] = None
+
+
+def offboard_para(state: EarlyHrmpState, events: EventLog, para: ParaId) -> None:
+    """Remove a para with its channels in both directions, its queue and its watermark (H-I06).
+
+    Its messages in the queues of others stay deliverable (H-I05). Source: early_hrmp.txt "On Session Change" 1.
+    """
+    state.paras.pop(para, None)
+    for sender in tuple(state.ingress.get(para, ())):
+        remove_channel(state, events, (sender, para), "offboarded")
+    for recipient in tuple(state.egress.get(para, ())):
+        remove_channel(state, events, (para, recipient), "offboarded")
+    state.downward_queues.pop(para, None)
+    state.downward_queue_tails.pop(para, None)
+    state.dmq_watermarks.pop(para, None)
+    state.touched.pages[para] = state.touched.paras[para] = None
+
+
+def settle_open_requests(
+    state: EarlyHrmpState, events: EventLog, configuration: EarlyHrmpConfiguration, outgoing: Collection[ParaId]
+) -> None:
+    """Age and expire unconfirmed requests (H-I04: whoever has gone), open confirmed ones, in the order of the list.
+
+    A confirmed request with a party that is gone, or goes at this boundary even if it comes back at once, is dropped and both deposits
+    return (H-I03). Source: early_hrmp.txt "On Session Change" 2.
+    """
+    kept = []
+    for request in state.open_requests:
+        if request.confirmed:
+            forget_open_request(state, request)
+            if all(para in state.paras and para not in outgoing for para in (request.sender, request.recipient)):
+                _open_channel(state, events, request)
+            else:
+                _refund(state, events, request, ChannelEventKind.REQUEST_DROPPED, "offboarded")
+            continue
+        request.age += 1
+        if request.age < configuration.hrmp_open_request_ttl:
+            kept.append(request)
+            continue
+        forget_open_request(state, request)
+        _refund(state, events, request, ChannelEventKind.REQUEST_EXPIRED, "expired")
+    state.open_requests[:] = kept
+
+
+def settle_close_requests(state: EarlyHrmpState, events: EventLog) -> None:
+    """Remove every channel that somebody asked to close and that is empty, seal the others. Source: "On Session Change" 3."""
+    for _, sender, recipient in state.close_requests:
+        channel_id = (sender, recipient)
+        channel = state.channels.get(channel_id)
+        if channel is None:
+            continue  # it went with one of its ends
+        if not channel.used_places:
+            remove_channel(state, events, channel_id, "requested")
+            continue
+        channel.sealed = True
+        state.sealed[channel_id] = None
+        state.touched.pages[recipient] = state.touched.channels[channel_id] = None
+        events.add(ChannelEventKind.SEALED, channel_id, reason="requested")
+    state.close_requests.clear()
+    state.closing.clear()
+
+
+def remove_drained_channels(state: EarlyHrmpState, events: EventLog) -> None:
+    """Remove every sealed channel that has no messages, by ascending sender and recipient. Source: "On Session Change" 4."""
+    for channel_id in sorted(state.sealed):
+        if not state.channels[channel_id].used_places:
+            remove_channel(state, events, channel_id, "drained")
+
+
+def remove_channel(state: EarlyHrmpState, events: EventLog, channel_id: ChannelId, reason: str) -> None:
+    """Return both deposits and remove the channel. Source: early_hrmp.txt "to remove a channel"."""
+    sender, recipient = channel_id
+    channel = pop_channel(state, channel_id)
+    unreserve(state, sender, channel.sender_deposit)
+    unreserve(state, recipient, channel.recipient_deposit)
+    events.add(
+        ChannelEventKind.CLOSED,
+        channel_id,
+        sender_deposit=-channel.sender_deposit,
+        recipient_deposit=-channel.recipient_deposit,
+        reason=reason,
+    )
+
+
+def _open_channel(state: EarlyHrmpState, events: EventLog, request: OpenRequest) -> None:
+    channel_id = (request.sender, request.recipient)
+    channel = Channel(request.sender_deposit, request.recipient_deposit, instance=state.session_index)
+    add_channel(state, channel_id, channel)
+    events.add(ChannelEventKind.OPENED, channel_id)
+
+
+def _refund(
+    state: EarlyHrmpState, events: EventLog, request: OpenRequest, event: ChannelEventKind, reason: str
+) -> None:
+    unreserve(state, request.sender, request.sender_deposit)
+    if request.confirmed:
+        unreserve(state, request.recipient, request.recipient_deposit)
+    events.add(
+        event,
+        (request.sender, request.recipient),
+        sender_deposit=-request.sender_deposit,
+        recipient_deposit=-request.recipient_deposit,
+        reason=reason,
+    )
+
+
+def _configure(state: EarlyHrmpState, configuration: EarlyHrmpConfiguration) -> None:
+    before = state.configuration
+    state.configuration = configuration
+    limits = (configuration.hrmp_channel_max_places, configuration.hrmp_channel_max_size)
+    if limits != (before.hrmp_channel_max_places, before.hrmp_channel_max_size):
+        # the limits are those of all channels alike
+        state.touched.channels.update(dict.fromkeys(state.channels))

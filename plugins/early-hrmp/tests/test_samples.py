@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sample traces of the protocol, and that they would be missed."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+from early_hrmp_player import Json, play
+
+SAMPLES = Path(__file__).resolve().parents[4] / "shared" / "traces" / "early_hrmp_samples.json"
+
+pytestmark = pytest.mark.skipif(not SAMPLES.exists(), reason="../shared/traces is not beside this checkout")
+
+
+def samples() -> list[Json]:
+    return json.loads(SAMPLES.read_text(encoding="utf-8")) if SAMPLES.exists() else []
+
+
+@pytest.mark.parametrize("scenario", samples(), ids=lambda scenario: scenario["id"])
+def test_a_sample_passes(scenario: Json) -> None:
+    assert play(scenario) == []
+
+
+@pytest.mark.parametrize("scenario", samples(), ids=lambda scenario: scenario["id"])
+def test_the_player_sees_what_is_wrong(scenario: Json) -> None:
+    wrong = deepcopy(scenario)
+    balance = next(iter(wrong["final_state"]["balances"].values()))
+    balance["reserved"] += 1
+    assert len(play(wrong)) == 1
