@@ -113,9 +113,8 @@ class Episodes:
         second = self._take_over()
         world.settle()
         send(signal.SIGCONT, *stopped)
-        note = self._fenced(first)
-        self._back_to_the_first(second)
-        return note, 1
+        # what it was about to commit may be of a lane without blocks, and then nothing tells it whose that is now
+        return self._contest(first, second)
 
     def _stopped_job_comes_back(self) -> tuple[str, int]:
         """All of a job sleeps, as on a machine that was suspended, while another one takes its place."""
