@@ -6,12 +6,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from validator.plugin.registry import PluginError
     from validator.testing.contract import Example, HandlerContract
     from validator.testing.harness import Harness, HarnessFault
 
-__all__ = ["Example", "HandlerContract", "Harness", "HarnessFault"]
+__all__ = ["Example", "HandlerContract", "Harness", "HarnessFault", "PluginError"]
 
-_MODULES = {"Example": "contract", "HandlerContract": "contract", "Harness": "harness", "HarnessFault": "harness"}
+_MODULES = {
+    "Example": "contract",
+    "HandlerContract": "contract",
+    "Harness": "harness",
+    "HarnessFault": "harness",
+    "PluginError": "harness",
+}
 
 
 def __getattr__(name: str) -> Any:
