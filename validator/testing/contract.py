@@ -78,6 +78,10 @@ class HandlerContract:
         """Processes under other hash seeds come to the same."""
         self._check(points.is_the_same_under_every_hash_seed)
 
+    def test_restarts_do_not_matter(self) -> None:
+        """A message comes to the same whether or not the job was started again before it."""
+        self._check(points.goes_on_after_a_restart)
+
     def test_a_failed_message_leaves_nothing(self) -> None:
         """A fault at any context call takes everything back."""
         self._check(points.leaves_nothing_of_a_failed_message)
@@ -101,6 +105,10 @@ class HandlerContract:
     def test_its_readme_runs(self) -> None:
         """The README's Python examples run."""
         self._check(points.has_a_readme_that_runs)
+
+    def test_its_source_is_clean(self) -> None:
+        """The lint of the deterministic zone finds nothing."""
+        self._check(points.is_clean)
 
     def _check(self, point: Callable[[Case], None]) -> None:
         try:

@@ -85,7 +85,8 @@ class Harness:
         seconds_max: float = HANDLER_SECONDS_MAX_DEFAULT,
     ) -> None:
         self.plugin = resolve_plugin(plugin)
-        self.handlers = handlers_of(self.plugin, canonical(dict(config or {})))
+        self._values = canonical(dict(config or {}))
+        self.handlers = handlers_of(self.plugin, self._values)
         if conflicts := find_conflicts(self.handlers):
             raise PluginError([Problem(str(self.plugin), conflict, "mend the plugin") for conflict in conflicts])
         self.calls = 0
@@ -97,8 +98,9 @@ class Harness:
         self.channel_events: list[ChannelEvent] = []
         """What the last block told about channels."""
         self._fail_at: int | None = None
+        self._weight_max = weight_max
         self._watchdog = Watchdog(seconds_max)
-        self._sink = self._make_sink(weight_max)
+        self._sink = self._make_sink()
         self._router = Router.at_genesis(
             _host_configuration(host_configuration), _paras(paras, balances), sink=self._sink
         )
@@ -164,12 +166,17 @@ class Harness:
 
     def limit_weight(self, weight_max: Weight | None) -> None:
         """Let every message from now on use ``weight_max``, as a chain does whose configuration changes; restarts."""
-        self._sink = self._make_sink(weight_max)
+        self._weight_max = weight_max
         self.restart()
 
     def restart(self) -> None:
-        """Go on from the encoded state, as a job does that is started again. Raises ``AssertionError`` where that is another state."""
+        """Go on from the encoded state with new handlers, as a job does that is started again.
+
+        The plugin's module stays imported. Raises ``AssertionError`` where what is restored is another state.
+        """
         before, root = pages(self._router), self.state_root
+        self.handlers = handlers_of(self.plugin, self._values)
+        self._sink = self._make_sink()
         self._router = Router.from_pages(before, self._sink)
         assert pages(self._router) == before, "the restored state encodes to other pages"
         assert self.state_root == root == state_hash(self._router.state), "the restored state has another root"
@@ -225,9 +232,9 @@ class Harness:
         """The channels that somebody asked to close, ascending."""
         return sorted(self._router.state.hrmp_close_channel_requests)
 
-    def _make_sink(self, weight_max: Weight | None) -> HandlerSink:
+    def _make_sink(self) -> HandlerSink:
         epochs = [HandlerEpoch(0, DispatchTable(self.handlers))]
-        return HandlerSink(epochs, weight_max=weight_max, guard=self._watchdog, context=self._context())
+        return HandlerSink(epochs, weight_max=self._weight_max, guard=self._watchdog, context=self._context())
 
     def _begin(self, block: BlockNumber | None) -> None:
         number = self._next_block if block is None else block

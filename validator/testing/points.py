@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
+from validator.core.handlers.handler import BoundHandler
 from validator.core.outcomes import Dispatch, DispatchOutcome
 from validator.plugin.registry import canonical, configure
 from validator.testing.case import (
@@ -22,17 +23,20 @@ from validator.testing.case import (
     Case,
     Example,
     NotApplicable,
+    Played,
     distribution_of,
     play_elsewhere,
     run_python,
+    told,
 )
 from validator.testing.harness import Harness
+from validator.testing.lint import lint_module
 from validator.testing.wheel import archive_of
 
 HASH_SEEDS: Final = ("0", "1", "2", "random")
 """Values of PYTHONHASHSEED under which the examples have to come to the same."""
 
-BUDGETS_MAX: Final = 256
+BUDGETS_MAX: Final = 100
 """Weight budgets that are tried for an example, besides those just below what each of its calls needs."""
 
 
@@ -67,6 +71,20 @@ def is_the_same_under_every_hash_seed(case: Case) -> None:
         _compare(case, first, other, f"PYTHONHASHSEED={seed}, held against {HASH_SEEDS[0]},")
 
 
+def goes_on_after_a_restart(case: Case) -> None:
+    """What an example comes to when it is sent again does not depend on whether the job was started again in between."""
+    _need_examples(case)
+    for example in case.examples:
+        ends: list[dict[str, Any]] = []
+        for restarts in (False, True):
+            harness = case.chain(example)
+            harness.send(example.payload, example.para)
+            if restarts:
+                harness.restart()
+            ends.append(told(Played(example, harness, harness.send(example.payload, example.para))))
+        _compare_one(example, ends[0], ends[1], "sent again after a restart, it")
+
+
 def leaves_nothing_of_a_failed_message(case: Case) -> None:
     """A fault at any of its context calls fails the message, and everything is as it was before."""
     _need_examples(case)
@@ -93,7 +111,8 @@ def is_bounded_by_weight(case: Case) -> None:
             continue  # told by `accepts_its_examples`
         if used < 1:
             raise Broken(f"{_name(played.example)}: expected a weight of at least 1, found {used}")
-        for budget in _budgets(used, played.harness.call_weights):
+        base = next(_taking(played)).handler.weight.of(played.example.payload)
+        for budget in _budgets(used, [base, *played.harness.call_weights]):
             harness = case.chain(played.example, weight_max=budget)
             before = snapshot(harness)
             dispatch = harness.send(played.example.payload, played.example.para)
@@ -107,7 +126,7 @@ def refuses_oversize_payloads(case: Case) -> None:
     """A payload of one byte more than the handler takes fails, without a call; where ``decode`` decides, it may be nobody's instead."""
     _need_examples(case)
     for played in case.play():
-        bound = next((each for each in played.harness.handlers if each.handler.kind == played.dispatch.kind), None)
+        bound = next(_taking(played), None)
         if bound is None:
             continue  # told by `accepts_its_examples`
         size = bound.handler.payload_bytes_max + 1
@@ -176,6 +195,13 @@ def has_a_readme_that_runs(case: Case) -> None:
         raise Broken(f"{case.readme.name}: its examples do not run:\n{(run.stdout + run.stderr).strip()}")
 
 
+def is_clean(case: Case) -> None:
+    """The source of its module, and of what that imports of its own package, holds nothing that could differ between two runs."""
+    findings = lint_module(case.module())
+    if findings:
+        raise Broken("\n".join(map(str, findings)))
+
+
 def snapshot(harness: Harness) -> dict[str, Any]:
     """Return what a message may change, by name."""
     paras = sorted(harness.paras)
@@ -210,6 +236,10 @@ def _need_examples(case: Case) -> None:
         raise NotApplicable("no examples are given")
 
 
+def _taking(played: Played) -> Iterator[BoundHandler]:
+    return (bound for bound in played.harness.handlers if bound.handler.kind == played.dispatch.kind)
+
+
 def _budgets(used: int, calls: list[int]) -> Iterator[int]:
     """Yield budgets below a weight, ascending: all, or those just below what each call needs with others evenly between."""
     if used <= BUDGETS_MAX:
@@ -222,11 +252,14 @@ def _budgets(used: int, calls: list[int]) -> Iterator[int]:
 
 def _compare(case: Case, expected: list[Any], found: list[Any], what: str) -> None:
     for example, one, other in zip(case.examples, expected, found, strict=True):
-        for key in one:
-            if one[key] != other[key]:
-                raise Broken(
-                    f"{_name(example)}: {what} has another {key}: expected {json.dumps(one[key])}, found {json.dumps(other[key])}"
-                )
+        _compare_one(example, one, other, what)
+
+
+def _compare_one(example: Example, expected: dict[str, Any], found: dict[str, Any], what: str) -> None:
+    for key, value in expected.items():
+        if found[key] != value:
+            shown = f"expected {json.dumps(value)}, found {json.dumps(found[key])}"
+            raise Broken(f"{_name(example)}: {what} has another {key}: {shown}")
 
 
 def _compare_chain(where: str, before: dict[str, Any], harness: Harness) -> None:
@@ -249,9 +282,11 @@ def _end(dispatch: Dispatch) -> str:
 
 __all__ = [
     "accepts_its_examples",
+    "goes_on_after_a_restart",
     "has_a_configuration_that_survives_json",
     "has_a_readme_that_runs",
     "is_bounded_by_weight",
+    "is_clean",
     "is_the_same_twice",
     "is_the_same_under_every_hash_seed",
     "leaves_nothing_of_a_failed_message",

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A transport in memory: what came out of the job is given, what it submits is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from validator.errors import UserError
+from validator.plugin.api import Manifest, Record, Transport
+from validator.plugin.registry import (
+    Found,
+    Plugin,
+    PluginError,
+    Problem,
+    canonical,
+    configure,
+    installed,
+    register,
+    transports_of,
+)
+from validator.plugin.submission import check_submission, check_timeout
+
+
+class MemoryTransport:
+    """One transport of ``plugin``, and the Kafka that it works with, as lists.
+
+    ``plugin`` is a module or object with hooks, or the name of an installed plugin; ``config`` is what ``[transports.<name>]`` would hold;
+    ``transport`` names one where the plugin yields several. `outputs` are the records of all output topics, of which the transport
+    receives those of its own; `submitted` is what it wrote.
+
+    Raises `PluginError` for whatever is wrong with the plugin or its configuration, then `UserError` where it has not this transport.
+    """
+
+    def __init__(
+        self,
+        plugin: Any,
+        config: Mapping[str, Any] | None = None,
+        *,
+        transport: str | None = None,
+        outputs: Iterable[Record] = (),
+    ) -> None:
+        self.plugin = _resolve(plugin)
+        values = canonical(dict(config or {}))
+        self.config = configure(self.plugin, values)
+        self.transport = _choose(self.plugin, transports_of(self.plugin, values), transport)
+        self.outputs: list[Record] = list(outputs)
+        """What the job has told, in order; append to it between two runs."""
+        self.submitted: list[Record] = []
+        """What has been written to input topics, in order."""
+        self.acknowledged = 0
+        """How many of `outputs` do not come again."""
+
+    def run(self, *, receives_max: int | None = None, submits_max: int | None = None) -> None:
+        """Start the transport anew, as a restarted process does, with what is not acknowledged, until it ends.
+
+        It is asked to end when there is nothing left to receive, after ``receives_max`` records, or after ``submits_max``. Raises what the
+        transport raises.
+        """
+        self.transport.run(MemoryContext(self, receives_max, submits_max))
+
+
+class MemoryContext:
+    """The context of one run (`validator.plugin.api.TransportContext`)."""
+
+    def __init__(self, memory: MemoryTransport, receives_max: int | None, submits_max: int | None) -> None:
+        self.config = memory.config
+        self._memory = memory
+        self._position = memory.acknowledged
+        self._receives_left = receives_max
+        self._submits_left = submits_max
+        self._stopping = 0 in (receives_max, submits_max)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the transport is to end."""
+        return self._stopping
+
+    def submit(self, topic: str, key: bytes, value: bytes) -> None:
+        """Keep a record. Raises ``ValueError``."""
+        check_submission(topic, key, value)
+        self._memory.submitted.append((topic, key, value))
+        if self._submits_left is not None:
+            self._submits_left -= 1
+            self._stopping = self._stopping or self._submits_left <= 0
+
+    def receive(self, timeout_s: float) -> Record | None:
+        """Return the next record of the transport's topics; None where there is none, at once. Raises ``ValueError``."""
+        check_timeout(timeout_s)
+        outputs, topics = self._memory.outputs, self._memory.transport.topics
+        while not self._stopping and self._position < len(outputs):
+            record = outputs[self._position]
+            self._position += 1
+            if record[0] in topics:
+                if self._receives_left is not None:
+                    self._receives_left -= 1
+                    self._stopping = self._receives_left <= 0
+                return record
+        self._stopping = True
+        return None
+
+    def acknowledge(self) -> None:
+        """Have everything received so far not come again."""
+        self._memory.acknowledged = self._position
+
+
+def _resolve(plugin: Any) -> Plugin:
+    group = "validator.transports"
+    if isinstance(plugin, str):
+        there = installed(group, [plugin])
+        if len(there) > 1:
+            versions = ", ".join(version for _, version in there)
+            raise PluginError([Problem(plugin, f"versions {versions} are installed", "leave one of them")])
+        return next(iter(there.values()))
+    hook = getattr(plugin, "validator_manifest", None)
+    manifest = hook() if callable(hook) else None
+    name, version = (manifest.name, manifest.version) if isinstance(manifest, Manifest) else ("plugin", "0")
+    where = getattr(plugin, "__name__", None) or type(plugin).__qualname__
+    return register(Found(group, name, where, name, version, getattr(plugin, "__file__", None) or where), plugin)
+
+
+def _choose(plugin: Plugin, transports: tuple[Transport, ...], name: str | None) -> Transport:
+    chosen = [each for each in transports if name in (None, each.name)]
+    if len(chosen) != 1:
+        there = ", ".join(sorted(each.name for each in transports)) or "none"
+        raise UserError(f"{plugin}: expected one transport{'' if name is None else f' {name!r}'}, there are {there}")
+    return chosen[0]
