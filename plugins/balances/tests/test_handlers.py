@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from validator_balances import TRANSFER_KEEP_ALIVE, WEIGHT, encode_transfer, sovereign_account
 
-from validator.plugin.api import CALL_WEIGHTS, hookimpl
+from validator.plugin.api import CALL_WEIGHTS, Balances, hookimpl
 from validator.testing import Harness, PluginError
 
 DEPOSIT = {"existential_deposit": 10}
@@ -198,3 +198,22 @@ def test_the_pallet_stands_where_the_configuration_says() -> None:
 def test_another_configuration_is_refused(config: dict[str, object]) -> None:
     with pytest.raises(PluginError, match=r"balances.*config"):
         Harness(validator_balances, config)
+
+
+def test_the_account_of_a_para_that_is_not_there_is_kept() -> None:
+    chain = chain_with()
+    assert chain.send(encode_transfer(4321, 10)).outcome.value == "ok"
+    chain.restart()
+    chain.change_session(onboarding=[4321])
+    chain.restart()
+    assert chain.send(encode_transfer(2002, 10), para=4321).outcome.value == "ok"
+    assert (chain.balance(4321), chain.balance(2002)) == (0, 10)
+
+
+def test_without_a_ledger_nothing_moves() -> None:
+    for deposit, outcome in ((10, "failed"), (0, "ok")):
+        chain = Harness(validator_balances, {"existential_deposit": deposit}, balances=0)
+        chain._router.state.balances_mode = Balances.UNLIMITED
+        root = chain.state_root
+        dispatch = chain.send(keep_alive(2001, 20))
+        assert (dispatch.outcome.value, chain.state_root) == (outcome, root), dispatch.failure
