@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 __all__ = ["Example", "HandlerContract", "Harness", "HarnessFault", "PluginError"]
 
 _MODULES = {
-    "Example": "contract",
-    "HandlerContract": "contract",
-    "Harness": "harness",
-    "HarnessFault": "harness",
-    "PluginError": "harness",
+    "Example": "validator.testing.contract",
+    "HandlerContract": "validator.testing.contract",
+    "Harness": "validator.testing.harness",
+    "HarnessFault": "validator.testing.harness",
+    "PluginError": "validator.plugin.registry",
 }
 
 
@@ -26,5 +26,5 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         from importlib import import_module
 
-        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,12 +10,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import Distribution, distributions
+from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote, urlparse
 
 from validator.core.outcomes import Dispatch
 from validator.core.types import Balance, HostConfiguration, Para, ParaId, Weight
+from validator.plugin.files import find_distribution, is_editable
 from validator.plugin.registry import Plugin, discover
 from validator.testing.harness import BALANCE, PARAS, PRESET, Harness, resolve_plugin
 
@@ -146,10 +148,15 @@ def distribution_of(plugin: Plugin) -> Distribution:
     value = plugin.found.value
     for found in discover(HANDLERS):
         if found.value == value and found.name == plugin.manifest.name:
-            for distribution in distributions():
-                if distribution.metadata["Name"] == found.distribution:
-                    return distribution
+            return find_distribution(found.distribution)
     raise NotApplicable(f"no installed distribution has an entry point {plugin.manifest.name} = {value}")
+
+
+def packable(distribution: Distribution) -> str:
+    """Return what `validator.plugin.pack.pack` makes an archive of: a distribution's name, or the source folder of an editable one."""
+    if is_editable(distribution):
+        return unquote(urlparse(json.loads(distribution.read_text("direct_url.json") or "{}")["url"]).path)
+    return str(distribution.metadata["Name"])
 
 
 def _main(file: str, name: str) -> None:

@@ -17,6 +17,8 @@ from pydantic import TypeAdapter
 
 from validator.core.handlers.handler import BoundHandler
 from validator.core.outcomes import Dispatch, DispatchOutcome
+from validator.errors import UserError
+from validator.plugin.pack import pack
 from validator.plugin.registry import canonical, configure
 from validator.testing.case import (
     Broken,
@@ -25,13 +27,13 @@ from validator.testing.case import (
     NotApplicable,
     Played,
     distribution_of,
+    packable,
     play_elsewhere,
     run_python,
     told,
 )
 from validator.testing.harness import Harness
 from validator.testing.lint import lint_module
-from validator.testing.wheel import archive_of
 
 HASH_SEEDS: Final = ("0", "1", "2", "random")
 """Values of PYTHONHASHSEED under which the examples have to come to the same."""
@@ -148,12 +150,14 @@ def works_from_an_archive(case: Case) -> None:
     """It is found and runs from its wheel's bytes as a .zip on the path, as Spark ships it to executors."""
     _need_examples(case)
     case.module()
-    distribution = distribution_of(case.loaded())
+    source = packable(distribution_of(case.loaded()))
     with tempfile.TemporaryDirectory() as folder:
-        archive = archive_of(distribution, Path(folder))
+        try:
+            archive = pack(source, Path(folder)).path
+        except UserError as error:
+            raise (NotApplicable if "is compiled" in str(error) else Broken)(str(error)) from None
         elsewhere = play_elsewhere(case, first_on_path=[str(archive)])
-        inside = f"{archive}/"
-        if not elsewhere["file"].startswith(inside):
+        if not elsewhere["file"].startswith(f"{archive}/"):
             raise Broken(f"expected its module to be imported from the archive, found {elsewhere['file']}")
         if not any(file.startswith(str(archive)) for _, file in elsewhere["entries"]):
             raise Broken("its entry point is not seen in the archive")

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What pytest offers to every test where validator is installed; pytest imports this at each start, so it imports nothing else.
+
+Source: pytest, entry points of group ``pytest11``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from validator.replay.scenario import Scenario
+    from validator.testing.harness import Harness
+
+
+@pytest.fixture
+def harness() -> type[Harness]:
+    """Make chains in memory whose upward messages go to a plugin: ``harness(plugin, {"bytes_max": 64})`` (`Harness`)."""
+    from validator.testing.harness import Harness
+
+    return Harness
+
+
+@pytest.fixture(scope="session")
+def vectors() -> Callable[[str], list[Scenario]]:
+    """Return the scenarios of an installed protocol's conformance suite: ``vectors("router")`` (`validator.replay.suites`)."""
+    from validator.document import read_document
+    from validator.replay.scenario import read_scenarios
+    from validator.replay.suites import suite_files
+
+    def read(suite: str = "router") -> list[Scenario]:
+        documents = [read_document(path) for path in suite_files(suite)]
+        return [
+            scenario
+            for document in documents
+            if not (isinstance(document.value, dict) and document.has("format"))
+            for scenario in read_scenarios(document)
+        ]
+
+    return read
