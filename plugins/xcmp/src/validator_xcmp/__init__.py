@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""XCMP channels: the protocol of xcmp_channels.txt (document 000), in which the relay chain stores roots and never messages."""

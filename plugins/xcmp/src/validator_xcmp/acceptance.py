@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Candidate acceptance: reads the state, raises the first violation, changes nothing.
+
+A channel's capacity is no rule here: the relay chain cannot see how long a queue is. A request to close a channel does not stop it before
+the boundary either, for what is acceptable must not change within a session.
+Source: xcmp_channels.txt "Acceptance Function", xcmp_rules 1.2.
+"""
+
+from __future__ import annotations
+
+from validator.plugin.api import BlockNumber, Hash, ParaId
+from validator_xcmp.errors import (
+    BitfieldChannelCondemned,
+    BitfieldMissingMessageRoot,
+    BitfieldTooLong,
+    CandidateUnknownPara,
+    WatermarkAheadRelayParent,
+    WatermarkNotAdvanced,
+    WatermarkRegressed,
+)
+from validator_xcmp.records import Candidate, Watermark
+from validator_xcmp.state import XcmpState
+
+
+def check_candidate(state: XcmpState, candidate: Candidate) -> None:
+    """Check everything that a candidate must satisfy.
+
+    Raises `CandidateUnknownPara`, then the first violation of: bitfield, message root, watermark.
+    """
+    para = candidate.para_id
+    if para not in state.paras:
+        raise CandidateUnknownPara(para=para)
+    check_bitfield(state, para, candidate.bitfield, candidate.message_root)
+    check_watermark(state, para, candidate.relay_parent_number, candidate.watermark)
+
+
+def check_bitfield(state: XcmpState, para: ParaId, bitfield: str, message_root: Hash | None) -> None:
+    """Check that every bit stands for a column, every set one for a channel that takes messages, and that there is a root to write.
+
+    Raises `BitfieldTooLong`, `BitfieldChannelCondemned`, `BitfieldMissingMessageRoot` (X-I09). A root without bits is ignored (X-I17).
+    """
+    row = state.rows.get(para, [])
+    if len(bitfield) > len(row):
+        raise BitfieldTooLong(length=len(bitfield), row_length=len(row))
+    marked = marked_columns(bitfield)
+    for index in marked:
+        if (para, row[index].recipient) in state.condemned:
+            raise BitfieldChannelCondemned(index=index, recipient=row[index].recipient)
+    if marked and message_root is None:
+        raise BitfieldMissingMessageRoot
+
+
+def check_watermark(state: XcmpState, para: ParaId, relay_parent_number: BlockNumber, new_watermark: Watermark) -> None:
+    """Check that the watermark stays below the relay parent and moves, unless nothing that the relay parent shows is unread.
+
+    Order is by block, then by para. Raises `WatermarkAheadRelayParent`, `WatermarkRegressed`, `WatermarkNotAdvanced` (X-I01). Only the
+    newest message of a channel is known, so that an older one which it covers up obliges to nothing: within a session the check can get
+    laxer, never stricter.
+    """
+    if new_watermark[0] > relay_parent_number:
+        raise WatermarkAheadRelayParent(new_watermark=new_watermark, relay_parent_number=relay_parent_number)
+    last_watermark = state.watermarks.get(para)
+    if last_watermark is None or new_watermark > last_watermark:
+        return
+    if new_watermark < last_watermark:
+        raise WatermarkRegressed(new_watermark=new_watermark, last_watermark=last_watermark)
+    pending = [(block, sender) for block, sender in unread(state, para) if block <= relay_parent_number]
+    if pending:
+        raise WatermarkNotAdvanced(last_watermark=last_watermark, pending=tuple(pending))
+
+
+def unread(state: XcmpState, para: ParaId) -> list[Watermark]:
+    """Return the ``(last_updated, sender)`` of every channel to a para whose newest message its watermark does not cover, ascending."""
+    last_watermark = state.watermarks.get(para, (-1, 0))
+    return sorted(
+        (column.last_updated, sender)
+        for sender, column in state.ingress.get(para, {}).items()
+        if column.message_root is not None and (column.last_updated, sender) > last_watermark
+    )
+
+
+def marked_columns(bitfield: str) -> list[int]:
+    """Return the indexes of the bits that are set, ascending."""
+    return [index for index, bit in enumerate(bitfield) if bit == "1"]

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Candidate enactment and downward messages: change the state, cannot fail. Source: xcmp_channels.txt "Enactment", xcmp_rules 1.2."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from validator.plugin.api import ZERO_HASH, BlockNumber, Hash, MessageRef, ParaId
+from validator_xcmp.acceptance import marked_columns
+from validator_xcmp.commitments import hrmp_link, message_hash
+from validator_xcmp.records import Candidate
+from validator_xcmp.state import DownwardTail, QueuedMessage, XcmpState, recompute_root
+
+
+def enact_candidate(state: XcmpState, candidate: Candidate, now: BlockNumber) -> None:
+    """Write the root and ``now``, the height of enactment, into every marked column, then the row's root once, then the watermark."""
+    para = candidate.para_id
+    touched = state.touched
+    touched.pages[para] = touched.paras[para] = None
+    marked = marked_columns(candidate.bitfield)
+    if marked:
+        row = state.rows[para]
+        for index in marked:
+            column = row[index]
+            column.last_updated = now
+            column.message_root = candidate.message_root
+            touched.paras[column.recipient] = None
+        recompute_root(state, para)
+    state.watermarks[para] = candidate.watermark
+    prune_downward_queue(state, para, candidate.watermark[0])
+
+
+def queue_downward_message(
+    state: XcmpState, para: ParaId, msg: bytes, now: BlockNumber, data_hash: Hash | None = None
+) -> MessageRef:
+    """Append a message to a para's downward queue and tell where it came to stand; the para need not exist."""
+    head, sent = state.downward_tails.get(para, DownwardTail(ZERO_HASH, 0))
+    tail = DownwardTail(hrmp_link(head, now, data_hash or message_hash(msg)), sent + 1)
+    state.downward_tails[para] = tail
+    state.downward_queues.setdefault(para, deque()).append(QueuedMessage(now, msg))
+    state.touched.pages[para] = state.touched.paras[para] = None
+    return MessageRef(para, tail.sent, tail.head)
+
+
+def prune_downward_queue(state: XcmpState, para: ParaId, block: BlockNumber) -> None:
+    """Drop what the relay chain put into a para's queue up to a block, inclusive: it comes before what paras sent in that block."""
+    queue = state.downward_queues.get(para)
+    if queue is None:
+        return
+    while queue and queue[0].sent_at <= block:
+        queue.popleft()
+    if not queue:
+        del state.downward_queues[para]

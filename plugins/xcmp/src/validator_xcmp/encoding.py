@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Canonical bytes of a state, in pages: one for each para with what it owns, one for what nobody owns.
+
+A para owns its account, its row of the channel state table with the metadata, its watermark, its downward queue and its pending candidates.
+Roots, the index of senders and counts are left out and recomputed on loading.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import fields
+
+from validator.plugin.api import Balances, DecodeError, ParaId, ParaKind, Reader, Upgrade, Writer, upgraded
+from validator_xcmp.configuration import XcmpConfiguration
+from validator_xcmp.records import Candidate, Watermark
+from validator_xcmp.state import (
+    Account,
+    Column,
+    DownwardTail,
+    OpenRequest,
+    PendingCandidate,
+    QueuedMessage,
+    Touched,
+    XcmpState,
+    append_column,
+    recompute_root,
+)
+
+ENCODING_VERSION = 1
+"""First byte of every page."""
+UPGRADES: dict[int, Upgrade] = {}
+"""By version, what makes a page of the version after it."""
+
+_CONFIGURATION = tuple(field.name for field in fields(XcmpConfiguration))
+_PARA_KINDS = tuple(ParaKind)
+_BALANCES = tuple(Balances)
+
+
+def owning_paras(state: XcmpState) -> list[ParaId]:
+    """Return, ascending, the paras that own anything."""
+    owners: dict[ParaId, None] = {}
+    for owned in (
+        state.paras,
+        state.accounts,
+        state.pending_candidates,
+        state.rows,
+        state.watermarks,
+        state.downward_queues,
+        state.downward_tails,
+    ):
+        owners.update(dict.fromkeys(owned))
+    return sorted(owners)
+
+
+def encode_common_page(state: XcmpState) -> bytes:
+    """Encode what no para owns: configuration, mode, session, requests, the condemned set."""
+    out = Writer()
+    out.u8(ENCODING_VERSION)
+    for name in _CONFIGURATION:
+        out.compact(getattr(state.configuration, name))
+    out.u8(_BALANCES.index(state.balances_mode))
+    out.u32(state.session_index)
+    out.compact(len(state.open_requests))
+    for request in state.open_requests:
+        out.u32(request.sender)
+        out.u32(request.recipient)
+        out.u128(request.sender_deposit)
+        out.u8(request.confirmed)
+        out.u32(request.age)
+        out.u128(request.recipient_deposit)
+    for channels in (state.close_requests, state.condemned):
+        out.compact(len(channels))
+        for (sender, recipient), value in channels.items():
+            out.u32(sender)
+            out.u32(recipient)
+            out.u32(value)
+    return bytes(out.buffer)
+
+
+def encode_para_page(state: XcmpState, para: ParaId) -> bytes | None:
+    """Encode what a para owns, or return None where that is nothing."""
+    out = Writer()
+    kind = state.paras.get(para)
+    out.u8(0 if kind is None else 1 + _PARA_KINDS.index(kind))
+    account = state.accounts.get(para) or Account()
+    out.compact(account.free)
+    out.compact(account.reserved)
+    pending = state.pending_candidates.get(para, ())
+    out.compact(len(pending))
+    for backed_at, candidate in pending:
+        out.u32(backed_at)
+        _write_candidate(out, candidate)
+    row = state.rows.get(para, ())
+    out.compact(len(row))
+    for column in row:
+        _write_column(out, column)
+    watermark = state.watermarks.get(para)
+    out.u8(watermark is not None)
+    if watermark is not None:
+        _write_watermark(out, watermark)
+    queue = state.downward_queues.get(para, ())
+    out.compact(len(queue))
+    for sent_at, msg in queue:
+        out.u32(sent_at)
+        out.bytes(msg)
+    tail = state.downward_tails.get(para)
+    out.u8(tail is not None)
+    if tail is not None:
+        out.hash(tail.head)
+        out.compact(tail.sent)
+    if not any(out.buffer):
+        return None
+    return bytes((ENCODING_VERSION,)) + para.to_bytes(4, "little") + bytes(out.buffer)
+
+
+def encode_untold_page(state: XcmpState) -> bytes:
+    """Encode whose headroom has changed and has not been told yet: not part of the state, but a restored chain has to tell it."""
+    out = Writer()
+    out.u8(ENCODING_VERSION)
+    out.compact(len(state.touched.paras))
+    for para in sorted(state.touched.paras):
+        out.u32(para)
+    return bytes(out.buffer)
+
+
+def decode_state(common_page: bytes, untold_page: bytes, pages: Iterable[bytes]) -> XcmpState:
+    """Rebuild a state from its pages, derived fields included. Raises `DecodeError`."""
+    reader = _versioned(common_page)
+    state = XcmpState(XcmpConfiguration(**{name: reader.compact() for name in _CONFIGURATION}))
+    state.balances_mode = reader.choice(_BALANCES)
+    state.session_index = reader.u32()
+    for request in reader.items(lambda: _read_request(reader)):
+        channel_id = (request.sender, request.recipient)
+        if channel_id in state.requested:
+            raise DecodeError(f"channel {channel_id} is requested twice")
+        state.open_requests.append(request)
+        state.requested[channel_id] = None
+        state.request_count[request.sender] = state.request_count.get(request.sender, 0) + 1
+    state.close_requests = dict(reader.items(lambda: ((reader.u32(), reader.u32()), reader.u32())))
+    state.condemned = dict(reader.items(lambda: ((reader.u32(), reader.u32()), reader.u32())))
+    reader.end()
+    for page in pages:
+        _read_para_page(_versioned(page), state)
+    for sender in state.rows:
+        recompute_root(state, sender)
+    untold = _versioned(untold_page)
+    state.touched = Touched(paras=dict.fromkeys(untold.items(untold.u32)))
+    untold.end()
+    return state
+
+
+def owner_of(page: bytes) -> ParaId:
+    """Return whose page it is. Raises `DecodeError`."""
+    return _versioned(page).u32()
+
+
+def is_current(page: bytes) -> bool:
+    """Return whether encoding what a page holds gives that page again."""
+    return page[0] == ENCODING_VERSION
+
+
+def _versioned(page: bytes) -> Reader:
+    return upgraded(page, ENCODING_VERSION, UPGRADES, "xcmp state encoding")
+
+
+def _read_para_page(reader: Reader, state: XcmpState) -> None:
+    para = reader.u32()
+    kind = reader.choice((None, *_PARA_KINDS))
+    if kind is not None:
+        state.paras[para] = kind
+    free, reserved = reader.compact(), reader.compact()
+    if kind is not None or free or reserved:
+        state.accounts[para] = Account(free, reserved)
+    pending = deque(reader.items(lambda: PendingCandidate(reader.u32(), _read_candidate(reader))))
+    if pending:
+        state.pending_candidates[para] = pending
+    for column in reader.items(lambda: _read_column(reader)):
+        if para in state.ingress.get(column.recipient, ()):
+            raise DecodeError(f"para {para} has two columns to {column.recipient}")
+        append_column(state, para, column)
+    if reader.boolean():
+        state.watermarks[para] = _read_watermark(reader)
+    queue = deque(reader.items(lambda: QueuedMessage(reader.u32(), reader.bytes())))
+    if queue:
+        state.downward_queues[para] = queue
+    if reader.boolean():
+        state.downward_tails[para] = DownwardTail(reader.hash(), reader.compact())
+    reader.end()
+
+
+def _read_request(reader: Reader) -> OpenRequest:
+    return OpenRequest(reader.u32(), reader.u32(), reader.u128(), reader.boolean(), reader.u32(), reader.u128())
+
+
+def _write_column(out: Writer, column: Column) -> None:
+    out.u32(column.recipient)
+    out.u32(column.capacity)
+    out.u128(column.sender_deposit)
+    out.u128(column.recipient_deposit)
+    out.u32(column.last_updated)
+    out.option(column.message_root, out.hash)
+
+
+def _read_column(reader: Reader) -> Column:
+    return Column(reader.u32(), reader.u32(), reader.u128(), reader.u128(), reader.u32(), reader.option(reader.hash))
+
+
+def _write_watermark(out: Writer, watermark: Watermark) -> None:
+    out.u32(watermark[0])
+    out.u32(watermark[1])
+
+
+def _read_watermark(reader: Reader) -> Watermark:
+    return reader.u32(), reader.u32()
+
+
+def _write_candidate(out: Writer, candidate: Candidate) -> None:
+    out.u32(candidate.para_id)
+    out.u32(candidate.relay_parent_number)
+    _write_watermark(out, candidate.watermark)
+    out.bytes(candidate.bitfield.encode())
+    out.option(candidate.message_root, out.hash)
+    out.option(candidate.candidate_hash, out.bytes)
+
+
+def _read_candidate(reader: Reader) -> Candidate:
+    para_id, relay_parent_number, watermark = reader.u32(), reader.u32(), _read_watermark(reader)
+    bits = reader.bytes()
+    if bits.strip(b"01"):
+        raise DecodeError(f"bitfield of a candidate of para {para_id}: expected 0 and 1, found {bits[:64]!r}")
+    return Candidate(
+        para_id,
+        relay_parent_number,
+        watermark,
+        bits.decode(),
+        reader.option(reader.hash),
+        reader.option(reader.bytes),
+    )

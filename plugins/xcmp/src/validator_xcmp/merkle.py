@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Merkle trees of XCMP: RFC 9162's shape over BLAKE2b-256, with tagged leaves and a root that binds the number of leaves.
+
+| what | bytes that are hashed |
+|---|---|
+| leaf | ``00 ++ tag[8] ++ 01 ++ data`` |
+| node | ``01 ++ left ++ right`` |
+| root | ``02 ++ tag[8] ++ 01 ++ u32_le(leaves) ++ MTH(leaves)``, where MTH of no leaves is the hash of nothing |
+
+The 01 after a tag is the format's version. Without the count in the root, a proof verifies under many other pairs of index and size
+(RFC 9162 signs the size in the tree head; nothing signs it here). Source: xcmp_rules 1.1 (X-I13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from validator.plugin.api import Hash, blake2b_256
+from validator_xcmp.limits import PROOF_PATH_HASHES_MAX, TREE_LEAVES_MAX
+
+CST: Final = b"xcmp/cst"
+"""Tag of the tree over a row of the channel state table."""
+MQR: Final = b"xcmp/mqr"
+"""Tag of the tree over the message queue heads of one candidate."""
+MSG: Final = b"xcmp/msg"
+"""Tag of the tree over the payloads of one logical message."""
+TAGS: Final = (CST, MQR, MSG)
+
+HASH_SIZE: Final = 32
+"""Bytes of a hash."""
+_VERSION: Final = b"\x01"
+_LEAF: Final = b"\x00"
+_NODE: Final = b"\x01"
+_ROOT: Final = b"\x02"
+
+
+class Path(NamedTuple):
+    """Where a leaf stands in a tree of ``size`` leaves, and the siblings on its way up, the leaf's own first."""
+
+    index: int  # type: ignore[assignment]  # shadows tuple.index
+    size: int
+    siblings: tuple[Hash, ...]
+
+
+def leaf_hash(tag: bytes, data: bytes) -> Hash:
+    """Return the hash of a leaf."""
+    return blake2b_256(_LEAF + tag + _VERSION + data)
+
+
+def tree_root(tag: bytes, leaves: Sequence[Hash]) -> Hash:
+    """Return the root over hashes of leaves, of which there may be none."""
+    return _root(tag, len(leaves), _tree_hash(leaves))
+
+
+def prove(leaves: Sequence[Hash], index: int) -> Path:
+    """Return the path of one of a tree's leaves. Raises ``IndexError`` where there is no such leaf."""
+    if not 0 <= index < len(leaves):
+        raise IndexError(f"leaf: expected 0 to {len(leaves) - 1}, found {index}")
+    siblings = []
+    level, at = list(leaves), index
+    while len(level) > 1:
+        if at ^ 1 < len(level):
+            siblings.append(level[at ^ 1])
+        level, at = _level_above(level), at >> 1
+    return Path(index, len(leaves), tuple(siblings))
+
+
+def verify(tag: bytes, root: Hash, leaf: Hash, path: Path) -> bool:
+    """Return whether the leaf stands at the path's index in the tree of exactly the path's size that has this root.
+
+    Takes anything for ``leaf`` and ``path``: what is not a u32, 32 bytes or a tuple of these proves nothing. Costs at most
+    `limits.PROOF_PATH_HASHES_MAX` + 1 hashes. Source: RFC 9162 2.1.3.2.
+    """
+    if tag not in TAGS or not is_hash(root) or not is_hash(leaf) or not isinstance(path, Path):
+        return False
+    index, size, siblings = path
+    if not (_is_u32(index) and _is_u32(size) and index < size and isinstance(siblings, tuple)):
+        return False
+    if len(siblings) > PROOF_PATH_HASHES_MAX or not all(map(is_hash, siblings)):
+        return False
+    at, last, top = index, size - 1, leaf
+    for sibling in siblings:
+        if last == 0:
+            return False
+        if at & 1 or at == last:
+            top = _node(sibling, top)
+            while not at & 1 and at:
+                at, last = at >> 1, last >> 1
+        else:
+            top = _node(top, sibling)
+        at, last = at >> 1, last >> 1
+    return last == 0 and _root(tag, size, top) == root
+
+
+def is_hash(value: object) -> bool:
+    """Return whether a value is 32 bytes."""
+    return type(value) is bytes and len(value) == HASH_SIZE
+
+
+def _is_u32(value: object) -> bool:
+    return type(value) is int and 0 <= value <= TREE_LEAVES_MAX
+
+
+def _tree_hash(leaves: Sequence[Hash]) -> Hash:
+    if not leaves:
+        return blake2b_256(b"")
+    level = list(leaves)
+    while len(level) > 1:
+        level = _level_above(level)
+    return level[0]
+
+
+def _level_above(level: list[Hash]) -> list[Hash]:
+    """Return the nodes over a level; an odd one out moves up as it is, which is RFC 9162's split at the largest power of two."""
+    above = [_node(level[at], level[at + 1]) for at in range(0, len(level) - 1, 2)]
+    if len(level) % 2:
+        above.append(level[-1])
+    return above
+
+
+def _node(left: Hash, right: Hash) -> Hash:
+    return blake2b_256(_NODE + left + right)
+
+
+def _root(tag: bytes, size: int, top: Hash) -> Hash:
+    return blake2b_256(_ROOT + tag + _VERSION + size.to_bytes(4, "little") + top)

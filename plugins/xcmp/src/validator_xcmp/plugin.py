@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plugin: protocol ``xcmp`` of group ``validator.protocols``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from validator.plugin.api import ChainSettings, Manifest, ProtocolDefinition, RuleSet, TraceFormat, hookimpl
+from validator_xcmp.configuration import LIMITS, MAXIMA, read_configuration
+from validator_xcmp.encoding import ENCODING_VERSION
+from validator_xcmp.rules import RULES_VERSION, Xcmp
+from validator_xcmp.shapes import RECORDS
+from validator_xcmp.traces import STATE_KEYS, read_candidate, read_request, view
+from validator_xcmp.vectors import VECTOR_FORMAT, vector_result
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+@hookimpl
+def validator_manifest() -> Manifest:
+    """Say who the plugin is."""
+    return Manifest(name="xcmp", version=version("validator-xcmp"), api_version=(1, 0))
+
+
+@hookimpl
+def validator_protocols() -> Iterable[ProtocolDefinition]:
+    """Yield the protocol."""
+    yield ProtocolDefinition(
+        name="xcmp",
+        rules_version=RULES_VERSION,
+        encoding_version=ENCODING_VERSION,
+        genesis=Xcmp.at_genesis,
+        restore=_restore,
+        configuration=read_configuration,
+        limits=LIMITS,
+        maxima=MAXIMA,
+        records=RECORDS,
+        schemas=_PACKAGE / "schemas",
+        traces=TraceFormat(
+            request=read_request,
+            candidate=read_candidate,
+            view=_view,
+            state_keys=STATE_KEYS,
+            features=("delayed_enactment",),
+            pending_ends_with_session=True,
+            suite=_PACKAGE / "conformance",
+            vector_format=VECTOR_FORMAT,
+            vectors=vector_result,
+        ),
+    )
+
+
+def _restore(pages: list[bytes], settings: ChainSettings) -> RuleSet:
+    return Xcmp.from_pages(pages, settings)
+
+
+def _view(rules: Any) -> dict[str, Any]:
+    assert isinstance(rules, Xcmp)
+    return view(rules.state)

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proofs over the channel state table, message roots and logical messages, and the proof of what a recipient has processed.
+
+Every ``verify_`` function takes hostile input: whatever a proof holds, the answer is that it proves something or that it does not, at a
+cost in proportion to the size of the proof and within `limits`. What the relay chain knows itself is trusted: roots, watermarks, ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from validator.plugin.api import U32_MAX, BlockNumber, Hash, ParaId
+from validator_xcmp.commitments import batch_hash, cst_leaf, mqr_leaf, msg_leaf, xcmp_link
+from validator_xcmp.limits import PROOF_BODY_BYTES_MAX, PROOF_BODY_PAYLOADS_MAX, PROOF_LINKS_MAX
+from validator_xcmp.merkle import CST, MQR, MSG, Path, is_hash, prove, verify
+from validator_xcmp.pov_errors import (
+    PovAheadRelayParent,
+    PovBlocksNotDecreasing,
+    PovBodyHashMismatch,
+    PovBodyMissing,
+    PovChainBroken,
+    PovChainIncomplete,
+    PovChainOverrun,
+    PovCstProofInvalid,
+    PovMissingSender,
+    PovMqProofInvalid,
+    PovRegressed,
+    PovUnexpectedBody,
+)
+from validator_xcmp.records import Watermark
+from validator_xcmp.state import Column
+
+# --- rows, message roots, logical messages -----------------------------------------------------------------------------------------------
+
+
+class RowProof(NamedTuple):
+    """That a sender's row has a column to the recipient with these values."""
+
+    last_updated: BlockNumber
+    message_root: Hash | None
+    path: Path
+
+
+class HeadProof(NamedTuple):
+    """That a message root is over this head of the channel to the recipient."""
+
+    head: Hash
+    path: Path
+
+
+def prove_row(row: Sequence[Column], index: int) -> RowProof:
+    """Return the proof of one of a row's columns. Raises ``IndexError``."""
+    path = prove([cst_leaf(column.recipient, column.last_updated, column.message_root) for column in row], index)
+    return RowProof(row[index].last_updated, row[index].message_root, path)
+
+
+def verify_row(cst_root: Hash, recipient: ParaId, proof: RowProof) -> bool:
+    """Return whether the row with this root has, at the proof's index, the column that it tells."""
+    if not isinstance(proof, RowProof) or not _is_u32(proof.last_updated):
+        return False
+    if proof.message_root is not None and not is_hash(proof.message_root):
+        return False
+    return verify(CST, cst_root, cst_leaf(recipient, proof.last_updated, proof.message_root), proof.path)
+
+
+def prove_head(heads: Mapping[ParaId, Hash], recipient: ParaId) -> HeadProof:
+    """Return the proof of the head of one recipient among all that a candidate sends to. Raises ``KeyError``."""
+    recipients = sorted(heads)
+    head = heads[recipient]
+    return HeadProof(head, prove([mqr_leaf(para, heads[para]) for para in recipients], recipients.index(recipient)))
+
+
+def verify_head(message_root: Hash, recipient: ParaId, proof: HeadProof) -> bool:
+    """Return whether the message root is over the head that the proof tells for this recipient."""
+    if not isinstance(proof, HeadProof) or not is_hash(proof.head):
+        return False
+    return verify(MQR, message_root, mqr_leaf(recipient, proof.head), proof.path)
+
+
+def prove_payload(payloads: Sequence[bytes], index: int) -> Path:
+    """Return the proof of one payload of a logical message. Raises ``IndexError``."""
+    return prove([msg_leaf(payload) for payload in payloads], index)
+
+
+def verify_payload(root: Hash, payload: bytes, proof: Path) -> bool:
+    """Return whether the payload stands at the proof's index of the logical message with this root."""
+    return type(payload) is bytes and verify(MSG, root, msg_leaf(payload), proof)
+
+
+# --- proof of processing -----------------------------------------------------------------------------------------------------------------
+
+
+class Link(NamedTuple):
+    """A link of a channel's message queue chain: what its head was made of."""
+
+    prev_head: Hash
+    prev_block: BlockNumber
+    msg_hash: Hash
+
+
+class SenderProof(NamedTuple):
+    """What a recipient shows about one sender.
+
+    ``head`` is there where something of the channel is unread; ``links`` go from the newest message back to the old watermark; ``bodies``
+    are the payloads of each logical message up to the new one, by the height at which it was enacted.
+    """
+
+    row: RowProof
+    head: HeadProof | None = None
+    links: tuple[Link, ...] = ()
+    bodies: Mapping[BlockNumber, tuple[bytes, ...]] = MappingProxyType({})
+
+
+class ProcessingContext(NamedTuple):
+    """What the relay chain knows at the relay parent of the recipient's candidate.
+
+    ``senders`` are all with a column to the recipient, ``cst_roots`` the roots of their rows; ``old_watermark`` is None where the recipient
+    never had one.
+    """
+
+    recipient: ParaId
+    relay_parent_number: BlockNumber
+    old_watermark: Watermark | None
+    new_watermark: Watermark
+    senders: tuple[ParaId, ...]
+    cst_roots: Mapping[ParaId, Hash]
+
+
+class Message(NamedTuple):
+    """A logical message that a recipient processes."""
+
+    block: BlockNumber
+    sender: ParaId
+    payloads: tuple[bytes, ...]
+
+
+def verify_processing(context: ProcessingContext, proof: Mapping[ParaId, SenderProof | None]) -> list[Message]:
+    """Return, in order of (block, sender), the logical messages that lie between the old and the new watermark: all of them, nothing else.
+
+    Raises `PovAheadRelayParent`, `PovRegressed`, `PovMissingSender` (the first sender, ascending, that the proof leaves out), then for each
+    sender ascending `PovCstProofInvalid`, `PovMqProofInvalid`, for each link from the newest `PovChainBroken`, `PovBlocksNotDecreasing`,
+    then `PovChainIncomplete`, `PovChainOverrun`, for each message ascending `PovBodyMissing`, `PovBodyHashMismatch`, then
+    `PovUnexpectedBody`; at last `PovCstProofInvalid` for a sender without a column to the recipient. Source: xcmp_rules 1.2 "proof of
+    processing".
+    """
+    new, old = context.new_watermark, context.old_watermark
+    if new[0] > context.relay_parent_number:
+        raise PovAheadRelayParent
+    if old is not None and new < old:
+        raise PovRegressed
+    if not isinstance(proof, Mapping):
+        raise PovMissingSender
+    senders = sorted(dict.fromkeys(context.senders))
+    parts: dict[ParaId, SenderProof] = {}
+    for sender in senders:
+        part = proof.get(sender)
+        if not isinstance(part, SenderProof):
+            raise PovMissingSender(sender)
+        parts[sender] = part
+    messages = [message for sender, part in parts.items() for message in _verify_sender(context, sender, part)]
+    if len(proof) > len(senders):
+        raise PovCstProofInvalid
+    return sorted(messages)
+
+
+def _verify_sender(context: ProcessingContext, sender: ParaId, proof: SenderProof) -> list[Message]:
+    row = proof.row
+    root = context.cst_roots.get(sender)
+    if root is None or not verify_row(root, context.recipient, row):
+        raise PovCstProofInvalid(sender)
+    unread = row.message_root is not None and not _covers(context.old_watermark, row.last_updated, sender)
+    head = proof.head
+    # a head that nobody asked for is still a claim
+    if head is None:
+        if unread:
+            raise PovMqProofInvalid(sender)
+    elif row.message_root is None or not verify_head(row.message_root, context.recipient, head):
+        raise PovMqProofInvalid(sender)
+    if not isinstance(proof.links, tuple):
+        raise PovChainBroken(sender, depth=0)
+    opened = [] if head is None or not unread else _open_chain(context, sender, head.head, proof)
+    if len(proof.links) > len(opened):
+        raise PovChainOverrun(sender)
+    return _verify_bodies(context, sender, opened, proof.bodies)
+
+
+def _open_chain(
+    context: ProcessingContext, sender: ParaId, head: Hash, proof: SenderProof
+) -> list[tuple[BlockNumber, Hash]]:
+    """Return the ``(block, hash)`` of the channel's messages above the old watermark, newest first."""
+    opened = []
+    block = proof.row.last_updated
+    for depth, link in enumerate(proof.links[:PROOF_LINKS_MAX]):
+        if not _is_link(link) or xcmp_link(*link) != head:
+            raise PovChainBroken(sender, depth=depth)
+        if link.prev_block >= block:
+            raise PovBlocksNotDecreasing(sender)
+        opened.append((block, link.msg_hash))
+        head, block = link.prev_head, link.prev_block
+        # the first message of a channel names block 0 as that of the one before it
+        if block == 0 or _covers(context.old_watermark, block, sender):
+            return opened
+    raise PovChainIncomplete(sender)
+
+
+def _verify_bodies(
+    context: ProcessingContext,
+    sender: ParaId,
+    opened: list[tuple[BlockNumber, Hash]],
+    bodies: Mapping[BlockNumber, tuple[bytes, ...]],
+) -> list[Message]:
+    if not isinstance(bodies, Mapping):
+        raise PovUnexpectedBody(sender)
+    messages = []
+    for block, hashed in reversed(opened):
+        if not _covers(context.new_watermark, block, sender):
+            break
+        body = bodies.get(block)
+        if body is None:
+            raise PovBodyMissing(sender)
+        if not _is_body(body) or batch_hash(body) != hashed:
+            raise PovBodyHashMismatch(sender)
+        messages.append(Message(block, sender, body))
+    if len(bodies) > len(messages):
+        raise PovUnexpectedBody(sender)
+    return messages
+
+
+def _covers(watermark: Watermark | None, block: BlockNumber, sender: ParaId) -> bool:
+    return watermark is not None and (block, sender) <= watermark
+
+
+def _is_u32(value: object) -> bool:
+    return type(value) is int and 0 <= value <= U32_MAX
+
+
+def _is_link(value: object) -> bool:
+    return (
+        isinstance(value, Link) and is_hash(value.prev_head) and _is_u32(value.prev_block) and is_hash(value.msg_hash)
+    )
+
+
+def _is_body(value: object) -> bool:
+    return (
+        isinstance(value, tuple)
+        and len(value) <= PROOF_BODY_PAYLOADS_MAX
+        and all(type(payload) is bytes for payload in value)
+        and sum(map(len, value)) <= PROOF_BODY_BYTES_MAX
+    )

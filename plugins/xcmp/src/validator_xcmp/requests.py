@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The requests for channels: every check comes before every effect. Source: xcmp_channels.txt "Messages", xcmp_rules 1.2."""
+
+from __future__ import annotations
+
+from validator.plugin.api import Balance, Balances, ChannelEventKind, EventLog, ParaId
+from validator_xcmp.errors import (
+    AcceptAlreadyConfirmed,
+    AcceptNoSuchRequest,
+    AcceptNotRecipient,
+    CloseAlreadyCondemned,
+    CloseAlreadyUnderway,
+    CloseNoSuchChannel,
+    CloseUnauthorized,
+    InsufficientBalance,
+    OpenAlreadyExists,
+    OpenAlreadyRequested,
+    OpenInvalidRecipient,
+    OpenInvalidSender,
+    OpenLimitExceeded,
+    OpenToSelf,
+)
+from validator_xcmp.state import Account, OpenRequest, XcmpState, channel_name, find_column, reserve
+
+
+def init_open_channel(state: XcmpState, events: EventLog, origin: ParaId, recipient: ParaId) -> None:
+    """Request a channel from ``origin`` to ``recipient`` and reserve the sender's deposit.
+
+    Raises `OpenInvalidSender`, `OpenAlreadyExists`, `OpenAlreadyRequested`, `OpenLimitExceeded`, `OpenToSelf`, `OpenInvalidRecipient`,
+    `InsufficientBalance`.
+    """
+    configuration = state.configuration
+    if origin not in state.paras:
+        raise OpenInvalidSender(sender=origin)
+    channel_id = (origin, recipient)
+    if find_column(state, channel_id) is not None:
+        raise OpenAlreadyExists(channel=channel_name(*channel_id))
+    if channel_id in state.requested:
+        raise OpenAlreadyRequested(channel=channel_name(*channel_id))
+    count = len(state.rows.get(origin, ())) + state.request_count.get(origin, 0)
+    if count >= configuration.xcmp_max_outbound_channels:
+        raise OpenLimitExceeded(count=count, limit=configuration.xcmp_max_outbound_channels)
+    if origin == recipient:
+        raise OpenToSelf(para=origin)
+    if recipient not in state.paras:
+        raise OpenInvalidRecipient(recipient=recipient)
+    deposit = configuration.xcmp_sender_deposit
+    _check_balance(state, origin, deposit)
+
+    reserve(state, origin, deposit)
+    state.open_requests.append(OpenRequest(origin, recipient, deposit))
+    state.requested[channel_id] = None
+    state.request_count[origin] = state.request_count.get(origin, 0) + 1
+    events.add(ChannelEventKind.REQUESTED, channel_id, sender_deposit=deposit)
+
+
+def accept_open_channel(state: XcmpState, events: EventLog, origin: ParaId, index: int) -> None:
+    """Confirm the open request at a position of the list and reserve the recipient's deposit.
+
+    Raises `AcceptNoSuchRequest`, `AcceptNotRecipient`, `AcceptAlreadyConfirmed` (X-I05), `InsufficientBalance`.
+    """
+    if index >= len(state.open_requests):
+        raise AcceptNoSuchRequest(index=index)
+    request = state.open_requests[index]
+    if origin != request.recipient:
+        raise AcceptNotRecipient(index=index, origin=origin, recipient=request.recipient)
+    if request.confirmed:
+        raise AcceptAlreadyConfirmed(index=index)
+    deposit = state.configuration.xcmp_recipient_deposit
+    _check_balance(state, origin, deposit)
+
+    reserve(state, origin, deposit)
+    request.confirmed = True
+    request.recipient_deposit = deposit
+    events.add(ChannelEventKind.CONFIRMED, (request.sender, request.recipient), recipient_deposit=deposit)
+
+
+def close_channel(state: XcmpState, events: EventLog, origin: ParaId, sender: ParaId, index: int) -> None:
+    """Ask for the channel at a column of ``sender``'s row to be closed; until the boundary messages still flow.
+
+    Raises `CloseNoSuchChannel`, `CloseUnauthorized`, `CloseAlreadyUnderway`, `CloseAlreadyCondemned` (X-I06).
+    """
+    row = state.rows.get(sender, [])
+    if index >= len(row):
+        raise CloseNoSuchChannel(sender=sender, index=index)
+    channel_id = (sender, row[index].recipient)
+    if origin not in channel_id:
+        raise CloseUnauthorized(origin=origin, channel=channel_name(*channel_id))
+    if channel_id in state.close_requests:
+        raise CloseAlreadyUnderway(channel=channel_name(*channel_id))
+    if channel_id in state.condemned:
+        raise CloseAlreadyCondemned(channel=channel_name(*channel_id))
+
+    state.close_requests[channel_id] = origin
+    events.add(ChannelEventKind.CLOSE_REQUESTED, channel_id)
+
+
+def _check_balance(state: XcmpState, para: ParaId, deposit: Balance) -> None:
+    if state.balances_mode is Balances.UNLIMITED:
+        return
+    free = state.accounts.get(para, Account()).free
+    if free < deposit:
+        raise InsufficientBalance(para=para, needed=deposit, free=free)

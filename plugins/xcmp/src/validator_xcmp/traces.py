@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The protocol's own parts of the conformance format. Source: traces FORMAT, "The other protocols"."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from validator.plugin.api import BlockNumber, Node
+from validator_xcmp.limits import BITFIELD_BITS_MAX
+from validator_xcmp.records import (
+    AcceptOpenChannel,
+    Candidate,
+    ChannelRequest,
+    CloseChannel,
+    InitOpenChannel,
+    Watermark,
+)
+from validator_xcmp.state import XcmpState, column_index
+
+_CANDIDATE_KEYS: Final = (
+    *("para_id", "relay_parent_number", "watermark", "bitfield", "message_root", "enact_at_block"),
+)
+STATE_KEYS: Final = (
+    *("paras", "cst", "cmt", "cst_roots", "watermarks", "open_requests", "close_requests", "condemned", "dmq"),
+    *("dmq_heads", "balances"),
+)
+"""Keys of a state; ``paras``, ``dmq`` and ``dmq_heads`` are in the shape of the Router's."""
+
+
+def read_request(node: Node) -> ChannelRequest:
+    """Return the request of an object. Raises `validator.errors.UserError`."""
+    kind = node["kind"].one_of(["init_open_channel", "accept_open_channel", "close_channel"])
+    origin = node["origin"].integer()
+    if kind == "init_open_channel":
+        return InitOpenChannel(origin, node["recipient"].integer())
+    if kind == "accept_open_channel":
+        return AcceptOpenChannel(origin, node["index"].integer())
+    return CloseChannel(origin, node["sender"].integer(), node["index"].integer())
+
+
+def read_candidate(node: Node, block: BlockNumber) -> Candidate:
+    """Return the candidate of an object in a block. Raises `validator.errors.UserError`."""
+    node.refuse_misspelt(_CANDIDATE_KEYS)
+    return Candidate(
+        para_id=node["para_id"].integer(),
+        relay_parent_number=node.get("relay_parent_number", Node.integer, max(0, block - 1)),
+        watermark=read_watermark(node["watermark"]),
+        bitfield=node.get("bitfield", _bitfield, ""),
+        message_root=node.get("message_root", lambda root: root.hex(32), None),
+    )
+
+
+def read_watermark(node: Node) -> Watermark:
+    """Return the watermark of ``[block, para]``. Raises `validator.errors.UserError`."""
+    parts = [part.integer() for part in node.items()]
+    if len(parts) != 2:
+        raise node.fail("[block, para]")
+    return parts[0], parts[1]
+
+
+def _bitfield(node: Node) -> str:
+    bits = node.text()
+    if len(bits) > BITFIELD_BITS_MAX or bits.strip("01"):
+        raise node.fail(f"at most {BITFIELD_BITS_MAX} characters 0 and 1")
+    return bits
+
+
+def view(state: XcmpState) -> dict[str, Any]:
+    """Return every state key, whole."""
+    return {
+        "paras": sorted(state.paras),
+        "cst": {
+            str(sender): [
+                {
+                    "last_updated": column.last_updated,
+                    "message_root": None if column.message_root is None else column.message_root.hex(),
+                }
+                for column in row
+            ]
+            for sender, row in sorted(state.rows.items())
+        },
+        "cmt": {
+            str(sender): [
+                {
+                    "recipient": column.recipient,
+                    "capacity": column.capacity,
+                    "sender_deposit": column.sender_deposit,
+                    "recipient_deposit": column.recipient_deposit,
+                }
+                for column in row
+            ]
+            for sender, row in sorted(state.rows.items())
+        },
+        "cst_roots": {str(sender): root.hex() for sender, root in sorted(state.cst_roots.items())},
+        "watermarks": {str(para): list(watermark) for para, watermark in sorted(state.watermarks.items())},
+        "open_requests": [
+            {
+                "sender": request.sender,
+                "recipient": request.recipient,
+                "confirmed": request.confirmed,
+                "age": request.age,
+            }
+            for request in state.open_requests
+        ],
+        "close_requests": [
+            {"initiator": initiator, "sender": sender, "recipient": recipient}
+            for (sender, recipient), initiator in state.close_requests.items()
+        ],
+        "condemned": [
+            {
+                "sender": sender,
+                "recipient": recipient,
+                "n": column_index(state, (sender, recipient)),
+                "counter": counter,
+            }
+            for (sender, recipient), counter in state.condemned.items()
+        ],
+        "dmq": {
+            str(para): [{"sent_at": message.sent_at, "msg": message.msg.hex()} for message in queue]
+            for para, queue in sorted(state.downward_queues.items())
+        },
+        "dmq_heads": {str(para): tail.head.hex() for para, tail in sorted(state.downward_tails.items())},
+        "balances": {
+            str(para): {"free": account.free, "reserved": account.reserved}
+            for para, account in sorted(state.accounts.items())
+            if para in state.paras or account.free or account.reserved
+        },
+    }

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sample traces and vectors of the protocol, and that they would be missed."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+
+import pytest
+from validator_xcmp.vectors import vectors
+from xcmp_player import SHARED, Json, play
+
+from validator.plugin.api import Node
+
+SAMPLES = SHARED / "xcmp_samples.json"
+VECTORS = SHARED / "xcmp_vectors_samples.json"
+
+pytestmark = pytest.mark.skipif(not SHARED.exists(), reason="../shared/traces is not beside this checkout")
+
+
+def samples() -> list[Json]:
+    return json.loads(SAMPLES.read_text(encoding="utf-8")) if SAMPLES.exists() else []
+
+
+@pytest.mark.parametrize("scenario", samples(), ids=lambda scenario: scenario["id"])
+def test_a_sample_passes(scenario: Json) -> None:
+    assert play(scenario) == []
+
+
+@pytest.mark.parametrize("scenario", samples(), ids=lambda scenario: scenario["id"])
+def test_the_player_sees_what_is_wrong(scenario: Json) -> None:
+    wrong = deepcopy(scenario)
+    balance = next(iter(wrong["final_state"]["balances"].values()))
+    balance["reserved"] += 1
+    assert len(play(wrong)) == 1
+
+
+def test_every_sample_vector_is_recomputed() -> None:
+    document = json.loads(VECTORS.read_text(encoding="utf-8"))
+    results = vectors(Node(document, "vectors"))
+    assert sorted(results) == sorted(group for group, entries in document.items() if isinstance(entries, list))
+    for group, entries in document.items():
+        if isinstance(entries, list):
+            expected = [
+                entry["expect"] if "expect" in entry else {key: entry[key] for key in result}
+                for entry, result in zip(entries, results[group], strict=True)
+            ]
+            assert results[group] == expected, group
