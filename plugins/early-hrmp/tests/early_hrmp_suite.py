@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the conformance suite of the package: run this file as a script."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import early_hrmp_closing
+import early_hrmp_messages
+import early_hrmp_requests
+import early_hrmp_sessions
+from early_hrmp_trace import Json, Trace
+
+SUITE = Path(__file__).resolve().parents[1] / "src" / "validator_early_hrmp" / "conformance"
+GROUPS: dict[str, Callable[[], Iterator[Trace]]] = {
+    "requests": early_hrmp_requests.scenarios,
+    "closing": early_hrmp_closing.scenarios,
+    "messages": early_hrmp_messages.messages,
+    "watermark": early_hrmp_messages.watermarks,
+    "downward": early_hrmp_messages.downward,
+    "offboarding": early_hrmp_sessions.offboarding,
+    "boundary": early_hrmp_sessions.boundaries,
+    "delayed": early_hrmp_sessions.delayed,
+}
+
+
+def text_of(group: str) -> str:
+    """Return a group's file: one line for each scenario's head, one for each of its steps."""
+    scenarios = []
+    for trace in GROUPS[group]():
+        head = json.dumps({key: value for key, value in trace.json.items() if key != "steps"})
+        steps = ",\n  ".join(json.dumps(step) for step in trace.json["steps"])
+        scenarios.append(f'{head[:-1]}, "steps": [\n  {steps}\n]}}')
+    return "[\n" + ",\n".join(scenarios) + "\n]\n"
+
+
+def all_scenarios() -> list[Json]:
+    """Return every scenario of the suite."""
+    return [trace.json for scenarios in GROUPS.values() for trace in scenarios()]
+
+
+if __name__ == "__main__":
+    SUITE.mkdir(exist_ok=True)
+    for name in GROUPS:
+        (SUITE / f"{name}.json").write_text(text_of(name), encoding="utf-8")
