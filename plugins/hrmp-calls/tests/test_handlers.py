@@ -9,7 +9,7 @@ import pytest
 import validator_hrmp_calls
 from validator_hrmp_calls import WEIGHT, AcceptOpenChannel, Call, CloseChannel, InitOpenChannel, encode
 
-from validator.plugin.api import CALL_WEIGHTS
+from validator.plugin.api import CALL_WEIGHTS, MessageWeight
 from validator.testing import Harness, PluginError
 
 REQUEST = encode(InitOpenChannel(2001, 8, 1024))
@@ -179,3 +179,8 @@ def test_the_pallet_stands_where_the_configuration_says() -> None:
 def test_another_index_is_refused(index: object) -> None:
     with pytest.raises(PluginError, match=r"hrmp-calls.*config"):
         Harness(validator_hrmp_calls, {"pallet_index": index})
+
+
+def test_weights_stay_as_they_are() -> None:
+    """Another number gives other verdicts on the same messages, so it needs another version."""
+    assert MessageWeight(1_000) == WEIGHT

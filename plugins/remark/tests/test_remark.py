@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from validator_remark import REMARK, REMARK_WITH_EVENT, WEIGHT, decode_remark
 
-from validator.plugin.api import CALL_WEIGHTS, DecodeError, Writer
+from validator.plugin.api import CALL_WEIGHTS, DecodeError, MessageWeight, Writer
 from validator.testing import Example, HandlerContract, Harness, PluginError
 
 HELLO = b"\x14hello"
@@ -115,3 +115,8 @@ def test_a_remark_costs_its_bytes_and_its_calls() -> None:
 def test_it_has_no_configuration() -> None:
     with pytest.raises(PluginError, match=r"it has no configuration, found .*pallet_index"):
         Harness(validator_remark, {"pallet_index": 0})
+
+
+def test_weights_stay_as_they_are() -> None:
+    """Another number gives other verdicts on the same messages, so it needs another version."""
+    assert MessageWeight(500, per_byte=1) == WEIGHT
