@@ -12,6 +12,7 @@ from streaming.workers import tune_garbage_collector
 from validator.codec.decode import decode_record
 from validator.codec.inflight import pack
 from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
+from validator.plugin.runtime import RuntimePlan, make_runtime
 
 CHUNK_SCHEMA = "lane string, topic string, partition int, first_offset long, chunk binary"
 """One row is a run of one lane's inputs from one Kafka partition, in order of offset."""
@@ -26,15 +27,17 @@ _ARROW = pa.schema([
 
 
 def decode_stage(
-    kinds: dict[str, RecordKind], lanes: frozenset[str]
+    kinds: dict[str, RecordKind], plans: dict[str, RuntimePlan]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function of the stage; ``kinds`` is what each input topic holds, by its full name, ``lanes`` are the configured ones.
+    """Return the function of the stage.
 
-    Records of lanes that are not configured, and dead letters that name none, go to the lane with the empty name, which has no state.
+    ``kinds`` is what each input topic holds, by its full name, ``plans`` are those of the configured lanes. Records of lanes that are not
+    configured, and dead letters that name none, go to the lane with the empty name, which has no state.
     """
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_garbage_collector()
+        lanes = {lane: make_runtime(plan).records for lane, plan in plans.items()}
         for batch in batches:
             runs = _Runs()
             rows = zip(
@@ -43,7 +46,7 @@ def decode_stage(
             )
             for topic, partition, offset, key, value in rows:
                 source = Source(topic, partition, offset)
-                decoded = decode_record(kinds[topic], value, source, key)
+                decoded = decode_record(kinds[topic], value, source, key, lanes)
                 if isinstance(decoded, DeadLetter):
                     runs.add(decoded.lane if decoded.lane in lanes else "", source, decoded, len(decoded.raw))
                 else:

@@ -18,7 +18,7 @@ from tests.traces import (
 )
 from tests.traces.trace import Json
 
-SUITE = Path(__file__).resolve().parents[2] / "validator" / "replay" / "conformance" / "router"
+SUITE = Path(__file__).resolve().parents[2] / "validator" / "protocols" / "conformance" / "router"
 GROUPS = {
     "requests": requests_scenarios,
     "session": session_scenarios,

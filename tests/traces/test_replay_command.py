@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from tests.traces.generate import GROUPS, scenarios_of
 from validator.cli.main import app
-from validator.replay.scenario import STATE_KEYS
+from validator.lanes.statefile import STATE_KEYS
 
 SCENARIO = next(scenario for scenario in scenarios_of("order") if scenario["id"] == "order/groups-of-a-candidate")
 

@@ -14,8 +14,8 @@ import pytest
 from tests.traces.generate import GROUPS, SUITE, scenarios_of, text_of
 from validator.core.errors import Violation
 from validator.core.router import errors
+from validator.document import Node, read_document
 from validator.replay.compare import first_difference, first_result_difference
-from validator.replay.document import Node, read_document
 from validator.replay.run import judge_scenario, run_scenario
 from validator.replay.scenario import read_scenarios
 from validator.replay.suites import suite_files

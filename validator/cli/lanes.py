@@ -14,8 +14,8 @@ import typer
 from validator.cli.common import ConfigPath, Json, kafka_table
 from validator.codec.json_form import to_json
 from validator.config import load_config
+from validator.document import Node, read_document
 from validator.lanes.configured import imported_state_path
-from validator.replay.document import Node, read_document
 from validator.service.lag import lags
 from validator.service.topic_reader import TopicReader
 

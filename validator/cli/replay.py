@@ -5,17 +5,21 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
 from validator import exit_codes
+from validator.document import Node, printable, read_document
 from validator.errors import UserError
-from validator.replay.document import printable, read_document
 from validator.replay.run import judge_scenario, run_scenario
 from validator.replay.scenario import Scenario, read_scenarios
 from validator.replay.suites import suite_files
+from validator.replay.vectors import protocol_of, read_vectors
+
+NOT_INSTALLED: Final = "its protocol is not installed"
 
 
 def replay(
@@ -32,17 +36,38 @@ def replay(
     paths = [*(files or ()), *(path for name in suite or () for path in suite_files(name))]
     if not paths:
         raise UserError("name a trace file, or a suite with --suite")
+    documents = [read_document(path) for path in paths]
+    vectors = [document for document in documents if isinstance(document.value, dict) and document.has("format")]
     scenarios = [
-        scenario for path in paths for scenario in read_scenarios(read_document(path), expectations=not as_json)
+        scenario
+        for document in documents
+        if document not in vectors
+        for scenario in read_scenarios(document, expectations=not as_json)
     ]
     if as_json:
-        typer.echo(json.dumps({"scenarios": [run_scenario(scenario) for scenario in scenarios]}))
+        typer.echo(json.dumps(_output(scenarios, vectors)))
         return
     outcomes = Counter(_report(scenario) for scenario in scenarios)
+    for document in vectors:
+        outcomes.update(_report_vectors(document))
     skipped = f", {outcomes['SKIP']} skipped" if outcomes["SKIP"] else ""
     typer.echo(f"{outcomes['PASS']} passed, {outcomes['FAIL']} failed{skipped}")
     if outcomes["FAIL"]:
         raise typer.Exit(exit_codes.DISAGREEMENT)
+
+
+def _output(scenarios: list[Scenario], vectors: list[Node]) -> dict[str, Any]:
+    output: dict[str, Any] = {}
+    played = [run_scenario(scenario) for scenario in scenarios]
+    for document in vectors:
+        protocol = protocol_of(document)
+        if protocol is None:
+            played.append({"id": document["format"].text(), "skipped": NOT_INSTALLED})
+            continue
+        groups: dict[str, list[dict[str, Any]]] = output.setdefault("vectors", {})
+        for vector in read_vectors(document, protocol):
+            groups.setdefault(vector.group, []).append(vector.result)
+    return output if output and not played else {"scenarios": played, **output}
 
 
 def _report(scenario: Scenario) -> str:
@@ -52,3 +77,16 @@ def _report(scenario: Scenario) -> str:
     why = scenario.skipped or difference
     typer.echo(f"{outcome} {printable(scenario.id)} {printable(scenario.name)}{f': {why}' if why else ''}")
     return outcome
+
+
+def _report_vectors(document: Node) -> Iterator[str]:
+    protocol = protocol_of(document)
+    if protocol is None:
+        typer.echo(f"SKIP {printable(document['format'].text())} {document.path}: {NOT_INSTALLED}")
+        yield "SKIP"
+        return
+    for group, name, expected, result in read_vectors(document, protocol):
+        outcome = "PASS" if result == expected else "FAIL"
+        why = "" if result == expected else f": expected {json.dumps(expected)}, got {json.dumps(result)}"
+        typer.echo(f"{outcome} {printable(group)} {printable(name)}{why}")
+        yield outcome

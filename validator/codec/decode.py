@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from fastavro import schemaless_reader
 from fastavro.read import SchemaResolutionError
 
+from validator.codec.record_types import RecordType, check_count, check_payload, check_u32, relay_parent
+from validator.codec.router_records import ROUTER_RECORDS
 from validator.codec.schemas import HEADER_SIZE, INPUT_TOPICS, MARKER, TOPIC_OF_KIND, TOPIC_SCHEMAS, SchemaSet, schemas
 from validator.codec.walk import WALK_BYTES_MIN, TooManyItems, walk
+from validator.core.errors import LimitError
 from validator.core.hashing import message_hash
 from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
 from validator.core.limits import (
     LANE_NAME_LENGTH_MAX,
-    MESSAGES_PER_CANDIDATE_MAX,
-    PAYLOAD_BYTES_MAX,
     RECORD_BYTES_MAX,
     RECORDS_PER_BLOCK_MAX,
     U32_MAX,
@@ -32,12 +33,12 @@ from validator.core.limits import (
 from validator.core.types import CONFIGURATION_FIELDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from validator.codec.schemas import Json
 
-Shaped: TypeAlias = tuple[str, int, int, tuple[Any, ...]]
-"""Lane, block, index, and the fields as `Input.fields` has them."""
+Shaped: TypeAlias = tuple[Any, ...]
+"""Fields as `Input.fields` has them."""
 
 Row: TypeAlias = tuple[int, int, bytes | None, bytes | None]
 """Partition, offset, key and value of a Kafka record."""
@@ -46,17 +47,11 @@ _MALFORMED: Final = (EOFError, IndexError, ValueError, OverflowError, SchemaReso
 """What fastavro raises on bytes that are not of the schema (UnicodeDecodeError is a ValueError)."""
 
 
-class LimitError(Exception):
-    """A decoded value outside its range."""
-
-    def __init__(self, field: str, expected: str, found: object) -> None:
-        super().__init__(f"{field}: expected {expected}, found {found}")
-
-
 class _Entry(NamedTuple):
     """How to read the records of one fingerprint.
 
     ``reader`` is None where the writer's schema is the current one. ``name_records`` asks fastavro for the name of a union's record.
+    ``protocol`` is None where every protocol has this record.
     """
 
     kind: RecordKind
@@ -65,16 +60,28 @@ class _Entry(NamedTuple):
     reader: Json
     name_records: bool
     shape: Callable[[dict[str, Any]], Shaped]
+    protocol: str | None
+
+
+class LaneRecords(NamedTuple):
+    """What the records of a lane have to be like: those of its protocol; ``maxima`` are the limits that a session change may set."""
+
+    protocol: str
+    maxima: Mapping[str, int]
 
 
 def decode_record(
-    kind: RecordKind, value: bytes | None, source: Source, key: bytes | None = None
+    kind: RecordKind,
+    value: bytes | None,
+    source: Source,
+    key: bytes | None = None,
+    lanes: Mapping[str, LaneRecords] | None = None,
 ) -> tuple[str, Input] | DeadLetter:
     """Return the lane and the input that a Kafka value holds, or the dead letter that it ends as.
 
     ``kind`` is that of the topic it was read from. Checked in this order: there is a value, its size, its marker, its fingerprint, the
-    record's type against the topic, the Avro bytes to the last one, then every field in the order of its schema. Where the bytes name no
-    lane the dead letter takes the ``key``'s.
+    record's type against the topic, the Avro bytes to the last one, then every field in the order of its schema, and whether it is a record
+    of its lane's protocol, as far as ``lanes`` says that. Where the bytes name no lane the dead letter takes the ``key``'s.
     """
     entry = _ENTRIES.get(value[:HEADER_SIZE]) if value is not None else None
     if value is None or entry is None or entry.kind != kind or len(value) > RECORD_BYTES_MAX:
@@ -89,7 +96,11 @@ def decode_record(
         if stream.tell() != len(value):
             detail = f"{entry.name}: expected the record to end at byte {stream.tell()}, found {len(value)} bytes"
             return _dead(DeadReason.UNDECODABLE, detail, source, value, key)
-        lane, block, index, fields = entry.shape(record)
+        lane, block, index = record["lane"], record["block"], record.get("index", 0)
+        _check_place(lane, block, index)
+        fields = entry.shape(record)
+        if lanes is not None and lane in lanes:
+            _check_protocol(entry, record, lanes[lane])
     except LimitError as error:
         return _dead(DeadReason.LIMIT, f"{entry.name}.{error}", source, value, key, record)
     except TooManyItems as error:
@@ -163,118 +174,30 @@ def _text(error: Exception) -> str:
 # --- shapes: a decoded record to its fields, every range checked -------------------------------------------------------------------------
 
 
-def _check_u32(field: str, value: int) -> None:
-    if not 0 <= value <= U32_MAX:
-        raise LimitError(field, f"0 to {U32_MAX}", value)
-
-
-def _check_count(field: str, value: int, limit: int) -> None:
-    if not 0 <= value <= limit:
-        raise LimitError(field, f"0 to {limit}", value)
-
-
 def _check_place(lane: str, block: int, index: int) -> None:
     if not 0 < len(lane) <= LANE_NAME_LENGTH_MAX:
         raise LimitError("lane", f"1 to {LANE_NAME_LENGTH_MAX} characters", f"{len(lane)}")
-    _check_u32("block", block)
+    check_u32("block", block)
     if not 0 <= index < RECORDS_PER_BLOCK_MAX:
         raise LimitError("index", f"0 to {RECORDS_PER_BLOCK_MAX - 1}", index)
 
 
-def _check_payload(field: str, payload: bytes) -> None:
-    if len(payload) > PAYLOAD_BYTES_MAX:
-        raise LimitError(field, f"at most {PAYLOAD_BYTES_MAX} bytes", f"{len(payload)} bytes")
-
-
-def _parent(field: str, block: int, value: int | None) -> int:
-    if value is not None:
-        return value
-    if block == 0:
-        raise LimitError(field, "a block number, since block 0 has none before it", "null")
-    return block - 1
-
-
-_CANDIDATE = itemgetter(
-    "lane",
-    "block",
-    "index",
-    "para_id",
-    "relay_parent_number",
-    "hrmp_watermark",
-    "upward_messages",
-    "processed_downward_messages",
-    "horizontal_messages",
-    "candidate_hash",
-)
-
-
-def _shape_candidate(record: dict[str, Any]) -> Shaped:
-    lane, block, index, para_id, parent, watermark, upward, processed, horizontal, candidate_hash = _CANDIDATE(record)
-    _check_place(lane, block, index)
-    _check_u32("para_id", para_id)
-    parent = _parent("relay_parent_number", block, parent)
-    _check_u32("relay_parent_number", parent)
-    _check_u32("hrmp_watermark", watermark)
-    if len(upward) > MESSAGES_PER_CANDIDATE_MAX:
-        raise LimitError("upward_messages", f"at most {MESSAGES_PER_CANDIDATE_MAX} messages", len(upward))
-    for idx, data in enumerate(upward):
-        _check_payload(f"upward_messages[{idx}]", data)
-    _check_u32("processed_downward_messages", processed)
-    if len(horizontal) > MESSAGES_PER_CANDIDATE_MAX:
-        raise LimitError("horizontal_messages", f"at most {MESSAGES_PER_CANDIDATE_MAX} messages", len(horizontal))
-    messages: list[tuple[int, bytes, bytes]] = []
-    for message in horizontal:
-        recipient, data = message["recipient"], message["data"]
-        if not 0 <= recipient <= U32_MAX:
-            raise LimitError(f"horizontal_messages[{len(messages)}].recipient", f"0 to {U32_MAX}", recipient)
-        if len(data) > PAYLOAD_BYTES_MAX:
-            _check_payload(f"horizontal_messages[{len(messages)}].data", data)
-        messages.append((recipient, data, message_hash(data)))
-    return lane, block, index, (para_id, parent, watermark, tuple(upward), processed, tuple(messages), candidate_hash)
-
-
 def _shape_downward(record: dict[str, Any]) -> Shaped:
-    lane, block, index, para_id, msg = itemgetter("lane", "block", "index", "para_id", "msg")(record)
-    _check_place(lane, block, index)
-    _check_u32("para_id", para_id)
-    _check_payload("msg", msg)
-    return lane, block, index, (para_id, msg, message_hash(msg))
-
-
-_REQUEST_FIELDS: Final[dict[str, tuple[int, tuple[str, ...]]]] = {
-    "validator.router.InitOpenChannel": (0, ("origin", "recipient", "max_places", "max_message_size")),
-    "validator.router.AcceptOpenChannel": (1, ("origin", "sender")),
-    "validator.router.CloseChannel": (2, ("origin", "channel")),
-    "validator.router.ScheduleParaCleanup": (3, ("para_id",)),
-}
-
-
-def _shape_request(record: dict[str, Any]) -> Shaped:
-    lane, block, index, (name, call) = itemgetter("lane", "block", "index", "request")(record)
-    _check_place(lane, block, index)
-    variant, names = _REQUEST_FIELDS[name]
-    arguments: list[Any] = []
-    for argument in names:
-        value = call[argument]
-        if argument == "channel":
-            _check_u32("request.channel.sender", value["sender"])
-            _check_u32("request.channel.recipient", value["recipient"])
-            value = value["sender"], value["recipient"]
-        else:
-            _check_u32(f"request.{argument}", value)
-        arguments.append(value)
-    return lane, block, index, (variant, *arguments)
+    para_id, msg = record["para_id"], record["msg"]
+    check_u32("para_id", para_id)
+    check_payload("msg", msg)
+    return para_id, msg, message_hash(msg)
 
 
 def _shape_block(record: dict[str, Any]) -> Shaped:
-    lane, block, change = record["lane"], record["block"], record["session_change"]
-    _check_place(lane, block, 0)
-    parent = _parent("parent_number", block, record["parent_number"])
+    block, parent, change = record["block"], record["parent_number"], record["session_change"]
+    if parent is None:
+        parent = relay_parent("parent_number", block, None)
     if not 0 <= parent < block:
         raise LimitError("parent_number", f"0 to {block - 1}, below the block", parent)
     for name in ("candidates", "requests", "downward"):
-        _check_count(name, record[name], RECORDS_PER_BLOCK_MAX)
-    fields = (
+        check_count(name, record[name], RECORDS_PER_BLOCK_MAX)
+    return (
         block,
         parent,
         record["candidates"],
@@ -285,15 +208,14 @@ def _shape_block(record: dict[str, Any]) -> Shaped:
         None if change is None else _shape_session_change(change),
         record["block_hash"],
     )
-    return lane, block, 0, fields
 
 
 def _shape_pending(field: str, refs: list[dict[str, Any]]) -> tuple[tuple[int, int | None], ...]:
     _check_length(field, refs)
     for position, ref in enumerate(refs):
-        _check_u32(f"{field}[{position}].para_id", ref["para_id"])
+        check_u32(f"{field}[{position}].para_id", ref["para_id"])
         if ref["backed_at"] is not None:
-            _check_u32(f"{field}[{position}].backed_at", ref["backed_at"])
+            check_u32(f"{field}[{position}].backed_at", ref["backed_at"])
     return tuple((ref["para_id"], ref["backed_at"]) for ref in refs)
 
 
@@ -302,18 +224,20 @@ def _check_length(field: str, items: Sequence[object]) -> None:
         raise LimitError(field, f"at most {RECORDS_PER_BLOCK_MAX} entries", len(items))
 
 
+_SESSION_CHANGE = itemgetter("outgoing", "onboarding", "new_config", "limits")
+
+
 def _shape_session_change(change: dict[str, Any]) -> tuple[Any, ...]:
-    outgoing, onboarding, config = change["outgoing"], change["onboarding"], change["new_config"]
+    outgoing, onboarding, config, limits = _SESSION_CHANGE(change)
     _check_length("session_change.outgoing", outgoing)
     _check_length("session_change.onboarding", onboarding)
     for position, para_id in enumerate(outgoing):
-        _check_u32(f"session_change.outgoing[{position}]", para_id)
+        check_u32(f"session_change.outgoing[{position}]", para_id)
     for position, para in enumerate(onboarding):
-        _check_u32(f"session_change.onboarding[{position}].para_id", para["para_id"])
+        check_u32(f"session_change.onboarding[{position}].para_id", para["para_id"])
     paras = tuple((para["para_id"], para["kind"], int.from_bytes(para["balance"])) for para in onboarding)
-    if config is None:
-        return tuple(outgoing), paras, ()
-    return tuple(outgoing), paras, _shape_configuration(config)
+    changes = () if config is None else _shape_configuration(config)
+    return tuple(outgoing), paras, (*changes, *((name, int.from_bytes(limits[name])) for name in sorted(limits)))
 
 
 def _shape_configuration(config: dict[str, Any]) -> tuple[tuple[str, int], ...]:
@@ -325,33 +249,58 @@ def _shape_configuration(config: dict[str, Any]) -> tuple[tuple[str, int], ...]:
         if isinstance(value, bytes):  # a deposit, u128
             value = int.from_bytes(value)
         elif name == "preferred_dispatchable_upward_messages_step_weight":
-            _check_count(f"session_change.new_config.{name}", value, 2**63 - 1)
+            check_count(f"session_change.new_config.{name}", value, 2**63 - 1)
         else:
-            _check_u32(f"session_change.new_config.{name}", value)
+            check_u32(f"session_change.new_config.{name}", value)
         changed.append((name, value))
     return tuple(changed)
 
 
-_SHAPES: Final[dict[str, Callable[[dict[str, Any]], Shaped]]] = {
-    "validator.Block": _shape_block,
-    "validator.router.Candidate": _shape_candidate,
-    "validator.router.ChannelRequest": _shape_request,
-    "validator.DownwardMessage": _shape_downward,
-}
+def _check_protocol(entry: _Entry, record: dict[str, Any], of_lane: LaneRecords) -> None:
+    """Raise `LimitError` where a record is another protocol's than its lane's."""
+    if entry.protocol not in (None, of_lane.protocol):
+        raise LimitError("lane", f"a lane of protocol {entry.protocol}", f"one of {of_lane.protocol}")
+    change = record.get("session_change")
+    if change is None:
+        return
+    if change["new_config"] is not None and of_lane.protocol != ROUTER:
+        raise LimitError(
+            "session_change.new_config", f"null on a lane of protocol {of_lane.protocol}", "a configuration"
+        )
+    for name, value in sorted(change["limits"].items()):
+        if of_lane.protocol == ROUTER:
+            raise LimitError("session_change.limits", f"no entry on a lane of protocol {ROUTER}", name)
+        if name not in of_lane.maxima:
+            raise LimitError("session_change.limits", f"one of {', '.join(of_lane.maxima)}", name)
+        check_count(f"session_change.limits.{name}", int.from_bytes(value), of_lane.maxima[name])
 
 
-def _entries(known: SchemaSet) -> dict[bytes, _Entry]:
-    """Return how to read every input record, by its first ten bytes."""
-    entries = {}
-    for topic, kind in INPUT_TOPICS.items():
-        for name in TOPIC_SCHEMAS[topic]:
-            current = known[name]
-            for schema in (*known.versions[name], current):
-                reader = None if schema.canonical == current.canonical else current.parsed
-                entries[schema.header] = _Entry(
-                    kind, name, schema.parsed, reader, kind == RecordKind.REQUEST, _SHAPES[name]
-                )
-    return entries
+_COMMON: Final = {"validator.Block": _shape_block, "validator.DownwardMessage": _shape_downward}
+
+ROUTER: Final = "router"
+
+_ENTRIES: Final[dict[bytes, _Entry]] = {}
+"""How to read every known input record, by its first ten bytes."""
 
 
-_ENTRIES: Final = _entries(schemas())
+def _learn(
+    topic: str, name: str, shape: Callable[[dict[str, Any]], Shaped], protocol: str | None, known: SchemaSet
+) -> None:
+    kind = INPUT_TOPICS[topic]
+    current = known[name]
+    for schema in (*known.versions[name], current):
+        reader = None if schema.canonical == current.canonical else current.parsed
+        _ENTRIES[schema.header] = _Entry(kind, name, schema.parsed, reader, kind == RecordKind.REQUEST, shape, protocol)
+
+
+def learn_records(protocol: str, records: Iterable[RecordType], known: SchemaSet) -> None:
+    """Have this process read the records of a protocol from now on; again changes nothing."""
+    for record in records:
+        _learn(record.topic, record.schema, record.shape, protocol, known)
+
+
+for _topic, _names in TOPIC_SCHEMAS.items():
+    for _name in _names:
+        if _name in _COMMON:
+            _learn(_topic, _name, _COMMON[_name], None, schemas())
+learn_records(ROUTER, ROUTER_RECORDS, schemas())

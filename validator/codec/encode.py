@@ -7,6 +7,7 @@ outcome gives the same bytes: nothing of the time, the process or the Kafka offs
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from io import BytesIO
@@ -275,7 +276,11 @@ def _violation(violation: Violation) -> bytes:
 
 
 def _detail(value: FieldValue) -> bytes:
-    """Encode a value of the union ``long, U128, string, map of long``."""
+    """Encode a value of the union ``long, U128, string, map of long``; a sequence of numbers is text, separated by commas."""
+    if isinstance(value, str):
+        return b"\x04" + _text(value)
+    if isinstance(value, Sequence):
+        return b"\x04" + _text(",".join(map(str, value)))
     if isinstance(value, int):
         if value <= LONG_MAX:
             return b"\x00" + _long(value)

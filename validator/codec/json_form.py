@@ -255,6 +255,14 @@ class _ToAvro(_Named):
             raise self.error(path, "a list", value)
         return [self.value(attributes["items"], item, f"{path}[{position}]") for position, item in enumerate(value)]
 
+    def to_map(self, attributes: dict[str, Any], value: Json, path: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise self.error(path, "an object", value)
+        return {
+            self.to_string({}, name, f"{path} key"): self.value(attributes["values"], member, f"{path}.{name}")
+            for name, member in value.items()
+        }
+
     @staticmethod
     def join(path: str, name: str) -> str:
         return f"{path}.{name}" if path else name
@@ -288,6 +296,8 @@ class _ToJson(_Named):
                 return int.from_bytes(datum) if attributes.get("logicalType") == "u128" else datum.hex()
             case "array":
                 return [self.value(attributes["items"], item) for item in datum]
+            case "map":
+                return {name: self.value(attributes["values"], member) for name, member in datum.items()}
             case "record":
                 return self.record(attributes, datum)
             case _:

@@ -147,6 +147,11 @@ def _bare(schema: Json) -> Json:
 
 
 @cache
+def schemas_of(directory: Path) -> SchemaSet:
+    """Return the schemas of a folder, read once. Raises `UserError`."""
+    return SchemaSet(directory)
+
+
 def schemas() -> SchemaSet:
     """Return the schemas that the package ships."""
-    return SchemaSet(schemas_directory())
+    return schemas_of(schemas_directory())

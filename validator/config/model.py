@@ -9,17 +9,17 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from validator.config.environment import EnvironmentSource, flat
 from validator.config.presets import PRESETS
-from validator.core import limits
+from validator.core import limits as core_limits
 from validator.core.handlers.handler import KIND
 from validator.core.types import Balances, Enactment, HostConfiguration, Para, ParaKind
 from validator.errors import UserError
 
-LANE_PATTERN: Final = rf"^[a-z0-9][a-z0-9._-]{{0,{limits.LANE_NAME_LENGTH_MAX - 1}}}$"
+LANE_PATTERN: Final = rf"^[a-z0-9][a-z0-9._-]{{0,{core_limits.LANE_NAME_LENGTH_MAX - 1}}}$"
 """Names of lanes: they are Kafka keys and parts of file names."""
 
 TOPIC_NAMES: Final = (
@@ -41,12 +41,25 @@ COMPACTED_TOPICS: Final = ("headroom", "lanes", "markers", "dead-letter-replays"
 
 PluginName = Annotated[str, Field(pattern=rf"^{KIND.pattern}$")]
 LaneName = Annotated[str, Field(pattern=LANE_PATTERN)]
-U32 = Annotated[int, Field(ge=0, le=limits.U32_MAX)]
+U32 = Annotated[int, Field(ge=0, le=core_limits.U32_MAX)]
 U63 = Annotated[int, Field(ge=0, le=2**63 - 1)]
-U128 = Annotated[int, Field(ge=0, le=limits.U128_MAX)]
+U128 = Annotated[int, Field(ge=0, le=core_limits.U128_MAX)]
 Positive = Annotated[int, Field(ge=1, le=2**63 - 1)]
 Retention = Annotated[int, Field(ge=-1, le=2**63 - 1)]
 Partitions = Annotated[int, Field(ge=1, le=10_000)]
+
+
+def _check_plain(values: dict[str, Any]) -> dict[str, Any]:
+    """Refuse what JSON cannot hold: plugins get their configuration as JSON."""
+    try:
+        json.dumps(values, allow_nan=False)
+    except (TypeError, ValueError):
+        raise ValueError("expected text, numbers, booleans, lists and tables, found a date, a time, nan or inf") from None
+    return values
+
+
+PluginConfig = Annotated[dict[str, Any], AfterValidator(_check_plain)]
+"""A plugin's own configuration; the plugin says which keys there are."""
 
 
 class _Table(BaseModel):
@@ -98,17 +111,17 @@ class Job(_Table):
     rebuild: bool = False
     """Whether a job without a checkpoint may start on topics that hold its verdicts already: it goes through the inputs again from the
     earliest one and tells only what has not been told."""
-    blocks_ahead_max: Positive = limits.BLOCKS_AHEAD_MAX_DEFAULT
+    blocks_ahead_max: Positive = core_limits.BLOCKS_AHEAD_MAX_DEFAULT
     """Blocks that a record may be ahead of its lane's executed one; beyond it the job stops with an error."""
-    waiting_bytes_max: Positive = limits.WAITING_BYTES_MAX_DEFAULT
+    waiting_bytes_max: Positive = core_limits.WAITING_BYTES_MAX_DEFAULT
     """Bytes of raw records that may wait in one lane; beyond it the job stops with an error."""
-    duplicate_window_blocks: U32 = limits.DUPLICATE_WINDOW_BLOCKS_DEFAULT
+    duplicate_window_blocks: U32 = core_limits.DUPLICATE_WINDOW_BLOCKS_DEFAULT
     """Executed blocks in which a redelivered record is known as a duplicate; before them it is late."""
     handler_seconds_max: Annotated[float, Field(gt=0, le=3600)] = 10.0
     """Seconds that an upward message's handler may take; beyond it the job stops with an error."""
-    headroom_interval_blocks: U32 = limits.HEADROOM_INTERVAL_BLOCKS_DEFAULT
+    headroom_interval_blocks: U32 = core_limits.HEADROOM_INTERVAL_BLOCKS_DEFAULT
     """Blocks between two emissions of headroom; 0: at session changes only."""
-    root_interval_blocks: U32 = limits.ROOT_INTERVAL_BLOCKS_DEFAULT
+    root_interval_blocks: U32 = core_limits.ROOT_INTERVAL_BLOCKS_DEFAULT
     """Blocks between two state roots; 0: at session changes only."""
 
 
@@ -189,7 +202,7 @@ class HandlerTable(_Table):
     """The first block in whose dispatch round it takes messages."""
     removed: bool = False
     """Whether it takes none from that block on."""
-    config: dict[str, Any] = Field(default_factory=dict)
+    config: PluginConfig = Field(default_factory=dict)
     """The plugin's own configuration."""
 
     @model_validator(mode="after")
@@ -210,11 +223,13 @@ class Chain(_Table):
     """Whether deposits need a free balance; ``unlimited`` only tracks what is reserved."""
     hrmp_notifications: bool = False
     """Whether a channel request that succeeds also queues a downward message for the other party (router_rules I-11)."""
-    first_block: Annotated[int, Field(ge=1, le=limits.U32_MAX)] = 1
+    first_block: Annotated[int, Field(ge=1, le=core_limits.U32_MAX)] = 1
     """The first block that is executed; its parent counts as executed."""
     state: str | None = None
     """A STATE.json to start from in mid-life, made by `validator lanes import`; relative to this file. With it no genesis_paras."""
     host_configuration: HostConfigurationTable = Field(default_factory=HostConfigurationTable)
+    limits: dict[str, Any] = Field(default_factory=dict)
+    """The limits of a protocol other than the router, by its own names; without it every one is the protocol's default."""
     genesis_paras: list[GenesisPara] = Field(default_factory=list)
     ump_default_weight: U63 = 1
     """Weight of an upward message that ump_weights does not name."""
@@ -265,6 +280,8 @@ class Chain(_Table):
     def _check_start(self) -> Chain:
         if self.state is not None and self.genesis_paras:
             raise ValueError("expected state or genesis_paras, found both: a state says which paras are valid")
+        if self.protocol == "router" and self.limits:
+            raise ValueError("limits: expected host_configuration, by which the router is configured")
         if self.handlers is not None and (self.ump_weights or self.ump_failing_messages):
             raise ValueError("expected handlers, or ump_weights and ump_failing_messages, found both")
         return self
@@ -305,6 +322,8 @@ class Config(BaseSettings):
     dead_letters: DeadLetters = Field(default_factory=DeadLetters)
     plugins: Plugins = Field(default_factory=Plugins)
     chains: dict[LaneName, Chain] = Field(default_factory=dict)
+    transports: dict[PluginName, PluginConfig] = Field(default_factory=dict)
+    """`[transports.<name>]`: the configuration of a plugin of group `validator.transports`, by its own keys."""
 
     @field_validator("kafka", mode="before")
     @classmethod
@@ -340,6 +359,7 @@ def configuration_digest(chain: Chain) -> bytes:
         "first_block": chain.first_block,
         "state": None if chain.state is None else _file_digest(Path(chain.state)),
         "host_configuration": asdict(chain.host_configuration.resolve()),
+        "limits": chain.limits,
         "genesis_paras": [[para.para_id, para.kind.value, para.balance] for para in chain.core_paras()],
         "ump_default_weight": chain.ump_default_weight,
         "ump_weights": {payload.hex(): weight for payload, weight in chain.core_ump_weights().items()},

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar, TypeAlias
 
-FieldValue: TypeAlias = int | dict[str, int]
+FieldValue: TypeAlias = int | str | Sequence[int] | Mapping[str, int]
+"""A number, a name, a tuple of numbers, or numbers by name."""
 
 
 @dataclass(eq=False)
@@ -28,6 +30,13 @@ class Violation(Exception):
 
     def __str__(self) -> str:
         return f"{self.kind}({', '.join(f'{name}={value}' for name, value in self.details().items())})"
+
+
+class LimitError(Exception):
+    """A decoded value outside its range: the record is a dead letter."""
+
+    def __init__(self, field: str, expected: str, found: object) -> None:
+        super().__init__(f"{field}: expected {expected}, found {found}")
 
 
 class InvariantBroken(Exception):

@@ -51,6 +51,12 @@ class RuleSet(Protocol):
     def apply_downward(self, message: DownwardMessage) -> Effects:
         """Queue a downward message."""
 
+    def check_candidate(self, candidate: Any) -> None:
+        """Raise the `Violation` for which a candidate is not acceptable, if there is one."""
+
+    def enact_candidate(self, candidate: Any) -> Effects:
+        """Apply a candidate that has been accepted; cannot fail."""
+
     def apply_candidate(self, candidate: Any) -> Effects:
         """Accept a candidate; enact it where the chain enacts immediately, else keep it pending."""
 

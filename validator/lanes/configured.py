@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+from validator.codec.decode import ROUTER
 from validator.config import Chain, Config, configuration_digest
+from validator.config.model import HostConfigurationTable
 from validator.core.execute import Intervals
 from validator.core.lane import LaneSettings
 from validator.core.router.router import Router
 from validator.core.router.state import RouterState
 from validator.core.rules import pages
 from validator.core.types import BlockNumber
+from validator.document import Node, read_document
 from validator.errors import UserError
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.genesis import Genesis, genesis_path, kept_genesis
@@ -21,7 +25,6 @@ from validator.plugin.lock import Lock, read_lock
 from validator.plugin.pack import use_artefacts
 from validator.plugin.registry import PluginError, canonical
 from validator.plugin.runtime import HandlerUse, Runtime, RuntimePlan, make_runtime
-from validator.replay.document import Node, read_document
 from validator.resources import state_directory
 
 
@@ -121,13 +124,32 @@ def read_state_file(path: Path, chain: Chain) -> tuple[BlockNumber, RouterState]
     return first_block, state
 
 
-def _start(chain: Chain, runtime: Runtime) -> Genesis:
+def _configuration(chain: Chain, runtime: Runtime, lane: str) -> Any:
+    """Return a chain's limits in the class of its protocol. Raises `UserError`."""
+    if chain.protocol == ROUTER:
+        return chain.host_configuration.resolve()
+    if chain.host_configuration != HostConfigurationTable():
+        raise UserError(
+            f"chains.{lane}.host_configuration: expected limits, by which protocol {chain.protocol} is configured"
+        )
+    node = Node(chain.limits, f"chains.{lane}.limits")
+    for name in chain.limits:
+        if name not in runtime.protocol.limits:
+            raise UserError(
+                f"{node.path}.{name}: no such limit of {chain.protocol}; there are {', '.join(runtime.protocol.limits)}"
+            )
+    return runtime.protocol.configuration(node)
+
+
+def _start(chain: Chain, runtime: Runtime, lane: str) -> Genesis:
     """Return a chain's first block and the pages of the state before it."""
     if chain.state is not None:
+        if chain.protocol != ROUTER:
+            raise UserError(f"chains.{lane}.state: a state to start from can be given to protocol {ROUTER} only")
         first_block, state = read_state_file(Path(chain.state), chain)
         return first_block, tuple(pages(Router(state)))
     settings = ChainSettings(
-        chain.host_configuration.resolve(),
+        _configuration(chain, runtime, lane),
         chain.core_paras(),
         balances=chain.core_balances(),
         notifications=chain.hrmp_notifications,

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from validator.codec.decode import decode_record
+from validator.codec.decode import LaneRecords, decode_record
 from validator.core.execute import Intervals
 from validator.core.handlers.dispatch import HandlerSink
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
@@ -89,7 +89,13 @@ class LaneDefinition:
 
     def restore(self, snapshot: list[bytes]) -> Lane:
         """Return the lane that a `Lane.snapshot` was taken of; raises `core.scale.DecodeError`, `JournalUnreadable`."""
+        make_runtime(self.plan)  # by which the records that wait can be read
         return Lane.restore(self.name, snapshot, self._rules, decode_again, self.settings)
+
+    @property
+    def records(self) -> LaneRecords:
+        """What the lane's input records have to be like."""
+        return make_runtime(self.plan).records
 
     def encode_rules(self) -> bytes:
         """Return, as canonical bytes, what beside its inputs decides how the lane goes on from a state.

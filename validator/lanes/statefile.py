@@ -24,9 +24,9 @@ from validator.core.router.state import (
 )
 from validator.core.router.view import view
 from validator.core.types import ZERO_HASH, Balances, ChannelId, HostConfiguration, ParaId, ParaKind
+from validator.document import Node
 from validator.errors import UserError
 from validator.replay.compare import first_difference
-from validator.replay.document import Node
 from validator.replay.scenario import read_para
 
 STATE_KEYS = tuple(view(RouterState(HostConfiguration())))

@@ -54,16 +54,13 @@ class Protocols(EveryGroup):
     def validator_protocols(self) -> Iterable[ProtocolDefinition]:
         """Yield the rule sets that chains may choose by name. Since API 1.0.
 
-        >>> from validator.core.router.router import Router, RULES_VERSION
-        >>> from validator.plugin.api import ProtocolDefinition, hookimpl
+        >>> from dataclasses import replace
+        >>> from validator.plugin.api import hookimpl
+        >>> from validator.protocols.router import validator_protocols as those_of_the_router
         >>> @hookimpl
         ... def validator_protocols():
-        ...     yield ProtocolDefinition(
-        ...         name="router",
-        ...         rules_version=RULES_VERSION,
-        ...         genesis=lambda settings: Router.at_genesis(settings.host_configuration, settings.paras),
-        ...         restore=lambda pages, settings: Router.from_pages(pages, settings.upward_messages, settings.enactment),
-        ...     )
+        ...     for router in those_of_the_router():
+        ...         yield replace(router, name="router-of-mine")
         """
         raise NotImplementedError
 

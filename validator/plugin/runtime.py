@@ -18,6 +18,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from validator import __version__
+from validator.codec.decode import LaneRecords, learn_records
+from validator.codec.schemas import schemas_of
 from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, find_conflicts
 from validator.core.handlers.handler import BoundHandler
 from validator.core.handlers.weights import CALL_WEIGHTS
@@ -99,6 +101,11 @@ class Runtime:
         whole = b"".join(epoch.from_block.to_bytes(4, "little") + epoch.digest for epoch in self.epochs)
         return blake2b(whole, digest_size=DIGEST_BYTES).digest()
 
+    @property
+    def records(self) -> LaneRecords:
+        """What the records of a lane under this runtime have to be like."""
+        return LaneRecords(self.protocol.name, self.protocol.maxima)
+
     def expect(self, epochs: tuple[Epoch, ...]) -> None:
         """Raise `UserError` where another process made something else of the same plan."""
         for own, other in zip(self.epochs, epochs, strict=True):
@@ -147,6 +154,7 @@ def make_runtime(plan: RuntimePlan) -> Runtime:
     if problems:
         raise PluginError(list(dict.fromkeys(problems)))
     assert protocol is not None
+    learn_records(protocol.name, protocol.records, schemas_of(protocol.schemas))
     if plan.handlers is None:
         return Runtime(plan, protocol, None, tuple(epochs))
     resolved = tuple(

@@ -6,9 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from validator import __version__
+from validator.codec.router_records import ROUTER_RECORDS
+from validator.core.router.encoding import ENCODING_VERSION
 from validator.core.router.router import RULES_VERSION, Router
 from validator.core.rules import RuleSet
 from validator.plugin.api import ChainSettings, Manifest, ProtocolDefinition, hookimpl
+from validator.protocols.router_traces import MAXIMA, TRACES, read_configuration
+from validator.resources import schemas_directory
 
 
 @hookimpl
@@ -20,12 +24,24 @@ def validator_manifest() -> Manifest:
 @hookimpl
 def validator_protocols() -> Iterable[ProtocolDefinition]:
     """Yield the Router."""
-    yield ProtocolDefinition("router", RULES_VERSION, genesis=_genesis, restore=_restore)
+    yield ProtocolDefinition(
+        name="router",
+        rules_version=RULES_VERSION,
+        encoding_version=ENCODING_VERSION,
+        genesis=_genesis,
+        restore=_restore,
+        configuration=read_configuration,
+        limits=tuple(MAXIMA),
+        maxima=MAXIMA,
+        records=ROUTER_RECORDS,
+        schemas=schemas_directory(),
+        traces=TRACES,
+    )
 
 
 def _genesis(settings: ChainSettings) -> RuleSet:
     return Router.at_genesis(
-        settings.host_configuration,
+        settings.configuration,
         settings.paras,
         balances=settings.balances,
         notifications=settings.notifications,

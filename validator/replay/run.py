@@ -7,14 +7,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from validator.core.errors import Violation
-from validator.core.router.acceptance import check_candidate
 from validator.core.router.dispatch import FixedWeightSink
-from validator.core.router.enactment import enact_candidate
-from validator.core.router.router import Router
-from validator.core.router.view import view
-from validator.core.types import BlockNumber, Candidate
+from validator.core.types import BlockNumber
+from validator.plugin.api import ChainSettings
 from validator.replay.compare import first_difference, first_result_difference
-from validator.replay.scenario import Scenario, Step
+from validator.replay.scenario import EXACT, Scenario, Step
 
 T = TypeVar("T")
 
@@ -34,6 +31,7 @@ def run_scenario(scenario: Scenario) -> dict[str, Any]:
 
 def judge_scenario(scenario: Scenario, output: dict[str, Any]) -> str | None:
     """Return the first thing in a scenario's output that is not as expected, or None."""
+    state: dict[str, Any] = {}
     for at, (step, got) in enumerate(zip(scenario.steps, output["steps"], strict=True)):
         where = f"step {at} (block {step.block}): "
         for key in ("requests", "downward", "candidates"):
@@ -43,40 +41,67 @@ def judge_scenario(scenario: Scenario, output: dict[str, Any]) -> str | None:
                     return where + difference
         if "dispatched" in step.expect and step.expect["dispatched"] != (got["dispatched"] or []):
             return where + f"dispatched: expected {step.expect['dispatched']}, got {got['dispatched']}"
-        difference = first_difference(step.expect.get("state", {}), got["state"], "state")
+        state = got["state"]
+        difference = first_difference(
+            step.expect.get("state", {}), _with_sets(state, step.expect.get("state", {})), "state"
+        )
         if difference is not None:
             return where + difference
+    # the keys that it names are whole
+    for key, value in scenario.final_state.items():
+        if value != state.get(key) and not (value in ({}, []) and not state.get(key)):
+            return (
+                first_difference(value, state.get(key), f"final_state.{key}")
+                or f"final_state.{key}: more than expected"
+            )
     return None
+
+
+def _with_sets(state: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
+    """Add to a state, for each key ``K_set`` that it does not have itself, the keys of K, or the channels that its list is of."""
+    named = {key: state.get(key.removesuffix(EXACT)) for key in expected if key.endswith(EXACT) and key not in state}
+    return state | {key: _keys(value) for key, value in named.items()}
+
+
+def _keys(value: Any) -> list[str]:
+    names = (f"{item['sender']}->{item['recipient']}" for item in value) if isinstance(value, list) else value or ()
+    return sorted(names, key=lambda name: [int(part) for part in name.split("->")])
 
 
 class _Player:
     def __init__(self, scenario: Scenario) -> None:
+        assert scenario.protocol is not None
         sink = FixedWeightSink(scenario.weights, scenario.default_weight, scenario.failing)
-        self._router = Router.at_genesis(
-            scenario.config, scenario.genesis_paras, notifications=scenario.notifications, sink=sink
+        self._traces = scenario.protocol.traces
+        self._rules = scenario.protocol.genesis(
+            ChainSettings(
+                scenario.config, scenario.genesis_paras, notifications=scenario.notifications, upward_messages=sink
+            )
         )
         self._block: BlockNumber | None = None
-        self._delayed: list[tuple[BlockNumber, Candidate]] = []
+        self._delayed: list[tuple[BlockNumber, Any]] = []
         self._session_changes: list[Any] = []
 
     def play(self, step: Step, *, ends_block: bool) -> dict[str, Any]:
-        router = self._router
+        rules = self._rules
         if step.block != self._block:
             self._enact_delayed(step.block)
-            router.begin_block(step.block)
+            rules.begin_block(step.block)
             self._block = step.block
 
-        requests = _results(router.apply_request, step.requests)
-        downward = _results(router.apply_downward, step.downward)
+        requests = _results(rules.apply_request, step.requests)
+        downward = _results(rules.apply_downward, step.downward)
         candidates = _results(self._apply_candidate, step.candidates)
         if step.session_change is not None:
             self._session_changes.append(step.session_change)
 
         dispatched = None
         if ends_block:
-            dispatched = [[dispatch.para_id, dispatch.payload.hex()] for dispatch in router.dispatch()]
+            dispatched = [[dispatch.para_id, dispatch.payload.hex()] for dispatch in rules.dispatch()]
             for change in self._session_changes:
-                router.change_session(change)
+                if self._traces.pending_ends_with_session:
+                    self._delayed.clear()
+                rules.change_session(change)
             self._session_changes.clear()
         return {
             "block": step.block,
@@ -84,15 +109,15 @@ class _Player:
             "downward": downward,
             "candidates": candidates,
             "dispatched": dispatched,
-            "state": view(router.state),
+            "state": self._traces.view(rules),
         }
 
-    def _apply_candidate(self, item: tuple[Candidate, BlockNumber | None]) -> None:
+    def _apply_candidate(self, item: tuple[Any, BlockNumber | None]) -> None:
         candidate, enact_at_block = item
         assert self._block is not None
-        check_candidate(self._router.state, candidate)
+        self._rules.check_candidate(candidate)
         if enact_at_block is None or enact_at_block <= self._block:
-            enact_candidate(self._router.state, candidate, self._block)
+            self._rules.enact_candidate(candidate)
         else:
             self._delayed.append((enact_at_block, candidate))
 
@@ -101,7 +126,8 @@ class _Player:
         due = sorted((item for item in self._delayed if item[0] <= block), key=lambda item: item[0])
         self._delayed = [item for item in self._delayed if item[0] > block]
         for enact_at_block, candidate in due:
-            enact_candidate(self._router.state, candidate, enact_at_block)
+            self._rules.begin_block(enact_at_block)
+            self._rules.enact_candidate(candidate)
 
 
 def _results(apply: Callable[[T], object], items: Iterable[T]) -> list[dict[str, Any]]:
@@ -111,7 +137,8 @@ def _results(apply: Callable[[T], object], items: Iterable[T]) -> list[dict[str,
             apply(item)
         except Violation as violation:
             fields = violation.details() if violation.normative else {}
-            results.append({"ok": False, "error": {"kind": violation.kind, **fields}})
+            plain = {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
+            results.append({"ok": False, "error": {"kind": violation.kind, **plain}})
         else:
             results.append({"ok": True})
     return results

@@ -1,23 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The conformance suites that come with the program."""
+"""The conformance suites that come with the installed protocols."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from validator.errors import UserError
-
-_SUITES = Path(__file__).resolve().parent / "conformance"
+from validator.plugin.registry import discover
+from validator.replay.scenario import installed_protocol
 
 
 def suite_files(name: str) -> list[Path]:
-    """Return the files of a suite, by name. Raises `UserError` where there is no such suite."""
-    files = sorted((_SUITES / name).glob("*.json"))
+    """Return the files of a protocol's suite. Raises `UserError` where there is no such suite."""
+    protocol = installed_protocol(name)
+    folder = None if protocol is None else protocol.traces.suite
+    files = [] if folder is None else sorted(folder.glob("*.json"))
     if not files:
         raise UserError(f"suite {name!r}: no such suite, there are {', '.join(suite_names())}")
     return files
 
 
 def suite_names() -> list[str]:
-    """Return the names of the suites."""
-    return sorted(folder.name for folder in _SUITES.iterdir() if folder.is_dir()) if _SUITES.is_dir() else []
+    """Return the names of the suites: those of the installed protocols."""
+    return sorted(found.name for found in discover("validator.protocols"))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
-from validator.codec.decode import decode_record
+from validator.codec.decode import LaneRecords, decode_record
 from validator.codec.json_form import to_json
 from validator.codec.schemas import INPUT_TOPICS
 from validator.core.hashing import blake2b_256
@@ -100,7 +100,7 @@ def rebuild(
     try:
         total = sum(partition.offsets for partition in partitions)
         kinds = {prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}
-        streams = (partition.inputs(kinds[partition.topic], lane.name) for partition in partitions)
+        streams = (partition.inputs(kinds[partition.topic], lane.name, under.records) for partition in partitions)
         # whichever partition has the lowest block next: a lane that got one topic before the others would have to keep all of it
         items = merge(*streams, key=_block)
         while batch := list(islice(items, RECORDS_PER_REPLAY)):
@@ -147,13 +147,13 @@ class _Partition:
     def close(self) -> None:
         self._consumer.close()
 
-    def inputs(self, kind: RecordKind, lane: str) -> Iterator[Input | DeadLetter]:
+    def inputs(self, kind: RecordKind, lane: str, records: LaneRecords) -> Iterator[Input | DeadLetter]:
         """Yield what is a lane's, decoded as the job decodes it."""
         name = lane.encode()
         for offset, key, value in self._records():
             # a record of the lane names it in clear; decoding the others would tell nothing but that
             if name in (value or b"") or name == key:
-                decoded = decode_record(kind, value, Source(self.topic, self.partition, offset), key)
+                decoded = decode_record(kind, value, Source(self.topic, self.partition, offset), key, {lane: records})
                 if isinstance(decoded, DeadLetter):
                     if decoded.lane == lane:
                         yield decoded

@@ -64,6 +64,7 @@ SESSION_CHANGE = st.fixed_dictionaries(
             max_size=3,
         ),
         "new_config": optional(CONFIGURATION),
+        "limits": st.just({}),
     }
 )
 BLOCK = st.integers(1, limits.U32_MAX).flatmap(

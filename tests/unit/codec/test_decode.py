@@ -14,6 +14,7 @@ from validator.codec import decode
 from validator.codec.decode import decode_record
 from validator.codec.encode import write
 from validator.codec.json_form import encode_input
+from validator.codec.router_records import ROUTER_RECORDS
 from validator.codec.schemas import HEADER_SIZE, SchemaSet, schemas
 from validator.core import limits, records
 from validator.core.hashing import message_hash
@@ -145,7 +146,8 @@ def test_a_record_of_an_earlier_schema_is_read_into_the_current_one(
     earlier = value_of(RecordKind.CANDIDATE)
     expected = read(RecordKind.CANDIDATE, earlier)
 
-    monkeypatch.setattr(decode, "_ENTRIES", decode._entries(changed))
+    monkeypatch.setattr(decode, "_ENTRIES", {})
+    decode.learn_records(decode.ROUTER, ROUTER_RECORDS, changed)
     assert earlier[:HEADER_SIZE] != changed["validator.router.Candidate"].header
     assert read(RecordKind.CANDIDATE, earlier) == expected
 

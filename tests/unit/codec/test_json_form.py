@@ -49,8 +49,9 @@ def _with_numbers(kind: RecordKind, record: dict[str, Any]) -> dict[str, Any]:
     if kind is RecordKind.BLOCK and record["session_change"] is not None:
         expected["session_change"] = {
             **record["session_change"],
-            "new_config": record["session_change"]["new_config"] or {},
+            "new_config": {**(record["session_change"]["new_config"] or {}), **record["session_change"]["limits"]},
         }
+        del expected["session_change"]["limits"]
     return expected
 
 
@@ -138,7 +139,7 @@ def test_what_has_a_default_may_be_left_out() -> None:
     change = {"onboarding": [{"para_id": 7}]}
     told = to_json("blocks", encode_input(RecordKind.BLOCK, {**BLOCK, "session_change": change}))
     onboarding = [{"para_id": 7, "kind": "parachain", "balance": 0}]
-    assert told["session_change"] == {"outgoing": [], "onboarding": onboarding, "new_config": None}
+    assert told["session_change"] == {"outgoing": [], "onboarding": onboarding, "new_config": None, "limits": {}}
 
 
 @pytest.mark.parametrize(

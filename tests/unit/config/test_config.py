@@ -364,6 +364,7 @@ def test_the_digest_is_over_canonical_json() -> None:
         "genesis_paras": [],
         "host_configuration": asdict(HostConfiguration()),
         "hrmp_notifications": False,
+        "limits": {},
         "protocol": "router",
         "state": None,
         "ump_default_weight": 1,

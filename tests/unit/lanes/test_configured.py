@@ -172,7 +172,7 @@ def test_whatever_decides_verdicts_changes_the_digest(key: str) -> None:
 
 def test_no_key_of_a_chain_is_forgotten() -> None:
     fields = type(config_of(CHAIN).chains[CHAIN.lane]).model_fields
-    assert set(fields) == {*CHANGES, "protocol", "state", "handlers"}
+    assert set(fields) == {*CHANGES, "protocol", "limits", "state", "handlers"}
 
 
 def test_the_version_of_the_product_changes_the_digest(monkeypatch: pytest.MonkeyPatch) -> None:

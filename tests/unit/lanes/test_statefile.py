@@ -18,9 +18,9 @@ from validator.core.outcomes import Verdict
 from validator.core.router.router import Router
 from validator.core.router.state import RouterState
 from validator.core.router.view import view
+from validator.document import Node
 from validator.errors import UserError
 from validator.lanes.statefile import STATE_KEYS, read_state
-from validator.replay.document import Node
 from validator.simulate.settings import SimulationSettings
 
 Json = dict[str, Any]

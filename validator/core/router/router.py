@@ -173,10 +173,18 @@ class Router:
         """Accept a candidate, and enact it now or keep it until it is included; raises the violations of `check_candidate`."""
         check_candidate(self.state, candidate)
         if self._enacts_immediately:
-            messages = enact_candidate(self.state, candidate, self._now)
-            return Effects(messages=messages) if messages else _ENACTED
+            return self.enact_candidate(candidate)
         self.keep_pending(candidate)
         return _PENDING
+
+    def check_candidate(self, candidate: Candidate) -> None:
+        """Raise the violation for which a candidate is not acceptable (`acceptance.check_candidate`)."""
+        check_candidate(self.state, candidate)
+
+    def enact_candidate(self, candidate: Candidate) -> Effects:
+        """Apply a candidate that has been accepted; tells where its messages came to stand."""
+        messages = enact_candidate(self.state, candidate, self._now)
+        return Effects(messages=messages) if messages else _ENACTED
 
     def keep_pending(self, candidate: Candidate) -> None:
         """Keep an accepted candidate until it is included or times out."""
