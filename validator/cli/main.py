@@ -39,6 +39,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "replay": ("validator.cli.replay:replay", "Run conformance traces through the rules, without Kafka or Spark."),
     "simulate": ("validator.cli.simulate:simulate", "Write a seeded relay chain's traffic and the verdicts to expect."),
+    "plugins": ("validator.cli.plugins:app", "List, show, check, lock and pack plugins; start a new one."),
+    "transport": (
+        "validator.cli.transport:app",
+        "Run a transport plugin: another way for records to come in and go out.",
+    ),
     "schemas": ("validator.cli.schemas:app", "List, show and check the Avro schemas."),
     "topics": ("validator.cli.topics:app", "Create and list the topics."),
     "broker": ("validator.cli.broker:app", "Start, stop and look at the embedded Kafka broker."),

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A project from a template works as it is: its tests pass against its installed wheel."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from validator.errors import UserError
+from validator.plugin.api import API_VERSION
+from validator.plugin.scaffold import KINDS, TEMPLATES, new_project
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def render(folder: Path, kind: str, name: str = "my-kind") -> Path:
+    new_project(name, kind, folder)
+    return folder / f"validator-{name}"
+
+
+def unpacked_wheel(project: Path, folder: Path) -> Path:
+    """Build a project's wheel and unpack it, so that its entry points are seen from there."""
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(build, cwd=project, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder / "site")
+    return folder / "site"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_tests_of_a_new_project_pass(tmp_path: Path, kind: str) -> None:
+    project = render(tmp_path, kind)
+    site = unpacked_wheel(project, tmp_path / "wheel")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(site), str(ROOT)]), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
+    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
+    assert "failed" not in done.stdout
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_project_is_clean(tmp_path: Path, kind: str) -> None:
+    project = render(tmp_path, kind)
+    rules = [
+        "--isolated",
+        "--select",
+        "B,E,F,I,PT,RUF,SIM,UP,W",
+        "--ignore",
+        "RUF012",
+        "--line-length",
+        "140",
+        "--no-cache",
+        ".",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", *rules], cwd=project, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for module in project.rglob("*.py"):
+        assert module.read_text().startswith("# SPDX-License-Identifier: "), module
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_project_names_its_group_its_bounds_and_the_api(tmp_path: Path, kind: str) -> None:
+    project = render(tmp_path, kind)
+    metadata = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    assert metadata["entry-points"] == {f"validator.{kind}s": {"my-kind": "validator_my_kind"}}
+    (requirement,) = metadata["dependencies"]
+    assert requirement == "validator>=0.1,<1"
+    sources = "".join(path.read_text() for path in project.rglob("*.py"))
+    assert f"api_version={API_VERSION}" in sources
+    assert not [path for path in project.rglob("*") if path.suffix == ".in" or "PACKAGE" in path.name]
+    assert "$" not in sources
+
+
+def test_what_cannot_be_started_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^plugin name: expected 1 to 64 of a-z 0-9 \. _ - .*, found 'My kind'$"):
+        new_project("My kind", "handler", tmp_path)
+    with pytest.raises(UserError, match=r"^kind: expected one of handler, protocol, transport, found 'hook'$"):
+        new_project("my-kind", "hook", tmp_path)
+    render(tmp_path, "handler")
+    with pytest.raises(UserError, match=r"validator-my-kind: expected a folder that is not there yet$"):
+        render(tmp_path, "transport")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"the project cannot be written: Not a directory$"):
+        new_project("my-kind", "handler", tmp_path / "file")
+
+
+def test_every_kind_has_its_template() -> None:
+    assert sorted(path.name for path in TEMPLATES.iterdir()) == sorted(KINDS)

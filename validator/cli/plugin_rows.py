@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `validator plugins` tells of plugins: a row for each entry point, whatever is wrong with it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator
+from dataclasses import MISSING, Field, fields
+from typing import Any, TypeAlias
+
+from validator.config import Config
+from validator.errors import UserError
+from validator.plugin.lock import distribution_digest
+from validator.plugin.registry import (
+    Found,
+    Plugin,
+    PluginError,
+    canonical,
+    configure,
+    handlers_of,
+    load,
+    protocols_of,
+    transports_of,
+)
+
+Row: TypeAlias = dict[str, Any]
+
+NEEDS_CONFIGURATION = "needs a configuration"
+
+
+def rows_of(found: Iterable[Found], config: Config) -> list[Row]:
+    """Return a row for each entry point, in the order given; problems are lists of lines, empty where all is well."""
+    loaded = [(each, *_load(each)) for each in found]
+    versions: dict[tuple[str, str, str], list[Plugin]] = {}
+    for _, plugin, _ in loaded:
+        if plugin is not None:
+            identity = plugin.found.group, plugin.manifest.name, plugin.manifest.version
+            versions.setdefault(identity, []).append(plugin)
+    rows = []
+    for each, plugin, problems in loaded:
+        version = None if plugin is None else plugin.manifest.version
+        row = {**_plain(each), **_unknown(), "problems": problems, "used_by": _uses(each, version, config)}
+        if plugin is not None:
+            manifest = plugin.manifest
+            same = [other for other in versions[each.group, manifest.name, manifest.version] if other is not plugin]
+            problems += [f"{other} has the same name and version" for other in same]
+            row |= {
+                "version": manifest.version,
+                "api": ".".join(map(str, manifest.api_version)),
+                "file": plugin.found.file,
+                "configuration": _configuration(plugin),
+            }
+            _provide(row, plugin, config)
+        rows.append(row)
+    return rows
+
+
+def describe(row: Row) -> Iterator[str]:
+    """Yield the lines of `validator plugins show`."""
+    yield f"{row['name']}{'@' + row['version'] if row['version'] else ''}  ({row['group']}, API {row['api'] or 'unknown'})"
+    yield f"  distribution   {row['distribution']} {row['distribution_version']}"
+    yield f"  entry point    {row['entry_point']} = {row['value']}"
+    yield f"  file           {row['file']}"
+    yield f"  sha256         {row['sha256'] or row['sha256_note']}"
+    for line in row["problems"]:
+        yield f"  problem        {line}"
+    for detail in row["details"]:
+        yield f"  {'provides':<14} " + ", ".join(f"{key} {value}" for key, value in detail.items())
+    if row["note"]:
+        yield f"  provides       {row['note']}"
+    for key in row["configuration"]:
+        default = "must be given" if key["required"] else f"default {key['default']}"
+        yield f"  configuration  {key['name']}: {key['type']}, {default}"
+    for use in row["used_by"]:
+        until = "" if use["before_block"] is None else f", before block {use['before_block']}"
+        version = f", version {use['version']}" if use["version"] else ""
+        values = f", {canonical(use['config'])}" if use["config"] else ""
+        yield f"  used by        {use['lane']} from block {use['from_block']} on{until}{version}{values}"
+
+
+def _load(found: Found) -> tuple[Plugin | None, list[str]]:
+    try:
+        return load(found), []
+    except PluginError as error:
+        return None, _lines(error)
+
+
+def _lines(error: PluginError) -> list[str]:
+    return [f"{problem.what}: {problem.hint}" for problem in error.problems]
+
+
+def _plain(found: Found) -> Row:
+    try:
+        digest, note = distribution_digest(found.distribution), "none: it is installed editable"
+    except UserError as error:
+        digest, note = None, str(error)
+    return {
+        "name": found.name,
+        "group": found.group,
+        "entry_point": found.entry_name,
+        "value": found.value,
+        "distribution": found.distribution,
+        "distribution_version": found.distribution_version,
+        "file": found.file,
+        "sha256": digest,
+        "sha256_note": None if digest else note,
+    }
+
+
+def _unknown() -> Row:
+    return {"version": None, "api": None, "provides": [], "details": [], "note": None, "configuration": []}
+
+
+def _configuration(plugin: Plugin) -> list[Row]:
+    kind = plugin.manifest.config_type
+    return [] if kind is None else [_key(field) for field in fields(kind)]
+
+
+def _key(field: Field[Any]) -> Row:
+    kind = field.type if isinstance(field.type, str) else inspect.formatannotation(field.type)
+    default = field.default if field.default_factory is MISSING else field.default_factory()
+    required = default is MISSING
+    return {"name": field.name, "type": kind, "required": required, "default": None if required else repr(default)}
+
+
+def _provide(row: Row, plugin: Plugin, config: Config) -> None:
+    """Add what a plugin yields, under the first configuration that a chain gives it, else under its defaults."""
+    name, version = plugin.manifest.name, plugin.manifest.version
+    uses = [use for chain in config.chains.values() for use in chain.handlers or () if use.name == name]
+    configured = [canonical(use.config) for use in uses if not use.removed and use.version in (None, version)]
+    values = configured[0] if configured and plugin.found.group == "validator.handlers" else "{}"
+    try:
+        if plugin.found.group != "validator.protocols" and not configured:
+            configure(plugin, values)
+    except PluginError:
+        row["note"] = NEEDS_CONFIGURATION
+        return
+    try:
+        row["details"] = _details(plugin, values)
+    except PluginError as error:
+        row["problems"] += _lines(error)
+    row["provides"] = [detail[next(iter(detail))] for detail in row["details"]]
+
+
+def _details(plugin: Plugin, values: str) -> list[Row]:
+    if plugin.found.group == "validator.handlers":
+        handlers = sorted((bound.handler for bound in handlers_of(plugin, values)), key=lambda handler: handler.kind)
+        return [
+            {
+                "kind": handler.kind,
+                "prefix": handler.prefix.hex() or "none",
+                "weight": handler.weight.base,
+                "per_byte": handler.weight.per_byte,
+                "payload_bytes_max": handler.payload_bytes_max,
+            }
+            for handler in handlers
+        ]
+    if plugin.found.group == "validator.protocols":
+        protocols = sorted(protocols_of(plugin), key=lambda protocol: protocol.name)
+        return [{"protocol": protocol.name, "rules_version": protocol.rules_version} for protocol in protocols]
+    transports = sorted(transports_of(plugin, values), key=lambda transport: transport.name)
+    return [{"transport": transport.name, "topics": " ".join(transport.topics) or "none"} for transport in transports]
+
+
+def _uses(found: Found, version: str | None, config: Config) -> list[Row]:
+    """Return which chains name the plugin, from which block on and before which; of a plugin that is loaded, in its version."""
+    uses: list[Row] = []
+    for lane, chain in sorted(config.chains.items()):
+        if found.group == "validator.protocols" and chain.protocol == found.name:
+            uses.append({"lane": lane, "from_block": 0, "before_block": None, "version": None, "config": {}})
+        if found.group == "validator.handlers":
+            own = sorted(
+                (use for use in chain.handlers or () if use.name == found.name), key=lambda use: use.from_block
+            )
+            ends = [use.from_block for use in own[1:]]
+            for use, end in zip(own, [*ends, None], strict=True):
+                if not use.removed and (version is None or use.version in (None, version)):
+                    uses.append(
+                        {
+                            "lane": lane,
+                            "from_block": use.from_block,
+                            "before_block": end,
+                            "version": use.version,
+                            "config": use.config,
+                        }
+                    )
+    return uses

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator plugins list|show|check|lock|pack|new`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+
+from validator import exit_codes
+from validator.cli.common import ConfigPath, Json, say
+from validator.cli.plugin_rows import describe, rows_of
+from validator.config import Config, load_config
+from validator.errors import UserError
+from validator.plugin.lock import write_lock
+from validator.plugin.pack import pack, use_artefacts
+from validator.plugin.registry import PluginError, discover, load_all
+from validator.plugin.scaffold import KINDS, new_project
+
+app = typer.Typer(no_args_is_help=True, help="List, show, check, lock and pack plugins; start a new one.")
+
+LOCK: Path = Path("plugins.lock")
+"""Where the lock goes where the configuration does not say."""
+
+
+@app.command("list")
+def list_(config_path: ConfigPath = None, as_json: Json = False) -> None:
+    """List every installed plugin with what it provides, and say what is wrong with those that cannot be used."""
+    rows = rows_of(discover(), _config(config_path))
+    if as_json:
+        _print_json(rows)
+        return
+    table = _table("plugin", "version", "API", "group", "provides", "distribution", "state")
+    for row in rows:
+        table.add_row(
+            row["name"],
+            row["version"] or "",
+            row["api"] or "",
+            row["group"].removeprefix("validator."),
+            ", ".join(row["provides"]) or row["note"] or "",
+            f"{row['distribution']} {row['distribution_version']}",
+            "ok" if not row["problems"] else "; ".join(row["problems"]),
+        )
+    Console().print(table)
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="A plugin's name, or name@version.")],
+    config_path: ConfigPath = None,
+    as_json: Json = False,
+) -> None:
+    """Show all that is known of a plugin: its files, what it provides, its configuration, the chains that use it."""
+    config = _config(config_path)
+    wanted, _, version = name.partition("@")
+    rows = [row for row in rows_of(discover(), config) if row["name"] == wanted]
+    if version:
+        rows = [row for row in rows if row["version"] == version]
+    if not rows:
+        known = ", ".join(sorted({found.name for found in discover()})) or "none"
+        raise UserError(
+            f"plugin {name!r}: expected one that is installed, found none of this name; installed are {known}"
+        )
+    if as_json:
+        _print_json(rows)
+        return
+    for row in rows:
+        sys.stdout.write("\n".join(describe(row)) + "\n")
+
+
+@app.command()
+def check(
+    distribution: Annotated[str, typer.Argument(help="An installed distribution, a wheel or a source folder.")],
+    as_json: Json = False,
+) -> None:
+    """Check the plugins of a distribution as their authors' contract tests do; exit code 1 if a point failed."""
+    from validator.testing.check import Outcome, check_distribution
+
+    results = check_distribution(distribution, say)
+    failed = [result for result in results if result.outcome == Outcome.FAILED]
+    if as_json:
+        _print_json(
+            [
+                {"plugin": each.plugin, "point": each.point, "outcome": each.outcome.value, "detail": each.detail}
+                for each in results
+            ]
+        )
+    else:
+        table = _table("plugin", "point", "outcome", "detail")
+        for each in results:
+            table.add_row(each.plugin, each.point, each.outcome.value, each.detail)
+        Console().print(table)
+    if failed:
+        raise typer.Exit(exit_codes.DISAGREEMENT)
+
+
+@app.command()
+def lock(
+    config_path: ConfigPath = None,
+    every: Annotated[bool, typer.Option("--all", help="Every installed plugin, used or not.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write plugins.lock: the plugins that the configuration uses, to the byte.
+
+    The file is the one that `lock` of `[plugins]` names, else ./plugins.lock. Of a name that chains use every installed version is in it.
+    """
+    config = _config(config_path)
+    use_artefacts(config.plugins.artefacts)
+    found = discover()
+    if not every:
+        if not config.chains:
+            raise UserError("no chain in the configuration: expected one whose plugins are meant, or --all")
+        used = {("validator.protocols", chain.protocol) for chain in config.chains.values()}
+        used |= {("validator.handlers", use.name) for chain in config.chains.values() for use in chain.handlers or ()}
+        absent = sorted(used - {(each.group, each.name) for each in found})
+        if absent:
+            told = ", ".join(f"{name} of group {group}" for group, name in absent)
+            raise UserError(f"the configuration uses plugins that are not installed: {told}")
+        found = [each for each in found if (each.group, each.name) in used]
+    plugins, problems = load_all(found)
+    if problems:
+        raise PluginError(problems)
+    path = LOCK if config.plugins.lock is None else Path(config.plugins.lock)
+    entries = write_lock(path, plugins)
+    if as_json:
+        _print_json([entry._asdict() for entry in entries])
+    else:
+        for entry in entries:
+            typer.echo(
+                f"{entry.name}@{entry.version}  {entry.sha256 or 'installed editable: its version alone is locked'}"
+            )
+    say(f"{path} names {len(entries)} plugins" + ("" if config.plugins.lock else "; [plugins] lock has them enforced"))
+
+
+@app.command("pack")
+def pack_(
+    distribution: Annotated[str, typer.Argument(help="An installed distribution, a wheel or a source folder.")],
+    output: Annotated[Path, typer.Option(help="The folder that it is written to.")] = Path(),
+    as_json: Json = False,
+) -> None:
+    """Make a file of a distribution that Spark's workers can import: name it in `artefacts` of `[plugins]`."""
+    packed = pack(distribution, output)
+    if as_json:
+        _print_json([{"path": str(packed.path), "needs": list(packed.needs)}])
+    else:
+        typer.echo(str(packed.path))
+    for name in packed.needs:
+        say(f"it needs {name}, too: `validator plugins pack {name}`, where workers do not have it")
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="The plugin's name, as chains will write it: a-z 0-9 -.")],
+    kind: Annotated[str, typer.Option(help=f"What it is to be: {', '.join(KINDS)}.")],
+    output: Annotated[Path, typer.Option(help="The folder in which the project's folder is made.")] = Path(),
+) -> None:
+    """Start a project: a plugin that works, with its tests and a README to go on from."""
+    for path in new_project(name, kind, output):
+        typer.echo(str(path))
+
+
+def _config(path: Path | None) -> Config:
+    """Return the configuration; its artefacts are on the path, and one that cannot be used is told and left out."""
+    config = load_config(path)
+    for artefact in config.plugins.artefacts:
+        try:
+            use_artefacts([artefact])
+        except UserError as error:
+            say(f"validator: {error}")
+    return config
+
+
+def _table(*headings: str) -> Table:
+    return Table(*(Column(heading, overflow="fold") for heading in headings), box=None)
+
+
+def _print_json(rows: list[dict[str, Any]]) -> None:
+    sys.stdout.write("".join(json.dumps(row) + "\n" for row in rows))
