@@ -114,17 +114,22 @@ def told(played: Played) -> dict[str, Any]:
     return {"dispatch": plain, "state": state, "state_root": played.harness.state_root.hex()}
 
 
-def run_python(
-    arguments: Iterable[str], *, first_on_path: Iterable[str] = (), cwd: Path | None = None, hash_seed: str = "0"
-) -> subprocess.CompletedProcess[str]:
-    """Run this interpreter in a process of its own that finds the same modules, those of ``first_on_path`` before all others."""
+def python_environment(first_on_path: Iterable[str] = (), hash_seed: str = "0") -> dict[str, str]:
+    """Return the environment of a Python that finds the same modules as this one, those of ``first_on_path`` before all others."""
     own = [os.path.abspath(entry) for entry in sys.path if not entry.startswith((sys.prefix, sys.base_prefix))]  # noqa: PTH100
-    environment = {
+    return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([*first_on_path, *own]),
         "PYTHONHASHSEED": hash_seed,
         "PYTHONDONTWRITEBYTECODE": "1",
     }
+
+
+def run_python(
+    arguments: Iterable[str], *, first_on_path: Iterable[str] = (), cwd: Path | None = None, hash_seed: str = "0"
+) -> subprocess.CompletedProcess[str]:
+    """Run this interpreter in a process of its own, in `python_environment`."""
+    environment = python_environment(first_on_path, hash_seed)
     command = [sys.executable, *arguments]
     return subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, check=False)
 

@@ -5,13 +5,28 @@
 checked; `progress` is called with the words for what is about to be checked. `Result.outcome` is an `Outcome`: ok, failed or skipped;
 `Result.detail` says what is wrong, or why a point was skipped, in one or more lines. It raises `validator.errors.UserError` where there is
 nothing to check. A caller exits with 1 where a result has failed.
+
+The plugin's code runs in processes of its own (`validator.testing.check_points`): whatever it does, the caller gets its results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+from validator.errors import UserError
+from validator.plugin.files import find_distribution, is_editable, same_name
+from validator.plugin.hookspecs import GROUPS
+from validator.plugin.pack import pack
+from validator.testing.case import packable, python_environment
 
 
 class Outcome(StrEnum):
@@ -31,11 +46,108 @@ class Result:
     outcome: Outcome
     detail: str = ""
 
+    def to_json(self) -> dict[str, str]:
+        """Return it as plain values."""
+        return {**asdict(self), "outcome": self.outcome.value}
+
 
 def check_distribution(name_or_path: str, progress: Callable[[str], None] = lambda _: None) -> list[Result]:
     """Check an installed distribution by name, or a wheel (as .whl or .zip) or a source folder by path, all its plugins by name.
 
-    Raises `UserError` where there is no such distribution or file, or where it has no plugin.
+    A wheel or folder is checked from its archive, before whatever of it is installed. Where there is a source folder (also that of an
+    editable installation), the examples of its contract tests are run. Raises `UserError` where there is no such distribution or file,
+    where no archive can be made of a path, or where it has no plugin.
     """
-    progress(name_or_path)
-    return []
+    path = Path(name_or_path)
+    with tempfile.TemporaryDirectory() as folder:
+        if path.is_dir() or path.suffix in (".whl", ".zip") or len(path.parts) > 1:
+            if not path.exists():
+                raise UserError(f"{name_or_path}: no such file or folder")
+            archive = path.absolute() if path.suffix == ".zip" else pack(name_or_path, Path(folder)).path
+            name = _name_in(archive)
+            results = _run(name, progress, [str(archive)], path.absolute() if path.is_dir() else None)
+            return [_without(result, f"{archive}/") for result in results]
+        distribution = find_distribution(name_or_path)
+        name = str(distribution.metadata["Name"])
+        _need_plugins(name, distribution.entry_points)
+        source = Path(packable(distribution)) if is_editable(distribution) else None
+        results = _run(name, progress, [], source)
+        progress(f"{name}: works from an archive")
+        return [*results, _from_archive(name, packable(distribution), Path(folder), results)]
+
+
+def _from_archive(name: str, source: str, folder: Path, results: list[Result]) -> Result:
+    """Check that what loads as it is installed loads from the archive, too."""
+    point = "works from an archive"
+    try:
+        archive = pack(source, folder).path
+    except UserError as error:
+        outcome = Outcome.SKIPPED if "is compiled" in str(error) else Outcome.FAILED
+        return Result(name, point, outcome, str(error))
+    loads = {result.plugin for result in results if result.point == "loads" and result.outcome is Outcome.OK}
+    elsewhere = {each.plugin: each for each in _run(name, lambda _: None, [str(archive)], None, only="loads")}
+    for plugin in sorted(loads):
+        found = elsewhere.get(plugin)
+        if found is None or found.outcome is not Outcome.OK or not found.detail.startswith(f"{archive}/"):
+            told = [each.detail for each in elsewhere.values() if each.outcome is Outcome.FAILED] or ["it is not found"]
+            return Result(plugin, point, Outcome.FAILED, "\n".join(told).replace(f"{archive}/", ""))
+    return Result(name, point, Outcome.OK)
+
+
+def _run(
+    name: str, progress: Callable[[str], None], first_on_path: list[str], source: Path | None, only: str = ""
+) -> list[Result]:
+    """Check the plugins of a distribution in another process."""
+    command = [
+        sys.executable,
+        "-m",
+        "validator.testing.check_points",
+        name,
+        "" if source is None else str(source),
+        only,
+    ]
+    results: list[Result] = []
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(
+            command,
+            env=python_environment(first_on_path),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        ) as process,
+    ):
+        assert process.stdout is not None
+        doing = "start"
+        for line in process.stdout:
+            told: dict[str, Any] = json.loads(line)
+            if "progress" in told:
+                doing = told["progress"]
+                progress(doing)
+            else:
+                results.append(Result(told["plugin"], told["point"], Outcome(told["outcome"]), told["detail"]))
+        if process.wait() != 0:
+            errors.seek(0)
+            last = "\n".join(errors.read().strip().splitlines()[-5:])
+            detail = f"the process ended with {process.returncode} at: {doing}\n{last}".strip()
+            results.append(Result(name, "runs to its end", Outcome.FAILED, detail))
+    return results
+
+
+def _name_in(archive: Path) -> str:
+    found = list(distributions(path=[str(archive)]))
+    if len(found) != 1:
+        raise UserError(f"{archive}: expected one distribution in it, found {len(found)}")
+    name = str(found[0].metadata["Name"])
+    _need_plugins(name, found[0].entry_points)
+    return name
+
+
+def _need_plugins(name: str, entries: Iterable[Any]) -> None:
+    if not any(entry.group in GROUPS for entry in entries):
+        raise UserError(f"distribution {same_name(name)}: no plugin: it has no entry point of {', '.join(GROUPS)}")
+
+
+def _without(result: Result, prefix: str) -> Result:
+    return Result(result.plugin, result.point, result.outcome, result.detail.replace(prefix, ""))

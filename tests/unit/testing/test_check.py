@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `validator plugins check` finds in a distribution, whatever that does."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.unit.testing import remark
+from tests.unit.testing.made_distribution import make_distribution
+from validator.errors import UserError
+from validator.testing.check import Outcome, Result, check_distribution
+
+SOURCE = Path(remark.__file__).read_text()
+MODULE = "validator_checked"
+NAME = "validator-checked"
+LOADS, JSON, RECORDS, SEEDS, CLEAN, ARCHIVE = (
+    "loads",
+    "its configuration survives json",
+    "yields its records",
+    "imports and yields the same under every hash seed",
+    "its source is clean",
+    "works from an archive",
+)
+CONTRACT = """
+import validator_checked
+from validator.testing import HandlerContract
+class TestChecked(HandlerContract):
+    plugin = validator_checked
+    config = {"bytes_max": 5}
+    examples = (b"\\x00\\x01hello", b"\\x00\\x02\\xd1\\x07\\x00\\x00")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def outcomes(results: list[Result]) -> dict[str, str]:
+    return {result.point: result.outcome.value for result in results}
+
+
+def failures(results: list[Result]) -> dict[str, str]:
+    return {result.point: result.detail for result in results if result.outcome is Outcome.FAILED}
+
+
+def test_a_plugin_in_good_order_is_ok(folder: Path) -> None:
+    name = make_distribution(folder, MODULE, SOURCE)
+    told: list[str] = []
+    results = check_distribution(name, told.append)
+    assert outcomes(results) == {
+        LOADS: "ok",
+        JSON: "ok",
+        RECORDS: "ok",
+        SEEDS: "ok",
+        CLEAN: "ok",
+        "examples": "skipped",
+        ARCHIVE: "ok",
+    }
+    assert {result.plugin for result in results} == {"remark@1.0.0", NAME}
+    assert told == [
+        "remark: loads",
+        *(f"remark@1.0.0: {point}" for point in (JSON, RECORDS, SEEDS, CLEAN)),
+        f"{NAME}: {ARCHIVE}",
+    ]
+    assert [result.detail for result in results if result.point == RECORDS] == ["ask, remark"]
+
+
+@pytest.mark.parametrize("by_path", [False, True])
+def test_the_examples_of_a_source_folder_are_run(folder: Path, by_path: bool) -> None:
+    make_distribution(folder, MODULE, SOURCE, editable=True)
+    (folder / "tests").mkdir()
+    (folder / "tests" / "test_contract.py").write_text(CONTRACT)
+    (folder / "tests" / "test_broken.py").write_text("import HandlerContract")
+    results = check_distribution(str(folder) if by_path else NAME)
+    assert failures(results) == {}
+    ends = outcomes(results)
+    assert ends["accepts its examples (TestChecked)"] == "ok"
+    assert ends["is bounded by weight (TestChecked)"] == "ok"
+    assert ends["is the same under every hash seed (TestChecked)"] == "ok"
+    assert ends["has a readme that runs (TestChecked)"] == "skipped"
+    assert (ARCHIVE in ends) is not by_path
+    (loads,) = (result for result in results if result.point == LOADS)
+    assert loads.detail == (f"{MODULE}.py" if by_path else str(folder / f"{MODULE}.py"))
+
+
+def test_tests_that_cannot_be_imported_are_told(folder: Path) -> None:
+    make_distribution(folder, MODULE, SOURCE, editable=True)
+    (folder / "tests").mkdir()
+    (folder / "tests" / "test_contract.py").write_text("import no_such_module  # HandlerContract")
+    (examples,) = (result for result in check_distribution(str(folder)) if result.point == "examples")
+    assert examples.outcome is Outcome.SKIPPED
+    assert examples.detail.startswith("tests/test_contract.py cannot be imported (ModuleNotFoundError")
+
+
+def test_an_archive_is_checked_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    make_distribution(tmp_path / "source", MODULE, SOURCE)
+    archive = tmp_path / "plugin.zip"
+    with zipfile.ZipFile(archive, "w") as out:
+        for file in (tmp_path / "source").rglob("*"):
+            out.write(file, str(file.relative_to(tmp_path / "source")))
+    results = check_distribution(str(archive))
+    assert failures(results) == {}
+    assert results[0] == Result("remark@1.0.0", LOADS, Outcome.OK, f"{MODULE}.py")
+
+
+@pytest.mark.parametrize(
+    ("change", "point", "detail"),
+    [
+        (("(1, 0)", "(9, 0)"), LOADS, "it was written for API 9.0"),
+        (('name="remark"', 'name="other"'), LOADS, "its manifest's name is 'other'"),
+        (("def validator_handlers()", "def validator_handlerz()"), LOADS, "its hooks do not fit"),
+        (("@dataclass(frozen=True)", "@dataclass(frozen=True, eq=False)"), JSON, "which is read as"),
+        (('prefix=b"\\x00\\x02"', 'prefix=b"\\x00\\x01"'), RECORDS, "have two owners"),
+        (('kind="ask"', 'kind=min({"ask", "beg"}, key=hash)'), SEEDS, "it yields ["),
+        (("PREFIX = ", "import time\nPREFIX = "), CLEAN, f"{MODULE}.py:11:1: clock: import time"),
+        (("PREFIX = ", "__import__('time').sleep(1.2)\nPREFIX = "), SEEDS, "importing it takes"),
+        (("PREFIX = ", "open(__file__).read()\nPREFIX = "), ARCHIVE, "NotADirectoryError"),
+        (("PREFIX = ", "print('hello')\nPREFIX = "), CLEAN, "print()"),
+        (("PREFIX = ", "__import__('os')._exit(7)\nPREFIX = "), "runs to its end", "ended with 7 at: remark: loads"),
+    ],
+)
+def test_what_is_wrong_is_told_at_its_point(folder: Path, change: tuple[str, str], point: str, detail: str) -> None:
+    assert change[0] in SOURCE
+    make_distribution(folder, MODULE, SOURCE.replace(*change))
+    assert detail in failures(check_distribution(NAME))[point]
+
+
+def test_a_plugin_that_needs_a_configuration_is_skipped_where_it_does(folder: Path) -> None:
+    make_distribution(folder, MODULE, SOURCE.replace("bytes_max: int = 64", "bytes_max: int").replace("| None = None", "| None"))  # fmt: skip
+    results = check_distribution(NAME)
+    ends = outcomes(results)
+    assert (ends[LOADS], ends[JSON], ends[RECORDS], ends[CLEAN]) == ("ok", "skipped", "skipped", "ok")
+    assert "config.bytes_max: missing" in next(result.detail for result in results if result.point == JSON)
+
+
+def test_a_transport_is_not_linted(folder: Path) -> None:
+    source = (
+        "import time\nfrom validator.plugin.api import Manifest, Transport, hookimpl\n"
+        "@hookimpl\ndef validator_manifest():\n    return Manifest('remark', '1.0.0', (1, 0))\n"
+        "@hookimpl\ndef validator_transports():\n    yield Transport('print', print)\n"
+    )
+    make_distribution(folder, MODULE, source, group="validator.transports")
+    results = check_distribution(NAME)
+    assert failures(results) == {}
+    assert (outcomes(results)[CLEAN], outcomes(results)[RECORDS]) == ("skipped", "ok")
+    assert "examples" not in outcomes(results)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("no-such-distribution", "expected one that is installed"),
+        ("./no-such-folder", "no such file or folder"),
+        ("gone.whl", "no such file or folder"),
+        ("pluggy", "no plugin: it has no entry point of validator.handlers"),
+    ],
+)
+def test_where_there_is_nothing_to_check_it_says_so(name: str, text: str) -> None:
+    with pytest.raises(UserError, match=text):
+        check_distribution(name)

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The points that `validator.testing.check` looks at, in the process in which a distribution's plugins run."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from validator.core.handlers.dispatch import find_conflicts
+from validator.errors import UserError
+from validator.plugin.files import same_name
+from validator.plugin.registry import (
+    Found,
+    Plugin,
+    PluginError,
+    configure,
+    discover,
+    handlers_of,
+    load,
+    protocols_of,
+    transports_of,
+)
+from validator.testing import points
+from validator.testing.case import Broken, Case, NotApplicable, run_python
+from validator.testing.check import Outcome, Result
+from validator.testing.contract import HandlerContract
+from validator.testing.lint import lint_module
+
+IMPORT_MS_MAX: Final = 1_000
+"""Milliseconds that a plugin's module may take to import where the API is imported already, at best of the tries."""
+
+EXAMPLE_POINTS: Final = tuple(
+    name
+    for name in points.__all__
+    if name not in ("snapshot", "works_from_an_archive", "is_clean", "has_a_configuration_that_survives_json")
+)
+"""Points of the contract that contract tests are needed for; the others are looked at in any case."""
+
+_SHOW = """\
+import json, sys, time
+import validator.plugin.api
+from importlib import import_module
+from validator.testing.check_points import show
+start = time.perf_counter()
+import_module(sys.argv[1])
+took = time.perf_counter() - start
+print("\\n" + json.dumps([took * 1000, show(*sys.argv[2:])]))
+"""
+
+
+def check_plugin(found: Found, source: Path | None, progress: Callable[[str], None], only: str) -> Iterator[Result]:
+    """Yield a result for every point of a plugin; ``only`` leaves out all others."""
+    progress(f"{found.entry_name}: loads")
+    try:
+        plugin = load(found)
+    except PluginError as error:
+        yield Result(found.entry_name, "loads", Outcome.FAILED, str(error))
+        return
+    name = f"{plugin.manifest.name}@{plugin.manifest.version}"
+    yield Result(name, "loads", Outcome.OK, plugin.found.file)
+    if only == "loads":
+        return
+    cases = [] if source is None else list(_cases(plugin, source))
+    case = next((each for each in cases if isinstance(each, Case)), None)
+    values = json.dumps(dict(case.config)) if case else "{}"
+    checks: dict[str, Callable[[], str | None]] = {
+        "its configuration survives json": lambda: _configuration(plugin, case, values),
+        "yields its records": lambda: _records(plugin, values),
+        "imports and yields the same under every hash seed": lambda: _same_elsewhere(plugin, values),
+        "its source is clean": lambda: _lint(plugin),
+    }
+    for point, run in checks.items():
+        progress(f"{name}: {point}")
+        yield _result(name, point, run)
+    if plugin.found.group != "validator.handlers":
+        return
+    reasons = [each for each in cases if isinstance(each, str)]
+    if case is None:
+        reason = (
+            "; ".join(reasons) or "no tests with a class that inherits validator.testing.HandlerContract are at hand"
+        )
+        yield Result(name, "examples", Outcome.SKIPPED, reason)
+    for each in cases:
+        if isinstance(each, Case):
+            yield from _examples(name, each, progress)
+
+
+def show(group: str, value: str, name: str, values: str) -> list[str]:
+    """Return in words what an installed plugin yields, ascending."""
+    found = next(each for each in discover(group) if each.value == value and each.entry_name == name)
+    plugin = load(found)
+    if group == "validator.handlers":
+        return sorted(
+            f"{each.handler.kind} {each.handler.prefix.hex()} {each.handler.weight} {each.handler.payload_bytes_max} {each.config}"
+            for each in handlers_of(plugin, values)
+        )
+    if group == "validator.protocols":
+        return sorted(f"{each.name} {each.rules_version} {each.encoding_version}" for each in protocols_of(plugin))
+    return sorted(f"{each.name} {each.topics}" for each in transports_of(plugin, values))
+
+
+def _result(name: str, point: str, run: Callable[[], str | None]) -> Result:
+    try:
+        return Result(name, point, Outcome.OK, run() or "")
+    except NotApplicable as reason:
+        return Result(name, point, Outcome.SKIPPED, str(reason))
+    except (Broken, UserError) as broken:
+        return Result(name, point, Outcome.FAILED, str(broken))
+    except Exception as error:  # noqa: BLE001  # a plugin may raise anything
+        return Result(name, point, Outcome.FAILED, f"{type(error).__name__}: {error}")
+
+
+def _configuration(plugin: Plugin, case: Case | None, values: str) -> None:
+    try:
+        configure(plugin, values)
+    except PluginError as error:
+        if case is not None:
+            raise
+        raise NotApplicable(f"it needs a configuration: {error}") from None
+    points.has_a_configuration_that_survives_json(case or Case(plugin))
+
+
+def _records(plugin: Plugin, values: str) -> str:
+    _need_configuration(plugin, values)
+    group = plugin.found.group
+    if group == "validator.handlers":
+        handlers = handlers_of(plugin, values)
+        if conflicts := find_conflicts(handlers):
+            raise Broken("\n".join(conflicts))
+        names = [bound.handler.kind for bound in handlers]
+    elif group == "validator.protocols":
+        names = [protocol.name for protocol in protocols_of(plugin)]
+    else:
+        names = [transport.name for transport in transports_of(plugin, values)]
+    if not names:
+        raise Broken("it yields nothing")
+    return ", ".join(sorted(names))
+
+
+def _same_elsewhere(plugin: Plugin, values: str) -> str:
+    _need_configuration(plugin, values)
+    found = plugin.found
+    arguments = ["-c", _SHOW, found.value.partition(":")[0], found.group, found.value, found.entry_name, values]
+    shown: list[Any] = []
+    for seed in points.HASH_SEEDS:
+        run = run_python(arguments, hash_seed=seed)
+        if run.returncode != 0:
+            raise Broken(f"PYTHONHASHSEED={seed}: {run.stderr.strip().splitlines()[-1]}")
+        shown.append(json.loads(run.stdout.splitlines()[-1]))
+    for seed, (_, other) in zip(points.HASH_SEEDS, shown, strict=True):
+        if other != shown[0][1]:
+            raise Broken(f"PYTHONHASHSEED={seed}: it yields {other}, with {points.HASH_SEEDS[0]} {shown[0][1]}")
+    took_ms = min(took for took, _ in shown)
+    if took_ms > IMPORT_MS_MAX:
+        raise Broken(
+            f"importing it takes {took_ms:.0f} ms: expected at most {IMPORT_MS_MAX}: import what is heavy where it is used"
+        )
+    return f"imported in {took_ms:.0f} ms"
+
+
+def _lint(plugin: Plugin) -> None:
+    if plugin.found.group == "validator.transports":
+        raise NotApplicable("transports run outside of the deterministic zone")
+    findings = lint_module(plugin.found.value.partition(":")[0])
+    if findings:
+        raise Broken("\n".join(map(str, findings)))
+
+
+def _need_configuration(plugin: Plugin, values: str) -> None:
+    if plugin.found.group == "validator.protocols":
+        return
+    try:
+        configure(plugin, values)
+    except PluginError as error:
+        raise NotApplicable(f"it needs a configuration: {error}") from None
+
+
+def _examples(name: str, case: Case, progress: Callable[[str], None]) -> Iterator[Result]:
+    where = "" if case.source is None else f" ({case.source[1]})"
+    for point in EXAMPLE_POINTS:
+        check = getattr(points, point)
+        words = point.replace("_", " ") + where
+        progress(f"{name}: {words}")
+        yield _result(name, words, lambda check=check: check(case))  # type: ignore[misc]
+
+
+def _cases(plugin: Plugin, source: Path) -> Iterator[Case | str]:
+    """Yield what the contract tests of a source folder say of a plugin, and in words why a file could not be looked at."""
+    tests = source / "tests"
+    sys.path.append(str(tests))
+    for file in sorted(tests.glob("test_*.py")):
+        if "HandlerContract" not in file.read_text(encoding="utf-8", errors="replace"):
+            continue
+        try:
+            module = _import(file)
+        except Exception as error:  # noqa: BLE001  # tests may need what is not installed
+            yield f"tests/{file.name} cannot be imported ({type(error).__name__}: {error})"
+            continue
+        for each in vars(module).values():
+            if isinstance(each, type) and issubclass(each, HandlerContract) and each.__module__ == module.__name__:
+                case = each().case()
+                if case.loaded().found.value == plugin.found.value:
+                    yield case
+
+
+def _import(file: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(f"validator_check_{file.stem}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _main(name: str, source: str, only: str) -> None:
+    """Print a line of JSON for what is about to be checked, and for each result; what plugins print goes to the errors."""
+    out = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+    def tell(told: dict[str, str]) -> None:
+        out.write(json.dumps(told) + "\n")
+        out.flush()
+
+    for found in discover():
+        if same_name(found.distribution) == same_name(name):
+            folder = Path(source) if source else None
+            for result in check_plugin(found, folder, lambda doing: tell({"progress": doing}), only):
+                tell(result.to_json())
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
