@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An artefact holds what its distribution holds, and is seen where it is put on the path."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.unit.plugin.distributions import install, on_path, plugin_source
+from validator.errors import UserError
+from validator.plugin.files import distribution_files, files_digest, find_distribution
+from validator.plugin.pack import check_artefact, pack, use_artefacts
+from validator.plugin.registry import discover, installed
+from validator.plugin.scaffold import new_project
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def refused(source: str, folder: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        pack(source, folder)
+    text = str(caught.value)
+    assert "\n" not in text
+    assert not list(folder.glob("*.zip"))
+    return text
+
+
+def test_source_folder_wheel_and_installed_distribution_give_the_same_bytes(tmp_path: Path) -> None:
+    new_project("my-kind", "handler", tmp_path)
+    project = tmp_path / "validator-my-kind"
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    subprocess.run(build, cwd=project, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--disable-pip-version-check"]
+    subprocess.run([*pip, "--target", str(tmp_path / "site"), str(wheel)], check=True, capture_output=True)
+
+    of_folder = pack(str(project), tmp_path / "1").path
+    of_wheel = pack(str(wheel), tmp_path / "2").path
+    with on_path(tmp_path / "site"):
+        of_installed = pack("validator_my.kind", tmp_path / "3").path
+        digest = files_digest(distribution_files(find_distribution("validator-my-kind")))
+    assert of_folder.name == of_wheel.name == of_installed.name == f"validator_my_kind-0.1.0-{digest[:8]}.zip"
+    assert of_folder.read_bytes() == of_wheel.read_bytes() == of_installed.read_bytes()
+    with on_path(of_folder):
+        assert files_digest(distribution_files(find_distribution("validator-my-kind"))) == digest
+    with zipfile.ZipFile(of_folder) as archive:
+        assert archive.testzip() is None
+        assert archive.namelist() == sorted(archive.namelist())
+        assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+
+
+def test_another_process_sees_the_entry_points_of_an_artefact(tmp_path: Path) -> None:
+    install(tmp_path / "site", "memo", plugin_source("memo"))
+    with on_path(tmp_path / "site"):
+        artefact = pack("dist-memo", tmp_path / "out").path
+    shutil.rmtree(tmp_path / "site")
+    program = (
+        "from validator.plugin.registry import installed; print(*installed('validator.handlers', ['memo']).values())"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(artefact), str(ROOT)])}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("memo@1.0.0 (dist-memo 1.0.0, ")
+    assert str(artefact) in done.stdout
+
+
+def test_artefacts_of_the_configuration_come_before_what_is_installed(tmp_path: Path) -> None:
+    install(tmp_path / "new", "memo", plugin_source("memo", "2.0.0"), version="2.0.0")
+    install(tmp_path / "old", "memo", plugin_source("memo"))
+    with on_path(tmp_path / "new"):
+        artefact = pack("dist-memo", tmp_path).path
+    before = list(sys.path)
+    with on_path():
+        sys.path.append(str(tmp_path / "old"))
+        assert list(installed("validator.handlers", ["memo"])) == [("memo", "1.0.0")]
+        assert use_artefacts([str(artefact)]) == [artefact]
+        assert use_artefacts([str(artefact)]) == [artefact]
+        assert sys.path.count(str(artefact)) == 1
+        (found,) = [each for each in discover() if each.name == "memo"]
+        assert found.distribution_version == "2.0.0"
+    assert sys.path == before
+
+
+def test_what_an_artefact_needs_is_told(tmp_path: Path) -> None:
+    requires = (
+        "validator>=0.1",
+        "pydantic>2",
+        "dist-helper",
+        "Dist.Other; python_version > '3'",
+        "absent; extra == 'x'",
+    )
+    install(tmp_path / "site", "memo", plugin_source("memo"), requires=requires)
+    install(tmp_path / "site", "helper", "", requires=("dist-deeper",))
+    install(tmp_path / "site", "deeper", "")
+    install(tmp_path / "site", "other", "")
+    with on_path(tmp_path / "site"):
+        assert pack("dist-memo", tmp_path).needs == ("dist-deeper", "dist-helper", "dist-other")
+
+
+def test_what_cannot_come_from_an_archive_is_refused(tmp_path: Path) -> None:
+    site, out = tmp_path / "site", tmp_path / "out"
+    install(site, "fast", plugin_source("fast"), files={"fast_c.cpython-311-x86_64-linux-gnu.so": b"\x7fELF"})
+    install(site, "hook", plugin_source("hook"), files={"hook.pth": b"import hook"})
+    install(site, "needy", plugin_source("needy"), requires=("dist-fast",))
+    install(site, "lonely", plugin_source("lonely"), requires=("dist-absent>=3",))
+    install(site, "rules", plugin_source("rules"), group="validator.protocols")
+    editable = {"dist_linked-1.0.0.dist-info/direct_url.json": b'{"dir_info": {"editable": true}, "url": "file:///x"}'}
+    install(site, "linked", plugin_source("linked"), files=editable)
+    with on_path(site):
+        text = "\n".join(
+            refused(f"dist-{name}", out) for name in ("fast", "hook", "needy", "lonely", "rules", "linked")
+        )
+    compiled = "fast_c.cpython-311-x86_64-linux-gnu.so is compiled and cannot come from an archive: install"
+    assert text.splitlines() == [
+        f"distribution dist-fast 1.0.0: {compiled} the distribution where workers run",
+        "distribution dist-hook 1.0.0: hook.pth has no effect in an archive: install the distribution where workers run",
+        f"distribution dist-needy 1.0.0: it needs dist-fast, whose {compiled} both where workers run",
+        "distribution dist-lonely 1.0.0: it needs dist-absent, which is not installed here: pack it where it is installed",
+        "distribution dist-rules 1.0.0: its protocol's schemas are read from a folder, not from an archive: install it where workers run",
+        "distribution dist-linked: it is installed editable: give its source folder instead",
+    ]
+    assert refused("absent", out).startswith("distribution 'absent': expected one that is installed")
+    assert refused("no/such", out).startswith("no/such: expected a source folder with a pyproject.toml, a wheel or")
+    (tmp_path / "broken.whl").write_bytes(b"no zip")
+    assert refused(str(tmp_path / "broken.whl"), out).startswith(f"{tmp_path}/broken.whl: expected a zip archive: ")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "pyproject.toml").write_text("[build-system]\nrequires = []\nbuild-backend = 'absent'\n")
+    assert refused(str(tmp_path / "broken"), out).startswith(f"{tmp_path}/broken: its wheel cannot be built: ")
+
+
+def test_an_artefact_that_is_not_what_its_name_says_is_refused(tmp_path: Path) -> None:
+    install(tmp_path / "site", "memo", plugin_source("memo"))
+    with on_path(tmp_path / "site"):
+        artefact = pack("dist-memo", tmp_path).path
+    check_artefact(artefact)
+    with zipfile.ZipFile(artefact, "a") as archive:
+        archive.writestr("more.py", "")
+    with pytest.raises(
+        UserError, match=r": expected files with the digest [0-9a-f]{8} of its name, found [0-9a-f]{8}: pack it again$"
+    ):
+        use_artefacts([str(artefact)])
+    assert str(artefact) not in sys.path
+    with pytest.raises(UserError, match=r"memo\.zip: expected an artefact named <distribution>-<version>-<sha8>\.zip"):
+        check_artefact(tmp_path / "memo.zip")
+    with pytest.raises(UserError, match=re.escape("the archive cannot be read: No such file or directory")):
+        check_artefact(tmp_path / "dist_memo-1.0.0-00000000.zip")
