@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -123,8 +124,6 @@ def test_two_machines_give_the_same_lock(tmp_path: Path) -> None:
         with on_path(folder):
             lock_of(tmp_path / f"{machine}.lock", "memo")
         texts.append((tmp_path / f"{machine}.lock").read_text())
-        import sys
-
         sys.modules.pop("same_module", None)
     assert texts[0] == texts[1]
 
