@@ -64,7 +64,7 @@ def pack(source: str, output: Path) -> Packed:
     _refuse_compiled(f"{name} {version}", contents)
     if b"[validator.protocols]" in contents.get(f"{folder}/entry_points.txt", b""):
         raise UserError(
-            f"distribution {name} {version}: the schemas of its protocol are read from a folder, which an archive is not: install it where "
+            f"distribution {name} {version}: its protocol's schemas are read from a folder, not from an archive: install it where "
             "workers run"
         )
     needs = _needs(name, version, _requirements(contents[f"{folder}/METADATA"]))
@@ -201,7 +201,7 @@ def _close(
         except UserError:
             if of is not None and not name.endswith(";"):
                 raise UserError(
-                    f"distribution {of}: it needs {name}, which is not installed here: whether it can come from an archive is not known"
+                    f"distribution {of}: it needs {name}, which is not installed here: pack it where it is installed"
                 ) from None
             continue
         into[key] = distribution.metadata["Name"]
