@@ -12,6 +12,7 @@ The plugin's code runs in processes of its own (`validator.testing.check_points`
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -60,7 +61,7 @@ def check_distribution(name_or_path: str, progress: Callable[[str], None] = lamb
     """
     path = Path(name_or_path)
     with tempfile.TemporaryDirectory() as folder:
-        if path.is_dir() or path.suffix in (".whl", ".zip") or len(path.parts) > 1:
+        if path.is_dir() or path.suffix in (".whl", ".zip") or os.sep in name_or_path:
             if not path.exists():
                 raise UserError(f"{name_or_path}: no such file or folder")
             archive = path.absolute() if path.suffix == ".zip" else pack(name_or_path, Path(folder)).path

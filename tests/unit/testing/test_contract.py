@@ -16,6 +16,7 @@ from tests.unit.testing import bad_plugins, remark
 from tests.unit.testing.made_distribution import make_distribution
 from validator.testing import Example, HandlerContract, contract, points
 from validator.testing.case import Broken, NotApplicable
+from validator.testing.lint_rules import RULES
 
 ASK = b"\x00\x02" + (2001).to_bytes(4, "little")
 
@@ -144,3 +145,14 @@ def test_a_plugin_works_from_the_bytes_of_its_wheel(
 def test_a_module_of_no_distribution_has_no_archive() -> None:
     with pytest.raises(NotApplicable, match="no installed distribution has an entry point remark = tests"):
         points.works_from_an_archive(TestRemark().case())
+
+
+def test_the_page_on_testing_runs() -> None:
+    pytest.importorskip("validator_remark")
+    page = Path(__file__).parents[3] / "docs" / "plugin-testing.md"
+    points.has_a_readme_that_runs(replace(TestRemark().case(), readme=page))
+
+
+def test_the_page_names_every_rule_of_the_lint() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "plugin-testing.md").read_text(encoding="utf-8")
+    assert [rule for rule in RULES if f"`{rule}`" not in page and rule != "allow"] == []
