@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from validator.plugin.api import ChainSettings, Manifest, ProtocolDefinition, RuleSet, TraceFormat, hookimpl
+from validator_xcmp import __version__
 from validator_xcmp.configuration import LIMITS, MAXIMA, read_configuration
 from validator_xcmp.encoding import ENCODING_VERSION
 from validator_xcmp.rules import RULES_VERSION, Xcmp
@@ -22,7 +22,7 @@ _PACKAGE = Path(__file__).resolve().parent
 @hookimpl
 def validator_manifest() -> Manifest:
     """Say who the plugin is."""
-    return Manifest(name="xcmp", version=version("validator-xcmp"), api_version=(1, 0))
+    return Manifest(name="xcmp", version=__version__, api_version=(1, 0))
 
 
 @hookimpl

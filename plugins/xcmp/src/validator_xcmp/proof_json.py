@@ -8,6 +8,7 @@ of -1, a link or body that is none), so that verification refuses it for the rea
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 from validator.plugin.api import Hash, ParaId
@@ -35,6 +36,33 @@ def read_processing_proof(value: object) -> dict[ParaId, SenderProof | None]:
         sender = _key(name)
         proof[sender if sender >= 0 else -1 - len(proof)] = _sender(part) if isinstance(part, dict) else None
     return proof
+
+
+def show_processing_proof(proof: Mapping[ParaId, SenderProof | None]) -> dict[str, Any]:
+    """Return a proof of processing as JSON, such that `read_processing_proof` gives it back."""
+    return {str(sender): None if part is None else _show_sender(part) for sender, part in proof.items()}
+
+
+def _show_sender(part: SenderProof) -> dict[str, Any]:
+    row, head = part.row, part.head
+    return {
+        "cst": {
+            "last_updated": row.last_updated,
+            "message_root": None if row.message_root is None else row.message_root.hex(),
+            **show_path(row.path),
+        },
+        "mq": None if head is None else {"head": head.head.hex(), **show_path(head.path)},
+        "links": [
+            {"prev_head": link.prev_head.hex(), "prev_block": link.prev_block, "msg_hash": link.msg_hash.hex()}
+            for link in part.links
+        ],
+        "bodies": {str(block): [payload.hex() for payload in payloads] for block, payloads in part.bodies.items()},
+    }
+
+
+def show_path(path: Path) -> dict[str, Any]:
+    """Return a path as ``{index, size, path}``."""
+    return {"index": path.index, "size": path.size, "path": [sibling.hex() for sibling in path.siblings]}
 
 
 def read_path(value: object) -> Path:

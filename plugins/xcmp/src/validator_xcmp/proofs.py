@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from validator.plugin.api import U32_MAX, BlockNumber, Hash, ParaId
+from validator.plugin.api import U32_MAX, ZERO_HASH, BlockNumber, Hash, ParaId
 from validator_xcmp.commitments import batch_hash, cst_leaf, mqr_leaf, msg_leaf, xcmp_link
 from validator_xcmp.limits import PROOF_BODY_BYTES_MAX, PROOF_BODY_PAYLOADS_MAX, PROOF_LINKS_MAX
 from validator_xcmp.merkle import CST, MQR, MSG, Path, is_hash, prove, verify
@@ -163,6 +163,45 @@ def verify_processing(context: ProcessingContext, proof: Mapping[ParaId, SenderP
     if len(proof) > len(senders):
         raise PovCstProofInvalid
     return sorted(messages)
+
+
+class SenderHistory(NamedTuple):
+    """What a recipient has to know about a sender in order to prove what it processes.
+
+    ``row`` are the sender's columns at the relay parent, ``heads`` what its newest candidate with a message to the recipient committed to,
+    ``messages`` the channel's logical messages ``(block, payloads)``, oldest first; before the first of them the channel's head was
+    ``base_head``, of a message enacted at ``base_block``.
+    """
+
+    row: Sequence[Column]
+    heads: Mapping[ParaId, Hash] = MappingProxyType({})
+    messages: tuple[tuple[BlockNumber, tuple[bytes, ...]], ...] = ()
+    base_head: Hash = ZERO_HASH
+    base_block: BlockNumber = 0
+
+
+def prove_processing(
+    context: ProcessingContext, histories: Mapping[ParaId, SenderHistory]
+) -> dict[ParaId, SenderProof | None]:
+    """Return the proof of processing for everything up to the new watermark. Raises ``KeyError`` for a sender without a history."""
+    return {sender: _prove_sender(context, sender, histories[sender]) for sender in context.senders}
+
+
+def _prove_sender(context: ProcessingContext, sender: ParaId, history: SenderHistory) -> SenderProof:
+    row = prove_row(history.row, [column.recipient for column in history.row].index(context.recipient))
+    if row.message_root is None or _covers(context.old_watermark, row.last_updated, sender):
+        return SenderProof(row)
+    links: list[Link] = []
+    bodies: dict[BlockNumber, tuple[bytes, ...]] = {}
+    head, previous = history.base_head, history.base_block
+    for block, payloads in history.messages:
+        link = Link(head, previous, batch_hash(payloads))
+        head, previous = xcmp_link(*link), block
+        if not _covers(context.old_watermark, block, sender):
+            links.append(link)
+            if _covers(context.new_watermark, block, sender):
+                bodies[block] = payloads
+    return SenderProof(row, prove_head(history.heads, context.recipient), tuple(reversed(links)), bodies)
 
 
 def _verify_sender(context: ProcessingContext, sender: ParaId, proof: SenderProof) -> list[Message]:

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The trees against RFC 9162 as it is written, and proofs that are forged in every part."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from validator_xcmp.limits import PROOF_PATH_HASHES_MAX
+from validator_xcmp.merkle import CST, MSG, TAGS, Path, leaf_hash, prove, tree_root, verify
+
+SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 33)
+
+
+def digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=32).digest()
+
+
+def mth(leaves: list[bytes]) -> bytes:
+    """RFC 9162 2.1.1, with the split at the largest power of two below the number of leaves."""
+    if not leaves:
+        return digest(b"")
+    if len(leaves) == 1:
+        return leaves[0]
+    split = 1
+    while split * 2 < len(leaves):
+        split *= 2
+    return digest(b"\x01" + mth(leaves[:split]) + mth(leaves[split:]))
+
+
+def path_by_definition(leaves: list[bytes], index: int) -> list[bytes]:
+    """RFC 9162 2.1.3.1."""
+    if len(leaves) <= 1:
+        return []
+    split = 1
+    while split * 2 < len(leaves):
+        split *= 2
+    if index < split:
+        return [*path_by_definition(leaves[:split], index), mth(leaves[split:])]
+    return [*path_by_definition(leaves[split:], index - split), mth(leaves[:split])]
+
+
+def tree(size: int, tag: bytes = CST) -> list[bytes]:
+    return [leaf_hash(tag, bytes((at,))) for at in range(size)]
+
+
+def test_leaf_and_root_are_tagged_versioned_and_sized() -> None:
+    leaf = leaf_hash(CST, b"data")
+    assert leaf == digest(b"\x00xcmp/cst\x01data")
+    assert tree_root(CST, [leaf]) == digest(b"\x02xcmp/cst\x01" + (1).to_bytes(4, "little") + leaf)
+    assert tree_root(MSG, []) == digest(b"\x02xcmp/msg\x01" + bytes(4) + digest(b""))
+
+
+@pytest.mark.parametrize("size", range(70))
+def test_roots_and_paths_are_those_of_the_definition(size: int) -> None:
+    leaves = tree(size)
+    assert tree_root(CST, leaves) == digest(b"\x02xcmp/cst\x01" + size.to_bytes(4, "little") + mth(leaves))
+    for index in range(size):
+        path = prove(leaves, index)
+        assert path == Path(index, size, tuple(path_by_definition(leaves, index)))
+        assert verify(CST, tree_root(CST, leaves), leaves[index], path)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_proof_holds_for_no_other_index_and_no_other_size(size: int) -> None:
+    leaves = tree(size)
+    root = tree_root(CST, leaves)
+    for index in range(size):
+        path = prove(leaves, index)
+        held = [
+            (at, of)
+            for of in range(38)
+            for at in range(-1, of + 1)
+            if verify(CST, root, leaves[index], path._replace(index=at, size=of))
+        ]
+        assert held == [(index, size)]
+
+
+def test_without_the_size_in_the_root_other_pairs_would_hold() -> None:
+    """The test above can fail: what a root without its count would let through is in its reach."""
+    leaves = tree(3)
+    path = prove(leaves, 2)
+    # a leaf that moved up alone: under sizes 2 and 3 it is proved by the same hashes
+    assert prove([mth(leaves[:2]), leaves[2]], 1).siblings == path.siblings
+    assert not verify(CST, tree_root(CST, leaves), leaves[2], path._replace(index=1, size=2))
+
+
+@pytest.mark.parametrize("index", [-1, 3, 4])
+def test_there_is_no_proof_of_a_leaf_that_is_not_there(index: int) -> None:
+    with pytest.raises(IndexError):
+        prove(tree(3), index)
+
+
+def test_a_node_is_no_leaf_and_a_tag_is_no_other() -> None:
+    leaves = tree(4)
+    root = tree_root(CST, leaves)
+    planted = digest(b"\x01" + leaves[0] + leaves[1])
+    assert not verify(CST, root, planted, Path(0, 2, (digest(b"\x01" + leaves[2] + leaves[3]),)))
+    for tag in (*TAGS, b"xcmp/xyz", b""):
+        assert verify(tag, root, leaves[1], prove(leaves, 1)) == (tag == CST)
+
+
+@given(size=st.integers(1, 40), data=st.data())
+def test_a_path_that_is_changed_anywhere_proves_nothing(size: int, data: st.DataObject) -> None:
+    leaves = tree(size)
+    index = data.draw(st.integers(0, size - 1))
+    root, leaf, path = tree_root(CST, leaves), leaves[index], prove(leaves, index)
+    siblings = list(path.siblings)
+    how = data.draw(st.sampled_from(("leaf", "root", "flip", "drop", "add", "double", "reverse")))
+    if how in ("flip", "drop", "double") and not siblings:
+        how = "add"
+    if how == "leaf":
+        leaf = data.draw(
+            st.sampled_from([*tree(size), *tree(size, MSG), bytes(32)]).filter(lambda other: other != leaf)
+        )
+    elif how == "root":
+        root = flipped(root, data)
+    elif how == "flip":
+        at = data.draw(st.integers(0, len(siblings) - 1))
+        siblings[at] = flipped(siblings[at], data)
+    elif how == "drop":
+        del siblings[data.draw(st.integers(0, len(siblings) - 1))]
+    elif how == "add":
+        siblings.insert(
+            data.draw(st.integers(0, len(siblings))), data.draw(st.sampled_from([*leaves, root, bytes(32)]))
+        )
+    elif how == "double":
+        siblings.append(siblings[-1])
+    else:
+        siblings.reverse()
+    forged = Path(index, size, tuple(siblings))
+    same = (forged, leaf, root) == (path, leaves[index], tree_root(CST, leaves))
+    assert verify(CST, root, leaf, forged) == same
+
+
+def flipped(value: bytes, data: st.DataObject) -> bytes:
+    bit = data.draw(st.integers(0, 8 * len(value) - 1))
+    return bytes(byte ^ (1 << bit % 8 if at == bit // 8 else 0) for at, byte in enumerate(value))
+
+
+ODD: tuple[Any, ...] = (
+    None,
+    -1,
+    2**32,
+    2**64,
+    1.0,
+    True,
+    "0",
+    "",
+    b"",
+    b"\x00" * 31,
+    b"\x00" * 33,
+    [],
+    {},
+    (),
+    object(),
+)
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_odd_values_prove_nothing_and_break_nothing(odd: Any) -> None:
+    leaves = tree(2)
+    root, path = tree_root(CST, leaves), prove(leaves, 0)
+    assert not verify(CST, root, odd, path)
+    assert not verify(CST, odd, leaves[0], path)
+    assert not verify(CST, root, leaves[0], odd)
+    assert not verify(CST, root, leaves[0], path._replace(index=odd))
+    assert not verify(CST, root, leaves[0], path._replace(size=odd))
+    assert not verify(CST, root, leaves[0], path._replace(siblings=odd))
+    assert not verify(CST, root, leaves[0], path._replace(siblings=(odd,)))
+
+
+def test_a_path_is_no_longer_than_a_tree_is_deep(monkeypatch: pytest.MonkeyPatch) -> None:
+    leaves = tree(2)
+    root = tree_root(CST, leaves)
+    hashed = []
+    monkeypatch.setattr("validator_xcmp.merkle._node", lambda left, right: hashed.append(1) or digest(left + right))
+    endless = Path(0, 2**32 - 1, (bytes(32),) * 1_000_000)
+    assert not verify(CST, root, leaves[0], endless)
+    assert not hashed
+    assert not verify(CST, root, leaves[0], endless._replace(siblings=(bytes(32),) * PROOF_PATH_HASHES_MAX))
+    assert len(hashed) == PROOF_PATH_HASHES_MAX
