@@ -31,16 +31,17 @@ from validator.resources import state_directory
 from validator.service.comparison import Comparison
 from validator.service.feed import Feed
 from validator.service.job import OUTPUT, configured_by_environment
+from validator.service.simulation import chain_table, simulation_of
 from validator.service.start import Service
 from validator.service.toml import to_toml
 from validator.service.topic_reader import TopicReader
 from validator.simulate.settings import settings_of_profile
-from validator.simulate.traffic import Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from validator.config import Config
+    from validator.plugin.api import Simulation
     from validator.service.job import Event
 
 OUTPUT_TOPICS: Final = ("verdicts", "dispatches", "channel-events", "dead-letters", "lanes")
@@ -57,6 +58,7 @@ FRAMES_PER_S: Final = 8
 def demo(
     blocks: Annotated[int, typer.Option(min=1, help="Blocks to stream.")] = 200,
     seed: Annotated[int, typer.Option(help="Another seed, another chain.")] = 1,
+    protocol: Annotated[str, typer.Option(help="Rule set: router, or that of a plugin.")] = "router",
     profile: Annotated[
         str, typer.Option(help="Load: demo, real, full or ceiling, as in `validator simulate`.")
     ] = "demo",
@@ -80,6 +82,7 @@ def demo(
     lane's accounts do not add up.
     """
     settings = settings_of_profile(profile, seed=seed, blocks=blocks)
+    simulation = simulation_of(protocol, settings)
     progress = DemoProgress(settings, Comparison())
     console = Console(stderr=as_json)
     with ExitStack() as stack:
@@ -91,9 +94,7 @@ def demo(
                 ensure_jars("broker", progress=shown)
                 ensure_jars("spark", progress=shown)
             progress.began = time.monotonic()
-            _Demo(
-                Simulation(settings), place.path, progress, console, rate=rate or max(BLOCKS_PER_S_MIN, blocks / FEED_S)
-            ).run()
+            _Demo(simulation, place.path, progress, console, rate=rate or max(BLOCKS_PER_S_MIN, blocks / FEED_S)).run()
         except KeyboardInterrupt:
             place.clear()
             raise typer.Exit(exit_codes.INTERRUPTED) from None
@@ -147,9 +148,7 @@ def _own_configuration() -> Iterator[None]:
 
 def configuration(chain: dict[str, Any], directory: Path) -> dict[str, Any]:
     """Return the tables of the `validator.toml` that follows a simulated chain."""
-    chain = dict(chain)
-    lane, limits = chain.pop("lane"), chain.pop("config")
-    return {"job": {"directory": str(directory / "job")}, "chains": {lane: {**chain, "host_configuration": limits}}}
+    return {"job": {"directory": str(directory / "job")}, "chains": {chain["lane"]: chain_table(chain)}}
 
 
 class _Demo:

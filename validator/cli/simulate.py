@@ -28,6 +28,7 @@ def simulate(
         str, typer.Option(help="demo, real (45 paras, few messages), full (100 cores) or ceiling (full of messages).")
     ] = "demo",
     violations: Annotated[float, typer.Option(help="Share of records that set out to break a rule, 0 to 1.")] = 0.1,
+    protocol: Annotated[str, typer.Option(help="Rule set: router, or that of a plugin.")] = "router",
     lane: Annotated[str, typer.Option(help="Name of the relay chain.")] = "polkadot",
     preset: Annotated[
         str,
@@ -51,12 +52,13 @@ def simulate(
     Writes blocks.jsonl, channel-requests.jsonl, downward-messages.jsonl, candidates.jsonl, expected-verdicts.jsonl and
     chain.json (the lane's configuration) into the directory.
     """
+    from validator.service.simulation import simulation_of
     from validator.simulate.settings import settings_of_profile
-    from validator.simulate.traffic import Simulation
 
     if (out is None) == (not to_stdout):
         raise UserError("simulate: expected either --out DIR or --json, found " + ("both" if to_stdout else "neither"))
-    simulation = Simulation(
+    simulation = simulation_of(
+        protocol,
         settings_of_profile(
             profile,
             seed=seed,
@@ -72,7 +74,7 @@ def simulate(
             enactment=enactment,
             notifications=notifications,
             unlimited_balances=unlimited_balances,
-        )
+        ),
     )
     if out is None:
         try:

@@ -19,7 +19,16 @@ from fastavro.read import SchemaResolutionError
 
 from validator.codec.record_types import RecordType, check_count, check_payload, check_u32, relay_parent
 from validator.codec.router_records import ROUTER_RECORDS
-from validator.codec.schemas import HEADER_SIZE, INPUT_TOPICS, MARKER, TOPIC_OF_KIND, TOPIC_SCHEMAS, SchemaSet, schemas
+from validator.codec.schemas import (
+    HEADER_SIZE,
+    INPUT_TOPICS,
+    MARKER,
+    TOPIC_SCHEMAS,
+    SchemaSet,
+    learn_schemas,
+    schema_of_header,
+    schemas,
+)
 from validator.codec.walk import WALK_BYTES_MIN, TooManyItems, walk
 from validator.core.errors import LimitError
 from validator.core.hashing import message_hash
@@ -135,7 +144,7 @@ def decode_chunk(kind: RecordKind, topic: str, rows: Iterable[Row]) -> dict[str,
 
 
 def _unreadable(kind: RecordKind, value: bytes | None, source: Source, key: bytes | None) -> DeadLetter:
-    expected = " or ".join(TOPIC_SCHEMAS[TOPIC_OF_KIND[kind]])
+    expected = " or ".join(input_schemas(kind))
     if value is None:
         return _dead(DeadReason.UNDECODABLE, f"expected a record of {expected}, found no value", source, b"", key)
     if len(value) > RECORD_BYTES_MAX:
@@ -145,7 +154,7 @@ def _unreadable(kind: RecordKind, value: bytes | None, source: Source, key: byte
         found = f"{len(value)} bytes that start with {value[:HEADER_SIZE].hex() or 'nothing'}"
         detail = f"expected Avro single-object encoding (c301 and an 8-byte fingerprint), found {found}"
         return _dead(DeadReason.UNDECODABLE, detail, source, value, key)
-    schema = schemas().by_header.get(value[:HEADER_SIZE])
+    schema = schema_of_header(value[:HEADER_SIZE])
     fingerprint = value[len(MARKER) : HEADER_SIZE].hex()
     if schema is None:
         detail = f"expected the fingerprint of a schema of {expected}, found {fingerprint}, which is of no known schema"
@@ -282,12 +291,26 @@ ROUTER: Final = "router"
 _ENTRIES: Final[dict[bytes, _Entry]] = {}
 """How to read every known input record, by its first ten bytes."""
 
+_NAMES: Final[dict[tuple[RecordKind, str | None], str]] = {}
+"""The record of each kind, by protocol; None where every protocol has it."""
+
+
+def input_schema(kind: RecordKind, protocol: str = ROUTER) -> str:
+    """Return the name of a protocol's record of a kind. Raises ``KeyError`` where this process has not learnt the protocol."""
+    return _NAMES.get((kind, None)) or _NAMES[kind, protocol]
+
+
+def input_schemas(kind: RecordKind) -> list[str]:
+    """Return the names of all records of a kind that this process knows, the Router's first."""
+    return [name for (of, _), name in _NAMES.items() if of == kind]
+
 
 def _learn(
     topic: str, name: str, shape: Callable[[dict[str, Any]], Shaped], protocol: str | None, known: SchemaSet
 ) -> None:
     kind = INPUT_TOPICS[topic]
     current = known[name]
+    _NAMES[kind, protocol] = name
     for schema in (*known.versions[name], current):
         reader = None if schema.canonical == current.canonical else current.parsed
         _ENTRIES[schema.header] = _Entry(kind, name, schema.parsed, reader, kind == RecordKind.REQUEST, shape, protocol)
@@ -295,6 +318,7 @@ def _learn(
 
 def learn_records(protocol: str, records: Iterable[RecordType], known: SchemaSet) -> None:
     """Have this process read the records of a protocol from now on; again changes nothing."""
+    learn_schemas(known)
     for record in records:
         _learn(record.topic, record.schema, record.shape, protocol, known)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fastavro import schemaless_writer
 
-from validator.codec.schemas import schemas
+from validator.codec.schemas import schema_named, schemas
 from validator.core.inputs import DeadReason, Source
 from validator.core.limits import U128_MAX
 from validator.core.outcomes import InputKind, ParaHeadroom
@@ -65,7 +65,7 @@ def verdict_id(lane: str, block: int, kind: str, index: int) -> bytes:
 
 def write(name: str, datum: dict[str, Any]) -> bytes:
     """Return a record in single-object encoding under the current schema of ``name``; ``datum`` is as fastavro takes it."""
-    schema = schemas()[name]
+    schema = schema_named(name)
     stream = BytesIO()
     stream.write(schema.header)
     schemaless_writer(stream, schema.parsed, datum)

@@ -8,6 +8,7 @@ Three shapes differ from the Avro ones: a channel request is flat with a ``kind`
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from functools import cache
 from io import BytesIO
@@ -16,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 from fastavro import schemaless_reader
 from fastavro.read import SchemaResolutionError
 
-from validator.codec.decode import decode_record
+from validator.codec.decode import ROUTER, decode_record, input_schema, input_schemas
 from validator.codec.encode import LONG_MAX, write
-from validator.codec.schemas import HEADER_SIZE, TOPIC_OF_KIND, TOPIC_SCHEMAS, schemas
+from validator.codec.schemas import HEADER_SIZE, INPUT_TOPICS, TOPIC_SCHEMAS, schema_named, schema_of_header
 from validator.codec.walk import named_types
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.core.limits import RECORD_BYTES_MAX, U32_MAX, U128_MAX
@@ -35,25 +36,30 @@ _LONG_RANGES: Final[dict[str | None, tuple[int, int]]] = {
     "u32": (0, U32_MAX),
     "u63": (0, LONG_MAX),
 }
-_REQUESTS: Final = {
-    "init_open_channel": "validator.router.InitOpenChannel",
-    "accept_open_channel": "validator.router.AcceptOpenChannel",
-    "close_channel": "validator.router.CloseChannel",
-    "schedule_para_cleanup": "validator.router.ScheduleParaCleanup",
-}
-_REQUEST_KINDS: Final = {name: kind for kind, name in _REQUESTS.items()}
+_CALL: Final = "request"
+"""The field of a channel request that is a union of calls: JSON has a call's name as ``kind``, and its arguments beside that."""
 
 
-def encode_input(kind: RecordKind, record: Json) -> bytes:
-    """Return the Kafka value of an input given as JSON.
+def encode_input(kind: RecordKind, record: Json, protocol: str = ROUTER) -> bytes:
+    """Return the Kafka value of an input of a protocol, given as JSON.
 
     Raises `UserError` that names the field, what was expected and what was found; a value that is returned decodes.
     """
-    value = encode_json(TOPIC_SCHEMAS[TOPIC_OF_KIND[kind]][0], record)
+    name = input_schema(kind, protocol)
+    value = encode_json(name, record)
     decoded = decode_record(kind, value, _NOWHERE)
     if isinstance(decoded, DeadLetter):
-        raise UserError(decoded.detail.removeprefix(TOPIC_SCHEMAS[TOPIC_OF_KIND[kind]][0]).lstrip("."))
+        raise UserError(decoded.detail.removeprefix(name).lstrip("."))
     return value
+
+
+def _calls(schema: Json) -> dict[str, str]:
+    """Return the calls of a channel request's record, by kind; empty where it is no such record."""
+    field = next((field for field in schema.get("fields", ()) if field["name"] == _CALL), None)
+    if field is None or not isinstance(field["type"], list):
+        return {}
+    names = (branch if isinstance(branch, str) else branch["name"] for branch in field["type"])
+    return {re.sub(r"(?<!^)(?=[A-Z])", "_", name.rpartition(".")[2]).lower(): name for name in names}
 
 
 def encode_json(name: str, record: Json) -> bytes:
@@ -64,7 +70,7 @@ def encode_json(name: str, record: Json) -> bytes:
 def to_json(topic: str, value: bytes) -> dict[str, Any]:
     """Return the record that a Kafka value of a topic (without the prefix) holds, in JSON; raises `UserError`."""
     schema = _schema_of(topic, value)
-    current = schemas()[schema.name]
+    current = schema_named(schema.name)
     reader = None if schema.canonical == current.canonical else current.parsed
     stream = BytesIO(value)
     stream.seek(HEADER_SIZE)
@@ -77,8 +83,8 @@ def to_json(topic: str, value: bytes) -> dict[str, Any]:
 
 
 def _schema_of(topic: str, value: bytes) -> Schema:
-    expected = TOPIC_SCHEMAS[topic]
-    schema = schemas().by_header.get(value[:HEADER_SIZE]) if len(value) <= RECORD_BYTES_MAX * 2 else None
+    expected = input_schemas(INPUT_TOPICS[topic]) if topic in INPUT_TOPICS else TOPIC_SCHEMAS[topic]
+    schema = schema_of_header(value[:HEADER_SIZE]) if len(value) <= RECORD_BYTES_MAX * 2 else None
     if schema is None or schema.name not in expected:
         found = (
             schema.name if schema else f"{len(value)} bytes that start with {value[:HEADER_SIZE].hex() or 'nothing'}"
@@ -151,8 +157,9 @@ class _ToAvro(_Named):
             value = {"sender": value[0], "recipient": value[1]}
         if not isinstance(value, dict):
             raise self.error(path, "an object", value)
-        if name == "validator.router.ChannelRequest":
-            value = self.request(value, path)
+        calls = _calls(attributes)
+        if calls:
+            value = self.request(value, path, calls)
         elif name == "validator.Verdict":
             value = self.verdict(value, path)
         fields = {field["name"]: field for field in attributes["fields"]}
@@ -164,7 +171,7 @@ class _ToAvro(_Named):
         converted = {}
         for key, field in fields.items():
             there = self.join(path, key)
-            if name == "validator.router.ChannelRequest" and key == "request":
+            if calls and key == _CALL:
                 converted[key] = self.call(value[key])
             elif key in value:
                 converted[key] = self.value(field["type"], value[key], there)
@@ -179,14 +186,14 @@ class _ToAvro(_Named):
         kind = None if isinstance(field["type"], list) else self.resolve(field["type"])[0]
         return default.encode("latin-1") if kind in ("fixed", "bytes") else default
 
-    def request(self, value: dict[str, Any], path: str) -> dict[str, Any]:
+    def request(self, value: dict[str, Any], path: str, calls: dict[str, str]) -> dict[str, Any]:
         """Fold a flat request into its call."""
         kind = value.get("kind")
-        if not isinstance(kind, str) or kind not in _REQUESTS:
-            raise self.error(self.join(path, "kind"), f"one of {', '.join(_REQUESTS)}", kind)
+        if not isinstance(kind, str) or kind not in calls:
+            raise self.error(self.join(path, "kind"), f"one of {', '.join(calls)}", kind)
         outer: dict[str, Any] = {key: value[key] for key in ("lane", "block", "index") if key in value}
         inner = {key: value[key] for key in value if key not in ("lane", "block", "index", "kind")}
-        return {**outer, "request": (_REQUESTS[kind], inner)}
+        return {**outer, _CALL: (calls[kind], inner)}
 
     def call(self, value: tuple[str, dict[str, Any]]) -> Any:
         name, arguments = value
@@ -305,11 +312,11 @@ class _ToJson(_Named):
 
     def record(self, attributes: dict[str, Any], datum: dict[str, Any]) -> Any:
         name = attributes["name"]
-        if name == "validator.router.ChannelRequest":
-            call, _ = datum["request"]
+        if calls := _calls(attributes):
+            call, _ = datum[_CALL]
             outer: dict[str, Any] = {key: datum[key] for key in ("lane", "block", "index")}
-            arguments: dict[str, Any] = self.value([call], datum["request"])
-            return {**outer, "kind": _REQUEST_KINDS[call], **arguments}
+            arguments: dict[str, Any] = self.value([call], datum[_CALL])
+            return {**outer, "kind": next(kind for kind, each in calls.items() if each == call), **arguments}
         record = {field["name"]: self.value(field["type"], datum[field["name"]]) for field in attributes["fields"]}
         if name == "validator.router.HostConfiguration":
             return {key: value for key, value in record.items() if value is not None}
@@ -333,9 +340,9 @@ class _ToJson(_Named):
 
 @cache
 def _to_avro(name: str) -> _ToAvro:
-    return _ToAvro(schemas()[name].source)
+    return _ToAvro(schema_named(name).source)
 
 
 @cache
 def _to_json(name: str) -> _ToJson:
-    return _ToJson(schemas()[name].source)
+    return _ToJson(schema_named(name).source)

@@ -155,3 +155,27 @@ def schemas_of(directory: Path) -> SchemaSet:
 def schemas() -> SchemaSet:
     """Return the schemas that the package ships."""
     return schemas_of(schemas_directory())
+
+
+_LEARNED: Final[dict[int, SchemaSet]] = {}
+
+
+def learn_schemas(known: SchemaSet) -> None:
+    """Have this process know the schemas of a protocol from now on; again changes nothing."""
+    _LEARNED[id(known)] = known
+
+
+def schema_named(name: str) -> Schema:
+    """Return the current schema of a record that the package ships or a protocol has brought. Raises ``KeyError``."""
+    for known in (schemas(), *_LEARNED.values()):
+        if name in known.current:
+            return known.current[name]
+    raise KeyError(name)
+
+
+def schema_of_header(header: bytes) -> Schema | None:
+    """Return the schema whose records start with these bytes, None where none is known."""
+    for known in (schemas(), *_LEARNED.values()):
+        if header in known.by_header:
+            return known.by_header[header]
+    return None

@@ -9,7 +9,7 @@ API names are added, never removed or changed in meaning.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
@@ -55,6 +55,7 @@ from validator.core.types import (
     Weight,
 )
 from validator.document import Node
+from validator.simulate.settings import SimulatedBlock, SimulationSettings
 
 __all__ = [
     "API_VERSION",
@@ -103,6 +104,9 @@ __all__ = [
     "RuleSet",
     "SessionChange",
     "SessionIndex",
+    "SimulatedBlock",
+    "Simulation",
+    "SimulationSettings",
     "TraceFormat",
     "Transport",
     "TransportContext",
@@ -202,6 +206,18 @@ class TraceFormat:
     vectors: Callable[[str, Node], dict[str, Any]] | None = None
 
 
+class Simulation(Protocol):
+    """A seeded chain with the verdicts that a model of its own, which shares no code with the rules, gives on its traffic."""
+
+    settings: SimulationSettings
+
+    def chain(self) -> dict[str, Any]:
+        """Return the chain's configuration: ``lane``, ``protocol``, ``config`` (its limits), and the other keys of ``[chains.<lane>]``."""
+
+    def blocks(self) -> Iterator[SimulatedBlock]:
+        """Play the chain; records are as `validator submit` takes them, expected verdicts as the conformance format writes them."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProtocolDefinition:
     """A rule set that chains may choose with ``protocol = "<name>"``.
@@ -211,7 +227,7 @@ class ProtocolDefinition:
     are; ``restore`` takes of the settings only the enactment and ``upward_messages``, and raises `DecodeError`. ``configuration`` reads a
     chain's limits from an object of names, as configuration files and traces write them, ``limits`` are all of those names; ``maxima`` are
     the names, in the protocol's order, and the greatest values of those that a session change may set. ``schemas`` is a folder laid out as
-    `avro/` with those of ``records``.
+    `avro/` with those of ``records``. ``simulation`` makes the traffic of `validator simulate` and `validator demo`, where there is any.
     """
 
     name: str
@@ -225,6 +241,7 @@ class ProtocolDefinition:
     records: tuple[RecordType, ...]
     schemas: Path
     traces: TraceFormat
+    simulation: Callable[[SimulationSettings], Simulation] | None = None
 
     def changes(self, node: Node) -> tuple[tuple[str, int], ...]:
         """Return the limits that an object names, as `RuleSet.change_session` gets them. Raises `validator.errors.UserError`."""

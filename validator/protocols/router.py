@@ -10,7 +10,7 @@ from validator.codec.router_records import ROUTER_RECORDS
 from validator.core.router.encoding import ENCODING_VERSION
 from validator.core.router.router import RULES_VERSION, Router
 from validator.core.rules import RuleSet
-from validator.plugin.api import ChainSettings, Manifest, ProtocolDefinition, hookimpl
+from validator.plugin.api import ChainSettings, Manifest, ProtocolDefinition, Simulation, SimulationSettings, hookimpl
 from validator.protocols.router_traces import MAXIMA, TRACES, read_configuration
 from validator.resources import schemas_directory
 
@@ -36,7 +36,14 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         records=ROUTER_RECORDS,
         schemas=schemas_directory(),
         traces=TRACES,
+        simulation=_simulation,
     )
+
+
+def _simulation(settings: SimulationSettings) -> Simulation:
+    from validator.simulate.traffic import Simulation as RouterSimulation
+
+    return RouterSimulation(settings)
 
 
 def _genesis(settings: ChainSettings) -> RuleSet:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from validator.kafka.client import KafkaTable
+    from validator.plugin.api import Simulation
     from validator.service.comparison import Comparison
-    from validator.simulate.traffic import Simulation
 
 FIRST_BLOCKS: Final = 10
 """Blocks that are sent at once: the first batch of a job that has just started is slow whatever is in it."""
@@ -44,6 +44,7 @@ class Feed(threading.Thread):
         self.sent_at: dict[int, float] = {}
         self.failure: BaseException | None = None
         self._simulation = simulation
+        self._protocol: str = simulation.chain()["protocol"]
         self._sender = RecordSender(kafka, prefix)
         self._comparison = comparison
         self._blocks_per_s = blocks_per_s
@@ -67,7 +68,7 @@ class Feed(threading.Thread):
 
     def _run(self) -> None:
         lane = self._simulation.settings.lane
-        failing = frozenset(self._simulation.chain()["ump_failing_messages"])
+        failing = frozenset(self._simulation.chain().get("ump_failing_messages", ()))
         window: list[tuple[int, str, dict[str, Any]]] = []
         due: float | None = None
         for count, block in enumerate(self._simulation.blocks(), start=1):
@@ -90,7 +91,7 @@ class Feed(threading.Thread):
     def _send(self, window: list[tuple[int, str, dict[str, Any]]], *, timed: bool) -> None:
         self._shuffle.shuffle(window)
         for block, kind, record in window:
-            self._sender.send(kind, record["lane"].encode(), encode_input(INPUT_TOPICS[kind], record))
+            self._sender.send(kind, record["lane"].encode(), encode_input(INPUT_TOPICS[kind], record, self._protocol))
             self._comparison.records_sent += 1
             if timed:
                 self.sent_at[block] = time.monotonic()
