@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lets the tests of this plugin import the modules beside them."""
+"""Lets the tests of this plugin import the modules beside them, and gives every property the same examples in every run."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
+from tests import hypothesis_profile
+
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+hypothesis_profile.load()

@@ -162,7 +162,7 @@ def _boundaries() -> Iterator[Trace]:
     trace.open((A, B), (B, A), (A, C)).at(3).candidate(A, 2, {B: "01", C: "02"}).at(3).close(A, A, B).at(4).session()
     trace.state(
         channels={(A, B): channel(1, 1, sealed=True), (B, A): channel(), (A, C): channel(1, 1)},
-        channels_set=[name(A, B), name(B, A), name(A, C)],
+        channels_set=[name(A, B), name(A, C), name(B, A)],
     )
     trace.at(5).candidate(A, 4, {C: "03"}).candidate(B, 4, {A: "04"})
     trace.state(channels={(A, C): channel(2, 2), (B, A): channel(1, 1)}, dmq={B: None, A: [hrmp(5, B, "04")]})

@@ -104,10 +104,8 @@ class Player:
         actual = view(self.rules.state)
         for key, value in expected.items():
             if key.endswith("_set"):
-                if sorted(actual[key.removesuffix("_set")]) != sorted(value):
-                    self.wrong.append(
-                        f"{where} {key}: expected {value}, got {sorted(actual[key.removesuffix('_set')])}"
-                    )
+                if list(actual[key.removesuffix("_set")]) != value:
+                    self.wrong.append(f"{where} {key}: expected {value}, got {list(actual[key.removesuffix('_set')])}")
             else:
                 self.wrong += _differences(value, actual[key], f"{where} {key}")
 

@@ -36,7 +36,7 @@ MAXIMA: Final[Mapping[str, int]] = {
     "hrmp_recipient_deposit": U128_MAX,
     "hrmp_open_request_ttl": U32_MAX,
 }
-"""The greatest value of each limit."""
+"""The greatest value of each limit, in the order of the class's fields."""
 
 WATERMARK_RULE: Final = "dmq_watermark_rule"
 """Which answer to the text's TODO about watermarks holds (H-I01): ``land`` is the only one there is."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import astuple
 from itertools import pairwise
 from typing import Final
 
@@ -68,8 +69,8 @@ def encode_common_page(state: EarlyHrmpState) -> bytes:
     """Encode what no para owns: limits, mode, session, requests in the order of their lists."""
     out = Writer()
     out.u8(ENCODING_VERSION)
-    for name in MAXIMA:
-        out.compact(getattr(state.configuration, name))
+    for limit in astuple(state.configuration):
+        out.compact(limit)
     out.u8(_BALANCES.index(state.balances_mode))
     out.u32(state.session_index)
     out.compact(len(state.open_requests))
@@ -148,7 +149,7 @@ def encode_untold_page(state: EarlyHrmpState) -> bytes:
 def decode_state(common_page: bytes, pages: Iterable[bytes]) -> EarlyHrmpState:
     """Rebuild a state from its pages, derived fields included. Raises `DecodeError`."""
     reader = _versioned(common_page)
-    state = EarlyHrmpState(EarlyHrmpConfiguration(**{name: reader.compact() for name in MAXIMA}))
+    state = EarlyHrmpState(EarlyHrmpConfiguration(*(reader.compact() for _ in MAXIMA)))
     state.balances_mode = reader.choice(_BALANCES)
     state.session_index = reader.u32()
     for _ in range(reader.compact()):

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path  # validator: allow io a definition says where its schemas and traces are
 from typing import Final
 
 from validator.plugin.api import ChainSettings, Manifest, ProtocolDefinition, RuleSet, TraceFormat, hookimpl
+from validator_early_hrmp import __version__
 from validator_early_hrmp.configuration import MAXIMA, WATERMARK_RULE, read_configuration
 from validator_early_hrmp.pages import ENCODING_VERSION
 from validator_early_hrmp.rules import RULES_VERSION, EarlyHrmp
@@ -22,7 +23,7 @@ _FOLDER: Final = Path(__file__).resolve().parent
 @hookimpl
 def validator_manifest() -> Manifest:
     """Say who the plugin is."""
-    return Manifest(name=NAME, version="1.0.0", api_version=(1, 0))
+    return Manifest(name=NAME, version=__version__, api_version=(1, 0))
 
 
 @hookimpl
@@ -38,14 +39,14 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         limits=(*MAXIMA, WATERMARK_RULE),
         maxima=MAXIMA,
         records=RECORDS,
-        schemas=_FOLDER / "schemas",
+        schemas=_FOLDER.joinpath("schemas"),
         traces=TraceFormat(
             request=read_request,
             candidate=read_candidate,
             view=_view,
             state_keys=STATE_KEYS,
             features=("delayed_enactment",),
-            suite=_FOLDER / "conformance",
+            suite=_FOLDER.joinpath("conformance"),
         ),
     )
 

@@ -72,15 +72,21 @@ _PENDING: Final = Effects(enacted=False)
 class EarlyHrmp:
     """A relay chain's channels and downward queues under the rules of early_hrmp.txt."""
 
-    def __init__(self, state: EarlyHrmpState, enactment: Enactment = Enactment.IMMEDIATE) -> None:
+    def __init__(
+        self,
+        state: EarlyHrmpState,
+        enactment: Enactment = Enactment.IMMEDIATE,
+        page_hashes: dict[int, Hash] | None = None,
+    ) -> None:
+        """Take a state; ``page_hashes`` are by owner those of pages that are saved as the state has them."""
         self.state = state
         self._enacts_immediately = enactment is Enactment.IMMEDIATE
         self._now: BlockNumber = 0
         self._events = EventLog(0, state.session_index)
-        self._page_hashes: dict[int, Hash] = {}
-        everything = dict.fromkeys(para_pages(state))
-        self._to_hash: OrderedSet = dict(everything)
-        self._to_save: OrderedSet = everything
+        self._page_hashes = page_hashes or {}
+        unsaved = dict.fromkeys(owner for owner in para_pages(state) if owner not in self._page_hashes)
+        self._to_hash: OrderedSet = dict(unsaved)
+        self._to_save: OrderedSet = unsaved
 
     @classmethod
     def at_genesis(
@@ -103,11 +109,7 @@ class EarlyHrmp:
         common_page, untold_page, *owned = pages
         state = decode_state(common_page, owned)
         decode_untold_page(untold_page, state)
-        rules = cls(state, enactment)
-        rules._page_hashes = {owner_of(page): blake2b_256(page) for page in owned if is_current(page)}
-        rules._to_hash = dict.fromkeys(owner_of(page) for page in owned if not is_current(page))
-        rules._to_save = dict(rules._to_hash)
-        return rules
+        return cls(state, enactment, {owner_of(page): blake2b_256(page) for page in owned if is_current(page)})
 
     def request(self, fields: tuple[Any, ...]) -> ChannelRequest:
         """Return the channel request that a decoded record holds."""
