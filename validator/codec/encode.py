@@ -276,11 +276,14 @@ def _violation(violation: Violation) -> bytes:
 
 
 def _detail(value: FieldValue) -> bytes:
-    """Encode a value of the union ``long, U128, string, map of long``; a sequence of numbers is text, separated by commas."""
+    """Encode a value of the union ``long, U128, string, map of long``.
+
+    A sequence of numbers is text, separated by commas; a sequence of such sequences has semicolons between them.
+    """
     if isinstance(value, str):
         return b"\x04" + _text(value)
     if isinstance(value, Sequence):
-        return b"\x04" + _text(",".join(map(str, value)))
+        return b"\x04" + _text(_listed(value))
     if isinstance(value, int):
         if value <= LONG_MAX:
             return b"\x00" + _long(value)
@@ -289,6 +292,11 @@ def _detail(value: FieldValue) -> bytes:
         raise OverflowError(f"expected at most a u128, found {value}")
     entries = b"".join(_text(name) + _long(number) for name, number in value.items())
     return b"\x06" + (_long(len(value)) + entries if value else b"") + b"\x00"
+
+
+def _listed(values: Sequence[Any]) -> str:
+    nested = bool(values) and isinstance(values[0], Sequence)
+    return ";".join(map(_listed, values)) if nested else ",".join(map(str, values))
 
 
 _KINDS: Final[dict[InputKind, bytes]] = {kind: _text(kind.value) for kind in InputKind}

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar, TypeAlias
 
-FieldValue: TypeAlias = int | str | Sequence[int] | Mapping[str, int]
-"""A number, a name, a tuple of numbers, or numbers by name."""
+FieldValue: TypeAlias = int | str | Sequence[int] | Sequence[Sequence[int]] | Mapping[str, int]
+"""A number, a name, a tuple of numbers or of such tuples, or numbers by name."""
 
 
 @dataclass(eq=False)

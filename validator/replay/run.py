@@ -137,8 +137,13 @@ def _results(apply: Callable[[T], object], items: Iterable[T]) -> list[dict[str,
             apply(item)
         except Violation as violation:
             fields = violation.details() if violation.normative else {}
-            plain = {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
+            plain = {name: _plain(value) for name, value in fields.items()}
             results.append({"ok": False, "error": {"kind": violation.kind, **plain}})
         else:
             results.append({"ok": True})
     return results
+
+
+def _plain(value: Any) -> Any:
+    """Return a field's value with arrays for tuples."""
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value

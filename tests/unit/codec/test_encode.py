@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from hashlib import blake2b
 from typing import Any
 
@@ -111,6 +111,17 @@ def test_verdicts_in_json() -> None:
 def test_details_of_every_type(violation: Violation) -> None:
     verdict = Verdict(InputKind.REQUEST, 17, 0, 2000, violation)
     assert ENCODER.verdict(verdict) == verdict_by_fastavro("polkadot", verdict)
+
+
+def test_sequences_are_told_as_text() -> None:
+    @dataclass(eq=False)
+    class Unread(Violation):
+        last: tuple[int, int]
+        pending: tuple[tuple[int, int], ...]
+
+    for pending, text in (((), ""), (((4, 1),), "4,1"), (((4, 1), (4, 20)), "4,1;4,20")):
+        told = to_json("verdicts", ENCODER.verdict(Verdict(InputKind.CANDIDATE, 17, 0, 2000, Unread((4, 0), pending))))
+        assert told["error"] == {"kind": "", "last": "4,0", "pending": text}
 
 
 def test_what_no_verdict_can_hold_is_a_bug() -> None:
