@@ -4,13 +4,18 @@
 from __future__ import annotations
 
 import re
+import shlex
 import signal
+import subprocess
+import sys
+import threading
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from tests.crash.report import Report
 from tests.crash.run import every_step_seen, run
 from tests.crash.schedule import full_schedule, short_schedule
 
@@ -27,27 +32,81 @@ def crash(
     only: Annotated[str, typer.Option(help="Those of the schedule alone whose name matches this expression.")] = "",
     short: Annotated[bool, typer.Option("--short", help="The schedule of `make test`.")] = False,
     build: Annotated[Path, typer.Option(help="Where report and evidence go.")] = Path("build/crash"),
+    worlds: Annotated[
+        int, typer.Option(min=1, help="Brokers and jobs side by side, each with its share of the schedule.")
+    ] = 1,
+    world: Annotated[int | None, typer.Option(min=0, help="The share of this one of the worlds alone, from 0.")] = None,
 ) -> None:
     """Kill processes of a job and of its broker, and hold what readers see against an undisturbed run."""
     console = Console()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was started is stopped first
     schedule = short_schedule(seed) if short else full_schedule(seed, kills)
+    if worlds > 1 and world is None:
+        _end(_side_by_side(console, seed, worlds, build), console, build, whole=not only)
+        return
+    schedule = schedule[world or 0 :: worlds]
     if only:
         schedule = [kill for kill in schedule if re.search(only, kill.name)]
     form = "--short" if short else f"--kills {kills}"
     command = f"python -m tests.crash --seed {seed} {form}" + (f" --first {first}" if first else "")
     command += f" --only '{only}'" if only else ""
+    command += f" --worlds {worlds} --world {world}" if worlds > 1 else ""
     report = run(
         seed,
         schedule,
         command=command,
         build=build,
         first=first,
+        world_number=world or 0,
         tell=lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True),
     )
+    _end(report, console, build, whole=not only and not first and world is None)
+
+
+def _side_by_side(console: Console, seed: int, worlds: int, build: Path) -> Report:
+    """Carry the schedule out in several worlds, each a process like this one, and return what they found together."""
+    folders = [build / f"world-{number}" for number in range(worlds)]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.crash", *sys.argv[1:], "--world", str(number), "--build", str(folder)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+        )
+        for number, folder in enumerate(folders)
+    ]
+
+    def follow(number: int, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            console.print(f"{number}: {line.rstrip()}", markup=False, highlight=False, soft_wrap=True)
+
+    followers = [threading.Thread(target=follow, args=each) for each in enumerate(processes)]
+    for follower in followers:
+        follower.start()
+    try:
+        for process in processes:
+            process.wait()
+    except KeyboardInterrupt:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait()
+        raise
+    for follower in followers:
+        follower.join()
+    report = Report(seed, shlex.join(["python", "-m", "tests.crash", *sys.argv[1:]]), 0)
+    for folder in folders:
+        report.add(Report.read(folder / f"report-{seed}.json"))
+    report.write(build / f"report-{seed}.json")
+    return report
+
+
+def _end(report: Report, console: Console, build: Path, *, whole: bool) -> None:
+    """Show a report; exit code 1 where something is wrong, or where a whole schedule has left a step out."""
     report.show(console)
-    console.print(f"written to {build}/report-{seed}.json")
-    if not report.wrong and not only and not first and (unseen := every_step_seen(report)):
+    console.print(f"written to {build}/report-{report.seed}.json")
+    if not report.wrong and whole and (unseen := every_step_seen(report)):
         console.print(f"FAILED: no process has come by {', '.join(unseen)}", style="bold red")
         raise typer.Exit(1)
     if report.wrong:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,29 @@ class Report:
     seconds: float = 0.0
     wrong: str = ""
     evidence: str = ""
+
+    @classmethod
+    def read(cls, path: Path) -> Report:
+        """Return a report that was written."""
+        known = {each.name for each in fields(cls)}
+        values = {name: value for name, value in json.loads(path.read_text(encoding="utf-8")).items() if name in known}
+        values["done"] = [Done(**{**each, "kill": Kill(**each["kill"])}) for each in values["done"]]
+        values["tally"] = Tally(**values["tally"])
+        return cls(**values)
+
+    def add(self, other: Report) -> None:
+        """Take in the report of another world of the same run."""
+        self.planned += other.planned
+        self.done += other.done
+        for each in fields(Tally):
+            setattr(self.tally, each.name, getattr(self.tally, each.name) + getattr(other.tally, each.name))
+        self.steps_seen = sorted({*self.steps_seen, *other.steps_seen})
+        self.steps_fired = sorted({*self.steps_fired, *other.steps_fired})
+        self.job_starts += other.job_starts
+        self.inputs += other.inputs
+        self.seconds = max(self.seconds, other.seconds)
+        self.wrong = "; ".join(filter(None, (self.wrong, other.wrong)))
+        self.evidence = " ".join(filter(None, (self.evidence, other.evidence)))
 
     @property
     def kills(self) -> int:

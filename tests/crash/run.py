@@ -48,13 +48,19 @@ def run(
     build: Path,
     lanes: int = 3,
     first: int = 0,
+    world_number: int = 0,
     tell: Callable[[str], None] = print,
 ) -> Report:
-    """Carry out a schedule from kill ``first`` on, and return the report, which is also written after each kill."""
+    """Carry out a schedule from kill ``first`` on, and return the report, which is also written after each kill.
+
+    Worlds of the same seed with other numbers have other traffic.
+    """
     report = Report(seed, command, len(schedule) - first)
     started = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix=f"crash-{seed}-"))
-    world = World(folder, seed, lanes=lanes, blocks=60 + 40 * len(schedule), blocks_per_segment=3)
+    world = World(
+        folder, seed + 10_000 * world_number, lanes=lanes, blocks=60 + 40 * len(schedule), blocks_per_segment=3
+    )
     report.tally = Tally()
     target = build / f"report-{seed}.json"
 
