@@ -6,6 +6,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, Field, fields
+from itertools import zip_longest
 from typing import Any, TypeAlias
 
 from validator.config import Config
@@ -72,10 +73,11 @@ def describe(row: Row) -> Iterator[str]:
         default = "must be given" if key["required"] else f"default {key['default']}"
         yield f"  configuration  {key['name']}: {key['type']}, {default}"
     for use in row["used_by"]:
-        until = "" if use["before_block"] is None else f", before block {use['before_block']}"
+        since = f" from block {use['from_block']} on" if use["from_block"] else ""
+        until = "" if use["before_block"] is None else f" before block {use['before_block']}"
         version = f", version {use['version']}" if use["version"] else ""
         values = f", {canonical(use['config'])}" if use["config"] else ""
-        yield f"  used by        {use['lane']} from block {use['from_block']} on{until}{version}{values}"
+        yield f"  used by        {use['table']}{since}{until}{version}{values}"
 
 
 def _load(found: Found) -> tuple[Plugin | None, list[str]]:
@@ -124,22 +126,31 @@ def _key(field: Field[Any]) -> Row:
 
 
 def _provide(row: Row, plugin: Plugin, config: Config) -> None:
-    """Add what a plugin yields, under the first configuration that a chain gives it, else under its defaults."""
-    name, version = plugin.manifest.name, plugin.manifest.version
-    uses = [use for chain in config.chains.values() for use in chain.handlers or () if use.name == name]
-    configured = [canonical(use.config) for use in uses if not use.removed and use.version in (None, version)]
-    values = configured[0] if configured and plugin.found.group == "validator.handlers" else "{}"
-    try:
-        if plugin.found.group != "validator.protocols" and not configured:
+    """Add what a plugin yields, under the first configuration that it is given, else under its defaults."""
+    given = _given(plugin, config)
+    values = "{}" if given is None else given
+    if plugin.found.group != "validator.protocols" and given is None:
+        try:
             configure(plugin, values)
-    except PluginError:
-        row["note"] = NEEDS_CONFIGURATION
-        return
+        except PluginError:
+            row["note"] = NEEDS_CONFIGURATION
+            return
     try:
         row["details"] = _details(plugin, values)
     except PluginError as error:
         row["problems"] += _lines(error)
-    row["provides"] = [detail[next(iter(detail))] for detail in row["details"]]
+    row["provides"] = [next(iter(detail.values())) for detail in row["details"]]
+
+
+def _given(plugin: Plugin, config: Config) -> str | None:
+    name, version = plugin.manifest.name, plugin.manifest.version
+    if plugin.found.group == "validator.transports":
+        return canonical(config.transports[name]) if name in config.transports else None
+    for chain in config.chains.values():
+        for use in chain.handlers or ():
+            if use.name == name and not use.removed and use.version in (None, version):
+                return canonical(use.config)
+    return None
 
 
 def _details(plugin: Plugin, values: str) -> list[Row]:
@@ -163,25 +174,28 @@ def _details(plugin: Plugin, values: str) -> list[Row]:
 
 
 def _uses(found: Found, version: str | None, config: Config) -> list[Row]:
-    """Return which chains name the plugin, from which block on and before which; of a plugin that is loaded, in its version."""
+    """Return which tables of the configuration name the plugin, from which block on and before which; if it is loaded, in its version.
+
+    A transport's configuration is not told: it may hold what is secret.
+    """
+    if found.group == "validator.transports":
+        return [_use(f"transports.{found.name}")] if found.name in config.transports else []
+    if found.group == "validator.protocols":
+        return [_use(f"chains.{lane}") for lane, chain in sorted(config.chains.items()) if chain.protocol == found.name]
     uses: list[Row] = []
     for lane, chain in sorted(config.chains.items()):
-        if found.group == "validator.protocols" and chain.protocol == found.name:
-            uses.append({"lane": lane, "from_block": 0, "before_block": None, "version": None, "config": {}})
-        if found.group == "validator.handlers":
-            own = sorted(
-                (use for use in chain.handlers or () if use.name == found.name), key=lambda use: use.from_block
-            )
-            ends = [use.from_block for use in own[1:]]
-            for use, end in zip(own, [*ends, None], strict=True):
-                if not use.removed and (version is None or use.version in (None, version)):
-                    uses.append(
-                        {
-                            "lane": lane,
-                            "from_block": use.from_block,
-                            "before_block": end,
-                            "version": use.version,
-                            "config": use.config,
-                        }
-                    )
+        own = sorted((use for use in chain.handlers or () if use.name == found.name), key=lambda use: use.from_block)
+        for use, after in zip_longest(own, own[1:]):
+            if not use.removed and (version is None or use.version in (None, version)):
+                more = {
+                    "from_block": use.from_block,
+                    "before_block": after.from_block if after else None,
+                    "version": use.version,
+                    "config": use.config,
+                }
+                uses.append(_use(f"chains.{lane}") | more)
     return uses
+
+
+def _use(table: str) -> Row:
+    return {"table": table, "from_block": 0, "before_block": None, "version": None, "config": {}}

@@ -113,9 +113,10 @@ def lock(
     use_artefacts(config.plugins.artefacts)
     found = discover()
     if not every:
-        if not config.chains:
+        if not config.chains and not config.transports:
             raise UserError("no chain in the configuration: expected one whose plugins are meant, or --all")
-        used = {("validator.protocols", chain.protocol) for chain in config.chains.values()}
+        used = {("validator.transports", name) for name in config.transports}
+        used |= {("validator.protocols", chain.protocol) for chain in config.chains.values()}
         used |= {("validator.handlers", use.name) for chain in config.chains.values() for use in chain.handlers or ()}
         absent = sorted(used - {(each.group, each.name) for each in found})
         if absent:

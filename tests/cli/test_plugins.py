@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator plugins`: what is installed is told whatever is wrong with it; locks, artefacts and projects are written."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.unit.plugin.distributions import HANDLERS, IMPORTS, MANIFEST, install, on_path, plugin_source
+from validator.cli.main import app
+from validator.plugin.lock import read_lock
+from validator.testing import check
+
+CONFIGURED = f"""\
+{IMPORTS}
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class Config:
+    pallet: int
+    names: tuple[str, ...] = ("a",)
+
+{MANIFEST.format(name="needy", version="1.0.0").replace("(1, 0))", "(1, 0), Config)")}
+{HANDLERS.format(kind="needy", prefix="02")}
+"""
+TRANSPORT = """\
+@hookimpl
+def validator_transports(config):
+    yield Transport("out", run=print, topics=("verdicts", "receipts"))
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of distributions: one that works, one that is broken, one that needs a configuration, a transport."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "site"
+    install(folder, "memo", plugin_source("memo", prefix="01"))
+    install(folder, "broken", "raise SystemExit('no luck')")
+    install(folder, "needy", CONFIGURED)
+    out = IMPORTS + MANIFEST.format(name="out", version="2.0.0") + TRANSPORT
+    install(folder, "out", out, group="validator.transports", version="2.0.0")
+    return folder
+
+
+def run(site: Path, *arguments: str) -> Result:
+    with on_path(site):
+        return CliRunner().invoke(app, ["plugins", *arguments], env={"COLUMNS": "300"})
+
+
+def rows(result: Result) -> dict[str, dict[str, Any]]:
+    assert result.exit_code == 0, result.output
+    return {row["name"]: row for row in map(json.loads, result.stdout.splitlines())}
+
+
+def configure(text: str) -> None:
+    Path("validator.toml").write_text(text)
+
+
+# --- list, show ---
+
+
+def test_list_tells_every_plugin_and_what_is_wrong_with_it(site: Path) -> None:
+    result = run(site, "list")
+    assert result.exit_code == 0, result.output
+    lines = {line.split()[0]: " ".join(line.split()) for line in result.output.splitlines()}
+    assert lines["plugin"] == "plugin version API group provides distribution state"
+    assert lines["memo"] == "memo 1.0.0 1.0 handlers memo dist-memo 1.0.0 ok"
+    assert lines["needy"] == "needy 1.0.0 1.0 handlers needs a configuration dist-needy 1.0.0 ok"
+    assert lines["out"] == "out 2.0.0 1.0 transports out dist-out 2.0.0 ok"
+    assert lines["router"].startswith("router ")
+    assert lines["broken"].startswith("broken handlers dist-broken 1.0.0 importing plugin_")
+    assert lines["broken"].endswith("failed (SystemExit: no luck): mend or remove the plugin")
+
+
+def test_list_for_machines(site: Path) -> None:
+    found = rows(run(site, "list", "--json"))
+    assert {"memo", "broken", "needy", "out", "router"} <= set(found)
+    memo, broken = found["memo"], found["broken"]
+    assert (memo["version"], memo["api"], memo["provides"], memo["problems"]) == ("1.0.0", "1.0", ["memo"], [])
+    assert (memo["group"], memo["distribution"]) == ("validator.handlers", "dist-memo")
+    assert (broken["version"], broken["api"], broken["provides"]) == (None, None, [])
+    assert len(broken["problems"]) == 1
+    assert found["router"]["provides"] == ["router"]
+
+
+def test_list_tells_duplicates_of_both(site: Path) -> None:
+    install(site, "memo", plugin_source("memo"), distribution="another")
+    twins = [row for row in map(json.loads, run(site, "list", "--json").stdout.splitlines()) if row["name"] == "memo"]
+    assert [row["distribution"] for row in twins] == ["another", "dist-memo"]
+    assert ["has the same name and version" in row["problems"][0] for row in twins] == [True, True]
+
+
+def test_list_goes_on_where_an_artefact_is_gone(site: Path) -> None:
+    configure("[plugins]\nartefacts = ['dist_x-1.0.0-00000000.zip']\n")
+    result = run(site, "list", "--json")
+    assert result.exit_code == 0
+    assert "dist_x-1.0.0-00000000.zip: the archive cannot be read: No such file or directory" in result.stderr
+    assert '"memo"' in result.stdout
+
+
+def test_show_tells_everything(site: Path) -> None:
+    configure(
+        "[chains.a]\n"
+        "[[chains.a.handlers]]\nname = 'needy'\nfrom_block = 7\nconfig = {pallet = 3}\n"
+        "[[chains.a.handlers]]\nname = 'needy'\nfrom_block = 9\nremoved = true\n"
+        "[[chains.a.handlers]]\nname = 'needy'\nfrom_block = 11\nversion = '2.0.0'\n"
+    )
+    result = run(site, "show", "needy")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0] == "needy@1.0.0  (validator.handlers, API 1.0)"
+    (row,) = rows(run(site, "show", "needy@1.0.0", "--json")).values()
+    assert lines[1:] == [
+        "  distribution   dist-needy 1.0.0",
+        f"  entry point    needy = {row['value']}",
+        f"  file           {site / row['value']}.py",
+        f"  sha256         {row['sha256']}",
+        "  provides       kind needy, prefix 02, weight 1, per_byte 0, payload_bytes_max 65536",
+        "  configuration  pallet: int, must be given",
+        "  configuration  names: tuple[str, ...], default ('a',)",
+        '  used by        chains.a from block 7 on before block 9, {"pallet":3}',
+    ]
+    assert row["used_by"] == [
+        {"table": "chains.a", "from_block": 7, "before_block": 9, "version": None, "config": {"pallet": 3}}
+    ]
+    assert len(row["sha256"]) == 64
+
+
+def test_show_of_what_is_broken_a_protocol_and_a_transport(site: Path) -> None:
+    configure("[chains.a]\n[transports.out]\npassword = 'secret'\n")
+    broken = run(site, "show", "broken")
+    assert broken.exit_code == 0
+    assert "  problem        importing plugin_" in broken.stdout
+    (router,) = rows(run(site, "show", "router", "--json")).values()
+    assert [use["table"] for use in router["used_by"]] == ["chains.a"]
+    out = run(site, "show", "out")
+    assert "  used by        transports.out\n" in out.stdout
+    assert "  problem        it has no configuration, found config.password: remove it\n" in out.stdout
+    assert "secret" not in out.stdout
+    configure("")
+    assert "provides       transport out, topics verdicts receipts\n" in run(site, "show", "out").stdout
+
+
+def test_show_of_what_is_not_there(site: Path) -> None:
+    result = run(site, "show", "absent")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(
+        "validator: plugin 'absent': expected one that is installed, found none of this name; "
+    )
+    assert run(site, "show", "memo@9").exit_code == 2
+
+
+# --- check ---
+
+
+@pytest.mark.parametrize(("outcome", "code"), [(check.Outcome.FAILED, 1), (check.Outcome.SKIPPED, 0)])
+def test_check_prints_a_table_and_says_no(
+    site: Path, monkeypatch: pytest.MonkeyPatch, outcome: check.Outcome, code: int
+) -> None:
+    results = [
+        check.Result("memo@1.0.0", "weight", check.Outcome.OK),
+        check.Result("memo@1.0.0", "lint", outcome, "memo.py:3: a clock"),
+    ]
+    asked: list[str] = []
+
+    def told(name: str, progress: Any = None) -> list[check.Result]:
+        asked.append(name)
+        progress("memo: lint")
+        return results
+
+    monkeypatch.setattr(check, "check_distribution", told)
+    result = run(site, "check", "dist-memo")
+    assert result.exit_code == code
+    assert asked == ["dist-memo"]
+    assert [" ".join(line.split()) for line in result.stdout.splitlines()] == [
+        "plugin point outcome detail",
+        "memo@1.0.0 weight ok",
+        f"memo@1.0.0 lint {outcome.value} memo.py:3: a clock",
+    ]
+    assert result.stderr == "memo: lint\n"
+    as_json = run(site, "check", "dist-memo", "--json")
+    assert as_json.exit_code == code
+    assert [json.loads(line)["outcome"] for line in as_json.stdout.splitlines()] == ["ok", outcome.value]
+
+
+def test_check_of_what_is_not_there(site: Path) -> None:
+    result = run(site, "check", "absent")
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+
+
+# --- lock ---
+
+
+def test_lock_writes_what_the_configuration_uses(site: Path) -> None:
+    configure(
+        "[plugins]\nlock = 'locks/mine'\n[chains.a]\nhandlers = [{name = 'memo'}]\n[transports.out]\n"
+        "[chains.b]\nhandlers = [{name = 'memo', version = '1.0.0'}]\n"
+    )
+    Path("locks").mkdir()
+    result = run(site, "lock")
+    assert result.exit_code == 0, result.output
+    assert [line.split()[0] for line in result.stdout.splitlines()][:1] == ["memo@1.0.0"]
+    assert result.stderr == "locks/mine names 3 plugins\n"
+    assert [entry.name for entry in read_lock(Path("locks/mine"))] == ["memo", "router", "out"]
+    before = Path("locks/mine").read_bytes()
+    as_json = run(site, "lock", "--json")
+    assert [json.loads(line)["name"] for line in as_json.stdout.splitlines()] == ["memo", "router", "out"]
+    assert Path("locks/mine").read_bytes() == before
+
+
+def test_lock_of_everything_needs_everything_to_work(site: Path) -> None:
+    result = run(site, "lock", "--all")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("validator: broken (dist-broken 1.0.0, ")
+    assert not Path("plugins.lock").exists()
+    for path in site.glob("*"):
+        if "broken" in path.name:
+            for file in path.iterdir():
+                file.unlink()
+            path.rmdir()
+    result = run(site, "lock", "--all")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.endswith("; [plugins] lock has them enforced\n")
+    assert {"memo", "needy", "out", "router"} <= {entry.name for entry in read_lock(Path("plugins.lock"))}
+
+
+def test_lock_tells_what_it_cannot_lock(site: Path) -> None:
+    assert run(site, "lock").stderr == (
+        "validator: no chain in the configuration: expected one whose plugins are meant, or --all\n"
+    )
+    configure("[chains.a]\nprotocol = 'absent'\nhandlers = [{name = 'gone'}]\n")
+    result = run(site, "lock")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "validator: the configuration uses plugins that are not installed: gone of group validator.handlers, "
+        "absent of group validator.protocols\n"
+    )
+
+
+# --- pack, new ---
+
+
+def test_pack_prints_the_path_and_what_is_needed_too(site: Path) -> None:
+    install(site, "reader", plugin_source("reader", prefix="05"), requires=("dist-memo",))
+    result = run(site, "pack", "dist-reader", "--output", "out")
+    assert result.exit_code == 0, result.output
+    (artefact,) = Path("out").iterdir()
+    assert result.stdout == f"{artefact}\n"
+    assert (
+        result.stderr == "it needs dist-memo, too: `validator plugins pack dist-memo`, where workers do not have it\n"
+    )
+    as_json = run(site, "pack", "dist-reader", "--output", "out", "--json")
+    assert json.loads(as_json.stdout) == {"path": str(artefact), "needs": ["dist-memo"]}
+    assert run(site, "pack", "absent").exit_code == 2
+
+
+def test_new_prints_what_it_wrote(site: Path) -> None:
+    result = run(site, "new", "my-kind", "--kind", "handler", "--output", "projects")
+    assert result.exit_code == 0, result.output
+    assert "projects/validator-my-kind/src/validator_my_kind/__init__.py\n" in result.stdout
+    assert all(Path(line).is_file() for line in result.stdout.splitlines())
+    again = run(site, "new", "my-kind", "--kind", "handler", "--output", "projects")
+    assert again.exit_code == 2
+    assert again.stderr == "validator: projects/validator-my-kind: expected a folder that is not there yet\n"
+
+
+def test_the_help_loads_neither_plugins_nor_what_is_heavy() -> None:
+    program = (
+        "from typer.testing import CliRunner; from validator.cli.main import app; import sys; "
+        "assert CliRunner().invoke(app, ['plugins', '--help']).exit_code == 0; print('\\n'.join(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "validator.cli.plugins" in loaded
+    assert not loaded & {"confluent_kafka", "pyspark", "hypothesis", "validator.testing.check"}
