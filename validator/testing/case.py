@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import Distribution
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlparse
 
 from validator.core.outcomes import Dispatch
@@ -21,7 +21,10 @@ from validator.plugin.files import find_distribution, is_editable
 from validator.plugin.registry import Plugin, discover
 from validator.testing.harness import BALANCE, PARAS, PRESET, Harness, resolve_plugin
 
-HANDLERS = "validator.handlers"
+HANDLERS: Final = "validator.handlers"
+
+NOT_FROM_ARCHIVES: Final = "where workers run"
+"""What `validator.plugin.pack` says of a distribution that has to be installed on every worker, for what it is made of."""
 
 
 class Broken(AssertionError):

@@ -27,7 +27,7 @@ from validator.errors import UserError
 from validator.plugin.files import find_distribution, is_editable, same_name
 from validator.plugin.hookspecs import GROUPS
 from validator.plugin.pack import pack
-from validator.testing.case import packable, python_environment
+from validator.testing.case import NOT_FROM_ARCHIVES, packable, python_environment
 
 
 class Outcome(StrEnum):
@@ -61,7 +61,8 @@ def check_distribution(name_or_path: str, progress: Callable[[str], None] = lamb
     """
     path = Path(name_or_path)
     with tempfile.TemporaryDirectory() as folder:
-        if path.is_dir() or path.suffix in (".whl", ".zip") or os.sep in name_or_path:
+        is_source = (path / "pyproject.toml").exists() or (path / "setup.py").exists()
+        if is_source or path.suffix in (".whl", ".zip") or os.sep in name_or_path:
             if not path.exists():
                 raise UserError(f"{name_or_path}: no such file or folder")
             archive = path.absolute() if path.suffix == ".zip" else pack(name_or_path, Path(folder)).path
@@ -83,7 +84,7 @@ def _from_archive(name: str, source: str, folder: Path, results: list[Result]) -
     try:
         archive = pack(source, folder).path
     except UserError as error:
-        outcome = Outcome.SKIPPED if "is compiled" in str(error) else Outcome.FAILED
+        outcome = Outcome.SKIPPED if NOT_FROM_ARCHIVES in str(error) else Outcome.FAILED
         return Result(name, point, outcome, str(error))
     loads = {result.plugin for result in results if result.point == "loads" and result.outcome is Outcome.OK}
     elsewhere = {each.plugin: each for each in _run(name, lambda _: None, [str(archive)], None, only="loads")}

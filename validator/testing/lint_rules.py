@@ -97,16 +97,17 @@ _DUNDERS: Final = ("__dict__", "__globals__", "__builtins__", "__code__", "__clo
 def found_in(tree: ast.Module) -> Iterator[Offence]:
     """Yield what is forbidden in a module, in no particular order."""
     imported = _imported(tree)
+    instances = _own_instances(tree)
     own = names_of_module(tree)
     order_free = set(_order_free(tree))
     for node, sets in walk(tree):
-        told = [*_of_node(node, imported), *(_of_order(node, sets) if node not in order_free else ())]
+        told = [*_of_node(node, imported, instances), *(_of_order(node, sets) if node not in order_free else ())]
         told += [("global-state", what) for what in of_state(node, own)]
         for rule, what in told:
             yield node.lineno, node.col_offset, rule, what  # type: ignore[attr-defined]
 
 
-def _of_node(node: ast.AST, imported: dict[str, str]) -> Told:
+def _of_node(node: ast.AST, imported: dict[str, str], instances: frozenset[str]) -> Told:
     match node:
         case ast.Import(names=names):
             for each in names:
@@ -116,7 +117,9 @@ def _of_node(node: ast.AST, imported: dict[str, str]) -> Told:
                 yield from _of_import(module or "", each.name)
         case ast.Constant(value=float() | complex()):
             yield "float", f"the literal {node.value!r}"
-        case ast.BinOp(op=ast.Div()) | ast.AugAssign(op=ast.Div()):
+        case ast.BinOp(op=ast.Div(), left=left, right=right) if not (_is_text(left) or _is_text(right)):
+            yield "division", "true division makes a float"
+        case ast.AugAssign(op=ast.Div(), value=value) if not _is_text(value):
             yield "division", "true division makes a float"
         case ast.BinOp(op=ast.Pow(), right=ast.UnaryOp(op=ast.USub())):
             yield "float", "a negative power makes a float"
@@ -127,7 +130,7 @@ def _of_node(node: ast.AST, imported: dict[str, str]) -> Told:
         case ast.arg(annotation=ast.Name(id="float" | "complex" as name)):
             yield "float", f"an argument of type {name}"
         case ast.Attribute():
-            yield from _of_attribute(node, imported)
+            yield from _of_attribute(node, imported, instances)
         case ast.ExceptHandler(type=None):
             yield "catch-all", "a bare except catches what ends the message or the program"
         case ast.ExceptHandler(type=ast.expr() as caught) if "BaseException" in map(last_name, _alternatives(caught)):
@@ -186,12 +189,12 @@ def _of_call(node: ast.Call, imported: dict[str, str]) -> Told:
                 yield "dynamic", f"{name}() of a name that is computed"
 
 
-def _of_attribute(node: ast.Attribute, imported: dict[str, str]) -> Told:
+def _of_attribute(node: ast.Attribute, imported: dict[str, str], instances: frozenset[str]) -> Told:
     owner, name = node.value, node.attr
     module = imported.get(owner.id, "") if isinstance(owner, ast.Name) else ""
     if name in _DUNDERS:
         yield "dynamic", f"the attribute {name}"
-    elif _is_private(name) and not (isinstance(owner, ast.Name) and owner.id in ("self", "cls")):
+    elif _is_private(name) and not (isinstance(owner, ast.Name) and owner.id in instances):
         yield "private", f"the attribute {name}"
     if module == "math" and name not in _MATH_INTEGER:
         yield "float", f"math.{name} is or makes a float"
@@ -234,6 +237,24 @@ def _imported(tree: ast.Module) -> dict[str, str]:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                 names[name] = name
     return names
+
+
+def _own_instances(tree: ast.Module) -> frozenset[str]:
+    """Return the names for what is a module's own: self, cls, its classes, and what is given new instances of them."""
+    classes = {"cls", *(node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef))}
+    made = {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and last_name(node.value.func) in classes
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    return frozenset({"self", *classes, *made})
+
+
+def _is_text(node: ast.expr) -> bool:
+    """Say whether an operand is text: then / joins paths."""
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
 def _order_free(tree: ast.Module) -> list[ast.expr]:

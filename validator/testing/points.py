@@ -21,6 +21,7 @@ from validator.errors import UserError
 from validator.plugin.pack import pack
 from validator.plugin.registry import canonical, configure
 from validator.testing.case import (
+    NOT_FROM_ARCHIVES,
     Broken,
     Case,
     Example,
@@ -155,7 +156,7 @@ def works_from_an_archive(case: Case) -> None:
         try:
             archive = pack(source, Path(folder)).path
         except UserError as error:
-            raise (NotApplicable if "is compiled" in str(error) else Broken)(str(error)) from None
+            raise (NotApplicable if NOT_FROM_ARCHIVES in str(error) else Broken)(str(error)) from None
         elsewhere = play_elsewhere(case, first_on_path=[str(archive)])
         if not elsewhere["file"].startswith(f"{archive}/"):
             raise Broken(f"expected its module to be imported from the archive, found {elsewhere['file']}")

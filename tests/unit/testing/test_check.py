@@ -165,3 +165,10 @@ def test_a_transport_is_not_linted(folder: Path) -> None:
 def test_where_there_is_nothing_to_check_it_says_so(name: str, text: str) -> None:
     with pytest.raises(UserError, match=text):
         check_distribution(name)
+
+
+def test_the_product_is_checked_by_name_wherever_that_is_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[3])
+    results = [result for result in check_distribution("validator") if result.plugin.startswith("router@")]
+    assert failures(results) == {}
+    assert (outcomes(results)[LOADS], outcomes(results)[CLEAN]) == ("ok", "skipped")
