@@ -36,6 +36,8 @@ class JobSettings:
     trigger_interval_ms: int
     output: Output | None = None
     """None: Kafka, exactly once."""
+    worker_memory_bytes: int = 4 * 1024**3
+    """What a worker that executes lanes may allocate."""
 
 
 def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
@@ -54,7 +56,7 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
     definitions = {
         lane: shipped(spark.sparkContext, definition, folder) for lane, definition in settings.definitions.items()
     }
-    outputs = _in_workers_of_its_own(spark, "lanes", lambda: _execute(inputs, definitions))
+    outputs = _in_workers_of_its_own(spark, "lanes", lambda: _execute(inputs, definitions, settings.worker_memory_bytes))
     job = spark.sparkContext.applicationId
     write = sink_stage(settings.output or ExactlyOnceOutput.of(settings.kafka, settings.prefix, job))
     written = _in_workers_of_its_own(spark, "sink", lambda: outputs.mapInArrow(write, WRITTEN_SCHEMA))
@@ -68,9 +70,9 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
     )
 
 
-def _execute(inputs: DataFrame, definitions: dict[str, LaneDefinition]) -> DataFrame:
+def _execute(inputs: DataFrame, definitions: dict[str, LaneDefinition], worker_memory_bytes: int) -> DataFrame:
     return inputs.groupBy("lane").transformWithStateInPandas(
-        LaneOperator(definitions), OUTPUT_SCHEMA, outputMode="append", timeMode="None"
+        LaneOperator(definitions, worker_memory_bytes), OUTPUT_SCHEMA, outputMode="append", timeMode="None"
     )
 
 

@@ -16,10 +16,11 @@ from pyspark import SparkContext, SparkFiles
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from streaming.options import CHUNK_BYTES
-from streaming.workers import check_plugins, tune_garbage_collector
+from streaming.workers import bound_worker, check_plugins, tune_garbage_collector
 from validator.codec.encode import OutputRecord, Told, encode_dead_letter
 from validator.codec.inflight import unpack
 from validator.core.inputs import DeadLetter, Input
+from validator.errors import UserError
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.genesis import genesis_path, keep_genesis, read_genesis
 from validator.lanes.marker import Consumed, consumed_by
@@ -125,12 +126,16 @@ def shipped(context: SparkContext, definition: LaneDefinition, folder: Path) -> 
 class LaneOperator(StatefulProcessor):
     """Executes lanes block by block; keyed by lane."""
 
-    def __init__(self, definitions: dict[str, LaneDefinition]) -> None:
+    def __init__(self, definitions: dict[str, LaneDefinition], worker_memory_bytes: int | None = None) -> None:
         self._definitions = definitions
+        self._worker_memory_bytes = worker_memory_bytes
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the state, in a worker that has the driver's plugins. Raises `UserError`."""
-        check_plugins(self._definitions.values())
+        """Open the state.
+
+        Spark calls this once beside the workers, too, to learn which variables there are: in a process without the artefacts. So plugins
+        are looked at when there are rows.
+        """
         self._state = SparkState(handle)
 
     def handleInputRows(  # type: ignore[override]  # noqa: N802 - the pandas form, of the two that the base class allows
@@ -145,6 +150,9 @@ class LaneOperator(StatefulProcessor):
         the first blocks while this one executes the next.
         """
         tune_garbage_collector()
+        check_plugins(self._definitions.values())
+        if self._worker_memory_bytes is not None:  # else this is no process of its own
+            bound_worker(self._worker_memory_bytes)
         lane = key[0]
         chunks = sorted(
             (topic, partition, first_offset, chunk)
@@ -157,7 +165,7 @@ class LaneOperator(StatefulProcessor):
         del chunks
         definition = self._definitions.get(lane)
         told = _bury(items) if definition is None else process_batch(definition, self._state, CACHE, items)
-        return _packed(lane, told, consumed_by(items))
+        return _packed(lane, _within_memory(lane, told), consumed_by(items))
 
     def close(self) -> None:
         """Leave the cache: the worker lives on."""
@@ -166,6 +174,14 @@ class LaneOperator(StatefulProcessor):
 def _bury(items: Iterable[Input | DeadLetter]) -> Iterator[Told]:
     """Tell the dead letters that belong to no configured lane."""
     yield Told(None, [encode_dead_letter(item) for item in items if isinstance(item, DeadLetter)])
+
+
+def _within_memory(lane: str, told: Iterator[Told]) -> Iterator[Told]:
+    """Say what to do where a lane, not a handler of it, has used up the worker's memory."""
+    try:
+        yield from told
+    except MemoryError:
+        raise UserError(f"lane {lane}: its worker has used up its memory: raise [job] worker_memory") from None
 
 
 def _packed(lane: str, told: Iterator[Told], consumed: Consumed) -> Iterator[pd.DataFrame]:

@@ -49,6 +49,9 @@ def session_options(log_configuration: Path, driver_memory: str, state_partition
         "spark.shuffle.compress": "false",
         # workers live on: an interpreter with the codec loaded costs half a second
         "spark.python.worker.reuse": "true",
+        # where a worker that is ended stood is part of what its batch fails with
+        "spark.python.worker.faulthandler.enabled": "true",
+        "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
         # the job decides what is tried again: a task that was fenced off and runs again would take the lane from whoever has it now
         "spark.task.maxFailures": "1",
         # a bar for each stage of each batch would fill a log

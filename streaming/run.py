@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import fcntl
+import re
 import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,7 @@ def run_job(config: Config, output: Output | None = None) -> int:
         records_per_trigger=config.job.max_records_per_trigger,
         trigger_interval_ms=config.job.trigger_interval_ms,
         output=output,
+        worker_memory_bytes=_bytes(config.job.worker_memory),
     )
     stop = _StopSignal()
     with _alone(directory), own_output(directory) as own:
@@ -82,6 +85,8 @@ def _run_in_session(config: Config, settings: JobSettings, stop: _StopSignal, lo
         driver_memory=config.job.driver_memory,
         state_partitions=config.job.state_partitions,
     ) as spark:
+        for artefact in config.plugins.artefacts:  # this process has them on its path since the lanes were defined
+            spark.sparkContext.addPyFile(artefact)
         # a query over a topic that is not there fails; whoever starts us may be making them meanwhile
         wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)
         if not _has_checkpoint(settings):
@@ -94,6 +99,11 @@ def _run_in_session(config: Config, settings: JobSettings, stop: _StopSignal, lo
             if jvm_is_gone(spark):
                 raise JvmGone from error
             raise
+
+
+def _bytes(size: str) -> int:
+    """Return what a size such as 512m or 4g means."""
+    return int(size[:-1]) * {"m": 1024**2, "g": 1024**3}[size[-1]]
 
 
 @contextmanager
@@ -198,6 +208,8 @@ def _follow(query: StreamingQuery, stop: _StopSignal, log: Any) -> int:
 
 def _may_pass(error: str, reason: str) -> bool:
     """Say whether a failed batch may succeed when it is done again: Kafka did not take it, or a worker died rather than raised."""
+    if reason.startswith(_HUNG):
+        return False
     return ".WriteFailed:" in reason or ("Traceback (most recent call last)" not in error and _WORKER_DIED in error)
 
 
@@ -246,6 +258,9 @@ that hangs costs as many seconds as it may take.
 _FORESEEN_BY_SPARK = ("No space left on device", "[CONCURRENT_STREAM_LOG_UPDATE]")
 """What Spark says where its checkpoint cannot be written, or another job writes it too."""
 
+_HUNG = "a handler did not end, and no signal got through to it"
+_CALLS_HANDLERS = re.compile(r"core/handlers/dispatch\.py\", line \d+ in _run$")
+
 _INPUTS_GONE = "data may have been lost because they are not available in Kafka any more"
 """What Spark says where offsets that it has to read are not there."""
 
@@ -256,6 +271,9 @@ def _reason(error: StreamingQueryException) -> tuple[str, bool]:
     foreseen = [line for line in lines if any(name in line for name in _FORESEEN)]
     if foreseen:
         return foreseen[-1], True
+    stuck = _stuck_handler(lines)
+    if stuck is not None:
+        return f"{_HUNG}, so its worker was ended: {stuck}", True
     first = lines[0] if lines else type(error).__name__
     if _INPUTS_GONE in first:
         which = next(
@@ -266,6 +284,16 @@ def _reason(error: StreamingQueryException) -> tuple[str, bool]:
             "the lanes a later state with `validator lanes import`"
         ), True
     return first, any(sign in first for sign in _FORESEEN_BY_SPARK)
+
+
+def _stuck_handler(lines: list[str]) -> str | None:
+    """Return the place in a plugin whose call a worker was ended in, from the stack that it left, innermost call first."""
+    if not any(_WORKER_DIED in line for line in lines):
+        return None
+    for inner, outer in pairwise(lines):
+        if inner.startswith("File ") and _CALLS_HANDLERS.search(outer):
+            return inner
+    return None
 
 
 class _StopSignal:

@@ -4,14 +4,19 @@
 from __future__ import annotations
 
 import gc
+import os
+import resource
+import sys
 from collections.abc import Iterable
 
 from validator.lanes.definition import LaneDefinition
 from validator.plugin.runtime import Epoch, RuntimePlan
+from validator.plugin.watchdog import end_what_hangs
 
 _THRESHOLDS = (100_000, 50, 1_000_000)
 
 _tuned = False
+_bounded = False
 _checked: dict[str, tuple[RuntimePlan, tuple[Epoch, ...]]] = {}
 
 
@@ -36,3 +41,21 @@ def check_plugins(definitions: Iterable[LaneDefinition]) -> None:
         if _checked.get(definition.name) != wanted:
             definition.check()
             _checked[definition.name] = wanted
+
+
+def bound_worker(memory_bytes: int) -> None:
+    """Bound what plugins may take of a worker, once in its life: memory, and time that no signal can end.
+
+    Beyond ``memory_bytes`` of data an allocation raises `MemoryError` in whoever asks for it, instead of the system killing what it likes.
+    Linux counts private memory that may be written; elsewhere the limit may mean nothing.
+    """
+    global _bounded
+    if _bounded:
+        return
+    _bounded = True
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    soft = memory_bytes if hard == resource.RLIM_INFINITY else min(memory_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+    folder = os.environ.get("PYTHON_FAULTHANDLER_DIR")  # what is written there Spark tells when the worker dies
+    traceback = sys.stderr if folder is None else open(f"{folder}/{os.getpid()}", "a", encoding="utf-8")  # noqa: PTH123, SIM115
+    end_what_hangs(traceback)

@@ -104,6 +104,8 @@ class Job(_Table):
     """Partitions of the lane operator: one in local mode, on a cluster a few for each executor of one core."""
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "2g"
     """Heap of the driver (and, in local mode, of everything but Python), as Spark writes it: 512m, 2g."""
+    worker_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "4g"
+    """What a Python worker that executes lanes may allocate: 512m, 4g; beyond it the job stops with an error."""
     trigger_interval_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 0
     """Milliseconds from the start of one micro-batch to the next; 0 starts the next as soon as there is something to do."""
     max_records_per_trigger: Positive = 200_000

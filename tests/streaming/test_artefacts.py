@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plugin that nobody has installed comes to executors of their own as a packed artefact, and a fault of it ends the job's process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.streaming.harness import consume, decoded, produce
+from tests.streaming.processes import JobProcess, job
+from tests.streaming.test_faults import EXITS, FAULT_AT, FAULTY, LANE, records
+from tests.streaming.test_process import receipts
+from tests.throwaway import files_of, packed
+from validator import exit_codes
+from validator.kafka.topics import create_topics
+from validator.plugin.pack import pack
+
+pytestmark = pytest.mark.spark
+
+
+def configuration(directory: Path, kafka: dict[str, Any], prefix: str, artefacts: list[Path]) -> Path:
+    settings = {
+        "topics": {"prefix": prefix},
+        "kafka": dict(kafka),
+        "job": {"directory": str(directory / "job"), "driver_memory": "1g", "master": "local-cluster[1,1,1024]"},
+        "plugins": {"artefacts": [str(each) for each in artefacts]},
+        "chains": {
+            LANE: {
+                "host_configuration": {"preset": "polkadot-2023"},
+                "genesis_paras": [{"para_id": 2000}, {"para_id": 2001}],
+                "handlers": [{"name": "faulty", "version": "1.0.0"}],
+            }
+        },
+    }
+    path = directory / "configuration.json"
+    path.write_text(json.dumps(settings), encoding="utf-8")
+    return path
+
+
+def failed(running: JobProcess) -> dict[str, Any]:
+    events = running.events()
+    assert [each["event"] for each in events if each["event"] == "restarting"] == []
+    assert events[-1]["event"] == "failed"
+    return events[-1]
+
+
+def test_an_artefact_is_brought_to_executors_and_its_fault_is_the_job_s_last_word(
+    kafka: dict[str, Any], tmp_path: Path
+) -> None:
+    prefix = "artefacts."
+    create_topics(kafka, prefix=prefix)
+    wheel = packed(tmp_path / "throwaway_faulty-1.0.0-py3-none-any.whl", files_of("faulty", "1.0.0", FAULTY))
+    artefact = pack(str(wheel), tmp_path / "artefacts").path
+    given = records(EXITS)
+    before, after = given[: 2 * (FAULT_AT - 1)], given[2 * (FAULT_AT - 1) :]
+    produce(kafka, prefix, before)
+    with job(configuration(tmp_path, kafka, prefix, [artefact])) as running:
+        running.wait_for(lambda: receipts(kafka, prefix) >= FAULT_AT - 1, "the blocks have their receipts")
+        produce(kafka, prefix, after)
+        assert running.end() == exit_codes.STOPPED
+    assert failed(running)["reason"].endswith("HandlerFault: handler faulty@1.0.0 (exits): SystemExit raised")
+    dispatches = decoded(consume(kafka, prefix, ("dispatches",)), "dispatches")
+    assert {each["handler"] for each in dispatches} == {"faulty@1.0.0"}
+    assert {each["block"] for each in dispatches} == set(range(1, FAULT_AT))
