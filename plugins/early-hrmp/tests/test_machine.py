@@ -47,7 +47,7 @@ LIMITS = {
 GENEROUS = {
     "hrmp_channel_max_places": 3,
     "hrmp_channel_max_size": 6,
-    "hrmp_max_outbound_channels": 3,
+    "hrmp_max_outbound_channels": 2,
     "hrmp_sender_deposit": 5,
     "hrmp_recipient_deposit": 3,
     "hrmp_open_request_ttl": 2,
@@ -67,7 +67,7 @@ class EarlyHrmpMachine(RuleBasedStateMachine):
     naive: NaiveEarlyHrmp
 
     @initialize(
-        balance=st.sampled_from((9, 40, 1000)),
+        balance=st.sampled_from((8, 10, 40, 1000)),
         absent=st.sets(st.sampled_from(PARAS), max_size=1),
         config=st.just({}) | st.fixed_dictionaries({}, optional=LIMITS),
         unlimited=st.booleans(),
@@ -149,6 +149,23 @@ class EarlyHrmpMachine(RuleBasedStateMachine):
             pair = data.draw(st.sampled_from(there))
             origin = data.draw(st.sampled_from((*pair, origin)))
         self.request({"kind": "close_channel", "origin": origin, "sender": pair[0], "recipient": pair[1]})
+
+    @rule(data=st.data(), fill=st.booleans(), gone=st.booleans())
+    def close_in_full(self, data: st.DataObject, fill: bool, gone: bool) -> None:
+        """A channel is closed with or without a message in it, and another thing happens to it once that has had its effect."""
+        there = sorted((each["sender"], each["recipient"]) for each in self.naive.channels)
+        if not there:
+            return
+        sender, recipient = data.draw(st.sampled_from(there))
+        if fill:
+            message = {"sender": sender, "recipient": recipient, "payload": ""}
+            self.candidate({"para_id": sender, "dmq_watermark": self.now - 1, "hrmp_messages": [message]})
+        self.request({"kind": "close_channel", "origin": sender, "sender": sender, "recipient": recipient})
+        self.change_session({"outgoing": [recipient]} if gone else {})
+        self.next_block(data, 1)
+        self.request({"kind": "close_channel", "origin": recipient, "sender": sender, "recipient": recipient})
+        if data.draw(st.booleans(), label="drained"):
+            self.candidate({"para_id": recipient, "dmq_watermark": self.now - 1, "hrmp_messages": []})
 
     # --- messages ---
 
@@ -267,6 +284,10 @@ class EarlyHrmpMachine(RuleBasedStateMachine):
 
     def next_block(self, data: st.DataObject, gap: int) -> None:
         self.check_events()
+        if data.draw(st.booleans(), label="headroom is told"):
+            self.headroom()
+        if data.draw(st.booleans(), label="pages are saved"):
+            self.save()
         included: list[Json] = []
         timed_out: list[Json] = []
         for item in self.naive.pending:
@@ -357,5 +378,5 @@ def result_of(apply: Any, item: Any) -> tuple[Json, Effects | None]:
         return {"ok": False, "error": {"kind": violation.kind, **violation.details()}}, None
 
 
-EarlyHrmpMachine.TestCase.settings = settings(examples(150), stateful_step_count=40)
+EarlyHrmpMachine.TestCase.settings = settings(examples(200), stateful_step_count=40)
 TestEarlyHrmp = EarlyHrmpMachine.TestCase
