@@ -111,11 +111,22 @@ class XcmpMachine(RuleBasedStateMachine):
     def open_channel(self, pair: tuple[int, int]) -> None:
         self.open(*pair)
 
-    @rule(data=st.data(), origin=paras, index=st.integers(0, 4))
-    def accept_open_channel(self, data: st.DataObject, origin: int, index: int) -> None:
-        if index < len(self.naive.requests) and data.draw(st.booleans(), label="by its recipient"):
-            origin = self.naive.requests[index]["recipient"]
-        self.request({"kind": "accept_open_channel", "origin": origin, "index": index})
+    @rule(data=st.data(), origin=paras, sender=paras, index=st.integers(0, 4), by_sender=st.booleans())
+    def accept_open_channel(self, data: st.DataObject, origin: int, sender: int, index: int, by_sender: bool) -> None:
+        if self.naive.requests and data.draw(st.booleans(), label="one that is there"):
+            index = data.draw(st.integers(0, len(self.naive.requests) - 1))
+            sender = self.naive.requests[index]["sender"]
+            origin = data.draw(st.sampled_from((self.naive.requests[index]["recipient"], origin)))
+        name = {"sender": sender} if by_sender else {"index": index}
+        self.request({"kind": "accept_open_channel", "origin": origin, **name})
+
+    @rule(data=st.data(), origin=paras, sender=paras, recipient=paras)
+    def close_channel_to(self, data: st.DataObject, origin: int, sender: int, recipient: int) -> None:
+        if self.naive.channels and data.draw(st.booleans(), label="one that is there"):
+            channel = data.draw(st.sampled_from(self.naive.channels))
+            sender, recipient = channel["sender"], channel["recipient"]
+            origin = data.draw(st.sampled_from((sender, recipient, origin)))
+        self.request({"kind": "close_channel", "origin": origin, "sender": sender, "recipient": recipient})
 
     @rule(data=st.data(), origin=paras, sender=paras, index=st.integers(0, 3))
     def close_channel(self, data: st.DataObject, origin: int, sender: int, index: int) -> None:
@@ -167,10 +178,12 @@ class XcmpMachine(RuleBasedStateMachine):
     @rule(data=st.data(), para=paras)
     def odd_candidate(self, data: st.DataObject, para: int) -> None:
         """A candidate that keeps close to what the state allows, on either side of it."""
+        if self.naive.watermarks and data.draw(st.booleans(), label="one with a watermark"):
+            para = data.draw(st.sampled_from(sorted(self.naive.watermarks)))
         last = self.naive.watermarks.get(para, [0, 0])
         places = [*self.naive.unread(para), last, last, [last[0], last[1] - 1 if last[1] else 0], [self.now, 0]]
         parent = data.draw(st.sampled_from((self.now - 1, self.now - 1, self.now, last[0], max(0, last[0] - 1))))
-        length = data.draw(st.integers(0, len(self.naive.row(para)) + 1))
+        length = data.draw(st.sampled_from((0, 0, 0, len(self.naive.row(para)), len(self.naive.row(para)) + 1)))
         self.candidate(
             {
                 "para_id": para,
@@ -206,15 +219,42 @@ class XcmpMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), pair=st.sampled_from(PAIRS))
     def close_used_channel(self, data: st.DataObject, pair: tuple[int, int]) -> None:
-        """A channel with something unread is asked to be closed, and sessions end."""
-        channel = self.naive.channel(*pair)
-        if channel is None:
+        """Something is sent over a channel that is asked to be closed; sessions end, and it is used as if nothing had happened."""
+        if self.naive.channel(*pair) is None:
             return
-        index = self.naive.row(pair[0]).index(channel)
-        self.request({"kind": "close_channel", "origin": pair[1], "sender": pair[0], "index": index})
+        self.send(pair)
+        self.next_block(data, 1)
+        close = {"kind": "close_channel", "origin": pair[1], "sender": pair[0], "recipient": pair[1]}
+        self.request(close)
         for _ in range(data.draw(st.integers(1, 3))):
             self.change({})
             self.next_block(data, 1)
+            self.send(pair)
+            self.request(close)
+
+    @rule(data=st.data(), pair=st.sampled_from(PAIRS), back=st.sampled_from((0, 0, 1)))
+    def stay_behind(self, data: st.DataObject, pair: tuple[int, int], back: int) -> None:
+        """A recipient whose watermark stays where it was, or goes back, while something is sent to it."""
+        mark = [self.now - 1, 7]
+        candidate = {"para_id": pair[1], "relay_parent_number": self.now - 1, "watermark": mark, "bitfield": ""}
+        self.candidate({**candidate, "message_root": None})
+        self.send(pair)
+        self.next_block(data, 1)
+        candidate |= {"relay_parent_number": self.now - 1, "watermark": [mark[0], mark[1] - back]}
+        self.candidate({**candidate, "message_root": None})
+
+    def send(self, pair: tuple[int, int]) -> None:
+        """Send over one channel, or try to."""
+        bits = "".join("01"[channel["recipient"] == pair[1]] for channel in self.naive.row(pair[0]))
+        self.candidate(
+            {
+                "para_id": pair[0],
+                "relay_parent_number": self.now - 1,
+                "watermark": [self.now - 1, ALL],
+                "bitfield": bits,
+                "message_root": "aa" * 32,
+            }
+        )
 
     def change(self, change: Json) -> None:
         self.rules.change_session(session_change_of(change))

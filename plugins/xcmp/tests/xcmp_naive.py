@@ -190,7 +190,12 @@ class NaiveXcmp:
         self.tell("requested", origin, recipient, deposit, 0)
         return OK
 
-    def accept_open_channel(self, origin: int, index: int) -> Json:
+    def accept_open_channel(self, origin: int, index: int | None = None, sender: int | None = None) -> Json:
+        if index is None:
+            pairs = [(request["sender"], request["recipient"]) for request in self.requests]
+            if (sender, origin) not in pairs:
+                return failed("Accept/NoSuchRequest", channel=f"{sender}->{origin}")
+            index = pairs.index((sender, origin))
         if index >= len(self.requests):
             return failed("Accept/NoSuchRequest", index=index)
         request = self.requests[index]
@@ -205,7 +210,12 @@ class NaiveXcmp:
         self.tell("confirmed", request["sender"], origin, 0, deposit)
         return OK
 
-    def close_channel(self, origin: int, sender: int, index: int) -> Json:
+    def close_channel(self, origin: int, sender: int, index: int | None = None, recipient: int | None = None) -> Json:
+        if index is None:
+            recipients = [channel["recipient"] for channel in self.row(sender)]
+            if recipient not in recipients:
+                return failed("Close/NoSuchChannel", channel=f"{sender}->{recipient}")
+            index = recipients.index(recipient)
         if index >= len(self.row(sender)):
             return failed("Close/NoSuchChannel", sender=sender, index=index)
         recipient = self.row(sender)[index]["recipient"]

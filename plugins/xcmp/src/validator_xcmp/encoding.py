@@ -135,7 +135,7 @@ def decode_state(common_page: bytes, untold_page: bytes, pages: Iterable[bytes])
         if channel_id in state.requested:
             raise DecodeError(f"channel {channel_id} is requested twice")
         state.open_requests.append(request)
-        state.requested[channel_id] = None
+        state.requested[channel_id] = request
         state.request_count[request.sender] = state.request_count.get(request.sender, 0) + 1
     state.close_requests = dict(reader.items(lambda: ((reader.u32(), reader.u32()), reader.u32())))
     state.condemned = dict(reader.items(lambda: ((reader.u32(), reader.u32()), reader.u32())))

@@ -94,6 +94,15 @@ class AcceptNoSuchRequest(Violation):
 
 
 @dataclass(eq=False)
+class AcceptNoSuchRequestFrom(Violation):
+    """There is no open request for the channel that is named."""
+
+    kind: ClassVar[str] = "Accept/NoSuchRequest"
+    clause: ClassVar[str] = "xcmp_channels.txt accept_open_channel 1"
+    channel: str
+
+
+@dataclass(eq=False)
 class AcceptNotRecipient(Violation):
     """The request is for a channel to somebody else."""
 
@@ -124,6 +133,15 @@ class CloseNoSuchChannel(Violation):
     clause: ClassVar[str] = "xcmp_channels.txt close_channel 1"
     sender: ParaId
     index: int
+
+
+@dataclass(eq=False)
+class CloseNoSuchChannelTo(Violation):
+    """There is no channel between the two paras that are named."""
+
+    kind: ClassVar[str] = "Close/NoSuchChannel"
+    clause: ClassVar[str] = "xcmp_channels.txt close_channel 1"
+    channel: str
 
 
 @dataclass(eq=False)

@@ -68,7 +68,8 @@ def _roots(state: XcmpState) -> Iterator[str]:
 
 def _requests(state: XcmpState) -> Iterator[str]:
     requests = [(request.sender, request.recipient) for request in state.open_requests]
-    if sorted(requests) != sorted(state.requested):
+    by_channel = {channel_id: id(request) for channel_id, request in state.requested.items()}
+    if by_channel != dict(zip(requests, map(id, state.open_requests), strict=True)) or len(by_channel) != len(requests):
         yield f"requested is {sorted(state.requested)}, the requests are {sorted(requests)}"
     count = Counter(sender for sender, _ in requests)
     if dict(count) != state.request_count:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The records that go into a chain: candidates and the three requests."""
+"""The records that go into a chain: candidates and requests for channels."""
 
 from __future__ import annotations
 
@@ -40,6 +40,16 @@ class AcceptOpenChannel(NamedTuple):
     request: int
 
 
+class AcceptOpenChannelFrom(NamedTuple):
+    """``accept_open_channel`` of the request from ``sender`` to ``origin``, wherever that stands in the list.
+
+    A position may hit another request once the list has closed up at a session boundary; the pair cannot. Source: xcmp_rules 1.2.
+    """
+
+    origin: ParaId
+    sender: ParaId
+
+
 class CloseChannel(NamedTuple):
     """``close_channel(sender, i)`` called by ``origin``; ``column`` is the position in the row of ``sender``."""
 
@@ -48,12 +58,22 @@ class CloseChannel(NamedTuple):
     column: int
 
 
-ChannelRequest: TypeAlias = InitOpenChannel | AcceptOpenChannel | CloseChannel
+class CloseChannelTo(NamedTuple):
+    """``close_channel`` of the channel from ``sender`` to ``recipient``, whichever column it is by now."""
 
-REQUESTS: Final[tuple[type[InitOpenChannel | AcceptOpenChannel | CloseChannel], ...]] = (
+    origin: ParaId
+    sender: ParaId
+    recipient: ParaId
+
+
+ChannelRequest: TypeAlias = InitOpenChannel | AcceptOpenChannel | CloseChannel | AcceptOpenChannelFrom | CloseChannelTo
+
+REQUESTS: Final[tuple[type[ChannelRequest], ...]] = (
     InitOpenChannel,
     AcceptOpenChannel,
     CloseChannel,
+    AcceptOpenChannelFrom,
+    CloseChannelTo,
 )
 """By the number that stands first in a request's tuple of fields."""
 

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from validator.plugin.api import Balance, Balances, ChannelEventKind, EventLog, ParaId
+from validator.plugin.api import Balance, Balances, ChannelEventKind, ChannelId, EventLog, ParaId
 from validator_xcmp.errors import (
     AcceptAlreadyConfirmed,
     AcceptNoSuchRequest,
+    AcceptNoSuchRequestFrom,
     AcceptNotRecipient,
     CloseAlreadyCondemned,
     CloseAlreadyUnderway,
     CloseNoSuchChannel,
+    CloseNoSuchChannelTo,
     CloseUnauthorized,
     InsufficientBalance,
     OpenAlreadyExists,
@@ -48,8 +50,9 @@ def init_open_channel(state: XcmpState, events: EventLog, origin: ParaId, recipi
     _check_balance(state, origin, deposit)
 
     reserve(state, origin, deposit)
-    state.open_requests.append(OpenRequest(origin, recipient, deposit))
-    state.requested[channel_id] = None
+    request = OpenRequest(origin, recipient, deposit)
+    state.open_requests.append(request)
+    state.requested[channel_id] = request
     state.request_count[origin] = state.request_count.get(origin, 0) + 1
     events.add(ChannelEventKind.REQUESTED, channel_id, sender_deposit=deposit)
 
@@ -75,6 +78,14 @@ def accept_open_channel(state: XcmpState, events: EventLog, origin: ParaId, inde
     events.add(ChannelEventKind.CONFIRMED, (request.sender, request.recipient), recipient_deposit=deposit)
 
 
+def accept_open_channel_from(state: XcmpState, events: EventLog, origin: ParaId, sender: ParaId) -> None:
+    """Confirm the open request from ``sender`` to ``origin``. Raises `AcceptNoSuchRequestFrom`, then as `accept_open_channel`."""
+    request = state.requested.get((sender, origin))
+    if request is None:
+        raise AcceptNoSuchRequestFrom(channel=channel_name(sender, origin))
+    accept_open_channel(state, events, origin, state.open_requests.index(request))
+
+
 def close_channel(state: XcmpState, events: EventLog, origin: ParaId, sender: ParaId, index: int) -> None:
     """Ask for the channel at a column of ``sender``'s row to be closed; until the boundary messages still flow.
 
@@ -83,7 +94,17 @@ def close_channel(state: XcmpState, events: EventLog, origin: ParaId, sender: Pa
     row = state.rows.get(sender, [])
     if index >= len(row):
         raise CloseNoSuchChannel(sender=sender, index=index)
-    channel_id = (sender, row[index].recipient)
+    _close(state, events, origin, (sender, row[index].recipient))
+
+
+def close_channel_to(state: XcmpState, events: EventLog, origin: ParaId, sender: ParaId, recipient: ParaId) -> None:
+    """Ask for the channel from ``sender`` to ``recipient`` to be closed. Raises `CloseNoSuchChannelTo`, then as `close_channel`."""
+    if find_column(state, (sender, recipient)) is None:
+        raise CloseNoSuchChannelTo(channel=channel_name(sender, recipient))
+    _close(state, events, origin, (sender, recipient))
+
+
+def _close(state: XcmpState, events: EventLog, origin: ParaId, channel_id: ChannelId) -> None:
     if origin not in channel_id:
         raise CloseUnauthorized(origin=origin, channel=channel_name(*channel_id))
     if channel_id in state.close_requests:

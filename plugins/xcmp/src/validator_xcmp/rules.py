@@ -42,8 +42,21 @@ from validator_xcmp.encoding import (
     owning_paras,
 )
 from validator_xcmp.errors import InclusionCandidateNotPending, TimeoutCandidateNotPending
-from validator_xcmp.records import AcceptOpenChannel, Candidate, ChannelRequest, InitOpenChannel
-from validator_xcmp.requests import accept_open_channel, close_channel, init_open_channel
+from validator_xcmp.records import (
+    AcceptOpenChannel,
+    AcceptOpenChannelFrom,
+    Candidate,
+    ChannelRequest,
+    CloseChannel,
+    InitOpenChannel,
+)
+from validator_xcmp.requests import (
+    accept_open_channel,
+    accept_open_channel_from,
+    close_channel,
+    close_channel_to,
+    init_open_channel,
+)
 from validator_xcmp.session import change_session, onboard_para
 from validator_xcmp.state import OrderedSet, PendingCandidate, XcmpState
 
@@ -118,15 +131,19 @@ class Xcmp:
         return Effects(enacted=False, candidate_hash=candidate.candidate_hash)
 
     def apply_request(self, request: ChannelRequest) -> Effects:
-        """Apply one of the three requests; raises their violations."""
+        """Apply a request; raises their violations."""
         state, events = self.state, self._events
         if isinstance(request, InitOpenChannel):
             init_open_channel(state, events, *request)
             return Effects(expires_session=state.session_index + max(1, state.configuration.xcmp_open_request_ttl))
         if isinstance(request, AcceptOpenChannel):
             accept_open_channel(state, events, *request)
-        else:
+        elif isinstance(request, AcceptOpenChannelFrom):
+            accept_open_channel_from(state, events, *request)
+        elif isinstance(request, CloseChannel):
             close_channel(state, events, *request)
+        else:
+            close_channel_to(state, events, *request)
         return Effects(effective_session=state.session_index + 1)
 
     def apply_downward(self, message: DownwardMessage) -> Effects:

@@ -12,6 +12,8 @@ _REQUEST_FIELDS: Final[dict[str, tuple[int, tuple[str, ...]]]] = {
     "validator.xcmp.InitOpenChannel": (0, ("origin", "recipient")),
     "validator.xcmp.AcceptOpenChannel": (1, ("origin", "index")),
     "validator.xcmp.CloseChannel": (2, ("origin", "sender", "index")),
+    "validator.xcmp.AcceptOpenChannelFrom": (3, ("origin", "sender")),
+    "validator.xcmp.CloseChannelTo": (4, ("origin", "sender", "recipient")),
 }
 """By the name of a branch: the request's number in `records.REQUESTS`, and its fields in order."""
 

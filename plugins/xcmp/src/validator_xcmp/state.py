@@ -122,8 +122,8 @@ class XcmpState:
 
     open_requests: list[OpenRequest] = field(default_factory=list)
     """Positions are public API: within a session the list only grows, at its end it closes up."""
-    requested: dict[ChannelId, None] = field(default_factory=dict)
-    """Invariant: the channels that are requested, each by one request."""
+    requested: dict[ChannelId, OpenRequest] = field(default_factory=dict)
+    """Invariant: `open_requests` by channel, of which none is requested twice."""
     request_count: dict[ParaId, int] = field(default_factory=dict)
     """Invariant: the number of requests by each sender."""
     close_requests: dict[ChannelId, ParaId] = field(default_factory=dict)

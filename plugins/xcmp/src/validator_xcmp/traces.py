@@ -9,9 +9,11 @@ from validator.plugin.api import BlockNumber, Node
 from validator_xcmp.limits import BITFIELD_BITS_MAX
 from validator_xcmp.records import (
     AcceptOpenChannel,
+    AcceptOpenChannelFrom,
     Candidate,
     ChannelRequest,
     CloseChannel,
+    CloseChannelTo,
     InitOpenChannel,
     Watermark,
 )
@@ -28,14 +30,19 @@ STATE_KEYS: Final = (
 
 
 def read_request(node: Node) -> ChannelRequest:
-    """Return the request of an object. Raises `validator.errors.UserError`."""
+    """Return the request of an object: one to accept or close is named by ``index`` or by the other end. Raises `UserError`."""
     kind = node["kind"].one_of(["init_open_channel", "accept_open_channel", "close_channel"])
     origin = node["origin"].integer()
     if kind == "init_open_channel":
         return InitOpenChannel(origin, node["recipient"].integer())
     if kind == "accept_open_channel":
+        if node.has("sender") and not node.has("index"):
+            return AcceptOpenChannelFrom(origin, node["sender"].integer())
         return AcceptOpenChannel(origin, node["index"].integer())
-    return CloseChannel(origin, node["sender"].integer(), node["index"].integer())
+    sender = node["sender"].integer()
+    if node.has("recipient") and not node.has("index"):
+        return CloseChannelTo(origin, sender, node["recipient"].integer())
+    return CloseChannel(origin, sender, node["index"].integer())
 
 
 def read_candidate(node: Node, block: BlockNumber) -> Candidate:
