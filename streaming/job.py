@@ -56,7 +56,9 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
     definitions = {
         lane: shipped(spark.sparkContext, definition, folder) for lane, definition in settings.definitions.items()
     }
-    outputs = _in_workers_of_its_own(spark, "lanes", lambda: _execute(inputs, definitions, settings.worker_memory_bytes))
+    outputs = _in_workers_of_its_own(
+        spark, "lanes", lambda: _execute(inputs, definitions, settings.worker_memory_bytes)
+    )
     job = spark.sparkContext.applicationId
     write = sink_stage(settings.output or ExactlyOnceOutput.of(settings.kafka, settings.prefix, job))
     written = _in_workers_of_its_own(spark, "sink", lambda: outputs.mapInArrow(write, WRITTEN_SCHEMA))

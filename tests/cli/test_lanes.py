@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.cli.follower import Follower, follower, invoke, lines
+from validator import __version__
 from validator.core.router.router import Router
 from validator.core.rules import pages
 from validator.kafka.client import producer_config
@@ -31,7 +32,13 @@ def chain(tmp_path: Path, kafka: dict[str, object]) -> Follower:
 
 def test_a_lane_that_has_told_nothing_is_listed_as_such(chain: Follower) -> None:
     assert lines(invoke("lanes", "--json", chain.option()).stdout) == [
-        {"lane": "polkadot", "configured": True, "first_block": 1, "lag": None}
+        {
+            "lane": "polkadot",
+            "configured": True,
+            "first_block": 1,
+            "plugins": [f"router@{__version__}"],
+            "lag": None,
+        }
     ]
     assert invoke("lanes", chain.option()).stdout == "polkadot  nothing has come yet; starts with block 1\n"
 

@@ -139,7 +139,7 @@ def test_what_is_not_there_is_said_in_one_line(job: Callable[..., Job], tmp_path
     assert f"{sender},{recipient}" in gone.stderr
     for text in ("2000", "2000,x", "1,2,3", "2000,99999999999", "-1,2"):
         refused(followed.show(f"--channel={text}"), "--channel: expected SENDER,RECIPIENT")
-    refused(followed.show("--para=1", "--channel=1,2"), "found both")
+    refused(followed.show("--para=1", "--channel=1,2"), "found --para and --channel")
 
 
 def test_without_a_checkpoint_it_is_said_before_spark_starts(job: Callable[..., Job]) -> None:

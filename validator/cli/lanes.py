@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from validator.cli.common import ConfigPath, Json, kafka_table
+from validator.cli.common import ConfigPath, Json, kafka_table, say
 from validator.codec.json_form import to_json
 from validator.config import load_config
 from validator.document import Node, read_document
-from validator.lanes.configured import imported_state_path
+from validator.errors import UserError
+from validator.lanes.configured import chain_runtime, configured_lock, imported_state_path
+from validator.plugin.pack import use_artefacts
 from validator.service.lag import lags
 from validator.service.topic_reader import TopicReader
 
@@ -47,6 +49,7 @@ def lanes(context: typer.Context, config_path: ConfigPath = None, as_json: Json 
             **found.get(lane, {"lane": lane}),
             "configured": lane in config.chains,
             "first_block": _first_block(config, lane),
+            "plugins": _plugins(config, lane, found.get(lane, {}).get("executed_block")),
             "lag": behind.get(lane),
         }
         for lane in sorted(config.chains.keys() | found)
@@ -79,6 +82,21 @@ def _first_block(config: Config, lane: str) -> int | None:
     )
 
 
+def _plugins(config: Config, lane: str, executed_block: int | None) -> list[str] | None:
+    """Return the plugins that hold in a configured lane's next block; None where that is not known, and a line on stderr says why."""
+    chain = config.chains.get(lane)
+    if chain is None:
+        return None
+    use_artefacts(config.plugins.artefacts)
+    try:
+        epochs = chain_runtime(chain, lane, configured_lock(config)).epochs
+    except UserError as error:
+        say(str(error))
+        return None
+    block = chain.first_block if executed_block is None else executed_block + 1
+    return [epoch for epoch in epochs if epoch.from_block <= block][-1].plugins()
+
+
 def _lines(row: dict[str, Any]) -> list[str]:
     """Say where a lane stands; three lines fit any terminal, a table of its account does not."""
     if "consumed" not in row:
@@ -94,6 +112,8 @@ def _lines(row: dict[str, Any]) -> list[str]:
             f"last receipt: block {receipt['block']} of session {receipt['session']}, {receipt['accepted']} accepted, "
             f"{receipt['rejected']} rejected, {receipt['enacted']} enacted, {receipt['dispatched']} dispatched"
         )
+    if row["plugins"]:
+        told.append(f"plugins of the next block: {', '.join(row['plugins'])}")
     return told
 
 

@@ -23,6 +23,7 @@ from validator.core.limits import U32_MAX
 from validator.errors import UserError
 from validator.kafka.jars import ensure_jars
 from validator.lanes.configured import job_directory, lane_definition
+from validator.plugin.pack import use_artefacts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,28 +50,36 @@ def show(
     channel: Annotated[
         str | None, typer.Option(metavar="S,R", help="Only the channel from para S to para R, with its messages.")
     ] = None,
+    plugin: Annotated[str | None, typer.Option(metavar="NAME", help="Only what this plugin's handlers keep.")] = None,
+    limit: Annotated[int, typer.Option(min=0, help="Entries of a plugin that are shown at most; 0: all.")] = 20,
     config_path: ConfigPath = None,
     as_json: Json = False,
 ) -> None:
-    """Show a lane's state as it was after the job's last batch: the whole in figures, a para, or a channel.
+    """Show a lane's state as it was after the job's last batch: the whole in figures, a para, a channel, or what a plugin keeps.
 
     It is read from the checkpoint by a Spark of its own, which takes 10 to 20 seconds; a running job is not disturbed. With --json the
     state keys of the conformance format; of a whole lane a STATE.json that `validator lanes import` takes.
     """
-    from validator.cli.state_tables import channel_tables, lane_tables, para_tables
+    from validator.cli.state_tables import channel_tables, lane_tables, para_tables, plugin_tables
     from validator.service.state import restore
-    from validator.service.state_document import document
+    from validator.service.state_document import document, plugin_document
 
-    if para is not None and channel is not None:
-        raise UserError("expected --para or --channel, found both")
+    given = [
+        name for name, value in (("--para", para), ("--channel", channel), ("--plugin", plugin)) if value is not None
+    ]
+    if len(given) > 1:
+        raise UserError(f"expected one of --para, --channel and --plugin, found {' and '.join(given)}")
     channel_id = None if channel is None else _channel_id(channel)
     config = load_config(config_path)
     with _stored(config, [lane]) as stored:
         restored = restore(stored, lane)
     if as_json:
-        sys.stdout.write(json.dumps(document(restored, para, channel_id)) + "\n")
+        told = document(restored, para, channel_id) if plugin is None else plugin_document(restored, plugin, limit)
+        sys.stdout.write(json.dumps(told) + "\n")
         return
-    if channel_id is not None:
+    if plugin is not None:
+        tables = plugin_tables(restored, plugin, limit)
+    elif channel_id is not None:
         tables = channel_tables(restored, channel_id)
     elif para is not None:
         tables = para_tables(restored, para)
@@ -174,6 +183,7 @@ def _stored(config: Config, lanes: list[str]) -> Iterator[StoredLanes]:
     from validator.service.checkpoint import last_committed_batch
     from validator.service.state import stored_lanes
 
+    use_artefacts(config.plugins.artefacts)
     directory = job_directory(config)
     last_committed_batch(directory / "checkpoint")  # without one nothing need be fetched
     with jar_progress() as progress:

@@ -12,7 +12,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from validator.core.hashing import blake2b_256, message_hash
-from validator.service.state import state_of_channel, state_of_para
+from validator.service.state import entries_of_plugin, kept_by_plugins, state_of_channel, state_of_para
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -72,6 +72,7 @@ def lane_tables(lane: RestoredLane) -> RenderableType:
             ],
             left=("", "in"),
         ),
+        *_kept(lane),
         _heading("records"),
         _table(
             ("consumed", "accepted", "rejected", "duplicate", "dead", "waiting"),
@@ -104,8 +105,30 @@ def lane_tables(lane: RestoredLane) -> RenderableType:
             ("summary", lane.worker.summary().hex()),
             ("state root", inner.rules.state_root().hex()),
             ("runtime", head.runtime_digest.hex()),
+            ("plugins", ", ".join(lane.plugins)),
         ),
     )
+
+
+def plugin_tables(lane: RestoredLane, plugin: str, limit: int) -> RenderableType:
+    """Show what a plugin keeps, at most so many entries of it (0: all). Raises `UserError` where that is nothing."""
+    entries = entries_of_plugin(lane, plugin)
+    rows = [(key.hex(), value.hex()) for key, value in (entries[:limit] if limit else entries)]
+    size = sum(len(key) + len(value) for key, value in entries)
+    return Group(
+        _title(lane),
+        _facts(("plugin", plugin), ("keys", f"{len(entries):,}"), ("bytes", f"{size:,}")),
+        _heading("entries", len(entries), limit or None),
+        _table(("key", "value"), rows, left=("key", "value")),
+    )
+
+
+def _kept(lane: RestoredLane) -> list[RenderableType]:
+    kept = kept_by_plugins(lane)
+    if not kept:
+        return []
+    rows = [(each.plugin, f"{each.keys:,}", f"{each.bytes:,}") for each in kept]
+    return [_heading("kept by handlers"), _table(("plugin", "keys", "bytes"), rows, left=("plugin",))]
 
 
 def para_tables(lane: RestoredLane, para: ParaId) -> RenderableType:

@@ -74,6 +74,11 @@ class LaneDefinition:
         at = bisect_right(self.epochs, block, key=lambda epoch: epoch.from_block)
         return self.epochs[at - 1].digest if at else self.runtime_digest
 
+    def plugins_at(self, block: BlockNumber) -> list[str]:
+        """Return the plugins that hold in a block, as ``name@version``: the protocol's first. Raises `PluginError`."""
+        epochs = make_runtime(self.plan).epochs
+        return epochs[bisect_right(epochs, block, key=lambda epoch: epoch.from_block) - 1].plugins()
+
     def refuse_to_change_the_past(self, before: LaneDefinition, executed_block: BlockNumber) -> None:
         """Raise `UserError` where blocks that are executed would have had other handlers."""
         changed = first_difference(before.plan.handlers or (), self.plan.handlers or ())

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from validator.core.limits import U32_MAX, U128_MAX
+from validator.core.handlers.errors import ContextError
+from validator.core.handlers.handler import KIND
+from validator.core.limits import HANDLER_KEY_BYTES_MAX, HANDLER_VALUE_BYTES_MAX, U32_MAX, U128_MAX
 from validator.core.router.invariants import broken_invariants
 from validator.core.router.state import (
     Account,
@@ -31,6 +33,9 @@ from validator.replay.scenario import read_para
 
 STATE_KEYS = tuple(view(RouterState(HostConfiguration())))
 
+HANDLER_STATES = "handler_states"
+"""Beside the state keys: what handlers keep, by plugin and key, both parts in hex. The conformance format has no key for it."""
+
 _HASH_BYTES = 32
 
 
@@ -46,7 +51,7 @@ def read_state(
     ``valid_paras`` lists para ids, or objects with ``para_id`` and ``kind``. Raises `UserError`: a malformed value, a derived key that
     disagrees, an invariant that does not hold.
     """
-    node.refuse_misspelt(STATE_KEYS)
+    node.refuse_misspelt((*STATE_KEYS, HANDLER_STATES))
     state = RouterState(config, balances, notifications)
     for para in node["valid_paras"].items() if node.has("valid_paras") else ():
         if isinstance(para.value, dict):
@@ -65,6 +70,7 @@ def read_state(
     state.outgoing_paras = (
         [para.integer() for para in node["outgoing_paras"].items()] if node.has("outgoing_paras") else []
     )
+    _read_handler_states(node, state)
     _check(node, state)
     return state
 
@@ -161,6 +167,22 @@ def _read_digests(node: Node, state: RouterState) -> None:
             digests[parts[0].integer()] = dict.fromkeys(sender.integer() for sender in parts[1].items())
         if digests:
             state.hrmp_channel_digests[_para(name, entries)] = digests
+
+
+def _read_handler_states(node: Node, state: RouterState) -> None:
+    for plugin, entries in _members(node, HANDLER_STATES):
+        if not KIND.fullmatch(plugin):
+            raise UserError(f"{entries.path}: expected a plugin's name as key, found {plugin[:60]!r}")
+        for name, value in entries.members():
+            key, kept = Node(name, value.path).hex(), value.hex()
+            if not 1 <= len(key) <= HANDLER_KEY_BYTES_MAX:
+                raise UserError(f"{value.path}: expected a key of 1 to {HANDLER_KEY_BYTES_MAX} bytes, found {len(key)}")
+            if len(kept) > HANDLER_VALUE_BYTES_MAX:
+                raise UserError(f"{value.path}: expected at most {HANDLER_VALUE_BYTES_MAX} bytes, found {len(kept)}")
+            try:
+                state.handler_states.put(plugin, key, kept)
+            except ContextError as error:
+                raise UserError(f"{entries.path}: {error}") from None
 
 
 def _members(node: Node, key: str) -> list[tuple[str, Node]]:

@@ -13,6 +13,7 @@ from validator.core.router.view import channel_name, view
 from validator.core.rules import pages
 from validator.errors import UserError
 from validator.lanes.configured import imported_state_path, job_directory, read_state_file
+from validator.lanes.statefile import HANDLER_STATES
 from validator.service.job import running_job
 
 if TYPE_CHECKING:
@@ -77,14 +78,17 @@ def normalised(first_block: BlockNumber, state: RouterState) -> str:
 
 
 def state_keys(state: RouterState) -> dict[str, Any]:
-    """Return the state keys of a STATE.json that holds all of a state: every one, and the kind of every para."""
+    """Return the state keys of a STATE.json that holds all of a state: every one, the kind of every para, and what handlers keep."""
     document = view(state)
     document["valid_paras"] = [{"para_id": para, "kind": kind.value} for para, kind in sorted(state.paras.items())]
     # the order in which requests were made is the order in which a session change looks at them
     requests: dict[str, Any] = document["open_requests"]
     order = map(channel_name, state.hrmp_open_channel_requests_list)
     document["open_requests"] = {name: requests[name] for name in order}
-    return document
+    kept: dict[str, dict[str, str]] = {}
+    for plugin, key, value in state.handler_states.entries():
+        kept.setdefault(plugin, {})[key.hex()] = value.hex()
+    return {**document, HANDLER_STATES: kept} if kept else document
 
 
 def _chain(config: Config, lane: str) -> Chain:

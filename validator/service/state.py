@@ -6,14 +6,16 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from validator import exit_codes
+from validator.core.handlers.errors import HandlerFault
 from validator.core.lane import LaneSettings
 from validator.core.limits import U32_MAX, U64_MAX
 from validator.core.router.encoding import encode_para_page
@@ -50,6 +52,8 @@ class RestoredLane:
     head: Head
     slots: int
     worker: LaneWorker
+    plugins: tuple[str, ...] = ()
+    """Those that hold in the next block, as ``name@version``, the protocol's first."""
 
     @property
     def router(self) -> Router:
@@ -105,9 +109,40 @@ def restore(stored: StoredLanes, lane: str) -> RestoredLane:
         raise UserError(f"lane {lane}: its state in the checkpoint cannot be used: {error}") from error
     # where it once started is not asked for: everything else that decides is in the head
     definition = LaneDefinition(lane, head.runtime_digest, (), settings=UNLIMITED)
-    worker = restore_lane(definition, backend)
+    try:
+        worker = restore_lane(definition, backend)
+    except HandlerFault as fault:
+        raise UserError(f"lane {lane}: its journal cannot be executed again: {fault}") from fault
     assert worker is not None
-    return RestoredLane(lane, stored.batch, stored.consumed, head, len(backend.slots), worker)
+    plugins = definition.under(head.rules).plugins_at(worker.lane.executed_block + 1)
+    return RestoredLane(lane, stored.batch, stored.consumed, head, len(backend.slots), worker, tuple(plugins))
+
+
+class KeptByPlugin(NamedTuple):
+    """What a plugin's handlers keep: how many keys, and the bytes of keys and values together."""
+
+    plugin: str
+    keys: int
+    bytes: int
+
+
+def kept_by_plugins(lane: RestoredLane) -> list[KeptByPlugin]:
+    """Return what each plugin keeps, by name; plugins that keep nothing are left out. Raises `UserError` for another protocol's lane."""
+    states = lane.router.state.handler_states
+    keys = Counter(plugin for plugin, _, _ in states.entries())
+    return [KeptByPlugin(plugin, keys[plugin], states.bytes_used[plugin]) for plugin in sorted(keys)]
+
+
+def entries_of_plugin(lane: RestoredLane, plugin: str) -> list[tuple[bytes, bytes]]:
+    """Return key and value of all that a plugin keeps, by key. Raises `UserError` where that is nothing."""
+    entries = [(key, value) for _, key, value in lane.router.state.handler_states.entries(plugin)]
+    if not entries:
+        known = ", ".join(each.plugin for each in kept_by_plugins(lane))
+        raise UserError(
+            f"--plugin: {plugin} keeps nothing in lane {lane.name} after block {lane.worker.lane.executed_block}; "
+            f"these do: {known or 'none'}"
+        )
+    return entries
 
 
 def state_of_para(lane: RestoredLane, para: ParaId) -> RouterState:

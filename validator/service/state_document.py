@@ -13,13 +13,32 @@ from typing import TYPE_CHECKING, Any, Final
 from validator.core.hashing import blake2b_256
 from validator.core.router.view import view
 from validator.service.importing import state_keys
-from validator.service.state import RestoredLane, state_of_channel, state_of_para
+from validator.service.state import (
+    RestoredLane,
+    entries_of_plugin,
+    kept_by_plugins,
+    state_of_channel,
+    state_of_para,
+)
 
 if TYPE_CHECKING:
     from validator.core.router.state import PendingCandidate, RouterState
     from validator.core.types import ChannelId, ParaId
 
 _OF_A_CHANNEL: Final = ("channels", "contents", "open_requests", "close_request_set")
+
+
+def plugin_document(lane: RestoredLane, plugin: str, limit: int) -> dict[str, Any]:
+    """Return what a plugin keeps, at most so many entries of it (0: all). Raises `UserError` where that is nothing."""
+    entries = entries_of_plugin(lane, plugin)
+    shown = entries[:limit] if limit else entries
+    return {
+        **header(lane),
+        "plugin": plugin,
+        "keys": len(entries),
+        "bytes": sum(len(key) + len(value) for key, value in entries),
+        "entries": [{"key": key.hex(), "value": value.hex()} for key, value in shown],
+    }
 
 
 def document(lane: RestoredLane, para: ParaId | None = None, channel: ChannelId | None = None) -> dict[str, Any]:
@@ -52,6 +71,7 @@ def document(lane: RestoredLane, para: ParaId | None = None, channel: ChannelId 
         "balances": state.balances_mode.value,
         "hrmp_notifications": state.hrmp_notifications,
         "pending_candidates": _pending(state),
+        "kept_by_plugins": [each._asdict() for each in kept_by_plugins(lane)],
         "state": state_keys(state),
     }
 
@@ -71,6 +91,7 @@ def header(lane: RestoredLane) -> dict[str, Any]:
         "state_root": inner.rules.state_root().hex(),
         "summary": lane.worker.summary().hex(),
         "runtime_digest": head.runtime_digest.hex(),
+        "plugins": list(lane.plugins),
         "counters": asdict(inner.counters),
         "waiting_for": inner.waits_for(),
         "waiting_bytes": inner.waiting_bytes,

@@ -16,6 +16,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from validator.codec.decode import LaneRecords, decode_record
 from validator.codec.json_form import to_json
 from validator.codec.schemas import INPUT_TOPICS
+from validator.core.handlers.errors import HandlerFault
+from validator.core.handlers.state import FIRST_OWNER
 from validator.core.hashing import blake2b_256
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.lane import Counters
@@ -105,7 +107,10 @@ def rebuild(
         items = merge(*streams, key=_block)
         while batch := list(islice(items, RECORDS_PER_REPLAY)):
             inputs = [item for item in batch if isinstance(item, Input)]
-            rebuilt.receipts += rebuilt.worker.replay(inputs, len(batch) - len(inputs))
+            try:
+                rebuilt.receipts += rebuilt.worker.replay(inputs, len(batch) - len(inputs))
+            except HandlerFault as fault:
+                raise UserError(f"lane {lane.name}: it cannot be rebuilt: {fault}") from fault
             rebuilt.records += len(batch)
             progress(sum(partition.read for partition in partitions), total)
         progress(total, total)
@@ -237,7 +242,10 @@ def _pages(ours: Lane, theirs: Lane) -> Check:
         f"{counts[0]} pages",
         f"{counts[1]} pages",
         not differing,
-        tuple(f"para {owner}" for owner in differing),
+        tuple(
+            f"para {owner}" if owner < FIRST_OWNER else f"what handlers keep, bucket {owner - FIRST_OWNER}"
+            for owner in differing
+        ),
     )
 
 
