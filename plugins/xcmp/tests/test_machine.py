@@ -183,7 +183,7 @@ class XcmpMachine(RuleBasedStateMachine):
         last = self.naive.watermarks.get(para, [0, 0])
         places = [*self.naive.unread(para), last, last, [last[0], last[1] - 1 if last[1] else 0], [self.now, 0]]
         parent = data.draw(st.sampled_from((self.now - 1, self.now - 1, self.now, last[0], max(0, last[0] - 1))))
-        length = data.draw(st.sampled_from((0, 0, 0, len(self.naive.row(para)), len(self.naive.row(para)) + 1)))
+        length = data.draw(st.sampled_from((0, 0, *(len(self.naive.row(para)) + more for more in (0, 0, 1)))))
         self.candidate(
             {
                 "para_id": para,

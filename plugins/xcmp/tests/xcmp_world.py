@@ -25,8 +25,11 @@ def le32(number: int) -> bytes:
 
 
 def compact(number: int) -> bytes:
-    assert number < 64
-    return bytes((number << 2,))
+    """Return the SCALE compact encoding of a number below 2**30."""
+    assert number < 2**30
+    if number < 2**6:
+        return (number * 4).to_bytes(1, "little")
+    return (number * 4 + 1).to_bytes(2, "little") if number < 2**14 else (number * 4 + 2).to_bytes(4, "little")
 
 
 def root_and_path(tag: bytes, leaves: list[bytes], index: int) -> tuple[bytes, list[bytes]]:
