@@ -72,10 +72,23 @@ def pack(source: str, output: Path) -> Packed:
     path = output / f"{same_name(name).replace('-', '_')}-{version}-{digest[:DIGEST_CHARACTERS]}.zip"
     try:
         output.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(_archive(folder, contents))
+        path.write_bytes(_archive(_recorded(folder, contents)))
     except OSError as error:
         raise UserError(f"{path}: the artefact cannot be written: {error.strerror}") from error
     return Packed(path, needs)
+
+
+def unpack(source: str, folder: Path) -> str:
+    """Write into a folder what installing `pack`'s ``source`` would put on the path, whatever it is made of, and return its name.
+
+    Raises `UserError` where there is no such distribution, where it is installed editable, where its wheel cannot be built or read.
+    """
+    contents = _contents(source)
+    info, name, _ = _who(source, contents)
+    for path, content in _recorded(info, contents).items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    return name
 
 
 def check_artefact(path: Path) -> None:
@@ -132,7 +145,8 @@ def _built(folder: Path) -> dict[str, bytes]:
         built = sorted(Path(wheels).glob("*.whl"))
         if done.returncode != 0 or len(built) != 1:
             lines = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["pip says nothing"]
-            why = next((line for line in lines if re.search(r"Error\b", line)), lines[0])
+            told = [line for line in lines if re.match(r"[\w.]*(Error|Exception|BackendUnavailable)\b", line)]
+            why = (told or lines)[-1]
             raise UserError(f"{folder}: its wheel cannot be built: {why}")
         return _unzipped(built[0])
 
@@ -232,14 +246,18 @@ def _refuse_compiled_dependency(who: str, name: str) -> None:
             )
 
 
-def _archive(folder: str, contents: Mapping[str, bytes]) -> bytes:
+def _recorded(folder: str, contents: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the files with a record of them."""
     record = io.StringIO()
     writer = csv.writer(record, lineterminator="\n")
     for name, content in sorted(contents.items()):
         digest = urlsafe_b64encode(sha256(content).digest()).decode().rstrip("=")
         writer.writerow([name, f"sha256={digest}", len(content)])
     writer.writerow([f"{folder}/RECORD", "", ""])
-    files = {**contents, f"{folder}/RECORD": record.getvalue().encode()}
+    return {**contents, f"{folder}/RECORD": record.getvalue().encode()}
+
+
+def _archive(files: Mapping[str, bytes]) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(files):

@@ -26,7 +26,7 @@ from typing import Any
 from validator.errors import UserError
 from validator.plugin.files import find_distribution, is_editable, same_name
 from validator.plugin.hookspecs import GROUPS
-from validator.plugin.pack import pack
+from validator.plugin.pack import pack, unpack
 from validator.testing.case import NOT_FROM_ARCHIVES, packable, python_environment
 
 
@@ -55,9 +55,9 @@ class Result:
 def check_distribution(name_or_path: str, progress: Callable[[str], None] = lambda _: None) -> list[Result]:
     """Check an installed distribution by name, or a wheel (as .whl or .zip) or a source folder by path, all its plugins by name.
 
-    A wheel or folder is checked from its archive, before whatever of it is installed. Where there is a source folder (also that of an
-    editable installation), the examples of its contract tests are run. Raises `UserError` where there is no such distribution or file,
-    where no archive can be made of a path, or where it has no plugin.
+    A wheel or folder is checked as it would be installed, before whatever of it is installed. Where there is a source folder (also that of
+    an editable installation), the examples of its contract tests are run. Raises `UserError` where there is no such distribution or file,
+    where no wheel can be made of a path, or where it has no plugin.
     """
     path = Path(name_or_path)
     with tempfile.TemporaryDirectory() as folder:
@@ -65,10 +65,15 @@ def check_distribution(name_or_path: str, progress: Callable[[str], None] = lamb
         if is_source or path.suffix in (".whl", ".zip") or os.sep in name_or_path:
             if not path.exists():
                 raise UserError(f"{name_or_path}: no such file or folder")
-            archive = path.absolute() if path.suffix == ".zip" else pack(name_or_path, Path(folder)).path
-            name = _name_in(archive)
-            results = _run(name, progress, [str(archive)], path.absolute() if path.is_dir() else None)
-            return [_without(result, f"{archive}/") for result in results]
+            site = path.absolute() if path.suffix == ".zip" else Path(folder) / "site"
+            if site != path.absolute():
+                unpack(name_or_path, site)
+            name = _name_in(site)
+            results = _run(name, progress, [str(site)], path.absolute() if path.is_dir() else None)
+            if site != path.absolute():
+                progress(f"{name}: works from an archive")
+                results.append(_from_archive(name, name_or_path, Path(folder), results))
+            return [_without(result, f"{site}/") for result in results]
         distribution = find_distribution(name_or_path)
         name = str(distribution.metadata["Name"])
         _need_plugins(name, distribution.entry_points)

@@ -15,6 +15,7 @@ import pytest
 from validator.errors import UserError
 from validator.plugin.api import API_VERSION
 from validator.plugin.scaffold import KINDS, TEMPLATES, new_project
+from validator.testing.check import Outcome, check_distribution
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -79,6 +80,19 @@ def test_a_new_project_names_its_group_its_bounds_and_the_api(tmp_path: Path, ki
     assert f"api_version={API_VERSION}" in sources
     assert not [path for path in project.rglob("*") if path.suffix == ".in" or "PACKAGE" in path.name]
     assert "$" not in sources
+
+
+def test_a_name_with_dots_is_one_name(tmp_path: Path) -> None:
+    new_project("my.kind_a", "handler", tmp_path)
+    metadata = tomllib.loads((tmp_path / "validator-my-kind-a" / "pyproject.toml").read_text())["project"]
+    assert metadata["entry-points"] == {"validator.handlers": {"my.kind_a": "validator_my_kind_a"}}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_project_passes_the_check_from_outside(tmp_path: Path, kind: str) -> None:
+    results = check_distribution(str(render(tmp_path, kind)))
+    assert [result for result in results if result.outcome is Outcome.FAILED] == []
+    assert {"loads", "works from an archive"} <= {result.point for result in results}
 
 
 def test_what_cannot_be_started_is_told(tmp_path: Path) -> None:
