@@ -39,10 +39,10 @@ class InitOpenChannel(NamedTuple):
 
 
 class AcceptOpenChannel(NamedTuple):
-    """``accept_open_channel(i)`` called by ``origin``; ``index`` is the place in the list of open requests, from 0."""
+    """``accept_open_channel(i)`` called by ``origin``; ``request_index`` is the place in the list of open requests, from 0."""
 
     origin: ParaId
-    index: int  # type: ignore[assignment]  # shadows tuple.index
+    request_index: int
 
 
 class AcceptOpenChannelFrom(NamedTuple):

@@ -23,7 +23,7 @@ _KINDS = ("init_open_channel", "accept_open_channel", "close_channel")
 
 
 def read_request(node: Node) -> ChannelRequest:
-    """Return the channel request of a step's entry; the one to accept is named by its ``index`` or, from this suite on, its ``sender``.
+    """Return the channel request of a step's entry; the one to accept is named by its ``index`` or by its ``sender``.
 
     Raises `validator.errors.UserError`.
     """
