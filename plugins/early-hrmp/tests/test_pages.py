@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Canonical pages: that they hold everything, and that what is not one of them is refused."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+from early_hrmp_player import check_encoding, pages_of
+from early_hrmp_world import candidate, lived
+from validator_early_hrmp.pages import ENCODING_VERSION, encode_common_page, encode_para_page, owner_of
+from validator_early_hrmp.rules import EarlyHrmp
+from validator_early_hrmp.state import CloseRequest, EarlyHrmpState, OpenRequest, PendingCandidate
+
+from validator.plugin.api import DecodeError, DownwardMessage
+
+
+def full() -> EarlyHrmp:
+    rules = lived()
+    rules.apply_downward(DownwardMessage(99, b"nobody"))
+    pending = candidate(2, 4, p3="05")
+    rules.state.pending_candidates[2] = deque(
+        [PendingCandidate(4, pending), PendingCandidate(5, pending._replace(candidate_hash=bytes(32)))]
+    )
+    return rules
+
+
+def without(state: EarlyHrmpState) -> dict[str, object]:
+    """Return the fields of a state, but for what is no part of it."""
+    return {name: getattr(state, name) for name in EarlyHrmpState.__slots__ if name != "touched"}
+
+
+def test_a_restored_state_is_the_same_in_every_field() -> None:
+    rules = full()
+    check_encoding(rules)
+    assert without(EarlyHrmp.from_pages(pages_of(rules)).state) == without(rules.state)
+
+
+def test_headroom_that_is_untold_is_told_by_the_restored_one() -> None:
+    rules = full()
+    assert EarlyHrmp.from_pages(pages_of(rules)).take_headroom() == rules.take_headroom() != []
+
+
+def test_a_restored_state_has_nothing_to_save() -> None:
+    rules = EarlyHrmp.from_pages(pages_of(full()))
+    assert list(rules.changed()) == []
+
+
+def test_pages_name_their_owners() -> None:
+    rules = full()
+    pages = {owner: rules.page(owner) for owner in rules.owners()}
+    assert list(pages) == [1, 2, 3, 99]
+    assert {owner: owner_of(page) for owner, page in pages.items() if page} == {owner: owner for owner in pages}
+    assert rules.page(7) is None
+
+
+def test_every_cut_and_every_addition_is_refused() -> None:
+    pages = pages_of(full())
+    for at, page in enumerate(pages):
+        for broken in (
+            *[page[:size] for size in range(len(page))],
+            page + b"\0",
+            bytes([ENCODING_VERSION + 1]) + page[1:],
+        ):
+            with pytest.raises(DecodeError):
+                EarlyHrmp.from_pages([*pages[:at], broken, *pages[at + 1 :]])
+
+
+def test_every_flipped_bit_is_refused_or_gives_another_state() -> None:
+    pages = pages_of(full())
+    for at, page in enumerate(pages):
+        for bit in range(8 * len(page)):
+            flipped = bytearray(page)
+            flipped[bit // 8] ^= 1 << bit % 8
+            try:
+                rules = EarlyHrmp.from_pages([*pages[:at], bytes(flipped), *pages[at + 1 :]])
+            except (DecodeError, MemoryError):
+                continue
+            again = pages_of(rules)
+            assert again != pages
+            if at != 1:  # what is untold is a set, told in order
+                assert again[:1] + again[2:] == [
+                    bytes(flipped) if at == each else pages[each] for each in (0, 2, 3, 4, 5)
+                ]
+
+
+def test_orders_and_repeats_are_refused() -> None:
+    common, untold, *owned = pages_of(full())
+    with pytest.raises(DecodeError, match="page of para 1 follows that of para 2"):
+        EarlyHrmp.from_pages([common, untold, owned[1], owned[0]])
+    with pytest.raises(DecodeError, match="page of para 1 follows that of para 1"):
+        EarlyHrmp.from_pages([common, untold, owned[0], owned[0]])
+
+    state = full().state
+    state.ingress[2].reverse()
+    _refused(state, 2, "senders to para 2 are not in ascending order")
+    state = full().state
+    state.downward_queues[2] = dict(reversed(state.downward_queues[2].items()))
+    _refused(state, 2, "blocks of the queue of para 2 are not in ascending order")
+    state = full().state
+    state.downward_queues[2][9] = []
+    _refused(state, 2, "queue of para 2 has a block without messages")
+
+    state = full().state
+    state.open_requests.append(OpenRequest(2, 1, 10))
+    with pytest.raises(DecodeError, match="two open requests are for one channel"):
+        EarlyHrmp.from_pages([encode_common_page(state), untold, *owned])
+    state = full().state
+    state.close_requests.append(CloseRequest(1, 1, 2))
+    with pytest.raises(DecodeError, match="two close requests are for one channel"):
+        EarlyHrmp.from_pages([encode_common_page(state), untold, *owned])
+
+
+def test_an_empty_page_is_refused() -> None:
+    common, untold, *_ = pages_of(full())
+    empty = bytes([ENCODING_VERSION]) + (7).to_bytes(4, "little") + bytes(8)
+    with pytest.raises(DecodeError, match="page of para 7 is empty"):
+        EarlyHrmp.from_pages([common, untold, empty])
+
+
+def _refused(state: EarlyHrmpState, para: int, message: str) -> None:
+    common, untold, *_ = pages_of(full())
+    page = encode_para_page(state, para)
+    assert page is not None
+    with pytest.raises(DecodeError, match=message):
+        EarlyHrmp.from_pages([common, untold, page])

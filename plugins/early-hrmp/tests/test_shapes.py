@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From Avro records to the protocol's types and back: every range, in the order of the schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from early_hrmp_world import chain
+from validator_early_hrmp.plugin import validator_manifest, validator_protocols
+from validator_early_hrmp.records import (
+    AcceptOpenChannel,
+    AcceptOpenChannelFrom,
+    Candidate,
+    CloseChannel,
+    HrmpMessage,
+    InitOpenChannel,
+)
+from validator_early_hrmp.shapes import (
+    CANDIDATE,
+    CHANNEL_REQUEST,
+    candidate_record,
+    request_record,
+    shape_candidate,
+    shape_request,
+)
+
+from validator.codec.schemas import SchemaSet
+from validator.plugin.api import MESSAGES_PER_CANDIDATE_MAX, PAYLOAD_BYTES_MAX, U32_MAX, LimitError, message_hash
+
+CANDIDATES = [
+    Candidate(1, 2, 3),
+    Candidate(U32_MAX, 0, U32_MAX, (), bytes(32)),
+    Candidate(1, 2, 2, (HrmpMessage(1, 2, b""), HrmpMessage(9, 3, b"abc")), b"\1" * 32),
+]
+REQUESTS = [InitOpenChannel(1, 2), AcceptOpenChannel(2, 0), AcceptOpenChannelFrom(2, 1), CloseChannel(1, 1, 2)]
+
+
+@pytest.mark.parametrize("candidate", CANDIDATES)
+def test_a_candidate_comes_back_with_its_hashes(candidate: Candidate) -> None:
+    fields = shape_candidate(candidate_record("lane", 5, 0, candidate))
+    made = chain().candidate(fields)
+    messages = tuple(each._replace(payload_hash=message_hash(each.payload)) for each in candidate.hrmp_messages)
+    assert made == candidate._replace(hrmp_messages=messages)
+    assert type(made) is Candidate
+    assert all(type(each) is HrmpMessage for each in made.hrmp_messages)
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=str)
+def test_a_request_comes_back(request_: Any) -> None:
+    made = chain().request(shape_request(request_record("lane", 5, 0, request_)))
+    assert made == request_
+    assert type(made) is type(request_)
+
+
+def test_the_relay_parent_is_the_block_before_unless_it_is_named() -> None:
+    record = candidate_record("lane", 5, 0, CANDIDATES[0]) | {"relay_parent_number": None}
+    assert shape_candidate(record)[1] == 4
+    with pytest.raises(
+        LimitError, match="relay_parent_number: expected a block number, since block 0 has none before it"
+    ):
+        shape_candidate(record | {"block": 0})
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"para_id": -1, "dmq_watermark": -1}, "para_id: expected 0 to 4294967295, found -1"),
+        ({"relay_parent_number": U32_MAX + 1, "dmq_watermark": -1}, "relay_parent_number: expected 0 to 4294967295"),
+        ({"dmq_watermark": U32_MAX + 1}, "dmq_watermark: expected 0 to 4294967295, found 4294967296"),
+        (
+            {"hrmp_messages": [{"sender": 1, "recipient": 2, "payload": b""}] * (MESSAGES_PER_CANDIDATE_MAX + 1)},
+            "hrmp_messages: expected 0 to 4096, found 4097",
+        ),
+        (
+            {"hrmp_messages": [{"sender": -1, "recipient": -1, "payload": b""}]},
+            r"hrmp_messages\[0\].sender: expected 0 to",
+        ),
+        (
+            {"hrmp_messages": [{"sender": 1, "recipient": -1, "payload": b""}]},
+            r"hrmp_messages\[0\].recipient: expected",
+        ),
+        (
+            {"hrmp_messages": [{"sender": 1, "recipient": 1, "payload": bytes(PAYLOAD_BYTES_MAX + 1)}]},
+            r"hrmp_messages\[0\].payload: expected at most 4194304 bytes, found 4194305 bytes",
+        ),
+    ],
+)
+def test_a_candidate_out_of_range_is_told(change: dict[str, Any], told: str) -> None:
+    with pytest.raises(LimitError, match=told):
+        shape_candidate(candidate_record("lane", 5, 0, CANDIDATES[0]) | change)
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=str)
+def test_a_request_out_of_range_is_told(request_: Any) -> None:
+    for field in request_._fields:
+        for value in (-1, U32_MAX + 1):
+            record = request_record("lane", 5, 0, request_._replace(**{field: value}))
+            with pytest.raises(LimitError, match=rf"request\.{field}: expected 0 to 4294967295, found {value}"):
+                shape_request(record)
+
+
+def test_the_definition_is_whole() -> None:
+    (definition,) = validator_protocols()
+    assert definition.name == validator_manifest().name == "early-hrmp"
+    schemas = SchemaSet(definition.schemas)
+    assert sorted(schemas.current) == [CANDIDATE, CHANNEL_REQUEST] == sorted(each.schema for each in definition.records)
+    for name, current in schemas.current.items():
+        assert [each.canonical for each in schemas.versions[name]] == [current.canonical]
+    assert definition.traces.suite is not None
+    assert list(definition.traces.suite.glob("*.json"))
