@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import astuple, fields
 
 from validator.plugin.api import Balances, DecodeError, ParaId, ParaKind, Reader, Upgrade, Writer, upgraded
 from validator_xcmp.configuration import XcmpConfiguration
@@ -57,8 +57,8 @@ def encode_common_page(state: XcmpState) -> bytes:
     """Encode what no para owns: configuration, mode, session, requests, the condemned set."""
     out = Writer()
     out.u8(ENCODING_VERSION)
-    for name in _CONFIGURATION:
-        out.compact(getattr(state.configuration, name))
+    for limit in astuple(state.configuration):
+        out.compact(limit)
     out.u8(_BALANCES.index(state.balances_mode))
     out.u32(state.session_index)
     out.compact(len(state.open_requests))

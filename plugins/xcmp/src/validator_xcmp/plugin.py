@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path  # validator: allow io a definition says where its schemas and traces are
 from typing import Any
 
 from validator.plugin.api import ChainSettings, Manifest, ProtocolDefinition, RuleSet, TraceFormat, hookimpl
@@ -38,7 +38,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         limits=LIMITS,
         maxima=MAXIMA,
         records=RECORDS,
-        schemas=_PACKAGE / "schemas",
+        schemas=_PACKAGE.joinpath("schemas"),
         traces=TraceFormat(
             request=read_request,
             candidate=read_candidate,
@@ -46,7 +46,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
             state_keys=STATE_KEYS,
             features=("delayed_enactment",),
             pending_ends_with_session=True,
-            suite=_PACKAGE / "conformance",
+            suite=_PACKAGE.joinpath("conformance"),
             vector_format=VECTOR_FORMAT,
             vectors=vector_result,
         ),

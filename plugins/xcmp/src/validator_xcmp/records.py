@@ -34,10 +34,10 @@ class InitOpenChannel(NamedTuple):
 
 
 class AcceptOpenChannel(NamedTuple):
-    """``accept_open_channel(i)`` called by ``origin``; ``request`` is the position in the list of open requests."""
+    """``accept_open_channel(i)`` called by ``origin``; ``request_index`` is the position in the list of open requests."""
 
     origin: ParaId
-    request: int
+    request_index: int
 
 
 class AcceptOpenChannelFrom(NamedTuple):
@@ -51,11 +51,11 @@ class AcceptOpenChannelFrom(NamedTuple):
 
 
 class CloseChannel(NamedTuple):
-    """``close_channel(sender, i)`` called by ``origin``; ``column`` is the position in the row of ``sender``."""
+    """``close_channel(sender, i)`` called by ``origin``; ``column_index`` is the position in the row of ``sender``."""
 
     origin: ParaId
     sender: ParaId
-    column: int
+    column_index: int
 
 
 class CloseChannelTo(NamedTuple):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decoded Avro records as plain tuples, every value's range checked."""
+"""Decoded Avro records as plain tuples, every value's range checked, and back."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from typing import Any, Final
 
 from validator.plugin.api import LimitError, RecordType, check_u32, relay_parent
 from validator_xcmp.limits import BITFIELD_BITS_MAX
+from validator_xcmp.records import REQUESTS, Candidate, ChannelRequest
 
-_REQUEST_FIELDS: Final[dict[str, tuple[int, tuple[str, ...]]]] = {
-    "validator.xcmp.InitOpenChannel": (0, ("origin", "recipient")),
-    "validator.xcmp.AcceptOpenChannel": (1, ("origin", "index")),
-    "validator.xcmp.CloseChannel": (2, ("origin", "sender", "index")),
-    "validator.xcmp.AcceptOpenChannelFrom": (3, ("origin", "sender")),
-    "validator.xcmp.CloseChannelTo": (4, ("origin", "sender", "recipient")),
-}
-"""By the name of a branch: the request's number in `records.REQUESTS`, and its fields in order."""
+CANDIDATE: Final = "validator.xcmp.Candidate"
+CHANNEL_REQUEST: Final = "validator.xcmp.ChannelRequest"
+_NUMBERS: Final = {f"validator.xcmp.{kind.__name__}": number for number, kind in enumerate(REQUESTS)}
+"""By the name of a call's record, its number in `records.REQUESTS`."""
 
 
 def shape_candidate(record: dict[str, Any]) -> tuple[Any, ...]:
@@ -29,26 +26,39 @@ def shape_candidate(record: dict[str, Any]) -> tuple[Any, ...]:
         raise LimitError("bitfield", f"at most {BITFIELD_BITS_MAX} bits", len(bitfield))
     if bitfield.strip("01"):
         raise LimitError("bitfield", "characters 0 and 1", repr(bitfield[:64]))
-    return (
-        para_id,
-        parent,
-        (watermark["block"], watermark["para"]),
-        bitfield,
-        record["message_root"],
-        record["candidate_hash"],
-    )
+    place = watermark["block"], watermark["para"]
+    return para_id, parent, place, bitfield, record["message_root"], record["candidate_hash"]
 
 
 def shape_request(record: dict[str, Any]) -> tuple[Any, ...]:
     """Return the request's number in `records.REQUESTS` and its fields. Raises `LimitError`."""
     name, call = record["request"]
-    number, names = _REQUEST_FIELDS[name]
-    for field in names:
-        check_u32(f"request.{field}", call[field])
-    return (number, *(call[field] for field in names))
+    number = _NUMBERS[name]
+    arguments = [call[field] for field in REQUESTS[number]._fields]
+    for field, argument in zip(REQUESTS[number]._fields, arguments, strict=True):
+        check_u32(f"request.{field}", argument)
+    return number, *arguments
+
+
+def candidate_record(lane: str, block: int, index: int, candidate: Candidate) -> dict[str, Any]:
+    """Return the record that `shape_candidate` makes this candidate of."""
+    block_number, para = candidate.watermark
+    return {
+        "lane": lane,
+        "block": block,
+        "index": index,
+        **candidate._asdict(),
+        "watermark": {"block": block_number, "para": para},
+    }
+
+
+def request_record(lane: str, block: int, index: int, request: ChannelRequest) -> dict[str, Any]:
+    """Return the record that `shape_request` makes this request of."""
+    name = f"validator.xcmp.{type(request).__name__}"
+    return {"lane": lane, "block": block, "index": index, "request": (name, request._asdict())}
 
 
 RECORDS: Final = (
-    RecordType("candidates", "validator.xcmp.Candidate", shape_candidate),
-    RecordType("channel-requests", "validator.xcmp.ChannelRequest", shape_request),
+    RecordType("candidates", CANDIDATE, shape_candidate),
+    RecordType("channel-requests", CHANNEL_REQUEST, shape_request),
 )

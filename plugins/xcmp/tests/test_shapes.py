@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records become plain tuples and come back, and every value out of its range is told."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any
+
+import pytest
+from fastavro import schemaless_reader, schemaless_writer
+from hypothesis import given
+from hypothesis import strategies as st
+from validator_xcmp.limits import BITFIELD_BITS_MAX
+from validator_xcmp.plugin import validator_protocols
+from validator_xcmp.records import REQUESTS, Candidate, ChannelRequest, candidate, request
+from validator_xcmp.shapes import (
+    CANDIDATE,
+    CHANNEL_REQUEST,
+    candidate_record,
+    request_record,
+    shape_candidate,
+    shape_request,
+)
+
+from validator.codec.schemas import schemas_of
+from validator.plugin.api import LimitError
+
+(DEFINITION,) = validator_protocols()
+SCHEMAS = schemas_of(DEFINITION.schemas)
+
+u32 = st.integers(0, 2**32 - 1)
+hashes = st.none() | st.binary(min_size=32, max_size=32)
+candidates = st.builds(Candidate, u32, u32, st.tuples(u32, u32), st.text("01", max_size=9), hashes, hashes)
+requests = st.sampled_from(REQUESTS).flatmap(lambda kind: st.builds(kind, *[u32] * len(kind._fields)))
+
+
+def through_avro(name: str, record: dict[str, Any]) -> dict[str, Any]:
+    stream = BytesIO()
+    parsed = SCHEMAS[name].parsed
+    schemaless_writer(stream, parsed, record)
+    stream.seek(0)
+    read = schemaless_reader(stream, parsed, parsed, return_record_name=name == CHANNEL_REQUEST)
+    assert isinstance(read, dict)
+    return read
+
+
+@given(made=candidates)
+def test_a_candidate_comes_back(made: Candidate) -> None:
+    record = candidate_record("chain", 7, 1, made)
+    assert candidate(shape_candidate(through_avro(CANDIDATE, record))) == made
+
+
+@given(made=requests)
+def test_a_request_comes_back(made: ChannelRequest) -> None:
+    record = request_record("chain", 7, 1, made)
+    assert request(shape_request(through_avro(CHANNEL_REQUEST, record))) == made
+
+
+GOOD = candidate_record("chain", 7, 1, Candidate(1, 6, (5, 4), "1", bytes(32)))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"para_id": -1}, "para_id: expected 0 to 4294967295, found -1"),
+        ({"relay_parent_number": 2**32}, "relay_parent_number"),
+        ({"block": 0, "relay_parent_number": None}, "relay_parent_number: expected a block number"),
+        ({"watermark": {"block": -1, "para": 0}}, "watermark.block"),
+        ({"watermark": {"block": 0, "para": 2**32}}, "watermark.para"),
+        ({"bitfield": "0" * (BITFIELD_BITS_MAX + 1)}, "bitfield: expected at most 65536 bits, found 65537"),
+        ({"bitfield": "0 1"}, "bitfield: expected characters 0 and 1, found '0 1'"),
+    ],
+)
+def test_a_candidate_out_of_range_is_told(change: dict[str, Any], told: str) -> None:
+    with pytest.raises(LimitError, match=told):
+        shape_candidate({**GOOD, **change})
+
+
+def test_limits_are_inclusive_and_the_relay_parent_is_the_block_before() -> None:
+    shaped = shape_candidate({**GOOD, "bitfield": "1" * BITFIELD_BITS_MAX, "relay_parent_number": None})
+    assert shaped[1:4] == (6, (5, 4), "1" * BITFIELD_BITS_MAX)
+
+
+@pytest.mark.parametrize("kind", REQUESTS, ids=lambda kind: kind.__name__)
+def test_a_request_out_of_range_is_told(kind: type[ChannelRequest]) -> None:
+    for field in kind._fields:
+        made = kind(**{name: -1 if name == field else 1 for name in kind._fields})
+        with pytest.raises(LimitError, match=rf"request\.{field}: expected 0 to 4294967295, found -1"):
+            shape_request(request_record("chain", 7, 1, made))
+
+
+def test_what_is_written_is_the_released_version() -> None:
+    for name in (CANDIDATE, CHANNEL_REQUEST):
+        assert SCHEMAS.versions[name][-1].source == SCHEMAS[name].source
+    assert sorted(SCHEMAS.current) == [CANDIDATE, CHANNEL_REQUEST]

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages that are damaged, states that contradict themselves, and how much work a change is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from validator_xcmp import state as state_module
+from validator_xcmp.commitments import cst_leaf
+from validator_xcmp.configuration import XcmpConfiguration
+from validator_xcmp.invariants import check_invariants
+from validator_xcmp.records import AcceptOpenChannel, Candidate, CloseChannelTo, InitOpenChannel
+from validator_xcmp.rules import Xcmp
+from validator_xcmp.session import closed_unread_message
+from validator_xcmp.state import Column, XcmpState
+from xcmp_player import pages_of, restored
+
+from validator.plugin.api import (
+    Balances,
+    ChainSettings,
+    DecodeError,
+    DownwardMessage,
+    Enactment,
+    InvariantBroken,
+    Para,
+    PendingRef,
+    SessionChange,
+)
+
+ALL = 2**32 - 1
+ROOT = b"\xaa" * 32
+
+
+def busy(enactment: Enactment = Enactment.ON_INCLUSION) -> Xcmp:
+    """Return a chain with some of everything: channels, one condemned, requests, messages, and a candidate that waits."""
+    settings = ChainSettings(
+        XcmpConfiguration(8, 5, 10, 7, 9, 3),
+        tuple(Para(para, balance=1000) for para in range(1, 8)),
+        enactment=enactment,
+    )
+    rules = Xcmp.at_genesis(settings)
+    rules.begin_block(1)
+    for index, (sender, recipient) in enumerate([(1, 2), (1, 3), (2, 1), (4, 1)]):
+        rules.apply_request(InitOpenChannel(sender, recipient))
+        rules.apply_request(AcceptOpenChannel(recipient, index))
+    rules.change_session(SessionChange())
+    rules.begin_block(2)
+    rules.apply_candidate(Candidate(1, 1, (1, ALL), "11", ROOT))
+    if enactment is Enactment.ON_INCLUSION:
+        rules.begin_block(3)
+        rules.apply_inclusion(PendingRef(1))
+    rules.apply_request(CloseChannelTo(1, 1, 2))
+    rules.change_session(SessionChange())
+    rules.begin_block(4)
+    rules.apply_request(InitOpenChannel(5, 6))
+    rules.apply_request(InitOpenChannel(6, 5))
+    rules.apply_request(AcceptOpenChannel(5, 1))
+    rules.apply_request(CloseChannelTo(2, 2, 1))
+    rules.apply_downward(DownwardMessage(7, b"hello"))
+    rules.apply_candidate(Candidate(4, 3, (3, ALL), "1", ROOT, b"hash"))
+    return rules
+
+
+def test_pages_give_the_whole_back() -> None:
+    rules = busy()
+    again = restored(rules)
+    assert pages_of(again) == pages_of(rules)
+    assert {field.name: getattr(again.state, field.name) for field in fields(XcmpState)} | {"touched": None} == {
+        field.name: getattr(rules.state, field.name) for field in fields(XcmpState)
+    } | {"touched": None}
+    assert again.state_root() == rules.state_root()
+
+
+@given(data=st.data())
+def test_damaged_pages_are_refused_or_are_another_state(data: st.DataObject) -> None:
+    rules = busy()
+    pages = pages_of(rules)
+    at = data.draw(st.integers(0, len(pages) - 1))
+    page = bytearray(pages[at])
+    how = data.draw(st.sampled_from(("flip", "cut", "add")))
+    if how == "flip":
+        page[data.draw(st.integers(0, len(page) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    elif how == "cut":
+        del page[data.draw(st.integers(0, len(page) - 1)) :]
+    else:
+        page.append(data.draw(st.integers(0, 255)))
+    pages[at] = bytes(page)
+    try:
+        other = Xcmp.from_pages(pages, ChainSettings(None))
+    except DecodeError:
+        return
+    assert how == "flip"
+    assert pages_of(other) != pages_of(rules)
+
+
+@pytest.mark.parametrize("pages", [[], [b"\x01"], [b"", b""], [b"\x02", b"\x02"]])
+def test_too_few_or_unknown_pages_are_refused(pages: list[bytes]) -> None:
+    with pytest.raises(DecodeError):
+        Xcmp.from_pages(pages, ChainSettings(None))
+
+
+def test_a_channel_cannot_stand_in_two_pages() -> None:
+    rules = busy()
+    pages = pages_of(rules)
+    with pytest.raises(DecodeError, match="two columns"):
+        Xcmp.from_pages([*pages, pages[2]], ChainSettings(None))
+
+
+BREAKS: list[tuple[str, Callable[[XcmpState], object]]] = [
+    ("roots of the rows of \\[1\\]", lambda state: state.cst_roots.update({1: bytes(32)})),
+    ("roots of the rows of \\[9\\]", lambda state: state.cst_roots.update({9: bytes(32)})),
+    ("roots of the rows of \\[1\\]", lambda state: setattr(state.rows[1][0], "last_updated", 1)),
+    ("index of senders", lambda state: state.ingress[1].pop(4)),
+    ("index of senders", lambda state: state.rows[4].append(Column(1, 8, 0, 0))),
+    ("row .* is empty", lambda state: state.rows.update({9: []})),
+    ("4 is not a registered para", lambda state: state.paras.pop(4)),
+    ("1->7 is condemned or to be closed, but does not exist", lambda state: state.condemned.update({(1, 7): 1})),
+    ("both condemned and to be closed", lambda state: state.condemned.update({(2, 1): 1})),
+    ("more bits than its row", lambda state: state.rows.pop(4)),
+    (
+        "pending candidates of 9 are none",
+        lambda state: state.pending_candidates.update({9: type(state.downward_queues[7])()}),
+    ),
+    ("requested is", lambda state: state.requested.clear()),
+    ("request_count is", lambda state: state.request_count.update({5: 2})),
+    ("both open and requested", lambda state: state.ingress.setdefault(6, {}).update({5: Column(6, 8, 0, 0)})),
+    ("holds more than was ever put into it", lambda state: state.downward_tails.clear()),
+    ("downward queue of 7 is empty", lambda state: state.downward_queues[7].clear()),
+    ("1 has 28 reserved|1 has \\d+ reserved", lambda state: setattr(state.accounts[1], "reserved", 1)),
+    ("free balance of 5 is -1", lambda state: setattr(state.accounts[5], "free", -1)),
+    ("recipient who has not accepted", lambda state: setattr(state.open_requests[0], "recipient_deposit", 1)),
+]
+
+
+@pytest.mark.parametrize(("told", "change"), BREAKS, ids=[str(at) for at in range(len(BREAKS))])
+def test_a_state_that_contradicts_itself_is_told(told: str, change: Callable[[XcmpState], object]) -> None:
+    state = busy().state
+    check_invariants(state)
+    change(state)
+    with pytest.raises(InvariantBroken, match=told):
+        check_invariants(state)
+
+
+def test_only_touched_rows_get_a_new_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = busy(Enactment.IMMEDIATE)
+    hashed: list[tuple[int, int]] = []
+
+    def counting(recipient: int, last_updated: int, message_root: bytes | None) -> bytes:
+        hashed.append((recipient, last_updated))
+        return cst_leaf(recipient, last_updated, message_root)
+
+    monkeypatch.setattr(state_module, "cst_leaf", counting)
+    rules.begin_block(9)
+    rules.apply_candidate(Candidate(1, 8, (8, ALL), "01", ROOT))
+    assert hashed == [(2, 2), (3, 9)]
+    hashed.clear()
+    rules.apply_candidate(Candidate(2, 8, (8, ALL), ""))
+    assert hashed == []
+    # 6->5 opens, 2->1 closes: the rows of 6 (one column) and 2 (none is left); 1->2 is read, so 1 is left with one
+    rules.change_session(SessionChange())
+    assert sorted(hashed) == [(3, 9), (5, 0)]
+    assert sorted(rules.state.cst_roots) == [1, 4, 6]
+
+
+def test_only_touched_pages_are_said_to_have_changed() -> None:
+    rules = restored(busy(Enactment.IMMEDIATE))
+    rules.begin_block(9)
+    rules.apply_candidate(Candidate(1, 8, (8, ALL), "01", ROOT))
+    assert sorted(rules.changed()) == [1]
+    rules.mark_saved()
+    with pytest.raises(Exception, match="Bitfield/TooLong"):
+        rules.apply_candidate(Candidate(4, 8, (8, ALL), "11", ROOT))
+    assert list(rules.changed()) == []
+
+
+def test_the_message_about_a_closed_channel_has_44_bytes() -> None:
+    message = closed_unread_message(1, 2000, 2**32 - 1, ROOT)
+    assert message == bytes.fromhex("01000000" + "d0070000" + "ffffffff") + ROOT
+    assert len(message) == 44
+
+
+def test_without_a_ledger_deposits_are_counted_and_never_lacking() -> None:
+    settings = ChainSettings(XcmpConfiguration(8, 5, 10, 7, 9, 3), (Para(1), Para(2)), balances=Balances.UNLIMITED)
+    rules = Xcmp.at_genesis(settings)
+    rules.begin_block(1)
+    rules.apply_request(InitOpenChannel(1, 2))
+    rules.apply_request(AcceptOpenChannel(2, 0))
+    assert {para: (account.free, account.reserved) for para, account in rules.state.accounts.items()} == {
+        1: (0, 10),
+        2: (0, 7),
+    }
+    assert rules.dispatch() == []
+
+
+def test_a_deposit_of_nothing_survives_a_restart() -> None:
+    """An account without anything in it is not stored; a para that left may still get nothing back."""
+    rules = Xcmp.at_genesis(ChainSettings(XcmpConfiguration(8, 5, 0, 0, 1, 3), (Para(1), Para(2))))
+    rules.begin_block(1)
+    rules.apply_request(InitOpenChannel(1, 2))
+    rules.state.paras.pop(1)
+    rules = restored(rules)
+    rules.begin_block(2)
+    rules.change_session(SessionChange())
+    check_invariants(rules.state)
+    assert rules.state.open_requests == []
