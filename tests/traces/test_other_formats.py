@@ -12,10 +12,10 @@ from validator.cli.main import app
 
 def test_a_file_of_another_format_is_skipped(tmp_path: Path) -> None:
     file = tmp_path / "vectors.json"
-    file.write_text('{"format": "xcmp-vectors/1", "msg_hash": []}', encoding="utf-8")
+    file.write_text('{"format": "no-such-protocol-vectors/1", "msg_hash": []}', encoding="utf-8")
     result = CliRunner().invoke(app, ["replay", str(file)])
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
-        f"SKIP xcmp-vectors/1 {file}: its protocol is not installed",
+        f"SKIP no-such-protocol-vectors/1 {file}: its protocol is not installed",
         "0 passed, 0 failed, 1 skipped",
     ]

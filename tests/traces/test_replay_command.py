@@ -73,7 +73,7 @@ def test_a_failure_says_where_and_ends_with_1(file: Path) -> None:
     assert result.stdout.splitlines()[-1] == "1 passed, 1 failed"
 
 
-@pytest.mark.parametrize("beside", [{"protocol": "early-hrmp"}, {"needs": ["teleportation"]}])
+@pytest.mark.parametrize("beside", [{"protocol": "no-such-protocol"}, {"needs": ["teleportation"]}])
 def test_what_is_not_built_is_skipped(file: Path, beside: dict[str, Any]) -> None:
     other = {"id": "x", "name": "other", **beside, "steps": [{"whatever": 1}]}
     result = replay(write(file, [other, SCENARIO]))
