@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from streaming.options import CHUNK_BYTES
-from streaming.workers import tune_garbage_collector
+from streaming.workers import check_plugins, tune_garbage_collector
 from validator.codec.decode import decode_record
 from validator.codec.inflight import pack
 from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
-from validator.plugin.runtime import RuntimePlan, make_runtime
+from validator.lanes.definition import LaneDefinition
 
 CHUNK_SCHEMA = "lane string, topic string, partition int, first_offset long, chunk binary"
 """One row is a run of one lane's inputs from one Kafka partition, in order of offset."""
@@ -27,17 +27,19 @@ _ARROW = pa.schema([
 
 
 def decode_stage(
-    kinds: dict[str, RecordKind], plans: dict[str, RuntimePlan]
+    kinds: dict[str, RecordKind], definitions: dict[str, LaneDefinition]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function of the stage.
 
-    ``kinds`` is what each input topic holds, by its full name, ``plans`` are those of the configured lanes. Records of lanes that are not
-    configured, and dead letters that name none, go to the lane with the empty name, which has no state.
+    ``kinds`` is what each input topic holds, by its full name, ``definitions`` are those of the configured lanes. Records of lanes that
+    are not configured, and dead letters that name none, go to the lane with the empty name, which has no state. The stage raises
+    `UserError` in a worker that has not the driver's plugins.
     """
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_garbage_collector()
-        lanes = {lane: make_runtime(plan).records for lane, plan in plans.items()}
+        check_plugins(definitions.values())
+        lanes = {lane: definition.records for lane, definition in definitions.items()}
         for batch in batches:
             runs = _Runs()
             rows = zip(

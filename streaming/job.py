@@ -50,12 +50,12 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
         reader = reader.option(name, value)
     rows = reader.load().select("topic", "partition", "offset", "key", "value")
 
-    decode = decode_stage(kinds, {lane: definition.plan for lane, definition in settings.definitions.items()})
-    inputs = _in_workers_of_its_own(spark, "decode", lambda: rows.mapInArrow(decode, CHUNK_SCHEMA))
     folder = Path(settings.checkpoint).parent / "lanes"
     definitions = {
         lane: shipped(spark.sparkContext, definition, folder) for lane, definition in settings.definitions.items()
     }
+    decode = decode_stage(kinds, definitions)
+    inputs = _in_workers_of_its_own(spark, "decode", lambda: rows.mapInArrow(decode, CHUNK_SCHEMA))
     outputs = _in_workers_of_its_own(
         spark, "lanes", lambda: _execute(inputs, definitions, settings.worker_memory_bytes)
     )

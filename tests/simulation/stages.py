@@ -126,7 +126,7 @@ def run_stages(job: Job, worker: Worker, by_lane: dict[str, list[Item]], states:
 
 def _decoded(job: Job, by_lane: dict[str, list[Item]]) -> list[dict[str, Any]]:
     kinds = {PREFIX + topic: kind for topic, kind in INPUT_TOPICS.items()}
-    decode = decode_stage.decode_stage(kinds, {lane: each.plan for lane, each in job.inputs.definitions.items()})
+    decode = decode_stage.decode_stage(kinds, job.inputs.definitions)
     rows = sorted(
         (*item.source, (item.lane if isinstance(item, DeadLetter) else lane).encode(), item.raw)
         for lane, items in by_lane.items()

@@ -7,6 +7,7 @@ The plugin is a zip that Spark brings to its workers; neither these nor the envi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from streaming.run import _may_pass, _reason
 from tests.streaming.harness import SAME_WHATEVER_ARRIVES, Outputs, Stream, decoded, first_difference, of_lane
-from tests.throwaway import files_of, importable, packed
+from tests.throwaway import files_of, importable, install, packed
 from tests.unit.lanes.chains import Record, inputs_of, record
 from validator.config import Config
 from validator.lanes.configured import lane_definition
@@ -184,3 +185,22 @@ def test_a_fault_stops_the_query_with_the_plugins_name_and_nothing_is_lost(
         int.from_bytes(bytes.fromhex(each["events"][0]["data"]), "little") for each in dispatches if each["events"]
     ]
     assert events == list(range(1, len(events) + 1)), "the mended version goes on with what the one before kept"
+
+
+def test_workers_without_the_driver_s_version_end_the_query_in_one_line(
+    stream: Callable[..., Stream], tmp_path: Path
+) -> None:
+    with importable(install(tmp_path, files_of("faulty", "1.0.2", MENDED))):
+        running = stream({LANE: definition({"name": "faulty", "version": "1.0.2", "from_block": FAULT_AT})})
+        running.produce(records(COUNTS))
+        query = running.start()
+        with pytest.raises(StreamingQueryException) as failed:
+            query.awaitTermination(240)
+    reason, foreseen = _reason(failed.value)
+    assert foreseen
+    assert not _may_pass(str(failed.value), reason)
+    assert (
+        "faulty@1.0.2, this worker has not: faulty@1.0.2: this version is not installed, found 1.0.0, 1.0.1" in reason
+    )
+    assert "\n" not in reason
+    assert running.written() == 0
