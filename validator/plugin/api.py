@@ -18,6 +18,7 @@ import pluggy
 
 from validator.codec.record_types import RecordType, check_count, check_payload, check_u32, relay_parent
 from validator.core.errors import InvariantBroken, LimitError, Violation
+from validator.core.events import EventLog
 from validator.core.handlers.context import Context
 from validator.core.handlers.errors import ContextError
 from validator.core.handlers.handler import KIND, Handler, MessageWeight
@@ -33,7 +34,6 @@ from validator.core.limits import (
 )
 from validator.core.outcomes import ChannelEvent, ChannelEventKind, ChannelHeadroom, Dispatch, MessageRef, ParaHeadroom
 from validator.core.root import merkle_root
-from validator.core.router.events import EventLog
 from validator.core.rules import Effects, RuleSet
 from validator.core.scale import DecodeError, Reader, Upgrade, Writer, upgraded
 from validator.core.types import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from bisect import insort
 
+from validator.core.events import EventLog
 from validator.core.hashing import compact
 from validator.core.outcomes import ChannelEventKind, MessageRef
 from validator.core.router.enactment import queue_downward_message
@@ -27,7 +28,6 @@ from validator.core.router.errors import (
     OpenHrmpChannelZeroCapacity,
     OpenHrmpChannelZeroMessageSize,
 )
-from validator.core.router.events import EventLog
 from validator.core.router.state import Account, HrmpOpenChannelRequest, RouterState, increase, reserve
 from validator.core.types import Balance, Balances, BlockNumber, ChannelId, DownwardMessage, ParaId, ParaKind
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from validator.core import records
 from validator.core.errors import Violation
+from validator.core.events import EventLog
 from validator.core.handlers.state import FIRST_OWNER
 from validator.core.hashing import blake2b_256
 from validator.core.limits import HEADROOM_WATERMARKS_MAX
@@ -31,7 +32,6 @@ from validator.core.router.encoding import (
 )
 from validator.core.router.entry_points import RouterHost
 from validator.core.router.errors import InclusionCandidateNotPending, TimeoutCandidateNotPending
-from validator.core.router.events import EventLog
 from validator.core.router.requests import (
     hrmp_accept_open_channel,
     hrmp_close_channel,

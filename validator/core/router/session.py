@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from validator.core.events import EventLog
 from validator.core.outcomes import ChannelEventKind
 from validator.core.router.enactment import remove_upward_queue
-from validator.core.router.events import EventLog
 from validator.core.router.state import (
     Account,
     HrmpChannel,
