@@ -54,7 +54,9 @@ def _check_plain(values: dict[str, Any]) -> dict[str, Any]:
     try:
         json.dumps(values, allow_nan=False)
     except (TypeError, ValueError):
-        raise ValueError("expected text, numbers, booleans, lists and tables, found a date, a time, nan or inf") from None
+        raise ValueError(
+            "expected text, numbers, booleans, lists and tables, found a date, a time, nan or inf"
+        ) from None
     return values
 
 

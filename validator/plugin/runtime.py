@@ -82,7 +82,10 @@ class Epoch(NamedTuple):
         """Return the plugins that hold, as ``name@version``: the protocol's, then the handlers' by name."""
         described = json.loads(self.description)
         protocol, handlers = described["protocol"], described["handlers"]
-        return [f"{protocol['name']}@{protocol['version']}", *(f"{name}@{handlers[name]['version']}" for name in handlers)]
+        return [
+            f"{protocol['name']}@{protocol['version']}",
+            *(f"{name}@{handlers[name]['version']}" for name in handlers),
+        ]
 
 
 @dataclass(frozen=True, slots=True)

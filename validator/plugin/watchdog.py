@@ -38,7 +38,6 @@ def end_what_hangs(traceback: TextIO) -> None:
     _last_resort = True
 
 
-
 class Watchdog:
     """Interrupts a plugin's call by a signal after ``seconds_max``; makes a context manager for each call, which may be itself.
 
