@@ -140,6 +140,8 @@ def genesis(balances: Balances, *, notifications: bool) -> Router:
         host.accept_open_channel(recipient, sender)
     router.change_session(SessionChange())
     router.begin_block(2)
+    for sender, recipient in ((2, 3), (1, 4), (4, 2)):  # to be accepted
+        RouterHost(router.state, router._events).init_open_channel(sender, recipient, 4, 8)
     return router
 
 

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator transport run`: a plugin in a process of its own, between the topics and something else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cli.follower import invoke
+from tests.unit.plugin.distributions import IMPORTS, MANIFEST, install, on_path
+from validator.kafka.topics import create_topics
+from validator.service.sender import RecordSender
+from validator.service.toml import to_toml
+from validator.service.topic_reader import TopicReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GROUP = "validator.transports"
+
+# Writes what it receives to a file, and puts every verdict back in as a block record.
+SOURCE = """
+from dataclasses import dataclass
+from pathlib import Path
+
+@dataclass(frozen=True)
+class Settings:
+    file: str
+    ends: bool = False
+    fails: bool = False
+    topic: str = "verdicts"
+
+def run(context):
+    if context.config.fails:
+        raise RuntimeError("the peer is gone")
+    while not context.stopping:
+        record = context.receive(timeout_s=60)
+        if record is None:
+            continue
+        topic, key, value = record
+        context.submit("blocks", key, value)
+        with Path(context.config.file).open("ab") as file:
+            file.write(topic.encode() + b" " + key + b" " + value + b"\\n")
+        if value != b"again":
+            context.acknowledge()
+        if context.config.ends:
+            return
+
+@hookimpl
+def validator_manifest():
+    return Manifest("echo", "1.2.0", (1, 0), Settings)
+
+@hookimpl
+def validator_transports(config):
+    yield Transport("echo", run, (config.topic,))
+"""
+SEVERAL = """
+@hookimpl
+def validator_transports(config):
+    for name in ("one", "two"):
+        yield Transport(name, lambda context, name=name: print(name))
+"""
+
+
+@pytest.fixture
+def plugins(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "plugins"
+    install(folder, "echo", IMPORTS + SOURCE, group=GROUP)
+    install(folder, "several", IMPORTS + MANIFEST.format(name="several", version="1.0.0") + SEVERAL, group=GROUP)
+    with on_path(folder):
+        yield folder
+
+
+class World:
+    """A configuration, its topics, and the program."""
+
+    def __init__(self, folder: Path, kafka: dict[str, Any], prefix: str, plugins: Path) -> None:
+        self.folder, self.kafka, self.prefix, self.plugins = folder, kafka, prefix, plugins
+        self.file = folder / "received"
+        create_topics(kafka, prefix=prefix)
+
+    def configure(self, **settings: Any) -> str:
+        path = self.folder / "validator.toml"
+        tables = {"kafka": self.kafka, "topics": {"prefix": self.prefix}}
+        settings = {"file": str(self.file)} | settings
+        path.write_text(to_toml({**tables, "transports": {"echo": settings}}))
+        return f"--config={path}"
+
+    def tell(self, *values: bytes, topic: str = "verdicts") -> None:
+        sender = RecordSender(self.kafka, self.prefix)
+        for value in values:
+            sender.send(topic, b"polkadot", value)
+        sender.flush()
+
+    def start(self, option: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "validator", "transport", "run", "echo", option]
+        environment = {**os.environ, "PYTHONPATH": str(self.plugins)}
+        return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+
+    def received(self, count: int, process: subprocess.Popen[str]) -> list[bytes]:
+        while not self.file.exists() or len(self.file.read_bytes().splitlines()) < count:
+            assert process.poll() is None, process.communicate()[1]
+            time.sleep(0.05)
+        return self.file.read_bytes().splitlines()
+
+    def submitted(self) -> list[bytes]:
+        with TopicReader(self.kafka, self.prefix, ["blocks"]) as reader:
+            return [record.value for record in reader.read_to_end()]
+
+
+@pytest.fixture
+def world(tmp_path: Path, kafka: dict[str, Any], plugins: Path) -> World:
+    return World(tmp_path, kafka, f"transport-{tmp_path.name}.", plugins)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_runs_until_it_is_asked_to_end_and_goes_on_where_it_has_acknowledged(world: World, number: int) -> None:
+    option = world.configure()
+    world.tell(b"1", b"2", b"again")
+    process = world.start(option)
+    assert world.received(3, process) == [b"verdicts polkadot 1", b"verdicts polkadot 2", b"verdicts polkadot again"]
+    world.tell(b"elsewhere", topic="dispatches")
+    process.send_signal(number)
+    _, stderr = process.communicate()
+    assert (process.returncode, stderr.count("\n")) == (0, 1)
+    assert stderr.startswith("transport echo: echo@1.2.0 (dist-echo 1.0.0, ")
+    assert world.submitted() == [b"1", b"2", b"again"]
+
+    world.file.unlink()
+    world.tell(b"3")
+    process = world.start(option)
+    assert world.received(2, process) == [b"verdicts polkadot again", b"verdicts polkadot 3"]
+    process.terminate()
+    assert process.wait() == 0
+    process.stderr.close()  # type: ignore[union-attr]
+    assert world.submitted() == [b"1", b"2", b"again", b"again", b"3"]
+
+
+def test_a_transport_may_end_by_itself(world: World) -> None:
+    world.tell(b"1", b"2")
+    assert invoke("transport", "run", "echo", world.configure(ends=True)).exit_code == 0
+    assert world.file.read_bytes() == b"verdicts polkadot 1\n"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def refused(*arguments: str) -> str:
+    result = invoke("transport", "run", *arguments)
+    assert result.exit_code == 2, result.output
+    line = [each for each in result.stderr.splitlines() if each.startswith("validator: ")]
+    assert len(line) == 1
+    return line[0].removeprefix("validator: ")
+
+
+def test_what_a_transport_raises_is_told_in_one_line(world: World) -> None:
+    line = refused("echo", world.configure(fails=True))
+    assert line.startswith("transport echo: echo@1.2.0 (dist-echo 1.0.0, ")
+    assert line.endswith(") raised RuntimeError: the peer is gone")
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"topic": "blocks"}, "transport echo: 'blocks' is none of the output topics verdicts, dispatches, "),
+        ({"file": 5}, "config.file: "),
+        ({"fiel": "x"}, "config.fiel: no such key"),
+    ],
+)
+def test_a_wrong_configuration_is_told_in_one_line(world: World, settings: dict[str, Any], text: str) -> None:
+    assert text in refused("echo", world.configure(**settings))
+
+
+def test_topics_that_are_not_there_are_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    option = world.configure()
+    monkeypatch.setenv("VALIDATOR_TOPICS__PREFIX", "nowhere.")
+    assert refused("echo", option).startswith("topic nowhere.verdicts is not there at ")
+
+
+def test_a_broker_that_does_not_answer_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    option = world.configure()
+    monkeypatch.setenv("VALIDATOR_KAFKA__BOOTSTRAP__SERVERS", "localhost:1")
+    assert refused("echo", option).startswith("no Kafka answers at localhost:1 (")
+
+
+def test_names_are_those_of_what_is_installed(plugins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    known = "install it; installed are: echo, several"
+    assert refused("sms") == f"sms: no installed plugin of group {GROUP} has this name: {known}"
+    for name in ("several", "several.three"):
+        line = refused(name)
+        assert line.startswith("several@1.0.0 (")
+        assert line.endswith(
+            f"it has no transport {name!r} under [transports.several], there are several.one, several.two"
+        )
+    assert "config.file: " in refused("echo")
+
+
+def test_one_of_several(world: World, capfd: pytest.CaptureFixture[str]) -> None:
+    result = invoke("transport", "run", "several.two", world.configure())
+    assert (result.exit_code, result.stdout) == (0, "two\n")

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A transport's context, on a real broker and in memory: the same promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from validator.core.limits import RECORD_BYTES_MAX
+from validator.kafka.client import producer_config
+from validator.kafka.topics import create_topics
+from validator.plugin.api import Manifest, Record, Transport, TransportContext, hookimpl
+from validator.service.sender import RecordSender
+from validator.service.topic_reader import TopicReader
+from validator.service.transport import KafkaTransportContext
+from validator.testing.transport import MemoryTransport
+
+TOPICS = ("verdicts", "lanes")
+CONFIG = SimpleNamespace(peer="x")
+
+
+class OnKafka:
+    """Contexts on topics with a prefix of their own."""
+
+    def __init__(self, kafka: dict[str, Any], prefix: str) -> None:
+        self.kafka, self.prefix = kafka, prefix
+        create_topics(kafka, prefix=prefix)
+        self.open = ExitStack()
+
+    def tell(self, *records: Record) -> None:
+        sender = RecordSender(self.kafka, self.prefix)
+        for record in records:
+            sender.send(*record)
+        sender.flush()
+
+    def start(self) -> TransportContext:
+        """Start the transport anew, in the place of one that runs."""
+        self.stop = Event()
+        self.open.close()
+        return self.open.enter_context(KafkaTransportContext(self.kafka, self.prefix, "t", TOPICS, CONFIG, self.stop))
+
+    def submitted(self) -> list[Record]:
+        with TopicReader(self.kafka, self.prefix, ["blocks", "candidates"]) as reader:
+            return [(record.topic, record.key or b"", record.value) for record in reader.read_to_end()]
+
+    def close(self) -> None:
+        self.open.close()
+
+
+class InMemory:
+    """The same with `MemoryTransport`, whose context is taken out of its run."""
+
+    def __init__(self) -> None:
+        self.contexts: list[TransportContext] = []
+
+        class Plugin:
+            @hookimpl
+            def validator_manifest(self) -> Manifest:
+                return Manifest("t", "1.0", (1, 0))
+
+            @hookimpl
+            def validator_transports(self, config: Any) -> Iterator[Transport]:
+                yield Transport("t", self.run, TOPICS)
+
+            run = self.contexts.append
+
+        self.memory = MemoryTransport(Plugin())
+        self.memory.config = CONFIG
+
+    def tell(self, *records: Record) -> None:
+        self.memory.outputs += records
+
+    def start(self) -> TransportContext:
+        self.memory.run()
+        return self.contexts[-1]
+
+    def submitted(self) -> list[Record]:
+        return self.memory.submitted
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture(params=["kafka", "memory"])
+def backend(request: pytest.FixtureRequest) -> Iterator[OnKafka | InMemory]:
+    if request.param == "memory":
+        made: OnKafka | InMemory = InMemory()
+    else:
+        name = request.getfixturevalue("tmp_path").name
+        made = OnKafka(request.getfixturevalue("kafka"), f"transport-{name}.")
+    yield made
+    made.close()
+
+
+Backend = OnKafka | InMemory
+
+
+def wait(context: TransportContext, of: Backend) -> Record | None:
+    """A group is joined in its time; memory has it at once."""
+    return context.receive(60 if isinstance(of, OnKafka) else 0)
+
+
+def test_records_come_in_order_and_again_unless_they_are_acknowledged(backend: Backend) -> None:
+    told = [("verdicts", b"polkadot", b"%d" % at) for at in range(3)]
+    backend.tell(*told, ("dispatches", b"polkadot", b"not asked for"))
+    context = backend.start()
+    assert context.config is CONFIG
+    assert not context.stopping
+    assert [wait(context, backend) for _ in range(2)] == told[:2]
+    context.acknowledge()
+    assert wait(context, backend) == told[2]
+    context = backend.start()
+    assert wait(context, backend) == told[2]
+    context.acknowledge()
+    context.acknowledge()
+    backend.tell(("lanes", b"kusama", b"\0"))
+    context = backend.start()
+    assert wait(context, backend) == ("lanes", b"kusama", b"\0")
+    assert context.receive(0) is None
+
+
+def test_what_is_submitted_is_there(backend: Backend) -> None:
+    context = backend.start()
+    sent = [("blocks", b"polkadot", b""), ("candidates", b"polkadot", b"\0\1")]
+    for record in sent:
+        context.submit(*record)
+        assert backend.submitted()[-1:] == [record] or record in backend.submitted()
+    assert sorted(backend.submitted()) == sent
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda c: c.submit("verdicts", b"", b""),
+            "topic: expected one of blocks, candidates, channel-requests, downward-messages, found 'verdicts'",
+        ),
+        (lambda c: c.submit("validator.blocks", b"", b""), "topic: expected one of "),
+        (lambda c: c.submit("blocks", "polkadot", b""), "key: expected bytes, found str"),
+        (lambda c: c.submit("blocks", b"", bytearray()), "value: expected bytes, found bytearray"),
+        (
+            lambda c: c.submit("blocks", b"", bytes(RECORD_BYTES_MAX + 1)),
+            f"value: expected at most {RECORD_BYTES_MAX} bytes, found {RECORD_BYTES_MAX + 1}",
+        ),
+        (lambda c: c.receive(-1), "timeout_s: expected seconds from 0 on, found -1"),
+        (lambda c: c.receive(float("nan")), "timeout_s: expected seconds from 0 on, found nan"),
+        (lambda c: c.receive(None), "timeout_s: expected seconds from 0 on, found None"),
+    ],
+)
+def test_wrong_arguments_are_value_errors(backend: Backend, call: Callable[[TransportContext], Any], text: str) -> None:
+    context = backend.start()
+    with pytest.raises(ValueError, match="expected") as caught:
+        call(context)
+    assert str(caught.value).startswith(text)
+    assert backend.submitted() == []
+
+
+# --- what only a broker has ---
+
+
+@pytest.fixture
+def on_kafka(kafka: dict[str, Any], tmp_path: Path) -> Iterator[OnKafka]:
+    made = OnKafka(kafka, f"transport-{tmp_path.name}.")
+    yield made
+    made.close()
+
+
+def test_only_what_is_committed_is_received(on_kafka: OnKafka) -> None:
+    producer = Producer(producer_config(on_kafka.kafka, transactional_id="t"))
+    producer.init_transactions(30)
+    for value, ends in ((b"dropped", producer.abort_transaction), (b"kept", producer.commit_transaction)):
+        producer.begin_transaction()
+        producer.produce(on_kafka.prefix + "verdicts", value, b"polkadot")
+        producer.flush(30)
+        ends(30)
+    assert on_kafka.start().receive(60) == ("verdicts", b"polkadot", b"kept")
+
+
+def test_tombstones_tell_nothing(on_kafka: OnKafka) -> None:
+    producer = Producer(producer_config(on_kafka.kafka))
+    producer.produce(on_kafka.prefix + "lanes", None, b"gone")
+    producer.produce(on_kafka.prefix + "lanes", b"there", b"polkadot")
+    assert producer.flush(30) == 0
+    assert on_kafka.start().receive(60) == ("lanes", b"polkadot", b"there")
+
+
+def test_who_waits_sees_that_it_is_to_end(on_kafka: OnKafka) -> None:
+    context = on_kafka.start()
+    on_kafka.stop.set()
+    assert context.receive(3600) is None
+    assert context.stopping

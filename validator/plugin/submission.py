@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a transport may submit: checked alike by the real context and by the one that authors test with."""
+
+from __future__ import annotations
+
+from validator.codec.schemas import INPUT_TOPICS
+from validator.core.limits import RECORD_BYTES_MAX
+
+
+def check_submission(topic: str, key: bytes, value: bytes) -> None:
+    """Raise ``ValueError`` for an unknown input topic, for a key or value that is no bytes, for more bytes than a record may have."""
+    if topic not in INPUT_TOPICS:
+        raise ValueError(f"topic: expected one of {', '.join(sorted(INPUT_TOPICS))}, found {topic!r}")
+    for name, part in (("key", key), ("value", value)):
+        if type(part) is not bytes:
+            raise ValueError(f"{name}: expected bytes, found {type(part).__name__}")
+    if len(value) > RECORD_BYTES_MAX:
+        raise ValueError(f"value: expected at most {RECORD_BYTES_MAX} bytes, found {len(value)}")
+
+
+def check_timeout(timeout_s: float) -> None:
+    """Raise ``ValueError`` where a time to wait is negative or no number."""
+    if type(timeout_s) not in (int, float) or not 0 <= timeout_s < float("inf"):
+        raise ValueError(f"timeout_s: expected seconds from 0 on, found {timeout_s!r}")

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a transport: its plugin is found, configured and called with a context that writes to and reads from Kafka."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+from validator.errors import UserError
+from validator.kafka.client import consumer_config
+from validator.kafka.topics import TOPICS
+from validator.plugin.lock import check_lock, check_versions, read_lock
+from validator.plugin.pack import use_artefacts
+from validator.plugin.registry import PluginError, Problem, canonical, configure, discover, installed, transports_of
+from validator.plugin.submission import check_submission, check_timeout
+from validator.service.sender import RecordSender
+
+if TYPE_CHECKING:
+    from validator.config import Config
+    from validator.kafka.client import KafkaTable
+    from validator.plugin.api import Record, Transport
+    from validator.plugin.registry import Plugin
+
+GROUP: Final = "validator.transports"
+
+REQUEST_S_MAX: Final = 15.0
+"""Seconds in which Kafka has to say which partitions there are."""
+
+POLL_S_MAX: Final = 0.2
+"""Seconds after which a transport that waits for a record sees that it is to stop."""
+
+COMMIT_S_MAX: Final = 60.0
+"""Seconds in which Kafka has to take an acknowledgement, or to say what was acknowledged."""
+
+RETRY_S: Final = 0.5
+"""Seconds between two attempts at that."""
+
+_FATAL: Final = frozenset({
+    "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED",
+    "_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_FATAL",
+})  # fmt: skip
+"""What does not mend itself; librdkafka retries the rest, however long a broker is away."""
+
+
+class Chosen(NamedTuple):
+    """A transport that is configured, with the name of the plugin that it comes from."""
+
+    name: str
+    """As the command and the consumer group know it: the plugin's name, with that of the transport where the two differ."""
+    plugin: Plugin
+    transport: Transport
+    config: Any
+
+
+def choose_transport(config: Config, name: str) -> Chosen:
+    """Return a transport of an installed plugin under ``[transports.<plugin>]``: ``plugin``, or ``plugin.transport`` where it has several.
+
+    Raises `UserError`, in this order: no such plugin, or several versions of it; whatever is wrong with it or with its configuration; no
+    such transport, or a choice of several; a topic that is no output.
+    """
+    use_artefacts(config.plugins.artefacts)
+    known = {found.name for found in discover(GROUP)}
+    prefixes = [name[:at] for at, character in enumerate(name) if character == "."]
+    plugin_name = next((each for each in (name, *reversed(prefixes)) if each in known), name)
+    plugin = _only(plugin_name, config)
+    values = canonical(config.transports.get(plugin_name, {}))
+    transports = {
+        each.name if each.name == plugin_name else f"{plugin_name}.{each.name}": each
+        for each in transports_of(plugin, values)
+    }
+    wanted = name
+    if name == plugin_name and name not in transports and len(transports) == 1:
+        (wanted,) = transports
+    if wanted not in transports:
+        there = ", ".join(sorted(transports)) or "none"
+        raise UserError(f"{plugin}: it has no transport {name!r} under [transports.{plugin_name}], there are {there}")
+    transport = transports[wanted]
+    outputs = [topic.name for topic in TOPICS if topic.direction == "out"]
+    for topic in transport.topics:
+        if topic not in outputs:
+            raise UserError(
+                f"{plugin}: transport {wanted}: {topic!r} is none of the output topics {', '.join(outputs)}"
+            )
+    return Chosen(wanted, plugin, transport, configure(plugin, values))
+
+
+def _only(name: str, config: Config) -> Plugin:
+    lock = None if config.plugins.lock is None else read_lock(Path(config.plugins.lock))
+    if lock is not None and (problems := check_lock(lock, [each for each in discover(GROUP) if each.name == name])):
+        raise PluginError(problems)
+    plugins = installed(GROUP, [name])
+    if lock is not None and (problems := check_versions(lock, plugins.values())):
+        raise PluginError(problems)
+    if len(plugins) > 1:
+        versions = ", ".join(version for _, version in plugins)
+        raise PluginError([Problem(name, f"versions {versions} are installed", "leave one of them")])
+    (plugin,) = plugins.values()
+    return plugin
+
+
+class KafkaTransportContext:
+    """A transport's context on Kafka (`validator.plugin.api.TransportContext`).
+
+    Reads all partitions and keeps its offsets in a consumer group without being a member of it: a transport that takes hours over a record
+    loses its place to nobody, and two processes of one name deliver everything twice. As a context manager it closes its connections on
+    leaving; what was received and not acknowledged comes again. Raises `UserError` where topics are not there or no broker answers.
+    """
+
+    def __init__(
+        self, kafka: KafkaTable, prefix: str, name: str, topics: tuple[str, ...], config: Any, stop: Event
+    ) -> None:
+        self.config = config
+        self._prefix = prefix
+        self._stop = stop
+        self._name = name
+        self._received: dict[tuple[str, int], int] = {}
+        self._sender = RecordSender(kafka, prefix)
+        for topic in topics:
+            self._sender.check(topic)
+        group = f"{prefix}transport.{name}"
+        settings = consumer_config(kafka, group_id=group)
+        self._bootstrap = settings["bootstrap.servers"]
+        self._consumer = Consumer(settings)
+        self._consumer.assign(self._places([prefix + topic for topic in topics]))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the transport is to end."""
+        return self._stop.is_set()
+
+    def submit(self, topic: str, key: bytes, value: bytes) -> None:
+        """Write a record to an input topic; returns once all in-sync replicas have it. Raises ``ValueError``, `UserError`."""
+        check_submission(topic, key, value)
+        self._sender.send(topic, key, value)
+        self._sender.flush()
+
+    def receive(self, timeout_s: float) -> Record | None:
+        """Return the next committed record, None where none comes in time or the transport is to end. Raises as `submit` does."""
+        check_timeout(timeout_s)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            message = self._consumer.poll(min(left, POLL_S_MAX))
+            if message is not None:
+                error = message.error()
+                if error is None:
+                    place = message.topic(), message.partition()
+                    self._received[place] = message.offset() + 1
+                    if message.value() is not None:  # a compacted topic's tombstone tells nothing
+                        return place[0].removeprefix(self._prefix), message.key() or b"", message.value()
+                elif error.name() in _FATAL or error.fatal():
+                    raise self._error(error)
+            elif left <= POLL_S_MAX or self.stopping:
+                return None
+
+    def acknowledge(self) -> None:
+        """Commit the offsets of everything received so far; returns once Kafka has them. Raises `UserError`."""
+        places = [TopicPartition(*place, offset) for place, offset in sorted(self._received.items())]
+        deadline = time.monotonic() + COMMIT_S_MAX
+        while places:
+            try:
+                done = self._consumer.commit(offsets=places, asynchronous=False) or ()
+            except KafkaException as exception:
+                error = exception.args[0]
+            else:
+                error = next((place.error for place in done if place.error is not None), None)
+                if error is None:
+                    self._received.clear()
+                    return
+            if error.name() in _FATAL or error.fatal() or time.monotonic() >= deadline:
+                raise self._error(error)
+            time.sleep(RETRY_S)
+
+    def _places(self, topics: list[str]) -> list[TopicPartition]:
+        """Return all partitions with the group's offsets, or the first one there is where the group has none.
+
+        They are asked for here: librdkafka, left to itself, waits for ever for those that a coordinator refused that had just begun.
+        """
+        if not topics:
+            return []
+        deadline = time.monotonic() + COMMIT_S_MAX
+        while True:
+            try:
+                known = self._consumer.list_topics(timeout=REQUEST_S_MAX).topics
+                places = [
+                    TopicPartition(topic, number) for topic in topics for number in sorted(known[topic].partitions)
+                ]
+                committed = self._consumer.committed(places, timeout=REQUEST_S_MAX)
+            except KafkaException as exception:
+                error = exception.args[0]
+            else:
+                error = next((place.error for place in committed if place.error is not None), None)
+                if error is None:
+                    return [
+                        TopicPartition(
+                            place.topic, place.partition, place.offset if place.offset >= 0 else OFFSET_BEGINNING
+                        )
+                        for place in committed
+                    ]
+            if error.name() in _FATAL or time.monotonic() >= deadline:
+                raise self._error(error)
+            time.sleep(RETRY_S)
+
+    def _error(self, error: KafkaError) -> UserError:
+        return UserError(f"transport {self._name}: {self._bootstrap} does not go on: {error.str()} ({error.name()})")
+
+
+def run_transport(chosen: Chosen, kafka: KafkaTable, prefix: str, stop: Event) -> None:
+    """Run a transport until it ends, which it does once ``stop`` is set.
+
+    Raises `UserError` as its context does, and for whatever the transport itself raises.
+    """
+    with KafkaTransportContext(kafka, prefix, chosen.name, chosen.transport.topics, chosen.config, stop) as context:
+        try:
+            chosen.transport.run(context)
+        except UserError:
+            raise
+        except Exception as error:
+            lines = str(error).strip().splitlines()
+            text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+            raise UserError(f"transport {chosen.name}: {chosen.plugin} raised {text}") from error
