@@ -282,6 +282,15 @@ def test_what_is_wrong_is_told_with_its_key(tmp_path: Path, text: str, line: str
     assert lines[0].startswith(f"validator.toml: {line}")
 
 
+@pytest.mark.parametrize("value", ["2020-01-01", "12:00:00", "[nan]", "{ a = inf }"])
+def test_a_plugins_configuration_holds_what_json_holds(tmp_path: Path, value: str) -> None:
+    what = "expected text, numbers, booleans, lists and tables, found a date, a time, nan or inf"
+    assert told(tmp_path, f"[transports.mail]\nkey = {value}") == [f"validator.toml: transports.mail: {what}"]
+    handlers = f"[[chains.a.handlers]]\nname = 'remark'\nconfig.key = {value}"
+    assert told(tmp_path, handlers) == [f"validator.toml: chains.a.handlers[0].config: {what}"]
+    assert load(tmp_path, "[transports.mail]\nkey = [{ a = 1.5 }]").transports == {"mail": {"key": [{"a": 1.5}]}}
+
+
 def test_everything_wrong_is_told_at_once(tmp_path: Path) -> None:
     text = "[jbo]\n[topics]\nprefx = ''\n[job]\nmaster = 1\n[chains.A]\n[chains.b]\nfirst_block = 'x'\nballances = 'ledger'"
     assert sorted(line.split(":")[1].strip() for line in told(tmp_path, text)) == [

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/write-a-handler.md does what it says: every file is written, every command run, and what it prints is compared."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "write-a-handler.md"
+JOB = "## 7."
+"""From here on the page needs Spark."""
+
+
+class Block(NamedTuple):
+    """A fenced block, with the file that the text before it names last."""
+
+    language: str
+    content: str
+    file: str | None
+
+
+class Command(NamedTuple):
+    """A line after ``$``, and the lines that it prints, in which ``...`` stands for anything."""
+
+    line: str
+    prints: str
+
+
+def blocks(text: str) -> list[Block]:
+    """Return the fenced blocks of a page."""
+    found = []
+    end = 0
+    for match in re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        named = re.findall(r"`([\w./]+\.\w+)`", re.sub(r"\]\([^)]*\)", "", text[end : match.start()]))
+        found.append(Block(match[1], match[2], named[-1] if named else None))
+        end = match.end()
+    return found
+
+
+def commands(block: Block) -> list[Command]:
+    """Return the commands of a ``console`` block."""
+    parts = re.split(r"^\$ ", block.content, flags=re.MULTILINE)
+    assert parts[0] == ""
+    return [Command(*part.split("\n", 1)) for part in parts[1:]]
+
+
+def script(parts: list[Block]) -> str:
+    """Return a shell program that writes the files and runs the commands, with a line of its own around what each prints."""
+    lines = ["set -e -o pipefail"]
+    number = 0
+    for block in parts:
+        if block.language != "console":
+            # tests/test_contract.py and the like lie in the project; what is written after `cd ..` lies beside it
+            assert block.file is not None, block.content
+            lines += [f"cat > {block.file} <<'END-OF-FILE'", block.content.rstrip("\n"), "END-OF-FILE"]
+            continue
+        for command in commands(block):
+            lines += [f"echo '=== {number}'", command.line]
+            number += 1
+    return "\n".join([*lines, "echo '=== end'"])
+
+
+def pattern(prints: str) -> str:
+    """Return the expression that what a command prints has to match."""
+    return r"(.|\n)*".join(re.escape(part) for part in prints.rstrip("\n").split("..."))
+
+
+def run(parts: list[Block], folder: Path) -> None:
+    """Run the page's blocks in a folder, and compare. The broker and the job keep their state there, too."""
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "COLUMNS": "200",
+    }
+    environment.pop("PYTHONPATH", None)
+    done = subprocess.run(
+        ["bash", "-c", script(parts)], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    printed = re.split(r"^=== .*\n", done.stdout, flags=re.MULTILINE)[1:]
+    expected = [command for block in parts if block.language == "console" for command in commands(block)]
+    for command, text in zip(expected, printed, strict=False):
+        if command.prints or text:
+            assert re.fullmatch(pattern(command.prints), text.rstrip("\n")), f"$ {command.line}\n{text}"
+
+
+def test_every_block_is_a_file_or_commands() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    found = blocks(text)
+    assert text.count("\n```") == 2 * len(found)
+    assert [(block.language, block.file) for block in found if block.language != "console"] == [
+        ("python", "src/validator_poll/__init__.py"),
+        ("python", "try_it.py"),
+        ("python", "tests/test_contract.py"),
+        ("toml", "validator.toml"),
+        ("json", "blocks.jsonl"),
+        ("json", "candidates.jsonl"),
+    ]
+
+
+def test_up_to_the_job(tmp_path: Path) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    run(blocks(text[: text.index(JOB)]), tmp_path)
+
+
+@pytest.mark.spark
+def test_the_whole_page(tmp_path: Path) -> None:
+    run(blocks(PAGE.read_text(encoding="utf-8")), tmp_path)
