@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Upward messages of kind ``beacon``: ``be`` and a text; when each para was heard last is kept, and told to one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from validator.plugin.api import Context, Handler, Manifest, MessageWeight, hookimpl
+
+PREFIX = b"be"
+TEXT_BYTES_MAX = 32
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What a chain sets under `config`."""
+
+    listener: int
+    """The para that is told."""
+
+
+def beacon(context: Context, payload: bytes) -> None:
+    """Keep the block under the sender's id, and tell the listener the sender's id and its text."""
+    sender = context.origin.to_bytes(4, "little")
+    block = context.block.to_bytes(4, "little")
+    context.write(sender, block)
+    context.queue_downward_message(context.config.listener, sender + payload[len(PREFIX) :])
+    context.emit("alive", block)
+
+
+@hookimpl
+def validator_manifest() -> Manifest:
+    """Say who the plugin is: the version is that of the distribution."""
+    return Manifest(name="beacon", version="2.1.0", api_version=(1, 0), config_type=Configuration)
+
+
+@hookimpl
+def validator_handlers() -> Iterable[Handler]:
+    """Yield the handler."""
+    yield Handler(
+        kind="beacon",
+        handle=beacon,
+        prefix=PREFIX,
+        weight=MessageWeight(300, per_byte=2),
+        payload_bytes_max=len(PREFIX) + TEXT_BYTES_MAX,
+    )
