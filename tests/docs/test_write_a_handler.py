@@ -53,6 +53,8 @@ def commands(block: Block) -> list[Command]:
 def script(parts: list[Block]) -> str:
     """Return a shell program that writes the files and runs the commands, with a line of its own around what each prints."""
     lines = ["set -e -o pipefail"]
+    if any("validator broker start" in block.content for block in parts):
+        lines.append("trap 'kill $(jobs -p) 2> /dev/null || true; validator broker stop > /dev/null 2>&1 || true' EXIT")
     number = 0
     for block in parts:
         if block.language != "console":

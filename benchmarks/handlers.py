@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What plugins cost: a call of a handler, the dispatch of messages to each plugin that is shipped, and the start with fifty installed."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+from typing import NamedTuple
+
+from benchmarks.figures import Figure
+from validator.config.presets import PRESETS
+from validator.core.handlers.context import Context
+from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, HandlerSink
+from validator.core.handlers.handler import BoundHandler, Handler, MessageWeight
+from validator.core.router.dispatch import FixedWeightSink, UpwardMessageSink
+from validator.core.router.enactment import enact_upward_messages
+from validator.core.router.entry_points import RouterHost
+from validator.core.router.router import Router
+from validator.core.types import Para, ParaId
+from validator.plugin.registry import handlers_of, installed
+from validator.plugin.watchdog import Watchdog
+
+CALLS = 50_000
+BLOCKS = 90
+PARAS = tuple(range(2000, 2100))
+PLUGINS = 50
+
+
+class Shipped(NamedTuple):
+    """A plugin of this repository, and messages that succeed."""
+
+    plugin: str
+    what: str
+    encode: Callable[[ModuleType, ParaId], bytes]
+    """From the plugin's module, and a para that is another than the sender, and another in each block."""
+
+
+SHIPPED = (
+    Shipped("remark", "remark, 32 bytes", lambda module, para: module.REMARK + b"\x80" + bytes(32)),
+    Shipped(
+        "remark", "remark_with_event, 32 bytes", lambda module, para: module.REMARK_WITH_EVENT + b"\x80" + bytes(32)
+    ),
+    Shipped("balances", "transfer_allow_death", lambda module, para: module.encode_transfer(para, 10**10)),
+    Shipped(
+        "hrmp-calls",
+        "hrmp_init_open_channel",
+        lambda module, para: module.encode(module.InitOpenChannel(para, 8, 1024)),
+    ),
+)
+
+
+def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
+    """Measure; ratios are of figures of the same run."""
+    say("handlers: a call against a function's")
+    figures = _calls(repeats)
+    say("handlers: dispatches of shipped plugins")
+    figures += _dispatches(repeats)
+    say(f"handlers: start with {PLUGINS} plugins")
+    return figures + _starts(max(3, repeats))
+
+
+# --- a call ---
+
+
+def _calls(repeats: int) -> list[Figure]:
+    """Call an empty handler through the sink, with and without the watchdog, and by itself."""
+
+    def handle(context: Context, payload: bytes) -> None:
+        pass
+
+    table = DispatchTable([BoundHandler("empty", "1.0", Handler("empty", handle, MessageWeight(1), b"m"))])
+    router = _router()
+    host = RouterHost(router.state, router._events)
+    context = Context(host, PARAS[0], "empty", None, used=0, limit=1)
+    plain = HandlerSink([HandlerEpoch(0, table)])
+    watched = HandlerSink([HandlerEpoch(0, table)], guard=Watchdog(10.0))
+    direct, through, guarded = [], [], []
+    for _ in range(repeats):
+        direct.append(_microseconds(lambda: handle(context, b"m")))
+        through.append(_microseconds(lambda: plain.process(host, PARAS[0], b"m")))
+        guarded.append(_microseconds(lambda: watched.process(host, PARAS[0], b"m")))
+    return [
+        Figure("handlers", "an empty function, called directly", "us", tuple(direct)),
+        Figure("handlers", "the same as a handler", "us", tuple(through)),
+        Figure("handlers", "... under the watchdog, as in the job", "us", tuple(guarded), at_most=20.0),
+        Figure("handlers", "handler against function", "times", _ratios(through, direct)),
+        Figure("handlers", "... under the watchdog", "times", _ratios(guarded, direct)),
+    ]
+
+
+def _microseconds(call: Callable[[], object]) -> float:
+    with _Quiet():
+        began = time.process_time()
+        for _ in range(CALLS):
+            call()
+        return (time.process_time() - began) / CALLS * 1e6
+
+
+# --- a round ---
+
+
+def _dispatches(repeats: int) -> list[Figure]:
+    """Dispatch the same messages by a table of weights, which does nothing with them, and by each plugin."""
+    figures: list[Figure] = []
+    for shipped in SHIPPED:
+        sink = _sink_of(shipped.plugin)
+        outcomes: set[str] = set()
+        module = import_module(f"validator_{shipped.plugin.replace('-', '_')}")
+        messages = [
+            [shipped.encode(module, PARAS[(at + block) % len(PARAS)]) for at in range(len(PARAS))]
+            for block in range(1, BLOCKS + 1)
+        ]
+        weighed, handled = [], []
+        for _ in range(repeats):
+            weighed.append(_rate(FixedWeightSink(), messages, set()))
+            handled.append(_rate(sink, messages, outcomes))
+        assert outcomes == {"ok"}, outcomes
+        figures.append(Figure("handlers", f"{shipped.plugin}: {shipped.what}", "dispatches/s", tuple(handled)))
+        figures.append(Figure("handlers", "... against a table of weights", "of its rate", _ratios(handled, weighed)))
+    return figures
+
+
+def _sink_of(plugin: str) -> HandlerSink:
+    (found,) = installed("validator.handlers", [plugin]).values()
+    return HandlerSink([HandlerEpoch(0, DispatchTable(handlers_of(found, "{}")))], guard=Watchdog(10.0))
+
+
+def _rate(sink: UpwardMessageSink, messages: list[list[bytes]], outcomes: set[str]) -> float:
+    router = _router(sink)
+    with _Quiet():
+        began = time.process_time()
+        for block, payloads in enumerate(messages, start=2):
+            router.begin_block(block)
+            for para, payload in zip(PARAS, payloads, strict=True):
+                enact_upward_messages(router.state, para, (payload,))
+            dispatched = router.dispatch()
+            assert len(dispatched) == len(PARAS)
+            outcomes.update(dispatch.outcome for dispatch in dispatched)
+        seconds = time.process_time() - began
+    return BLOCKS * len(PARAS) / seconds
+
+
+def _router(sink: UpwardMessageSink | None = None) -> Router:
+    limits = replace(PRESETS["polkadot-2023"], hrmp_max_parachain_outbound_channels=len(PARAS))
+    router = Router.at_genesis(limits, [Para(para, balance=10**20) for para in PARAS], sink=sink)
+    router.begin_block(1)
+    return router
+
+
+# --- a start ---
+
+MODULE = """
+from validator.plugin.api import Handler, Manifest, MessageWeight, hookimpl
+@hookimpl
+def validator_manifest():
+    return Manifest("made-{n}", "1.0.0", (1, 0))
+@hookimpl
+def validator_handlers():
+    yield Handler("made-{n}", lambda context, payload: None, MessageWeight(1), prefix=bytes((9, {n})))
+"""
+
+START = """
+import sys, time
+from validator.plugin.registry import discover, load_all
+from validator.plugin.runtime import HandlerUse, RuntimePlan, make_runtime
+names = [f"made-{n}" for n in range(int(sys.argv[1]))]
+make_runtime(RuntimePlan(handlers=()))  # what does not depend on how many there are
+make_runtime.cache_clear()
+began = time.perf_counter()
+found = discover("validator.handlers")
+discovered = time.perf_counter()
+load_all([each for each in found if each.name in names])
+loaded = time.perf_counter()
+make_runtime(RuntimePlan(handlers=tuple(HandlerUse(name) for name in names)))
+print(discovered - began, loaded - discovered, time.perf_counter() - loaded)
+"""
+
+
+def _starts(repeats: int) -> list[Figure]:
+    """Start processes with and without generated distributions on their path."""
+    with TemporaryDirectory() as folder:
+        for number in range(PLUGINS):
+            _generate(Path(folder), number)
+        without = [_start(None) for _ in range(repeats)]
+        beside = [_start(folder) for _ in range(repeats)]
+    figures = []
+    for at, step in enumerate(("discover", "import and register", "make the runtime")):
+        name = f"{step}, {PLUGINS} plugins"
+        figures.append(Figure("handlers", name, "ms", tuple(run[at] * 1e3 for run in beside)))
+        figures.append(Figure("handlers", f"{step}, none of them", "ms", tuple(run[at] * 1e3 for run in without)))
+    more = tuple((sum(with_) - sum(none)) * 1e3 for with_, none in zip(beside, without, strict=True))
+    return [*figures, Figure("handlers", f"start: {PLUGINS} plugins more", "ms", more, at_most=1000.0)]
+
+
+def _generate(folder: Path, number: int) -> None:
+    info = folder / f"made_{number}-1.0.0.dist-info"
+    info.mkdir()
+    (folder / f"made_{number}.py").write_text(MODULE.format(n=number))
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: made-{number}\nVersion: 1.0.0\n")
+    (info / "entry_points.txt").write_text(f"[validator.handlers]\nmade-{number} = made_{number}\n")
+
+
+def _start(folder: str | None) -> tuple[float, ...]:
+    program = START if folder is None else f"import sys; sys.path.insert(0, {folder!r})\n{START}"
+    command = [sys.executable, "-c", program, str(0 if folder is None else PLUGINS)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return tuple(map(float, done.stdout.split()))
+
+
+class _Quiet:
+    """No collections of garbage while the time runs."""
+
+    def __enter__(self) -> None:
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+
+    def __exit__(self, *_: object) -> None:
+        gc.enable()
+        gc.unfreeze()
+
+
+def _ratios(these: list[float], those: list[float]) -> tuple[float, ...]:
+    return tuple(this / that for this, that in zip(these, those, strict=True))
