@@ -22,12 +22,19 @@ from rich.text import Text
 from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
 from validator.cli.lanes import lane_statuses
-from validator.codec.json_form import encode_input
-from validator.codec.schemas import INPUT_TOPICS
 from validator.config import load_config
 from validator.core.inputs import DeadReason
 from validator.errors import UserError
-from validator.service.dead_letters import Filter, LetterReader, Replay, decoded, read_ledger, replay_json, summary
+from validator.service.dead_letters import (
+    Filter,
+    LetterReader,
+    Replay,
+    decoded,
+    read_ledger,
+    read_repaired,
+    replay_json,
+    summary,
+)
 from validator.service.replayer import (
     TRANSACTION_BYTES_MAX,
     TRANSACTION_RECORDS_MAX,
@@ -42,7 +49,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from validator.config import Config
-    from validator.service.dead_letters import StoredLetter
 
 app = typer.Typer(
     add_completion=False,
@@ -260,7 +266,7 @@ def replay(
         stack.enter_context(terminated_as_interrupted())
         reader = stack.enter_context(LetterReader(config.kafka, prefix, _say))
         asked = [reader.get(place) for place in dict.fromkeys(map(reader.place, places or ()))]
-        raw = None if repaired is None else _repaired(repaired, asked[0], prefix)
+        raw = None if repaired is None else read_repaired(repaired, asked[0], config)
         replayer = None if dry_run else stack.enter_context(Replayer(config.kafka, prefix))
         ledger = read_ledger(config.kafka, prefix)  # after the replayer is there: no other one adds to it
         statuses = lane_statuses(config) if dry_run else {}
@@ -342,24 +348,6 @@ class _Teller:
             _say(f"dead letter {line}")
         else:
             _write(line + "\n")
-
-
-def _repaired(path: Path, letter: StoredLetter, prefix: str) -> bytes:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    if path.suffix != ".json":
-        return data
-    kind = INPUT_TOPICS.get(letter.source.topic.removeprefix(prefix))
-    if kind is None:
-        return data  # refused, and told why, with all others of such a topic
-    try:
-        return encode_input(kind, json.loads(data))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: expected a JSON object, found {error}") from error
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error
 
 
 def where(record: dict[str, Any]) -> str:

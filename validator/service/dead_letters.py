@@ -3,23 +3,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from confluent_kafka import TopicPartition
 
-from validator.codec.decode import decode_record
+from validator.codec.decode import ROUTER, LaneRecords, decode_record
 from validator.codec.encode import OutputRecord, write
-from validator.codec.json_form import to_json
+from validator.codec.json_form import encode_input, to_json
 from validator.codec.schemas import INPUT_TOPICS
 from validator.codec.walk import WALK_BYTES_MIN
 from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.errors import UserError
+from validator.lanes.configured import chain_runtime
 from validator.service.topic_reader import TopicReader, TopicRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from validator.config import Config
     from validator.kafka.client import KafkaTable
@@ -207,6 +210,32 @@ class LetterReader(TopicReader):
         return [*reversed(before), *ledger.replays_of(letter.place)]
 
 
+def lane_records(config: Config, lane: str) -> dict[str, LaneRecords]:
+    """Return what the records of a lane have to be like, nothing where it is not configured. Raises `UserError`."""
+    chain = config.chains.get(lane)
+    return {} if chain is None else {lane: chain_runtime(chain, lane).records}
+
+
+def read_repaired(path: Path, letter: StoredLetter, config: Config) -> bytes:
+    """Return the value of a dead letter's record as a file has it: its bytes, or JSON where the file is named so. Raises `UserError`."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    if path.suffix != ".json":
+        return data
+    kind = INPUT_TOPICS.get(letter.source.topic.removeprefix(config.topics.prefix))
+    if kind is None:
+        return data  # refused, and told why, with all others of such a topic
+    try:
+        of_lane = lane_records(config, letter.lane).get(letter.lane)
+        return encode_input(kind, json.loads(data), ROUTER if of_lane is None else of_lane.protocol)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: expected a JSON object, found {error}") from error
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+
+
 def decoded(letter: StoredLetter, raw: bytes, config: Config) -> tuple[dict[str, Any] | None, str | None]:
     """Return, in JSON, what ``raw`` decodes to on the topic of the dead letter's record, and why it is dead on arrival even so.
 
@@ -219,7 +248,7 @@ def decoded(letter: StoredLetter, raw: bytes, config: Config) -> tuple[dict[str,
             None,
             f"{letter.source.topic} is none of the input topics {', '.join(config.topics.prefix + each for each in INPUT_TOPICS)}",
         )
-    item = decode_record(kind, raw, letter.source, letter.lane.encode())
+    item = decode_record(kind, raw, letter.source, letter.lane.encode(), lane_records(config, letter.lane))
     if isinstance(item, DeadLetter):
         return _json_or_none(name, raw), f"{item.reason.name}: {item.detail}"
     lane, _ = item
