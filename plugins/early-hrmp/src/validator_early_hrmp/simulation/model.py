@@ -8,8 +8,9 @@ results and the state have the JSON shapes of the traces. Numbers in brackets ar
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Any
+
+from validator_early_hrmp.simulation.hashing import next_head
 
 Json = dict[str, Any]
 
@@ -303,11 +304,7 @@ class NaiveEarlyHrmp:
     def _put(self, para: int, entry: Json) -> tuple[int, int, bytes]:
         self.queues.setdefault(para, []).append(entry)
         count, head = self.heads.get(para, (0, b"\0" * 32))
-        data = bytes.fromhex(entry["data"])
-        assert len(data) < 64
-        hashed = blake2b(bytes([4 * len(data)]) + data, digest_size=32).digest()
-        link = head + self.now.to_bytes(4, "little") + hashed
-        self.heads[para] = (count + 1, blake2b(link, digest_size=32).digest())
+        self.heads[para] = (count + 1, next_head(head, self.now, bytes.fromhex(entry["data"])))
         return (para, *self.heads[para])
 
     # --- sessions ---
