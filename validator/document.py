@@ -114,22 +114,27 @@ class Node:
 def read_document(path: Path) -> Node:
     """Return a JSON file's value. Raises `UserError` where the file cannot be read or is not JSON."""
     try:
-        text = path.read_text(encoding="utf-8")
+        data = path.read_bytes()
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 at byte {error.start}") from None
+    return parse_document(data, str(path))
+
+
+def parse_document(data: bytes, name: str) -> Node:
+    """Return the value of a JSON text, which is told by a name. Raises `UserError` where it is not JSON."""
     try:
-        value = json.loads(text)
+        value = json.loads(data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise UserError(f"{name}: not UTF-8 at byte {error.start}") from None
     except json.JSONDecodeError as error:
-        raise UserError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
+        raise UserError(f"{name}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
     except RecursionError:
-        raise UserError(f"{path}: nested more than {DEPTH_MAX} levels deep") from None
+        raise UserError(f"{name}: nested more than {DEPTH_MAX} levels deep") from None
     except ValueError:
-        raise UserError(f"{path}: expected numbers of at most {sys.get_int_max_str_digits()} digits") from None
+        raise UserError(f"{name}: expected numbers of at most {sys.get_int_max_str_digits()} digits") from None
     if _is_deeper(value, DEPTH_MAX):
-        raise UserError(f"{path}: nested more than {DEPTH_MAX} levels deep")
-    return Node(value, str(path))
+        raise UserError(f"{name}: nested more than {DEPTH_MAX} levels deep")
+    return Node(value, name)
 
 
 def printable(text: str) -> str:

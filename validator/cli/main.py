@@ -38,6 +38,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Show a lane's state from the job's checkpoint, or verify it against the topics.",
     ),
     "replay": ("validator.cli.replay:replay", "Run conformance traces through the rules, without Kafka or Spark."),
+    "prove": ("validator.cli.proofs:prove", "Prove what a protocol can prove outside of blocks, as JSON."),
+    "verify": ("validator.cli.proofs:verify", "Verify such a proof, whoever it comes from."),
     "simulate": ("validator.cli.simulate:simulate", "Write a seeded relay chain's traffic and the verdicts to expect."),
     "plugins": ("validator.cli.plugins:app", "List, show, check, lock and pack plugins; start a new one."),
     "transport": (

@@ -98,6 +98,7 @@ __all__ = [
     "ParaId",
     "ParaKind",
     "PendingRef",
+    "ProofFormat",
     "ProtocolDefinition",
     "Reader",
     "RecordType",
@@ -206,6 +207,21 @@ class TraceFormat:
     vectors: Callable[[str, Node], dict[str, Any]] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ProofFormat:
+    """How documents hold what a protocol proves outside of blocks; both functions are given one of ``kinds`` and an object.
+
+    ``prove`` returns ``{"proof", ...}`` with all that the proof is verified under beside it, so that ``verify`` takes what it returns;
+    it raises `validator.errors.UserError` by `Node.fail`. ``verify`` trusts everything but the member ``proof``, for which alone it never
+    raises, whatever is there: it returns ``{"ok": True, ...}`` with what is proved, or ``{"ok": False, "error": {"kind", ...}}``. For
+    the rest it raises as ``prove`` does.
+    """
+
+    kinds: tuple[str, ...]
+    prove: Callable[[str, Node], dict[str, Any]]
+    verify: Callable[[str, Node], dict[str, Any]]
+
+
 class Simulation(Protocol):
     """A seeded chain with the verdicts that a model of its own, which shares no code with the rules, gives on its traffic."""
 
@@ -227,7 +243,8 @@ class ProtocolDefinition:
     are; ``restore`` takes of the settings only the enactment and ``upward_messages``, and raises `DecodeError`. ``configuration`` reads a
     chain's limits from an object of names, as configuration files and traces write them, ``limits`` are all of those names; ``maxima`` are
     the names, in the protocol's order, and the greatest values of those that a session change may set. ``schemas`` is a folder laid out as
-    `avro/` with those of ``records``. ``simulation`` makes the traffic of `validator simulate` and `validator demo`, where there is any.
+    `avro/` with those of ``records``. ``simulation`` makes the traffic of `validator simulate` and `validator demo`, where there is any;
+    ``proofs`` are those of `validator prove` and `validator verify`.
     """
 
     name: str
@@ -242,6 +259,7 @@ class ProtocolDefinition:
     schemas: Path
     traces: TraceFormat
     simulation: Callable[[SimulationSettings], Simulation] | None = None
+    proofs: ProofFormat | None = None
 
     def changes(self, node: Node) -> tuple[tuple[str, int], ...]:
         """Return the limits that an object names, as `RuleSet.change_session` gets them. Raises `validator.errors.UserError`."""

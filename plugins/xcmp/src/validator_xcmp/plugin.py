@@ -7,10 +7,19 @@ from collections.abc import Iterable
 from pathlib import Path  # validator: allow io a definition says where its schemas and traces are
 from typing import Any
 
-from validator.plugin.api import ChainSettings, Manifest, ProtocolDefinition, RuleSet, TraceFormat, hookimpl
+from validator.plugin.api import (
+    ChainSettings,
+    Manifest,
+    ProofFormat,
+    ProtocolDefinition,
+    RuleSet,
+    TraceFormat,
+    hookimpl,
+)
 from validator_xcmp import __version__
 from validator_xcmp.configuration import LIMITS, MAXIMA, read_configuration
 from validator_xcmp.encoding import ENCODING_VERSION
+from validator_xcmp.proof_documents import KINDS, prove_document, verify_document
 from validator_xcmp.rules import RULES_VERSION, Xcmp
 from validator_xcmp.shapes import RECORDS
 from validator_xcmp.traces import STATE_KEYS, read_candidate, read_request, view
@@ -50,6 +59,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
             vector_format=VECTOR_FORMAT,
             vectors=vector_result,
         ),
+        proofs=ProofFormat(KINDS, prove_document, verify_document),
     )
 
 

@@ -44,20 +44,51 @@ def show_processing_proof(proof: Mapping[ParaId, SenderProof | None]) -> dict[st
 
 
 def _show_sender(part: SenderProof) -> dict[str, Any]:
-    row, head = part.row, part.head
     return {
-        "cst": {
-            "last_updated": row.last_updated,
-            "message_root": None if row.message_root is None else row.message_root.hex(),
-            **show_path(row.path),
-        },
-        "mq": None if head is None else {"head": head.head.hex(), **show_path(head.path)},
+        "cst": show_row_proof(part.row),
+        "mq": None if part.head is None else show_head_proof(part.head),
         "links": [
             {"prev_head": link.prev_head.hex(), "prev_block": link.prev_block, "msg_hash": link.msg_hash.hex()}
             for link in part.links
         ],
         "bodies": {str(block): [payload.hex() for payload in payloads] for block, payloads in part.bodies.items()},
     }
+
+
+def read_row_proof(value: object) -> RowProof:
+    """Return the proof of a column of ``{last_updated, message_root, index, size, path}``."""
+    if not isinstance(value, dict):
+        return RowProof(_NO_NUMBER, None, _NO_PATH)
+    root = value.get("message_root", "")
+    return RowProof(_number(value.get("last_updated")), None if root is None else read_hash(root), read_path(value))
+
+
+def show_row_proof(proof: RowProof) -> dict[str, Any]:
+    """Return the proof of a column as JSON, such that `read_row_proof` gives it back."""
+    root = None if proof.message_root is None else proof.message_root.hex()
+    return {"last_updated": proof.last_updated, "message_root": root, **show_path(proof.path)}
+
+
+def read_head_proof(value: object) -> HeadProof:
+    """Return the proof of a head of ``{head, index, size, path}``."""
+    if not isinstance(value, dict):
+        return HeadProof(_NO_HASH, _NO_PATH)
+    return HeadProof(read_hash(value.get("head")), read_path(value))
+
+
+def show_head_proof(proof: HeadProof) -> dict[str, Any]:
+    """Return the proof of a head as JSON, such that `read_head_proof` gives it back."""
+    return {"head": proof.head.hex(), **show_path(proof.path)}
+
+
+def read_payload_proof(value: object) -> tuple[bytes | None, Path]:
+    """Return payload and proof of ``{payload, index, size, path}``, None for a payload that is none."""
+    return _bytes(value.get("payload")) if isinstance(value, dict) else None, read_path(value)
+
+
+def show_payload_proof(payload: bytes, path: Path) -> dict[str, Any]:
+    """Return a payload and its proof as JSON, such that `read_payload_proof` gives them back."""
+    return {"payload": payload.hex(), **show_path(path)}
 
 
 def show_path(path: Path) -> dict[str, Any]:
@@ -83,27 +114,10 @@ def read_hash(value: object) -> Hash:
 def _sender(part: dict[str, Any]) -> SenderProof:
     links, bodies = part.get("links", []), part.get("bodies", {})
     return SenderProof(
-        _row(part.get("cst")),
-        _head(part.get("mq")),
+        read_row_proof(part.get("cst")),
+        None if part.get("mq") is None else read_head_proof(part["mq"]),
         tuple(map(_link, links[: PROOF_LINKS_MAX + 1])) if isinstance(links, list) else (_NO_LINK,),
         _bodies(bodies) if isinstance(bodies, dict) else {_NO_NUMBER: ()},
-    )
-
-
-def _row(value: object) -> RowProof:
-    if not isinstance(value, dict):
-        return RowProof(_NO_NUMBER, None, _NO_PATH)
-    root = value.get("message_root", "")
-    return RowProof(_number(value.get("last_updated")), None if root is None else read_hash(root), read_path(value))
-
-
-def _head(value: object) -> HeadProof | None:
-    if value is None:
-        return None
-    return (
-        HeadProof(read_hash(value.get("head")), read_path(value))
-        if isinstance(value, dict)
-        else HeadProof(_NO_HASH, _NO_PATH)
     )
 
 

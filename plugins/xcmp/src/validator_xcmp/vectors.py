@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from validator.plugin.api import Hash, Node, ParaId
+from validator.plugin.api import Node
 from validator_xcmp.commitments import batch_hash, cst_leaf, hrmp_link, message_hash, mq_root, msg_root, xcmp_link
 from validator_xcmp.merkle import CST, HASH_SIZE, TAGS, tree_root, verify
-from validator_xcmp.pov_errors import PovError
-from validator_xcmp.proof_json import read_hash, read_path, read_processing_proof
-from validator_xcmp.proofs import ProcessingContext, verify_processing
-from validator_xcmp.traces import read_watermark
+from validator_xcmp.proof_documents import processing_result, read_hashes_by_para
+from validator_xcmp.proof_json import read_hash, read_path
 
 VECTOR_FORMAT: Final = "xcmp-vectors/1"
 
@@ -68,7 +66,7 @@ def _cst_root(entry: Node) -> dict[str, Any]:
 
 
 def _mq_root(entry: Node) -> dict[str, Any]:
-    return {"root": mq_root(_hashes_by_para(entry["heads"])).hex()}
+    return {"root": mq_root(read_hashes_by_para(entry["heads"])).hex()}
 
 
 def _msg_root(entry: Node) -> dict[str, Any]:
@@ -83,23 +81,7 @@ def _proof(entry: Node) -> dict[str, Any]:
 
 
 def _pov(entry: Node) -> dict[str, Any]:
-    context = entry["context"]
-    known = ProcessingContext(
-        recipient=context["recipient"].integer(),
-        relay_parent_number=context["relay_parent_number"].integer(),
-        old_watermark=context.get("old_watermark", read_watermark, None),
-        new_watermark=read_watermark(context["new_watermark"]),
-        senders=tuple(sender.integer() for sender in context["senders"].items()),
-        cst_roots=_hashes_by_para(context["cst_roots"]),
-    )
-    try:
-        messages = verify_processing(known, read_processing_proof(entry.object().get("proof")))
-    except PovError as error:
-        return {"ok": False, "error": {"kind": error.kind, **error.details()}}
-    return {
-        "ok": True,
-        "messages": [[block, sender, [payload.hex() for payload in payloads]] for block, sender, payloads in messages],
-    }
+    return processing_result(entry)[0]
 
 
 _GROUPS: Final[dict[str, Callable[[Node], dict[str, Any]]]] = {
@@ -113,13 +95,3 @@ _GROUPS: Final[dict[str, Callable[[Node], dict[str, Any]]]] = {
     "proofs": _proof,
     "pov": _pov,
 }
-
-
-def _hashes_by_para(node: Node) -> dict[ParaId, Hash]:
-    hashes = {}
-    for name, value in node.members():
-        para = Node(
-            int(name) if name.isascii() and name.isdecimal() and len(name) <= 10 else name, value.path
-        ).integer()
-        hashes[para] = value.hex(HASH_SIZE)
-    return hashes

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documents of `validator prove` and `validator verify`: what is proved, under what, and the proof of it.
+
+| kind | to prove | is trusted | in the proof | is proved |
+|---|---|---|---|---|
+| ``row`` | ``row``, ``index`` | ``root``, ``recipient`` | ``last_updated``, ``message_root``, path | both |
+| ``head`` | ``heads``, ``recipient`` | ``root``, ``recipient`` | ``head``, path | ``head`` |
+| ``payload`` | ``payloads``, ``index`` | ``root`` | ``payload``, path | ``payload``, ``index`` of ``size`` |
+| ``processing`` | ``context``, ``histories`` | ``context`` | by sender | ``messages`` |
+
+What is trusted is malformed only by a mistake: `validator.errors.UserError`. A proof is hostile, and reading it never fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from validator.plugin.api import ZERO_HASH, BlockNumber, Hash, Node, ParaId
+from validator_xcmp.commitments import mq_root, msg_root
+from validator_xcmp.merkle import HASH_SIZE
+from validator_xcmp.pov_errors import PovError
+from validator_xcmp.proof_json import (
+    read_head_proof,
+    read_payload_proof,
+    read_processing_proof,
+    read_row_proof,
+    show_head_proof,
+    show_payload_proof,
+    show_processing_proof,
+    show_row_proof,
+)
+from validator_xcmp.proofs import (
+    ProcessingContext,
+    SenderHistory,
+    prove_head,
+    prove_payload,
+    prove_processing,
+    prove_row,
+    verify_head,
+    verify_payload,
+    verify_processing,
+    verify_row,
+)
+from validator_xcmp.state import Column, row_root
+from validator_xcmp.traces import read_watermark
+
+ROW_REFUSED: Final = "Row/ProofInvalid"
+HEAD_REFUSED: Final = "Head/ProofInvalid"
+PAYLOAD_REFUSED: Final = "Payload/ProofInvalid"
+
+_CONTEXT_KEYS: Final = (
+    *("recipient", "relay_parent_number", "old_watermark", "new_watermark", "senders", "cst_roots"),
+)
+_HISTORY_KEYS: Final = ("row", "heads", "messages", "base_head", "base_block")
+
+
+def prove_document(kind: str, document: Node) -> dict[str, Any]:
+    """Return a proof and what it is verified under. Raises `validator.errors.UserError`; ``kind`` is one of `KINDS`."""
+    return _PROVE[kind](document)
+
+
+def verify_document(kind: str, document: Node) -> dict[str, Any]:
+    """Return whether a proof holds and what it proves. Raises `validator.errors.UserError` for what is trusted alone."""
+    return _VERIFY[kind](document)
+
+
+# --- rows, message roots, logical messages -----------------------------------------------------------------------------------------------
+
+
+def _prove_row(document: Node) -> dict[str, Any]:
+    document.refuse_misspelt(("row", "index"))
+    row = read_row(document["row"])
+    index = _index(document["index"], len(row))
+    proof = show_row_proof(prove_row(row, index))
+    return {"root": row_root(row).hex(), "recipient": row[index].recipient, "proof": proof}
+
+
+def _verify_row(document: Node) -> dict[str, Any]:
+    root, recipient = document["root"].hex(HASH_SIZE), document["recipient"].integer()
+    proof = read_row_proof(document.object().get("proof"))
+    if not verify_row(root, recipient, proof):
+        return _refused(ROW_REFUSED)
+    shown = show_row_proof(proof)
+    return {"ok": True, "last_updated": shown["last_updated"], "message_root": shown["message_root"]}
+
+
+def _prove_head(document: Node) -> dict[str, Any]:
+    document.refuse_misspelt(("heads", "recipient"))
+    heads, recipient = read_hashes_by_para(document["heads"]), document["recipient"].integer()
+    if recipient not in heads:
+        raise document["recipient"].fail("a para that has a head")
+    return {
+        "root": mq_root(heads).hex(),
+        "recipient": recipient,
+        "proof": show_head_proof(prove_head(heads, recipient)),
+    }
+
+
+def _verify_head(document: Node) -> dict[str, Any]:
+    root, recipient = document["root"].hex(HASH_SIZE), document["recipient"].integer()
+    proof = read_head_proof(document.object().get("proof"))
+    return {"ok": True, "head": proof.head.hex()} if verify_head(root, recipient, proof) else _refused(HEAD_REFUSED)
+
+
+def _prove_payload(document: Node) -> dict[str, Any]:
+    document.refuse_misspelt(("payloads", "index"))
+    payloads = _payloads(document["payloads"])
+    index = _index(document["index"], len(payloads))
+    proof = show_payload_proof(payloads[index], prove_payload(payloads, index))
+    return {"root": msg_root(payloads).hex(), "proof": proof}
+
+
+def _verify_payload(document: Node) -> dict[str, Any]:
+    root = document["root"].hex(HASH_SIZE)
+    payload, path = read_payload_proof(document.object().get("proof"))
+    if payload is None or not verify_payload(root, payload, path):
+        return _refused(PAYLOAD_REFUSED)
+    return {"ok": True, "index": path.index, "size": path.size, "payload": payload.hex()}
+
+
+# --- proof of processing -----------------------------------------------------------------------------------------------------------------
+
+
+def _prove_processing(document: Node) -> dict[str, Any]:
+    """Return the proof with the context whole: roots that the document leaves out are those of the senders' rows."""
+    document.refuse_misspelt(("context", "histories"))
+    given, described = document["context"], document["histories"]
+    recipient = given["recipient"].integer()
+    named = {read_para(name, history): history for name, history in described.members()}
+    histories = {sender: _history(history, recipient) for sender, history in named.items()}
+    context = read_context(given, {sender: row_root(history.row) for sender, history in histories.items()})
+    for sender, history in named.items():
+        if sender not in context.senders:
+            raise history.fail("nothing, as this is none of the context's senders")
+    for sender in context.senders:
+        if sender not in histories:
+            raise described.fail(f"a history of sender {sender}")
+        if recipient not in histories[sender].heads and _has_unread(context, sender, histories[sender]):
+            raise named[sender].fail(f"heads with one of recipient {recipient}, for whom something is unread")
+    proof = prove_processing(context, histories)
+    try:
+        verify_processing(context, proof)
+    except PovError as error:  # nothing is printed that would be refused
+        raise Node(str(error), document.path).fail("histories whose proof holds") from None
+    return {"context": show_context(context), "proof": show_processing_proof(proof)}
+
+
+def _verify_processing(document: Node) -> dict[str, Any]:
+    """Return, where a proof is refused, the sender whose part of it is wrong, too, if it is one's."""
+    result, error = processing_result(document)
+    return result if error is None or error.sender is None else {**result, "sender": error.sender}
+
+
+def processing_result(document: Node) -> tuple[dict[str, Any], PovError | None]:
+    """Return what comes of ``{context, proof}``, as the test vectors show it, and why it is refused. Raises `UserError`."""
+    context = read_context(document["context"])
+    try:
+        messages = verify_processing(context, read_processing_proof(document.object().get("proof")))
+    except PovError as error:
+        return _refused(error.kind, **error.details()), error
+    shown = [[block, sender, [payload.hex() for payload in payloads]] for block, sender, payloads in messages]
+    return {"ok": True, "messages": shown}, None
+
+
+def _has_unread(context: ProcessingContext, sender: ParaId, history: SenderHistory) -> bool:
+    column = next(column for column in history.row if column.recipient == context.recipient)
+    old = context.old_watermark
+    return column.message_root is not None and (old is None or (column.last_updated, sender) > old)
+
+
+def _history(node: Node, recipient: ParaId) -> SenderHistory:
+    node.refuse_misspelt(_HISTORY_KEYS)
+    row = read_row(node["row"])
+    if all(column.recipient != recipient for column in row):
+        raise node["row"].fail(f"columns with one to recipient {recipient}")
+    base_block = node.get("base_block", Node.integer, 0)
+    messages = node.get("messages", _messages, ())
+    previous = base_block
+    for at, (block, _) in enumerate(messages):
+        if block <= previous:
+            raise Node(block, f"{node.path}.messages[{at}].block").fail(f"a block after {previous}")
+        previous = block
+    return SenderHistory(
+        row=row,
+        heads=node.get("heads", read_hashes_by_para, {}),
+        messages=messages,
+        base_head=node.get("base_head", _hash, ZERO_HASH),
+        base_block=base_block,
+    )
+
+
+def _messages(node: Node) -> tuple[tuple[BlockNumber, tuple[bytes, ...]], ...]:
+    return tuple((message["block"].integer(), _payloads(message["payloads"])) for message in node.items())
+
+
+# --- what is trusted ---------------------------------------------------------------------------------------------------------------------
+
+
+def read_context(node: Node, cst_roots: Mapping[ParaId, Hash] | None = None) -> ProcessingContext:
+    """Return the context of an object; ``cst_roots`` stand in where it names none. Raises `validator.errors.UserError`."""
+    node.refuse_misspelt(_CONTEXT_KEYS)
+    if cst_roots is None or node.has("cst_roots"):
+        cst_roots = read_hashes_by_para(node["cst_roots"])
+    return ProcessingContext(
+        recipient=node["recipient"].integer(),
+        relay_parent_number=node["relay_parent_number"].integer(),
+        old_watermark=node.get("old_watermark", read_watermark, None),
+        new_watermark=read_watermark(node["new_watermark"]),
+        senders=tuple(sender.integer() for sender in node["senders"].items()),
+        cst_roots=cst_roots,
+    )
+
+
+def show_context(context: ProcessingContext) -> dict[str, Any]:
+    """Return a context as JSON, such that `read_context` gives it back."""
+    old = context.old_watermark
+    return {
+        "recipient": context.recipient,
+        "relay_parent_number": context.relay_parent_number,
+        "old_watermark": None if old is None else list(old),
+        "new_watermark": list(context.new_watermark),
+        "senders": list(context.senders),
+        "cst_roots": {str(sender): root.hex() for sender, root in context.cst_roots.items()},
+    }
+
+
+def read_row(node: Node) -> list[Column]:
+    """Return the columns of ``[{recipient, last_updated, message_root}]``, no two to one recipient. Raises `UserError`."""
+    row: dict[ParaId, Column] = {}
+    for column in node.items():
+        recipient = column["recipient"].integer()
+        if recipient in row:
+            raise column["recipient"].fail("a recipient that no column before has")
+        last_updated, root = column["last_updated"].integer(), column.get("message_root", _hash, None)
+        # of a column, capacity and deposits are nothing that a root tells
+        row[recipient] = Column(recipient, 0, 0, 0, last_updated, root)
+    return list(row.values())
+
+
+def read_hashes_by_para(node: Node) -> dict[ParaId, Hash]:
+    """Return the hashes of ``{para: hash}``. Raises `validator.errors.UserError`."""
+    return {read_para(name, value): value.hex(HASH_SIZE) for name, value in node.members()}
+
+
+def read_para(name: str, member: Node) -> ParaId:
+    """Return the para that a member of an object is named by: in decimal, without zeros before it. Raises `UserError`."""
+    decimal = name.isascii() and name.isdecimal() and len(name) <= 10 and (name == "0" or name[0] != "0")
+    return Node(int(name) if decimal else name, member.path).integer()
+
+
+def _hash(node: Node) -> Hash:
+    return node.hex(HASH_SIZE)
+
+
+def _payloads(node: Node) -> tuple[bytes, ...]:
+    return tuple(payload.hex() for payload in node.items())
+
+
+def _index(node: Node, count: int) -> int:
+    index = node.integer()
+    if index >= count:
+        raise node.fail(f"the index of one of {count}")
+    return index
+
+
+def _refused(kind: str, **fields: int) -> dict[str, Any]:
+    return {"ok": False, "error": {"kind": kind, **fields}}
+
+
+_PROVE: Final[dict[str, Callable[[Node], dict[str, Any]]]] = {
+    "row": _prove_row,
+    "head": _prove_head,
+    "payload": _prove_payload,
+    "processing": _prove_processing,
+}
+_VERIFY: Final[dict[str, Callable[[Node], dict[str, Any]]]] = {
+    "row": _verify_row,
+    "head": _verify_head,
+    "payload": _verify_payload,
+    "processing": _verify_processing,
+}
+KINDS: Final = tuple(_PROVE)
+"""What can be proved."""

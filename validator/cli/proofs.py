@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator prove` and `validator verify`: what a protocol can prove outside of blocks, as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from validator import exit_codes
+from validator.document import Node, parse_document
+from validator.errors import UserError
+from validator.plugin.api import ProofFormat
+from validator.plugin.registry import discover
+from validator.replay.scenario import installed_protocol
+
+DOCUMENT_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Bytes of the JSON that is proved or verified."""
+
+_STANDARD_INPUT: Final = Path("-")
+
+Kind = Annotated[str, typer.Argument(help="What is proved, one of the protocol's kinds.")]
+File = Annotated[Path, typer.Argument(help="A JSON file, or - for standard input.")]
+ProtocolName = Annotated[str, typer.Option("--protocol", help="The protocol that it is proved under.")]
+
+
+def prove(kind: Kind, protocol: ProtocolName, file: File = _STANDARD_INPUT) -> None:
+    """Print a proof, and beside it what it is verified under, as JSON that `validator verify` takes.
+
+    Exit 2 if the document is malformed.
+    """
+    _print(_proofs(protocol, kind).prove(kind, _document(file)))
+
+
+def verify(kind: Kind, protocol: ProtocolName, file: File = _STANDARD_INPUT) -> None:
+    """Say as JSON whether a proof holds, and what it proves or why it is refused.
+
+    The member `proof` may come from anybody, all else has to be what you know yourself. Exit 1 if the proof is refused, 2 if the document
+    is not JSON or what is known is malformed.
+    """
+    result = _proofs(protocol, kind).verify(kind, _document(file))
+    _print(result)
+    if not result["ok"]:
+        raise typer.Exit(exit_codes.DISAGREEMENT)
+
+
+def _proofs(protocol: str, kind: str) -> ProofFormat:
+    definition = installed_protocol(protocol)
+    if definition is None:
+        known = ", ".join(sorted(found.name for found in discover("validator.protocols")))
+        raise UserError(f"--protocol: {protocol!r} is not installed; there are {known}")
+    if definition.proofs is None:
+        raise UserError(f"--protocol: {protocol!r} comes without proofs")
+    if kind not in definition.proofs.kinds:
+        raise UserError(f"KIND: expected one of {', '.join(definition.proofs.kinds)}, found {kind!r}")
+    return definition.proofs
+
+
+def _document(file: Path) -> Node:
+    name = "standard input" if file == _STANDARD_INPUT else str(file)
+    try:
+        if file == _STANDARD_INPUT:
+            data = sys.stdin.buffer.read(DOCUMENT_BYTES_MAX + 1)
+        else:
+            with file.open("rb") as stream:
+                data = stream.read(DOCUMENT_BYTES_MAX + 1)
+    except OSError as error:
+        raise UserError(f"{name}: {error.strerror}") from None
+    if len(data) > DOCUMENT_BYTES_MAX:
+        raise UserError(f"{name}: expected at most {DOCUMENT_BYTES_MAX} bytes, found more")
+    return parse_document(data, name)
+
+
+def _print(result: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(result) + "\n")
