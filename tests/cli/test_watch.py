@@ -103,6 +103,18 @@ def test_following_shows_what_comes_and_ends_cleanly_on_ctrl_c(chain: Follower) 
     assert process.returncode == 0
 
 
+def test_following_ends_when_nobody_reads_any_more(chain: Follower) -> None:
+    """As after `| head -n 1`: there is one receipt of the last block, and no other will come."""
+    command = [sys.executable, "-m", "validator", "watch", "receipts", "--follow", "--json", "--tail=1", chain.option()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["block"] >= chain.expected[-1]["block"]
+        process.stdout.close()
+        assert process.wait(60) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
 def test_a_strangers_record_is_told_and_the_others_are_shown(
     tmp_path_factory: pytest.TempPathFactory, kafka: dict[str, object]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import sys
 from collections import deque
 from dataclasses import dataclass
@@ -112,6 +113,19 @@ def _chunks(reader: TopicReader, topic: str, wanted: _Filter, *, follow: bool) -
         yield records
         if reader.at_end and not follow:
             return
+        _check_reader()
+
+
+def _check_reader() -> None:
+    """Raise `BrokenPipeError` where nobody reads standard output any more: writing would tell so, but the next record may never come."""
+    try:
+        output = sys.stdout.fileno()
+    except (OSError, ValueError):  # no file at all: a test's
+        return
+    poll = select.poll()
+    poll.register(output, 0)
+    if any(events & select.POLLERR for _, events in poll.poll(0)):
+        raise BrokenPipeError
 
 
 def _show(topic: str, chunks: Iterable[list[dict[str, Any]]], *, as_json: bool, follow: bool) -> None:
