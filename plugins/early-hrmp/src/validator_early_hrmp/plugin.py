@@ -7,7 +7,16 @@ from collections.abc import Iterable
 from pathlib import Path  # validator: allow io a definition says where its schemas and traces are
 from typing import Final
 
-from validator.plugin.api import ChainSettings, Manifest, ProtocolDefinition, RuleSet, TraceFormat, hookimpl
+from validator.plugin.api import (
+    ChainSettings,
+    Manifest,
+    ProtocolDefinition,
+    RuleSet,
+    Simulation,
+    SimulationSettings,
+    TraceFormat,
+    hookimpl,
+)
 from validator_early_hrmp import __version__
 from validator_early_hrmp.configuration import MAXIMA, WATERMARK_RULE, read_configuration
 from validator_early_hrmp.pages import ENCODING_VERSION
@@ -48,7 +57,14 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
             features=("delayed_enactment",),
             suite=_FOLDER.joinpath("conformance"),
         ),
+        simulation=_simulation,
     )
+
+
+def _simulation(settings: SimulationSettings) -> Simulation:
+    from validator_early_hrmp.simulation.traffic import EarlyHrmpSimulation
+
+    return EarlyHrmpSimulation(settings)
 
 
 def _genesis(settings: ChainSettings) -> RuleSet:

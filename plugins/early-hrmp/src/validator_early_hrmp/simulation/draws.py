@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a simulated chain leaves to chance, from one seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random  # validator: allow randomness traffic comes from a seed, and no rule does
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Draws(Random):
+    """Seeded draws, in the order in which they are asked for."""
+
+    def percent(self, chance: int) -> bool:
+        """Return True in so many of a hundred cases."""
+        return self.randrange(100) < chance
+
+    def one_of(self, items: Sequence[T]) -> T | None:
+        """Return one of the items, None where there are none."""
+        return self.choice(items) if items else None
+
+    def count(self, per_100: int) -> int:
+        """Return a count whose mean is a hundredth of the number."""
+        if per_100 > 400:
+            return per_100 // 100
+        return sum(self.randrange(400) < per_100 for _ in range(4))
+
+    def hex(self, size: int) -> str:
+        """Return that many bytes in hex."""
+        return self.randbytes(size).hex()
