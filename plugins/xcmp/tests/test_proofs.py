@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -34,6 +33,7 @@ from validator_xcmp.proofs import (
 )
 from validator_xcmp.state import Column, row_root
 from validator_xcmp.vectors import vector_result
+from xcmp_changes import ODD, change_somewhere
 from xcmp_forgeries import FORGERIES, refused, world
 from xcmp_world import RECIPIENT, Json, entries
 
@@ -177,62 +177,6 @@ def test_a_head_that_is_not_needed_is_checked_all_the_same() -> None:
 
 
 # --- forgeries by chance -----------------------------------------------------------------------------------------------------------------
-
-ODD = st.sampled_from(
-    [
-        None,
-        True,
-        0,
-        1,
-        3,
-        -1,
-        2**32,
-        10**40,
-        1.5,
-        "",
-        "0",
-        "00",
-        "zz",
-        "00" * 32,
-        "ff" * 32,
-        [],
-        [[]],
-        {},
-        {"0": []},
-        {"": {}},
-    ]
-)
-
-
-def places(value: Any) -> list[tuple[Any, Any]]:
-    """Return every member of every object and array below a value, as (container, key)."""
-    keys = list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
-    return [(value, key) for key in keys] + [place for key in keys for place in places(value[key])]
-
-
-def change_somewhere(proof: Json, data: st.DataObject) -> None:
-    """Change one thing of a proof: remove, replace, double or exchange a part, or write something odd in its place."""
-    found = places(proof)
-    assume(found)
-    container, key = data.draw(st.sampled_from(found), label="where")
-    other, other_key = data.draw(st.sampled_from(found), label="from where")
-    how = data.draw(st.sampled_from(("remove", "odd", "odd", "copy", "copy", "number", "flip", "add")), label="how")
-    value = container[key]
-    if how == "remove":
-        del container[key]
-    elif how == "copy":
-        container[key] = deepcopy(other[other_key])
-    elif how == "number" and type(value) is int:
-        container[key] = value + data.draw(st.sampled_from((-1, 1, 2)))
-    elif how == "flip" and isinstance(value, str) and value:
-        at = data.draw(st.integers(0, len(value) - 1))
-        container[key] = value[:at] + ("1" if value[at] == "0" else "0") + value[at + 1 :]
-    elif how == "add" and isinstance(container, list):
-        container.insert(key, deepcopy(value))
-    elif how == "add":
-        container[data.draw(st.sampled_from(("7", "07", "3", "x", "")))] = deepcopy(value)
-    else:
-        container[key] = deepcopy(data.draw(ODD))
 
 
 @examples(400)

@@ -141,8 +141,8 @@ def entry_of(senders: list[Sender], old: list[int] | None, new: list[int], relay
 
 
 @st.composite
-def entries(draw: st.DrawFn) -> Json:
-    """Draw an entry of group ``pov`` whose proof is complete."""
+def accounts(draw: st.DrawFn) -> tuple[list[Sender], Json]:
+    """Draw senders, and an entry of group ``pov`` whose proof about them is complete."""
     payloads = st.lists(st.binary(max_size=3), max_size=3)
     senders = []
     for para in draw(st.lists(st.integers(1, 8).filter(lambda para: para != RECIPIENT), max_size=4, unique=True)):
@@ -152,4 +152,9 @@ def entries(draw: st.DrawFn) -> Json:
     marks = st.tuples(st.integers(0, 10), st.sampled_from([0, 1, 3, 5, 8, 2**32 - 1])).map(list)
     old = draw(st.none() | marks)
     new = draw(marks if old is None else marks.filter(lambda mark: mark >= old))
-    return entry_of(senders, old, new, draw(st.integers(new[0], 11)))
+    return senders, entry_of(senders, old, new, draw(st.integers(new[0], 11)))
+
+
+def entries() -> st.SearchStrategy[Json]:
+    """Draw an entry of group ``pov`` whose proof is complete."""
+    return accounts().map(lambda drawn: drawn[1])

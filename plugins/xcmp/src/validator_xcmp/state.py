@@ -8,6 +8,7 @@ value.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -185,7 +186,7 @@ def recompute_root(state: XcmpState, sender: ParaId) -> None:
         state.cst_roots[sender] = row_root(row)
 
 
-def row_root(row: list[Column]) -> Hash:
+def row_root(row: Sequence[Column]) -> Hash:
     """Return the root over a row's columns."""
     return tree_root(CST, [cst_leaf(column.recipient, column.last_updated, column.message_root) for column in row])
 

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator prove` and `validator verify`: JSON in, JSON out; a proof is refused with 1, a document that is none told with 2."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from validator.cli import proofs
+from validator.cli.main import app
+
+HASH = "ab" * 32
+HEADS = {"heads": {"2000": HASH, "2001": "cd" * 32, "7": "00" * 32}, "recipient": 2001}
+
+
+def run(command: str, kind: str, document: Any, protocol: str = "xcmp") -> Result:
+    """Run a command on a document, or on the bytes of one, from standard input."""
+    data = document if isinstance(document, bytes) else json.dumps(document).encode()
+    return CliRunner().invoke(app, [command, kind, "--protocol", protocol], input=data)
+
+
+def proved() -> dict[str, Any]:
+    result = run("prove", "head", HEADS)
+    assert (result.exit_code, result.stderr) == (0, "")
+    document: dict[str, Any] = json.loads(result.stdout)
+    return document
+
+
+def test_what_is_proved_verifies_and_another_claim_does_not() -> None:
+    document = proved()
+    assert list(document) == ["root", "recipient", "proof"]
+    result = run("verify", "head", document)
+    assert (result.exit_code, json.loads(result.stdout)) == (0, {"ok": True, "head": "cd" * 32})
+    for changed in ({**document, "recipient": 2000}, {**document, "root": HASH}, {**document, "proof": None}):
+        result = run("verify", "head", changed)
+        assert (result.exit_code, result.stderr) == (1, "")
+        assert json.loads(result.stdout) == {"ok": False, "error": {"kind": "Head/ProofInvalid"}}
+
+
+def test_a_document_may_be_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "heads.json"
+    file.write_text(json.dumps(HEADS))
+    for name in (str(file), "-"):
+        result = CliRunner().invoke(app, ["prove", "head", name, "--protocol", "xcmp"], input=json.dumps(HEADS))
+        assert json.loads(result.stdout) == proved()
+
+
+@pytest.mark.parametrize("command", ["prove", "verify"])
+@pytest.mark.parametrize(
+    ("kind", "document", "protocol", "told"),
+    [
+        ("head", b"", "xcmp", "standard input:1:1: not JSON: Expecting value"),
+        ("head", b'{"proof": \xff}', "xcmp", "standard input: not UTF-8 at byte 10"),
+        ("head", b"[" * 100_000, "xcmp", "standard input: nested more than 64 levels deep"),
+        ("head", b"[" * 66 + b"]" * 66, "xcmp", "standard input: nested more than 64 levels deep"),
+        ("head", b"9" * 5000, "xcmp", "standard input: expected numbers of at most 4300 digits"),
+        ("head", [], "xcmp", "standard input: expected an object, found []"),
+        ("tail", HEADS, "xcmp", "KIND: expected one of row, head, payload, processing, found 'tail'"),
+        ("head", HEADS, "router", "--protocol: 'router' comes without proofs"),
+        ("head", HEADS, "none", "--protocol: 'none' is not installed; there are "),
+    ],
+)
+def test_what_is_no_document_is_told_in_a_line(
+    command: str, kind: str, document: Any, protocol: str, told: str
+) -> None:
+    result = run(command, kind, document, protocol)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith(f"validator: {told}")
+    assert result.stderr.count("\n") == 1
+
+
+def test_what_is_known_has_to_be_well_formed() -> None:
+    document = proved()
+    for changed, told in (
+        ({**document, "root": "00"}, 'root: expected 32 bytes in hex, found "00"'),
+        ({**document, "recipient": -1}, "recipient: expected an integer from 0 to 4294967295, found -1"),
+    ):
+        result = run("verify", "head", changed)
+        assert (result.exit_code, result.stderr) == (2, f"validator: standard input.{told}\n")
+
+
+def test_a_file_that_is_not_there_or_too_large_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "heads.json"
+    arguments = ["prove", "head", str(file), "--protocol", "xcmp"]
+    result = CliRunner().invoke(app, arguments)
+    assert (result.exit_code, result.stderr) == (2, f"validator: {file}: No such file or directory\n")
+    file.write_text(json.dumps(HEADS))
+    size = file.stat().st_size
+    monkeypatch.setattr(proofs, "DOCUMENT_BYTES_MAX", size)
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    monkeypatch.setattr(proofs, "DOCUMENT_BYTES_MAX", size - 1)
+    result = CliRunner().invoke(app, arguments)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"validator: {file}: expected at most {size - 1} bytes, found more\n",
+    )
