@@ -207,13 +207,13 @@ class CandidateTraffic:
                 return candidate, tuple(kinds)
         return None
 
-    def play(self, para: int, share: float) -> tuple[Json, Json, tuple[str, ...]] | None:
+    def play(self, para: int, *, breaks: bool) -> tuple[Json, Json, tuple[str, ...]] | None:
         """Return the candidate of a para, what the model makes of it, and what it was made to break."""
         kinds: tuple[str, ...] = ()
-        if self.draws.random() >= share:
-            candidate = self.good(para)
-        else:
+        if breaks:
             candidate, kinds = self.broken(para) or (None, ())
+        else:
+            candidate = self.good(para)
         if candidate is None:
             return None
         result = self.model.candidate(candidate)

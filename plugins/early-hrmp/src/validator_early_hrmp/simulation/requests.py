@@ -248,9 +248,8 @@ class RequestTraffic:
                 return request
         return None
 
-    def play(self, share: float) -> tuple[Json, Json] | None:
+    def play(self, *, breaks: bool) -> tuple[Json, Json] | None:
         """Return the next request and what the model makes of it, None where there is none to make."""
-        breaks = self.draws.random() < share
         request = self.broken() if breaks else good_request(self.model, self.draws)
         if request is None:
             return None

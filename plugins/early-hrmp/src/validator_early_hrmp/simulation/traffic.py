@@ -107,6 +107,10 @@ class EarlyHrmpSimulation:
     def _hash(self, what: str) -> str:
         return blake2b_256(f"{self.settings.lane}, seed {self.settings.seed}, {what}".encode()).hex()
 
+    def _breaks(self) -> bool:
+        """Return whether the next record sets out to break a rule."""
+        return self.draws.random() < self.settings.violation_share
+
     def _availability(self, number: int) -> tuple[list[Json], list[Json]]:
         """Return what became available or timed out, and at times something that is not pending."""
         included: list[Json] = []
@@ -120,7 +124,7 @@ class EarlyHrmpSimulation:
                 timed_out.append(entry)
             elif self.draws.percent(75):
                 included.append(entry)
-        if self.draws.random() < self.settings.violation_share:
+        if self._breaks():
             stranger = {"para_id": self.draws.choice(sorted(self.model.paras)), "backed_at": number + 7}
             if included and self.draws.percent(50):
                 stranger = dict(self.draws.choice(included))  # the same one twice
@@ -130,7 +134,7 @@ class EarlyHrmpSimulation:
     def _requests(self) -> tuple[list[Json], list[Json]]:
         requests, results = [], []
         for _ in range(self.draws.count(self.settings.requests_per_100_blocks)):
-            played = self.requests.play(self.settings.violation_share)
+            played = self.requests.play(breaks=self._breaks())
             if played is not None:
                 requests.append(request_record(played[0]))
                 results.append(played[1])
@@ -152,7 +156,7 @@ class EarlyHrmpSimulation:
         results: list[Json] = []
         intended: dict[int, tuple[str, ...]] = {}
         for para in self.candidates.producers(self.settings.candidates_per_block):
-            played = self.candidates.play(para, self.settings.violation_share)
+            played = self.candidates.play(para, breaks=self._breaks())
             if played is None:
                 continue
             candidate, result, kinds = played
