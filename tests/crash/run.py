@@ -22,7 +22,7 @@ from tests.crash.schedule import LOGGED, Kill
 from tests.crash.world import Failure, World
 from validator import exit_codes
 
-SEGMENTS_MAX = 12
+SEGMENTS_MAX = 24
 """Segments that are fed until a step that is armed must have been reached."""
 
 VICTIMS = {"machine": ("driver", "jvm", "worker")}

@@ -100,12 +100,12 @@ def full_schedule(seed: int, kills: int) -> list[Kill]:
 
 
 def _kill(random: Random, victim: Victim, step: str, stage: str = "") -> Kill:
-    fresh = step in STEPS and STEPS[step].fresh
+    first = step in STEPS and (STEPS[step].fresh or STEPS[step].rare)
     return Kill(
         victim,
         step,
         stage if step == "random" and victim == "worker" else "",
-        countdown=1 if fresh else random.randint(1, 4),
+        countdown=1 if first else random.randint(1, 4),
         delay_s=random.uniform(0, 0.02) if step == "commit-during" else random.uniform(0, 2.5) * (step == "random"),
         chunks=random.choice((1, 1, 4)),
         broker_pause_s=random.choice((0.0, 0.0, 2.0)),

@@ -31,7 +31,7 @@ class Step(NamedTuple):
     """Where a step is: a method of ``owner`` (a class of ``module``, or "" for a function of it).
 
     ``when`` is before or after the call, during it (from a thread), or between what a generator yields. A ``fresh`` step is one that a
-    worker may reach only at its start.
+    worker may reach only at its start, a ``rare`` one is reached in few batches: the larger a lane, the fewer.
     """
 
     stage: str
@@ -40,10 +40,11 @@ class Step(NamedTuple):
     name: str
     when: str
     fresh: bool = False
+    rare: bool = False
 
 
-def _state(name: str, when: str) -> Step:
-    return Step("lanes", "streaming.lane_operator", "SparkState", name, when)
+def _state(name: str, when: str, *, rare: bool = False) -> Step:
+    return Step("lanes", "streaming.lane_operator", "SparkState", name, when, rare=rare)
 
 
 def _producer(name: str, when: str, *, fresh: bool = False) -> Step:
@@ -57,9 +58,9 @@ STEPS: dict[str, Step] = {
     "rebuild-before": Step("lanes", "validator.lanes.worker", "LaneWorker", "restore", "before", fresh=True),
     "rebuild-replay": Step("lanes", "validator.lanes.worker", "LaneWorker", "replay", "after", fresh=True),
     "between-blocks": Step("lanes", "validator.core.lane", "Lane", "execute_ready", "each"),
-    "slot-before": _state("save_slot", "before"),
-    "slot-after": _state("save_slot", "after"),
-    "journal-cleared": _state("clear_journal", "after"),
+    "slot-before": _state("save_slot", "before", rare=True),
+    "slot-after": _state("save_slot", "after", rare=True),
+    "journal-cleared": _state("clear_journal", "after", rare=True),
     "journal-before": _state("append_journal", "before"),
     "journal-after": _state("append_journal", "after"),
     "head-before": _state("save_head", "before"),
