@@ -39,9 +39,14 @@ def definition(of: SimulationSettings) -> LaneDefinition:
 @cache
 def reference(of: SimulationSettings) -> Outputs:
     """What the lane of a simulated chain tells."""
-    worker = LaneWorker.create(definition(of))
+    return told_alone(definition(of), chain(of))
+
+
+def told_alone(definition: LaneDefinition, of: Chain) -> Outputs:
+    """What a lane tells that is the only one."""
+    worker = LaneWorker.create(definition)
     outputs: Outputs = {topic: [] for topic in SAME_WHATEVER_ARRIVES}
-    for _, records in worker.process(inputs_of(chain(of).records)):
+    for _, records in worker.process(inputs_of(of.records)):
         for record in records:
             outputs[record.topic].append((record.key, record.value))
     return outputs

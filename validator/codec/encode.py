@@ -7,7 +7,7 @@ outcome gives the same bytes: nothing of the time, the process or the Kafka offs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from io import BytesIO
@@ -276,14 +276,13 @@ def _violation(violation: Violation) -> bytes:
 
 
 def _detail(value: FieldValue) -> bytes:
-    """Encode a value of the union ``long, U128, string, map of long``.
-
-    A sequence of numbers is text, separated by commas; a sequence of such sequences has semicolons between them.
-    """
+    """Encode a value of the union ``long, U128, string, map of long, array of long or array of long``."""
     if isinstance(value, str):
         return b"\x04" + _text(value)
     if isinstance(value, Sequence):
-        return b"\x04" + _text(_listed(value))
+        return b"\x08" + _array(
+            b"\x00" + _long(each) if isinstance(each, int) else b"\x02" + _array(map(_long, each)) for each in value
+        )
     if isinstance(value, int):
         if value <= LONG_MAX:
             return b"\x00" + _long(value)
@@ -294,9 +293,9 @@ def _detail(value: FieldValue) -> bytes:
     return b"\x06" + (_long(len(value)) + entries if value else b"") + b"\x00"
 
 
-def _listed(values: Sequence[Any]) -> str:
-    nested = bool(values) and isinstance(values[0], Sequence)
-    return ";".join(map(_listed, values)) if nested else ",".join(map(str, values))
+def _array(items: Iterable[bytes]) -> bytes:
+    encoded = list(items)
+    return (_long(len(encoded)) + b"".join(encoded) if encoded else b"") + b"\x00"
 
 
 _KINDS: Final[dict[InputKind, bytes]] = {kind: _text(kind.value) for kind in InputKind}

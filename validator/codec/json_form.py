@@ -141,8 +141,15 @@ class _ToAvro(_Named):
 
     def detail(self, value: Json, path: str) -> Any:
         """Convert a value of an error's details, the only union of several types beside a request's."""
+        if isinstance(value, list):
+            return [
+                [self.to_long({}, number, path) for number in each]
+                if isinstance(each, list)
+                else self.to_long({}, each, path)
+                for each in value
+            ]
         if isinstance(value, bool) or not isinstance(value, int | str | dict):
-            raise self.error(path, "an integer, a string or an object of integers", value)
+            raise self.error(path, "an integer, a string, an object of integers or an array of them", value)
         if isinstance(value, int) and value > LONG_MAX:
             return self.to_fixed({"size": 16, "logicalType": "u128"}, value, path)
         if isinstance(value, dict):

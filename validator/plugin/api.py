@@ -55,6 +55,9 @@ from validator.core.types import (
     Weight,
 )
 from validator.document import Node
+from validator.simulate.chain import SimulatedChain
+from validator.simulate.draws import Draws, LeastMet
+from validator.simulate.sessions import SessionTraffic
 from validator.simulate.settings import SimulatedBlock, SimulationSettings
 
 __all__ = [
@@ -81,6 +84,7 @@ __all__ = [
     "DecodeError",
     "Dispatch",
     "DownwardMessage",
+    "Draws",
     "Effects",
     "Enactment",
     "EventLog",
@@ -88,6 +92,7 @@ __all__ = [
     "Hash",
     "HostConfiguration",
     "InvariantBroken",
+    "LeastMet",
     "LimitError",
     "Manifest",
     "MessageRef",
@@ -105,7 +110,9 @@ __all__ = [
     "RuleSet",
     "SessionChange",
     "SessionIndex",
+    "SessionTraffic",
     "SimulatedBlock",
+    "SimulatedChain",
     "Simulation",
     "SimulationSettings",
     "TraceFormat",

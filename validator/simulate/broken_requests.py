@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
 from typing import Any, Final
 
+from validator.simulate.draws import Draws
 from validator.simulate.model import Channel, NaiveRouter
 
 Json = dict[str, Any]
-Way = Callable[[NaiveRouter, Random], Json | None]
+Way = Callable[[NaiveRouter, Draws], Json | None]
 
 
 def init_request(origin: int, recipient: int, max_places: int, max_message_size: int) -> Json:
@@ -29,19 +29,19 @@ def close_request(origin: int, channel: Channel) -> Json:
     return {"kind": "close_channel", "origin": origin, "channel": list(channel)}
 
 
-def _any_para(router: NaiveRouter, rng: Random) -> int:
+def _any_para(router: NaiveRouter, rng: Draws) -> int:
     return rng.choice(sorted(router.kinds))
 
 
-def _pair(router: NaiveRouter, rng: Random) -> Channel:
+def _pair(router: NaiveRouter, rng: Draws) -> Channel:
     return rng.choice(sorted(router.kinds)), rng.choice(sorted(router.kinds))
 
 
-def _of(channels: list[Channel], rng: Random) -> Channel | None:
+def _of(channels: list[Channel], rng: Draws) -> Channel | None:
     return rng.choice(channels) if channels else None
 
 
-def _init(router: NaiveRouter, rng: Random, pair: Channel | None, places: int = 1, size: int = 1) -> Json | None:
+def _init(router: NaiveRouter, rng: Draws, pair: Channel | None, places: int = 1, size: int = 1) -> Json | None:
     """Return a request for the pair; half of them break a second rule, to show the order of the checks."""
     if pair is None:
         return None
@@ -52,38 +52,38 @@ def _init(router: NaiveRouter, rng: Random, pair: Channel | None, places: int = 
     return init_request(*pair, places, size)
 
 
-def to_self(router: NaiveRouter, rng: Random) -> Json | None:
+def to_self(router: NaiveRouter, rng: Draws) -> Json | None:
     para = _any_para(router, rng)
     return _init(router, rng, (para, para))
 
 
-def zero_places(router: NaiveRouter, rng: Random) -> Json | None:
+def zero_places(router: NaiveRouter, rng: Draws) -> Json | None:
     return init_request(*_pair(router, rng), 0, rng.choice((0, 1)))
 
 
-def too_many_places(router: NaiveRouter, rng: Random) -> Json | None:
+def too_many_places(router: NaiveRouter, rng: Draws) -> Json | None:
     limit = router.config["hrmp_channel_max_places"]
     return init_request(*_pair(router, rng), limit + rng.choice((1, 1, 7)), rng.choice((0, 1)))
 
 
-def zero_size(router: NaiveRouter, rng: Random) -> Json | None:
+def zero_size(router: NaiveRouter, rng: Draws) -> Json | None:
     return init_request(*_pair(router, rng), 1, 0)
 
 
-def too_large_size(router: NaiveRouter, rng: Random) -> Json | None:
+def too_large_size(router: NaiveRouter, rng: Draws) -> Json | None:
     limit = router.config["hrmp_channel_max_message_size"]
     return init_request(*_pair(router, rng), 1, limit + rng.choice((1, 1, 100)))
 
 
-def invalid_recipient(router: NaiveRouter, rng: Random) -> Json | None:
+def invalid_recipient(router: NaiveRouter, rng: Draws) -> Json | None:
     return _init(router, rng, (_any_para(router, rng), 70_000 + rng.randrange(1000)))
 
 
-def already_exists(router: NaiveRouter, rng: Random) -> Json | None:
+def already_exists(router: NaiveRouter, rng: Draws) -> Json | None:
     return _init(router, rng, _of(sorted(router.channels), rng))
 
 
-def already_requested(router: NaiveRouter, rng: Random) -> Json | None:
+def already_requested(router: NaiveRouter, rng: Draws) -> Json | None:
     return _init(router, rng, _of(sorted(router.requests), rng))
 
 
@@ -92,7 +92,7 @@ def _free_pairs(router: NaiveRouter, origins: list[int]) -> list[Channel]:
     return [pair for pair in pairs if pair not in router.channels and pair not in router.requests]
 
 
-def outbound_limit(router: NaiveRouter, rng: Random) -> Json | None:
+def outbound_limit(router: NaiveRouter, rng: Draws) -> Json | None:
     full = [
         para
         for para in sorted(router.kinds)
@@ -101,7 +101,7 @@ def outbound_limit(router: NaiveRouter, rng: Random) -> Json | None:
     return _init(router, rng, _of(_free_pairs(router, full[:3]), rng))
 
 
-def poor_sender(router: NaiveRouter, rng: Random) -> Json | None:
+def poor_sender(router: NaiveRouter, rng: Draws) -> Json | None:
     poor = [
         para
         for para in sorted(router.kinds)
@@ -121,7 +121,7 @@ def _inbound_full(router: NaiveRouter, para: int) -> bool:
     return inbound >= router.channel_limit(para, "inbound")
 
 
-def poor_recipient(router: NaiveRouter, rng: Random) -> Json | None:
+def poor_recipient(router: NaiveRouter, rng: Draws) -> Json | None:
     deposit = router.config["hrmp_recipient_deposit"]
     poor = [
         p for p in _unconfirmed(router) if not router.can_reserve(p[1], deposit) and not _inbound_full(router, p[1])
@@ -130,33 +130,33 @@ def poor_recipient(router: NaiveRouter, rng: Random) -> Json | None:
     return None if pair is None else accept_request(pair)
 
 
-def nothing_to_accept(router: NaiveRouter, rng: Random) -> Json | None:
+def nothing_to_accept(router: NaiveRouter, rng: Draws) -> Json | None:
     pair = _pair(router, rng)
     return None if pair in router.requests else accept_request(pair)
 
 
-def accepted_already(router: NaiveRouter, rng: Random) -> Json | None:
+def accepted_already(router: NaiveRouter, rng: Draws) -> Json | None:
     pair = _of([pair for pair in sorted(router.requests) if router.requests[pair]["confirmed"]], rng)
     return None if pair is None else accept_request(pair)
 
 
-def inbound_limit(router: NaiveRouter, rng: Random) -> Json | None:
+def inbound_limit(router: NaiveRouter, rng: Draws) -> Json | None:
     pair = _of([pair for pair in _unconfirmed(router) if _inbound_full(router, pair[1])], rng)
     return None if pair is None else accept_request(pair)
 
 
-def not_a_party(router: NaiveRouter, rng: Random) -> Json | None:
+def not_a_party(router: NaiveRouter, rng: Draws) -> Json | None:
     pair = _of(sorted(router.channels), rng) or _pair(router, rng)
     origin = _any_para(router, rng)
     return None if origin in pair else close_request(origin, pair)
 
 
-def nothing_to_close(router: NaiveRouter, rng: Random) -> Json | None:
+def nothing_to_close(router: NaiveRouter, rng: Draws) -> Json | None:
     pair = _pair(router, rng)
     return None if pair in router.channels else close_request(rng.choice(pair), pair)
 
 
-def closing_already(router: NaiveRouter, rng: Random) -> Json | None:
+def closing_already(router: NaiveRouter, rng: Draws) -> Json | None:
     pair = _of(sorted(router.closing), rng)
     return None if pair is None else close_request(rng.choice(pair), pair)
 

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any, Final
 
 from validator.simulate.broken_candidates import WAYS, put_message
+from validator.simulate.draws import Draws
 from validator.simulate.model import NaiveRouter
-from validator.simulate.payloads import HORIZONTAL, UPWARD, draw_count, draw_size, payload
+from validator.simulate.payloads import HORIZONTAL, UPWARD, draw_size
 from validator.simulate.settings import SimulationSettings
 
 Json = dict[str, Any]
@@ -25,12 +25,12 @@ LAGGING_SHARE: Final = 0.15
 class Upward:
     """The upward messages of a chain that are heavy, weightless or failing, and their weights."""
 
-    def __init__(self, rng: Random, budget: int, messages_per_round: int) -> None:
+    def __init__(self, rng: Draws, budget: int, messages_per_round: int) -> None:
         heavy = (budget * 6 // 10, budget, budget * 3)
         self.default_weight = budget // messages_per_round
-        self.heavy = [payload(rng, draw_size(rng, UPWARD, 107)) for _ in heavy]
-        self.weightless = payload(rng, draw_size(rng, UPWARD, 107))
-        self.failing = [payload(rng, draw_size(rng, UPWARD, 107)) for _ in range(2)]
+        self.heavy = [rng.hex(draw_size(rng, UPWARD, 107)) for _ in heavy]
+        self.weightless = rng.hex(draw_size(rng, UPWARD, 107))
+        self.failing = [rng.hex(draw_size(rng, UPWARD, 107)) for _ in range(2)]
         self.weights = dict(zip(self.heavy, heavy, strict=True)) | {self.weightless: 0, self.failing[0]: budget // 4}
         self.special = [*self.heavy, self.weightless, *self.failing]
 
@@ -38,7 +38,7 @@ class Upward:
 class CandidateTraffic:
     """Makes the candidates of a block, each against the state that the one before it left."""
 
-    def __init__(self, settings: SimulationSettings, router: NaiveRouter, rng: Random, upward: Upward) -> None:
+    def __init__(self, settings: SimulationSettings, router: NaiveRouter, rng: Draws, upward: Upward) -> None:
         self.settings = settings
         self.router = router
         self.rng = rng
@@ -137,7 +137,7 @@ class CandidateTraffic:
 
     def _upward(self, para: int) -> list[str]:
         config, queue = self.router.config, self.router.ump.get(para, [])
-        count = draw_count(self.rng, self.settings.upward_per_100_candidates)
+        count = self.rng.count(self.settings.upward_per_100_candidates)
         burst = (
             count > 0 and self.rng.random() < self.burst_share
         )  # fills the queue with messages of which a round takes one
@@ -149,7 +149,7 @@ class CandidateTraffic:
         room = config["max_upward_queue_size"] - sum(len(message) // 2 for message in queue)
         messages: list[str] = []
         for _ in range(count):
-            message = payload(self.rng, draw_size(self.rng, UPWARD, config["max_upward_message_size"]))
+            message = self.rng.hex(draw_size(self.rng, UPWARD, config["max_upward_message_size"]))
             if burst:
                 message = self.upward.heavy[1]
             elif self.rng.random() < self.special_share:
@@ -162,14 +162,14 @@ class CandidateTraffic:
         return messages
 
     def _horizontal(self, para: int) -> list[Json]:
-        count = draw_count(self.rng, self.settings.horizontal_per_100_candidates)
+        count = self.rng.count(self.settings.horizontal_per_100_candidates)
         recipients = self.egress.get(para, [])
         count = min(count, self.router.config["hrmp_max_message_num_per_candidate"], len(recipients))
         messages = []
         for recipient in sorted(self.rng.sample(recipients, count)) if count else []:
             size = draw_size(self.rng, HORIZONTAL, self._room((para, recipient)))
             if size > 0:
-                messages.append({"recipient": recipient, "data": payload(self.rng, size)})
+                messages.append({"recipient": recipient, "data": self.rng.hex(size)})
         return messages
 
     def _room(self, pair: tuple[int, int]) -> int:
@@ -189,12 +189,12 @@ class CandidateTraffic:
         most = config["hrmp_max_message_num_per_candidate"]
         if cheap and most > 0 and self.rng.random() < 0.6:
             room, recipient = self.rng.choice(cheap)
-            put_message(candidate, recipient, payload(self.rng, room), most)
+            put_message(candidate, recipient, self.rng.hex(room), most)
         elif rooms and self.rng.random() < 0.5:
             open_to = [recipient for room, recipient in rooms if room > 0][:most]
             empty = self.rng.random() < 0.3
             candidate["horizontal_messages"] = [
-                {"recipient": recipient, "data": "" if empty else payload(self.rng, 1)} for recipient in open_to
+                {"recipient": recipient, "data": "" if empty else self.rng.hex(1)} for recipient in open_to
             ]
         else:
             queue = self.router.ump.get(para, [])

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any, Final
 
 from validator.simulate.broken_requests import WAYS, accept_request, close_request, init_request
+from validator.simulate.draws import Draws
 from validator.simulate.model import Channel, NaiveRouter
-from validator.simulate.payloads import draw_count
 from validator.simulate.presets import BUDGET, CHANGES, FIRST_CHANGE, PRESETS
 from validator.simulate.settings import SimulationSettings
 from validator.simulate.topology import FIRST_MADE_UP_PARA, channels_to_hubs
@@ -29,7 +28,7 @@ class ChannelTraffic:
     """Opens the channels of a topology by and by, closes some, and moves paras in and out."""
 
     def __init__(
-        self, settings: SimulationSettings, router: NaiveRouter, rng: Random, paras: list[int], plan: list[Channel]
+        self, settings: SimulationSettings, router: NaiveRouter, rng: Draws, paras: list[int], plan: list[Channel]
     ) -> None:
         self.settings = settings
         self.router = router
@@ -47,7 +46,7 @@ class ChannelTraffic:
 
     def count(self) -> int:
         """Return how many requests a block has; more while most channels are still to be opened."""
-        ordinary = draw_count(self.rng, self.settings.requests_per_100_blocks)
+        ordinary = self.rng.count(self.settings.requests_per_100_blocks)
         if len(self.router.channels) * 2 >= len(self.plan):
             return ordinary
         missing = len(self.plan) - len(self.router.channels) - len(self.router.requests)
@@ -186,7 +185,7 @@ class ChannelTraffic:
         return None
 
 
-def genesis_balance(settings: SimulationSettings, rng: Random) -> int:
+def genesis_balance(settings: SimulationSettings, rng: Draws) -> int:
     """Return what a para owns at first: mostly plenty, at times just one deposit or less than one."""
     deposit = PRESETS[settings.preset]["hrmp_sender_deposit"]
     return rng.choice((deposit // 2, deposit, deposit * 3)) if rng.random() < 0.12 else deposit * 100

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from random import Random
 from typing import Any
 
 from validator.errors import UserError
+from validator.simulate.draws import Draws
 from validator.simulate.hashing import ZERO_HASH
-from validator.simulate.payloads import HORIZONTAL, draw_size, payload
+from validator.simulate.payloads import HORIZONTAL, draw_size
 from validator.simulate.presets import POLKADOT_2021_09
 from validator.simulate.settings import Record, SimulatedBlock
 
@@ -133,11 +133,11 @@ def initial_state(settings: SettingsLoad) -> dict[str, Any]:
 
 def load(settings: SettingsLoad) -> Iterator[SimulatedBlock]:
     """Yield the blocks of the load; `expected` says that every candidate is accepted."""
-    rng = Random(settings.seed)  # noqa: S311 - reproducible traffic, no secret
+    rng = Draws(settings.seed)
     pool = []
     for _ in range(POOL):
         size = settings.message_size_bytes or draw_size(rng, HORIZONTAL, 102_400)
-        pool.append(payload(rng, size - 8))
+        pool.append(rng.hex(size - 8))
     recipients = load_channels(settings)
     paras, lane = settings.paras, settings.lane
     number = 0

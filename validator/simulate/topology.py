@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from random import Random
 
 from validator.errors import UserError
+from validator.simulate.draws import Draws
 
 FIRST_MADE_UP_PARA = 4000  # beyond the para ids of the recorded chains
 HUBS = 5
@@ -30,13 +30,13 @@ def by_degree(channels: list[tuple[int, int]]) -> list[int]:
     return sorted(degree, key=lambda para: (-degree[para], para))
 
 
-def channels_to_hubs(para: int, hubs: list[int], rng: Random) -> list[tuple[int, int]]:
+def channels_to_hubs(para: int, hubs: list[int], rng: Draws) -> list[tuple[int, int]]:
     """Return channels of a new para, both ways, with the busiest hub and with one other."""
     partners = [hubs[0], hubs[rng.randrange(1, len(hubs))]] if len(hubs) > 1 else hubs
     return [pair for hub in partners for pair in ((para, hub), (hub, para))]
 
 
-def topology(chain: str, paras: int, rng: Random, at_least: int = 0) -> tuple[list[int], list[tuple[int, int]]]:
+def topology(chain: str, paras: int, rng: Draws, at_least: int = 0) -> tuple[list[int], list[tuple[int, int]]]:
     """Return that many paras, busiest first, and their channels: the recorded ones, then para by para around the hubs.
 
     Where that leaves a para with fewer than `at_least` recipients, it gets its next ones in a ring.

@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from validator.plugin.registry import PluginError
     from validator.testing.contract import Example, HandlerContract
     from validator.testing.harness import Harness, HarnessFault
+    from validator.testing.simulation import SimulationContract
 
-__all__ = ["Example", "HandlerContract", "Harness", "HarnessFault", "PluginError"]
+__all__ = ["Example", "HandlerContract", "Harness", "HarnessFault", "PluginError", "SimulationContract"]
 
 _MODULES = {
     "Example": "validator.testing.contract",
@@ -18,6 +19,7 @@ _MODULES = {
     "Harness": "validator.testing.harness",
     "HarnessFault": "validator.testing.harness",
     "PluginError": "validator.plugin.registry",
+    "SimulationContract": "validator.testing.simulation",
 }
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from validator_xcmp.configuration import XcmpConfiguration
 from validator_xcmp.rules import Xcmp
+from validator_xcmp.simulation.model import NaiveXcmp
 from validator_xcmp.traces import read_candidate, read_request, view
-from xcmp_naive import NaiveXcmp
 from xcmp_player import Json, check_everything, pages_of, para_of, restored, result_of, session_change_of
 
 from tests.hypothesis_profile import examples

@@ -286,7 +286,7 @@ def test_what_is_no_record_is_told(topic: str, value: bytes, told: str) -> None:
         ({"ok": False, "error": "x"}, "error: expected an object with a kind, found 'x'"),
         (
             {"ok": False, "error": {"kind": "K", "idx": None}},
-            "value: expected an integer, a string or an object of integers",
+            "value: expected an integer, a string, an object of integers or an array of them",
         ),
         ({"ok": False, "error": {"kind": "K", "idx": 2**128}}, "value: expected an integer from 0 to"),
     ],

@@ -79,7 +79,7 @@ def test_fingerprints_of_released_schemas_do_not_change() -> None:
         "validator.LaneStatus": ["1932551b338403e2"],
         "validator.Marker": ["ed29aa327e9c1506"],
         "validator.Receipt": ["b1a8f54561ed19aa"],
-        "validator.Verdict": ["822959750f46b287"],
+        "validator.Verdict": ["32374cc17585a3bb"],
         "validator.router.Candidate": ["a6df7674698fa48c"],
         "validator.router.ChannelHeadroom": ["5be83efebcf19502"],
         "validator.router.ChannelRequest": ["ad92dce9d643b110"],

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from validator.codec.decode import decode_record
+from validator.codec.decode import ROUTER, decode_record
 from validator.codec.json_form import encode_input
 from validator.codec.schemas import INPUT_TOPICS
 from validator.config import Config
 from validator.core.inputs import DeadLetter, Input, Source
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
+from validator.service.simulation import chain_table, simulation_of
 from validator.simulate.settings import SimulatedBlock, SimulationSettings
-from validator.simulate.traffic import Simulation
 
 PREFIX = "test."
 
@@ -47,21 +47,18 @@ class Chain:
 
 
 @cache
-def chain(settings: SimulationSettings) -> Chain:
+def chain(settings: SimulationSettings, protocol: str = ROUTER) -> Chain:
     """Play a chain."""
-    simulation = Simulation(settings)
-    described = dict(simulation.chain())
-    described["host_configuration"] = described.pop("config")
-    lane = described.pop("lane")
+    simulation = simulation_of(protocol, settings)
+    described = simulation.chain()
     blocks = tuple(simulation.blocks())
-    return Chain(
-        lane, described, blocks, tuple(record(topic, body) for block in blocks for topic, body in block.records)
-    )
+    records = (record(topic, body, protocol) for block in blocks for topic, body in block.records)
+    return Chain(described["lane"], chain_table(described), blocks, tuple(records))
 
 
-def record(topic: str, body: dict[str, Any]) -> Record:
+def record(topic: str, body: dict[str, Any], protocol: str = ROUTER) -> Record:
     """Encode a record given as JSON."""
-    return Record(body["lane"], topic, body["block"], encode_input(INPUT_TOPICS[topic], body))
+    return Record(body["lane"], topic, body["block"], encode_input(INPUT_TOPICS[topic], body, protocol))
 
 
 def config_of(*chains: Chain, job: dict[str, Any] | None = None, **tables: Any) -> Config:

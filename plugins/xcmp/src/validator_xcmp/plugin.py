@@ -13,6 +13,8 @@ from validator.plugin.api import (
     ProofFormat,
     ProtocolDefinition,
     RuleSet,
+    Simulation,
+    SimulationSettings,
     TraceFormat,
     hookimpl,
 )
@@ -59,8 +61,15 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
             vector_format=VECTOR_FORMAT,
             vectors=vector_result,
         ),
+        simulation=_simulation,
         proofs=ProofFormat(KINDS, prove_document, verify_document),
     )
+
+
+def _simulation(settings: SimulationSettings) -> Simulation:
+    from validator_xcmp.simulation.traffic import XcmpSimulation
+
+    return XcmpSimulation(settings)
 
 
 def _restore(pages: list[bytes], settings: ChainSettings) -> RuleSet:

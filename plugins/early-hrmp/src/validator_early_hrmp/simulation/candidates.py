@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from validator_early_hrmp.simulation.draws import Draws
+from validator.plugin.api import Draws, LeastMet
 from validator_early_hrmp.simulation.model import NaiveEarlyHrmp
 from validator_early_hrmp.simulation.requests import NOBODY_FIRST
 
@@ -158,7 +158,7 @@ class CandidateTraffic:
         self.model = model
         self.draws = draws
         self.horizontal_per_100 = horizontal_per_100
-        self.met: dict[str, int] = dict.fromkeys(WAYS, 0)
+        self.errors = LeastMet(draws, WAYS)
 
     def producers(self, most: int) -> list[int]:
         """Return the paras that have a candidate in this block: none has two, or one while another is pending."""
@@ -198,7 +198,7 @@ class CandidateTraffic:
         candidate = self.good(para)
         if candidate is None:
             return None
-        for kind in sorted(self.draws.sample(list(WAYS), len(WAYS)), key=self.met.__getitem__):
+        for kind in self.errors.order():
             if WAYS[kind](self.model, self.draws, candidate):
                 kinds = [kind]
                 other = self.draws.choice(list(WATERMARK_WAYS))
@@ -217,6 +217,5 @@ class CandidateTraffic:
         if candidate is None:
             return None
         result = self.model.candidate(candidate)
-        if not result["ok"]:
-            self.met[result["error"]["kind"]] += 1
+        self.errors.note(result)
         return candidate, result, kinds

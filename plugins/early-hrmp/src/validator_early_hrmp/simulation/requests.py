@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from validator_early_hrmp.simulation.draws import Draws
+from validator.plugin.api import Draws, LeastMet
 from validator_early_hrmp.simulation.model import NaiveEarlyHrmp
 
 Json = dict[str, Any]
@@ -237,12 +237,11 @@ class RequestTraffic:
     def __init__(self, model: NaiveEarlyHrmp, draws: Draws) -> None:
         self.model = model
         self.draws = draws
-        self.met: dict[str, int] = dict.fromkeys(WAYS, 0)
+        self.errors = LeastMet(draws, WAYS)
 
     def broken(self) -> Json | None:
         """Return a request that will be refused."""
-        order = sorted(self.draws.sample(list(WAYS), len(WAYS)), key=self.met.__getitem__)
-        for kind in order:
+        for kind in self.errors.order():
             request = WAYS[kind](self.model, self.draws)
             if request is not None:
                 return request
@@ -254,6 +253,5 @@ class RequestTraffic:
         if request is None:
             return None
         result = self.model.request(request)
-        if not result["ok"]:
-            self.met[result["error"]["kind"]] += 1
+        self.errors.note(result)
         return request, result

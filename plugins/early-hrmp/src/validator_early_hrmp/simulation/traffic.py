@@ -1,50 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A seeded relay chain under early HRMP: its records block by block, and the verdicts that the naive model gives on them."""
+"""A seeded relay chain under early HRMP, judged by the naive model."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, Final
 
-from validator.plugin.api import SimulatedBlock, SimulationSettings
+from validator.plugin.api import SessionTraffic, SimulatedChain, SimulationSettings
 from validator_early_hrmp.simulation.candidates import CandidateTraffic
-from validator_early_hrmp.simulation.draws import Draws
-from validator_early_hrmp.simulation.hashing import blake2b_256
 from validator_early_hrmp.simulation.model import OK, NaiveEarlyHrmp
 from validator_early_hrmp.simulation.requests import RequestTraffic, request_record
-from validator_early_hrmp.simulation.sessions import LIMITS, SessionTraffic
 
 Json = dict[str, Any]
 
-PARAS: Final = 12
-"""Paras where the settings name no number, unless a block has more candidates."""
-LOST_AFTER_BLOCKS: Final = 6
-"""A pending candidate that did not become available by then times out."""
+LIMITS: Final[dict[str, int]] = {
+    "hrmp_channel_max_places": 3,
+    "hrmp_channel_max_size": 400,
+    "hrmp_max_outbound_channels": 4,
+    "hrmp_sender_deposit": 100,
+    "hrmp_recipient_deposit": 60,
+    "hrmp_open_request_ttl": 2,
+}
+"""What a chain starts with: counts, bytes, balances and session boundaries, all within reach."""
+CHANGES: Final[dict[str, tuple[int, ...]]] = {
+    "hrmp_channel_max_places": (2, 3, 4),
+    "hrmp_channel_max_size": (250, 400, 600),
+    "hrmp_max_outbound_channels": (3, 4, 5),
+    "hrmp_sender_deposit": (80, 100, 120),
+    "hrmp_recipient_deposit": (40, 60, 80),
+    "hrmp_open_request_ttl": (1, 2, 3),
+}
 DOWNWARD_BYTES_MAX: Final = 120
-WARM_UP_BLOCKS: Final = 40
-"""Sessions are short up to here, so that channels are open soon."""
-WARM_UP_SESSION_BLOCKS: Final = 10
 
 
-class EarlyHrmpSimulation:
-    """One simulated chain: `chain` describes it, `blocks` plays it, `model` is the model behind it."""
+class EarlyHrmpSimulation(SimulatedChain):
+    """One simulated chain under early HRMP: `model` is the model behind it."""
 
     def __init__(self, settings: SimulationSettings) -> None:
-        self.settings = settings
-        self.draws = Draws(settings.seed)
-        paras = settings.paras or max(PARAS, settings.candidates_per_block)
-        self.sessions = SessionTraffic(self.draws, paras, settings.configuration_changes_per_100_sessions)
+        super().__init__(settings)
+        self.sessions = SessionTraffic(settings, self.draws, CHANGES)
         self.model = NaiveEarlyHrmp(
             LIMITS,
             self.sessions.genesis,
             unlimited=settings.unlimited_balances,
             waits=settings.enactment == "on-inclusion",
         )
-        self.requests = RequestTraffic(self.model, self.draws)
-        self.candidates = CandidateTraffic(self.model, self.draws, settings.horizontal_per_100_candidates)
+        self.channels = RequestTraffic(self.model, self.draws)
+        self.traffic = CandidateTraffic(self.model, self.draws, settings.horizontal_per_100_candidates)
 
     def chain(self) -> Json:
-        """Return the chain's configuration, whole: what the rules need to come to the same verdicts."""
+        """Return the chain's configuration, whole."""
         return {
             "lane": self.settings.lane,
             "protocol": "early-hrmp",
@@ -55,121 +60,45 @@ class EarlyHrmpSimulation:
             "genesis_paras": self.sessions.genesis,
         }
 
-    def blocks(self) -> Iterator[SimulatedBlock]:
-        """Play the chain; each block's records are made against the state that the records before them left."""
-        for number in range(self.settings.first_block, self.settings.first_block + self.settings.blocks):
-            yield self._block(number)
+    def paras(self) -> list[int]:
+        """Return the paras that are registered."""
+        return sorted(self.model.paras)
 
-    def _block(self, number: int) -> SimulatedBlock:
-        included, timed_out = self._availability(number)
-        expected: list[Json] = []
+    def pending(self) -> list[Json]:
+        """Return what awaits its inclusion."""
+        return self.model.pending
 
-        def expect(kind: str, results: list[Json]) -> None:
-            for index, result in enumerate(results):
-                expected.append({"lane": self.settings.lane, "block": number, "kind": kind, "index": index, **result})
+    def begin_block(self, included: list[Json], timed_out: list[Json]) -> list[Json]:
+        """Begin the block."""
+        return self.model.begin_block(self.block, included, timed_out)
 
-        results = self.model.begin_block(number, included, timed_out)
-        expect("inclusion", results[: len(included)])
-        expect("timeout", results[len(included) :])
-        requests, results = self._requests()
-        expect("request", results)
-        downward = self._downward()
-        expect("downward", [OK] * len(downward))
-        candidates, results, intended = self._candidates(number)
-        expect("candidate", results)
-        block: Json = {
-            "lane": self.settings.lane,
-            "block": number,
-            "parent_number": None,
-            "block_hash": self._hash(f"block {number}"),
-            "candidates": len(candidates),
-            "requests": len(requests),
-            "downward": len(downward),
-            "included": included,
-            "timed_out": timed_out,
-            "session_change": self._session_change(number),
-        }
-        return SimulatedBlock(
-            number,
-            [
-                ("blocks", block),
-                *(("channel-requests", self._placed(number, *item)) for item in enumerate(requests)),
-                *(("downward-messages", self._placed(number, *item)) for item in enumerate(downward)),
-                *(("candidates", self._placed(number, *item)) for item in enumerate(candidates)),
-            ],
-            expected,
-            intended=intended,
-        )
-
-    def _placed(self, block: int, index: int, body: Json) -> Json:
-        return {"lane": self.settings.lane, "block": block, "index": index, **body}
-
-    def _hash(self, what: str) -> str:
-        return blake2b_256(f"{self.settings.lane}, seed {self.settings.seed}, {what}".encode()).hex()
-
-    def _breaks(self) -> bool:
-        """Return whether the next record sets out to break a rule."""
-        return self.draws.random() < self.settings.violation_share
-
-    def _availability(self, number: int) -> tuple[list[Json], list[Json]]:
-        """Return what became available or timed out, and at times something that is not pending."""
-        included: list[Json] = []
-        timed_out: list[Json] = []
-        if not self.model.waits:
-            return included, timed_out
-        for item in self.model.pending:
-            named = item["backed_at"] if self.draws.percent(80) else None
-            entry = {"para_id": item["candidate"]["para_id"], "backed_at": named}
-            if number - item["backed_at"] >= LOST_AFTER_BLOCKS or self.draws.percent(5):
-                timed_out.append(entry)
-            elif self.draws.percent(75):
-                included.append(entry)
-        if self._breaks():
-            stranger = {"para_id": self.draws.choice(sorted(self.model.paras)), "backed_at": number + 7}
-            if included and self.draws.percent(50):
-                stranger = dict(self.draws.choice(included))  # the same one twice
-            self.draws.choice((included, timed_out)).append(stranger)
-        return included, timed_out
-
-    def _requests(self) -> tuple[list[Json], list[Json]]:
-        requests, results = [], []
+    def requests(self) -> Iterator[tuple[Json, Json]]:
+        """Make requests, good ones and broken ones."""
         for _ in range(self.draws.count(self.settings.requests_per_100_blocks)):
-            played = self.requests.play(breaks=self._breaks())
+            played = self.channels.play(breaks=self.breaks())
             if played is not None:
-                requests.append(request_record(played[0]))
-                results.append(played[1])
-        return requests, results
+                yield request_record(played[0]), played[1]
 
-    def _downward(self) -> list[Json]:
-        """Return messages of the relay chain; nothing is asked of them, so that some go to who has left."""
-        messages = []
+    def downward(self) -> Iterator[tuple[Json, Json]]:
+        """Make messages of the relay chain; nothing is asked of them, so that some go to who has left."""
         for _ in range(self.draws.count(self.settings.downward_per_100_blocks)):
             gone = self.draws.one_of(self.sessions.gone) if self.draws.percent(2) else None
-            para = self.draws.choice(sorted(self.model.paras)) if gone is None else gone
+            para = self.draws.choice(self.paras()) if gone is None else gone
             message: Json = {"para_id": para, "msg": self.draws.hex(self.draws.randrange(DOWNWARD_BYTES_MAX))}
             self.model.downward(para, message["msg"])
-            messages.append(message)
-        return messages
+            yield message, OK
 
-    def _candidates(self, number: int) -> tuple[list[Json], list[Json], dict[int, tuple[str, ...]]]:
-        candidates: list[Json] = []
-        results: list[Json] = []
-        intended: dict[int, tuple[str, ...]] = {}
-        for para in self.candidates.producers(self.settings.candidates_per_block):
-            played = self.candidates.play(para, breaks=self._breaks())
-            if played is None:
-                continue
-            candidate, result, kinds = played
-            if kinds:
-                intended[len(candidates)] = kinds
-            candidates.append({**candidate, "candidate_hash": self._hash(f"candidate {number}/{len(candidates)}")})
-            results.append(result)
-        return candidates, results, intended
+    def candidates(self) -> Iterator[tuple[Json, Json, tuple[str, ...]]]:
+        """Make candidates, good ones and broken ones."""
+        for para in self.traffic.producers(self.settings.candidates_per_block):
+            played = self.traffic.play(para, breaks=self.breaks())
+            if played is not None:
+                yield played
 
-    def _session_change(self, number: int) -> Json | None:
-        played, length = number - self.settings.first_block + 1, self.settings.session_length_blocks
-        if played % (min(length, WARM_UP_SESSION_BLOCKS) if played <= WARM_UP_BLOCKS else length):
+    def session_change(self) -> Json | None:
+        """End the session when it has had its blocks."""
+        if not self.sessions.end_after(self.block):
             return None
-        change = self.sessions.change(self.model)
-        self.model.session_change(change)
-        return {"outgoing": change["outgoing"], "onboarding": change["onboarding"], "limits": change["new_config"]}
+        change = self.sessions.change(self.model.paras)
+        self.model.session_change({**change, "new_config": change["limits"]})
+        return change

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A naive model of the whole protocol: what the rules say, slowly, in the JSON shapes of the traces.
 
-It shares no code with the plugin. Everything is one list of channels in order of opening; rows, roots, counts and positions are looked up
+It shares no code with the rules. Everything is one list of channels in order of opening; rows, roots, counts and positions are looked up
 in it by a scan whenever they are needed.
 """
 
@@ -10,24 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from xcmp_world import compact, digest, le32
+from validator_xcmp.simulation.hashing import le32, next_head, row_root
 
 Json = dict[str, Any]
 OK: Json = {"ok": True}
 
 
 def failed(kind: str, **fields: Any) -> Json:
+    """Return the result of an input that was refused."""
     return {"ok": False, "error": {"kind": kind, **fields}}
-
-
-def tree_hash(leaves: list[bytes]) -> bytes:
-    """RFC 9162 2.1.1."""
-    if len(leaves) == 1:
-        return leaves[0]
-    split = 1
-    while split * 2 < len(leaves):
-        split *= 2
-    return digest(b"\x01" + tree_hash(leaves[:split]) + tree_hash(leaves[split:]))
 
 
 class NaiveXcmp:
@@ -57,13 +48,16 @@ class NaiveXcmp:
     # --- looked up each time ---
 
     def row(self, sender: int) -> list[Json]:
+        """Return the channels of a sender, in the order of its columns."""
         return [channel for channel in self.channels if channel["sender"] == sender]
 
     def channel(self, sender: int, recipient: int) -> Json | None:
+        """Return the channel of a pair, if there is one."""
         found = [channel for channel in self.row(sender) if channel["recipient"] == recipient]
         return found[0] if found else None
 
     def unread(self, para: int) -> list[list[int]]:
+        """Return the places ``[block, sender]`` of what was sent to a para beyond its watermark."""
         mark = self.watermarks.get(para)
         return sorted(
             [channel["last_updated"], channel["sender"]]
@@ -74,16 +68,14 @@ class NaiveXcmp:
         )
 
     def is_condemned(self, sender: int, recipient: int) -> bool:
+        """Return whether a channel is condemned."""
         return any((entry["sender"], entry["recipient"]) == (sender, recipient) for entry in self.condemned)
 
     def root(self, sender: int) -> str:
-        leaves = []
-        for channel in self.row(sender):
-            root = channel["message_root"]
-            option = b"\x00" if root is None else b"\x01" + bytes.fromhex(root)
-            leaf = le32(channel["recipient"]) + le32(channel["last_updated"]) + option
-            leaves.append(digest(b"\x00xcmp/cst\x01" + leaf))
-        return digest(b"\x02xcmp/cst\x01" + le32(len(leaves)) + tree_hash(leaves)).hex()
+        """Return the root of a sender's row, which has a column."""
+        return row_root(
+            [(channel["recipient"], channel["last_updated"], channel["message_root"]) for channel in self.row(sender)]
+        )
 
     def state(self) -> Json:
         """Return every state key of the traces, whole."""
@@ -127,6 +119,7 @@ class NaiveXcmp:
     # --- a block ---
 
     def begin_block(self, block: int, included: Iterable[Json], timed_out: Iterable[Json]) -> list[Json]:
+        """Start a block: enact and drop what its record names, and return a result for each."""
         self.now = block
         self.events = []
         results = []
@@ -148,17 +141,19 @@ class NaiveXcmp:
         return results
 
     def downward(self, para: int, msg: str) -> None:
-        data = bytes.fromhex(msg)
-        hashed = digest(compact(len(data)) + data)
+        """Queue a message of the relay chain."""
         self.dmq.setdefault(para, []).append({"sent_at": self.now, "msg": msg})
-        self.dmq_heads[para] = digest(self.dmq_heads.get(para, bytes(32)) + le32(self.now) + hashed)
+        self.dmq_heads[para] = next_head(self.dmq_heads.get(para, bytes(32)), self.now, bytes.fromhex(msg))
 
     # --- requests ---
 
     def request(self, request: Json) -> Json:
-        return getattr(self, request["kind"])(**{key: value for key, value in request.items() if key != "kind"})
+        """Apply a channel request; the one to accept or close is named by its index or by the other end."""
+        result: Json = getattr(self, request["kind"])(**{name: request[name] for name in request if name != "kind"})
+        return result
 
     def init_open_channel(self, origin: int, recipient: int) -> Json:
+        """Ask for a channel."""
         name = f"{origin}->{recipient}"
         own = [request for request in self.requests if request["sender"] == origin]
         if origin not in self.paras:
@@ -191,6 +186,7 @@ class NaiveXcmp:
         return OK
 
     def accept_open_channel(self, origin: int, index: int | None = None, sender: int | None = None) -> Json:
+        """Confirm a request."""
         if index is None:
             pairs = [(request["sender"], request["recipient"]) for request in self.requests]
             if (sender, origin) not in pairs:
@@ -211,6 +207,7 @@ class NaiveXcmp:
         return OK
 
     def close_channel(self, origin: int, sender: int, index: int | None = None, recipient: int | None = None) -> Json:
+        """Ask for the end of a channel."""
         if index is None:
             recipients = [channel["recipient"] for channel in self.row(sender)]
             if recipient not in recipients:
@@ -233,6 +230,7 @@ class NaiveXcmp:
     # --- candidates ---
 
     def candidate(self, candidate: Json) -> Json:
+        """Accept or refuse a candidate; what is accepted is enacted, or waits."""
         result = self.judge(candidate)
         if result["ok"] and self.on_inclusion:
             self.pending.append({"backed_at": self.now, "candidate": candidate})
@@ -241,6 +239,7 @@ class NaiveXcmp:
         return result
 
     def judge(self, candidate: Json) -> Json:
+        """Return what a candidate would get."""
         para, bits, mark = candidate["para_id"], candidate["bitfield"], candidate["watermark"]
         parent = candidate["relay_parent_number"]
         if para not in self.paras:
@@ -264,6 +263,7 @@ class NaiveXcmp:
         return OK
 
     def enact(self, candidate: Json) -> None:
+        """Enact a candidate."""
         para = candidate["para_id"]
         for bit, channel in zip(candidate["bitfield"], self.row(para), strict=False):
             if bit == "1":
@@ -275,6 +275,7 @@ class NaiveXcmp:
     # --- the session ---
 
     def change_session(self, change: Json) -> None:
+        """Change the session; candidates that are pending are dropped."""
         self.session += 1
         self.pending = []
         for para in sorted(set(change.get("outgoing", ()))):
@@ -330,8 +331,7 @@ class NaiveXcmp:
             entry["counter"] = max(entry["counter"] - 1, 0)
         for entry in list(self.condemned):
             sender, recipient = entry["sender"], entry["recipient"]
-            channel = self.channel(sender, recipient)
-            assert channel is not None
+            [channel] = [each for each in self.row(sender) if each["recipient"] == recipient]
             place = [channel["last_updated"], sender]
             if place not in self.unread(recipient):
                 self.remove(channel, "requested")
@@ -342,12 +342,14 @@ class NaiveXcmp:
         self.config |= change.get("new_config") or {}
 
     def onboard(self, para: Json) -> None:
+        """Register a para."""
         if para["para_id"] not in self.paras:
             self.paras.append(para["para_id"])
         if not self.unlimited:
             self.free[para["para_id"]] = self.free.get(para["para_id"], 0) + para["balance"]
 
     def remove(self, channel: Json, reason: str) -> None:
+        """Remove a channel and return its deposits."""
         sender, recipient = channel["sender"], channel["recipient"]
         self.channels = [each for each in self.channels if each is not channel]
         self.condemned = [
@@ -360,6 +362,7 @@ class NaiveXcmp:
     # --- accounts, events ---
 
     def take(self, para: int, amount: int) -> bool:
+        """Reserve an amount; returns whether it was there."""
         if not self.unlimited:
             if self.free.get(para, 0) < amount:
                 return False
@@ -368,9 +371,11 @@ class NaiveXcmp:
         return True
 
     def give(self, para: int, amount: int) -> None:
+        """Return what was reserved."""
         if not self.unlimited:
             self.free[para] = self.free.get(para, 0) + amount
         self.reserved[para] = self.reserved.get(para, 0) - amount
 
     def tell(self, event: str, sender: int, recipient: int, mine: int, theirs: int, reason: str | None = None) -> None:
+        """Note an event."""
         self.events.append((event, sender, recipient, mine, theirs, reason))

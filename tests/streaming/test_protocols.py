@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chains of three protocols in one job: each tells what it tells alone, and what its own model expects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from tests.streaming.harness import Stream, decoded, first_difference, last_status, of_lane
+from tests.streaming.reference import told_alone
+from tests.unit.lanes.chains import chain, definition_of
+from validator.simulate.settings import SimulationSettings
+
+BLOCKS: Final = 60
+PROTOCOLS: Final = {"polkadot": "router", "rococo": "early-hrmp", "westend": "xcmp"}
+
+
+def test_three_protocols_side_by_side(stream: Callable[..., Stream]) -> None:
+    chains = {
+        lane: chain(SimulationSettings(seed=31, blocks=BLOCKS, lane=lane, violation_share=0.15), protocol)
+        for lane, protocol in PROTOCOLS.items()
+    }
+    definitions = {lane: definition_of(each) for lane, each in chains.items()}
+    assert {lane: each.plan.protocol for lane, each in definitions.items()} == PROTOCOLS
+    records = [record for each in chains.values() for record in each.records]
+    Random(6).shuffle(records)
+    running = stream(definitions, records_per_trigger=1_500)
+    running.produce(records[::2])
+    running.start()
+    running.settle()
+    running.produce(records[1::2])
+    running.settle()
+    running.stop()
+
+    outputs = running.outputs()
+    assert decoded(outputs, "dead-letters") == []
+    verdicts = decoded(outputs, "verdicts")
+    for lane, each in chains.items():
+        assert first_difference(of_lane(outputs, lane), told_alone(definitions[lane], each)) is None
+        status = last_status(outputs, lane)
+        assert (status["executed_block"], status["waiting"]) == (each.blocks[-1].block, 0)
+        told = {
+            (verdict["block"], verdict["kind"], verdict["index"]): verdict
+            for verdict in verdicts
+            if verdict["lane"] == lane
+        }
+        assert len(told) == len(each.expected)
+        for expected in each.expected:
+            verdict = told[expected["block"], expected["kind"], expected["index"]]
+            assert verdict["ok"] == expected["ok"], (verdict, expected)
+            assert expected["ok"] or verdict["error"]["kind"] == expected["error"]["kind"], (verdict, expected)
