@@ -89,21 +89,6 @@ def records_of(block: int, parent: int, steps: list[Json]) -> list[tuple[RecordK
     return [(RecordKind.BLOCK, record(RecordKind.BLOCK, block, None, body)), *made]
 
 
-def told_by(result: Json) -> Json:
-    """Return a result as a verdict tells it: sequences of numbers as text."""
-    if result["ok"]:
-        return result
-    error = {
-        name: ";".join(",".join(map(str, pair)) for pair in value)
-        if name == "pending"
-        else ",".join(map(str, value))
-        if isinstance(value, list)
-        else value
-        for name, value in result["error"].items()
-    }
-    return {"ok": False, "error": error}
-
-
 def results_of(verdicts: list[Json], kind: str) -> list[Json]:
     return [
         {key: verdict[key] for key in ("ok", "error") if verdict.get(key) is not None}
@@ -145,7 +130,7 @@ def test_a_lane_gives_the_verdicts(scenario: Json) -> None:
         told = execute(lane, encoder, definition, records_of(block, parent, steps))
         verdicts = [value for topic, value in told if topic == "verdicts"]
         for key, kind in (("requests", "request"), ("downward", "downward"), ("candidates", "candidate")):
-            expected = [told_by(result) for step in steps for result in step.get("expect", {}).get(key, ())]
+            expected = [result for step in steps for result in step.get("expect", {}).get(key, ())]
             assert results_of(verdicts, kind) == expected
         lane = restarted(lane, definition)
         parent = block
