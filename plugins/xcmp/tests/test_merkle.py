@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from validator_xcmp.limits import PROOF_PATH_HASHES_MAX
-from validator_xcmp.merkle import CST, MSG, TAGS, Path, leaf_hash, prove, tree_root, verify
+from validator_xcmp.merkle import CST, MSG, TAGS, Path, Tree, leaf_hash, prove, tree_root, verify
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 33)
 
@@ -62,6 +62,20 @@ def test_roots_and_paths_are_those_of_the_definition(size: int) -> None:
         path = prove(leaves, index)
         assert path == Path(index, size, tuple(path_by_definition(leaves, index)))
         assert verify(CST, tree_root(CST, leaves), leaves[index], path)
+
+
+@pytest.mark.parametrize("size", range(1, 40))
+def test_a_tree_of_which_leaves_are_replaced_has_the_root_of_the_new_leaves(size: int) -> None:
+    leaves = tree(size)
+    kept = Tree(leaves)
+    assert (len(kept), kept.root(CST)) == (size, tree_root(CST, leaves))
+    for step in range(1, size + 1):
+        changed = sorted({at * step % size for at in range(step)})
+        replaced = [(at, leaf_hash(CST, bytes((at, step)))) for at in changed]
+        for at, leaf in replaced:
+            leaves[at] = leaf
+        kept.replace(replaced)
+        assert kept.root(CST) == tree_root(CST, leaves)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -31,7 +31,8 @@ from validator_xcmp.proofs import (
     verify_processing,
     verify_row,
 )
-from validator_xcmp.state import Column, row_root
+from validator_xcmp.row_trees import row_root
+from validator_xcmp.state import Column
 from validator_xcmp.vectors import vector_result
 from xcmp_changes import ODD, change_somewhere
 from xcmp_forgeries import FORGERIES, refused, world

@@ -9,11 +9,11 @@ from dataclasses import fields
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from validator_xcmp import state as state_module
+from validator_xcmp import limits, row_trees
 from validator_xcmp.commitments import cst_leaf
 from validator_xcmp.configuration import XcmpConfiguration
 from validator_xcmp.invariants import check_invariants
-from validator_xcmp.records import AcceptOpenChannel, Candidate, CloseChannelTo, InitOpenChannel
+from validator_xcmp.records import AcceptOpenChannel, AcceptOpenChannelFrom, Candidate, CloseChannelTo, InitOpenChannel
 from validator_xcmp.rules import Xcmp
 from validator_xcmp.session import closed_unread_message
 from validator_xcmp.state import Column, XcmpState
@@ -27,6 +27,7 @@ from validator.plugin.api import (
     Enactment,
     InvariantBroken,
     Para,
+    ParaKind,
     PendingRef,
     SessionChange,
 )
@@ -69,9 +70,13 @@ def test_pages_give_the_whole_back() -> None:
     rules = busy()
     again = restored(rules)
     assert pages_of(again) == pages_of(rules)
-    assert {field.name: getattr(again.state, field.name) for field in fields(XcmpState)} | {"touched": None} == {
-        field.name: getattr(rules.state, field.name) for field in fields(XcmpState)
-    } | {"touched": None}
+    assert {field.name: getattr(again.state, field.name) for field in fields(XcmpState)} | {
+        "touched": None,
+        "row_trees": None,
+    } == {field.name: getattr(rules.state, field.name) for field in fields(XcmpState)} | {
+        "touched": None,
+        "row_trees": None,
+    }
     assert again.state_root() == rules.state_root()
 
 
@@ -153,7 +158,7 @@ def test_only_touched_rows_get_a_new_root(monkeypatch: pytest.MonkeyPatch) -> No
         hashed.append((recipient, last_updated))
         return cst_leaf(recipient, last_updated, message_root)
 
-    monkeypatch.setattr(state_module, "cst_leaf", counting)
+    monkeypatch.setattr(row_trees, "cst_leaf", counting)
     rules.begin_block(9)
     rules.apply_candidate(Candidate(1, 8, (8, ALL), "01", ROOT))
     assert hashed == [(2, 2), (3, 9)]
@@ -164,6 +169,56 @@ def test_only_touched_rows_get_a_new_root(monkeypatch: pytest.MonkeyPatch) -> No
     rules.change_session(SessionChange())
     assert sorted(hashed) == [(3, 9), (5, 0)]
     assert sorted(rules.state.cst_roots) == [1, 4, 6]
+
+
+def test_in_a_long_row_only_what_is_sent_over_is_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = limits.ROW_TREE_COLUMNS_MIN + 5
+    rules = with_a_row_of(columns)
+    hashed = []
+
+    def counting(recipient: int, last_updated: int, message_root: bytes | None) -> bytes:
+        hashed.append(recipient)
+        return cst_leaf(recipient, last_updated, message_root)
+
+    monkeypatch.setattr(row_trees, "cst_leaf", counting)
+    for block, bits in ((5, "01"), (6, "1".rjust(columns, "0")), (7, "101")):
+        rules.begin_block(block)
+        hashed.clear()
+        rules.apply_candidate(Candidate(1, block - 1, (block - 1, ALL), bits, ROOT))
+        expected = range(columns) if block == 5 else [at for at, bit in enumerate(bits) if bit == "1"]
+        assert hashed == [2 + at for at in expected]
+        check_invariants(rules.state)
+    rules.apply_request(CloseChannelTo(1, 1, 4))
+    for _ in range(9):
+        rules.change_session(SessionChange())
+    rules.begin_block(8)
+    rules.apply_candidate(Candidate(1, 7, (7, ALL), "111", ROOT))
+    assert len(rules.state.rows[1]) == columns - 1
+    check_invariants(rules.state)
+
+
+def test_the_nodes_that_are_kept_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ROW_TREE_COLUMNS_MIN", 2)
+    monkeypatch.setattr(limits, "ROW_TREES_COLUMNS_MAX", 7)
+    trees = row_trees.RowTrees()
+    rows = {sender: [Column(at, 1, 0, 0) for at in range(4)] for sender in range(3)}
+    for sender in (0, 1, 0, 2, 1, 0):
+        rows[sender][3].last_updated += 1
+        assert trees.root(sender, rows[sender], [3]) == row_trees.row_root(rows[sender])
+        assert trees.columns == 4
+
+
+def with_a_row_of(columns: int) -> Xcmp:
+    """Return a chain at block 4 whose first para has channels to that many others."""
+    paras = tuple(Para(para, ParaKind.PARACHAIN) for para in range(1, 2 + columns))
+    configuration = XcmpConfiguration(xcmp_max_outbound_channels=columns, xcmp_condemned_sessions=3)
+    rules = Xcmp.at_genesis(ChainSettings(configuration, paras, balances=Balances.UNLIMITED))
+    rules.begin_block(4)
+    for recipient in range(2, 2 + columns):
+        rules.apply_request(InitOpenChannel(1, recipient))
+        rules.apply_request(AcceptOpenChannelFrom(recipient, 1))
+    rules.change_session(SessionChange())
+    return rules
 
 
 def test_only_touched_pages_are_said_to_have_changed() -> None:

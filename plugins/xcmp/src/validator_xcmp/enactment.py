@@ -9,7 +9,7 @@ from validator.plugin.api import ZERO_HASH, BlockNumber, Hash, MessageRef, ParaI
 from validator_xcmp.acceptance import marked_columns
 from validator_xcmp.commitments import hrmp_link, message_hash
 from validator_xcmp.records import Candidate
-from validator_xcmp.state import DownwardTail, QueuedMessage, XcmpState, recompute_root
+from validator_xcmp.state import DownwardTail, QueuedMessage, XcmpState
 
 
 def enact_candidate(state: XcmpState, candidate: Candidate, now: BlockNumber) -> None:
@@ -25,7 +25,7 @@ def enact_candidate(state: XcmpState, candidate: Candidate, now: BlockNumber) ->
             column.last_updated = now
             column.message_root = candidate.message_root
             touched.paras[column.recipient] = None
-        recompute_root(state, para)
+        state.cst_roots[para] = state.row_trees.root(para, row, marked)
     state.watermarks[para] = candidate.watermark
     prune_downward_queue(state, para, candidate.watermark[0])
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from validator.plugin.api import InvariantBroken, ParaId
-from validator_xcmp.state import XcmpState, channel_name, row_root
+from validator_xcmp.row_trees import row_root
+from validator_xcmp.state import XcmpState, channel_name
 
 
 def check_invariants(state: XcmpState) -> None:

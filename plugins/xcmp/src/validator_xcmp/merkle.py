@@ -13,7 +13,8 @@ The 01 after a tag is the format's version. Without the count in the root, a pro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from validator.plugin.api import Hash, blake2b_256
@@ -51,6 +52,38 @@ def leaf_hash(tag: bytes, data: bytes) -> Hash:
 def tree_root(tag: bytes, leaves: Sequence[Hash]) -> Hash:
     """Return the root over hashes of leaves, of which there may be none."""
     return _root(tag, len(leaves), _tree_hash(leaves))
+
+
+class Tree:
+    """A tree with all its nodes: to replace a leaf costs the hashes of its path."""
+
+    __slots__ = ("_levels",)
+
+    def __init__(self, leaves: Sequence[Hash]) -> None:
+        """Take the hashes of the leaves, of which there is at least one."""
+        self._levels = [list(leaves)]
+        while len(self._levels[-1]) > 1:
+            self._levels.append(_level_above(self._levels[-1]))
+
+    def __len__(self) -> int:
+        """Return the number of leaves."""
+        return len(self._levels[0])
+
+    def replace(self, leaves: Iterable[tuple[int, Hash]]) -> None:
+        """Put hashes in the place of those of leaves that there are, by their index."""
+        changed = set()
+        for index, leaf in leaves:
+            self._levels[0][index] = leaf
+            changed.add(index >> 1)
+        for below, level in pairwise(self._levels):
+            for at in changed:
+                pair = below[2 * at : 2 * at + 2]
+                level[at] = _node(*pair) if len(pair) == 2 else pair[0]
+            changed = {at >> 1 for at in changed}
+
+    def root(self, tag: bytes) -> Hash:
+        """Return the root that binds the number of leaves."""
+        return _root(tag, len(self), self._levels[-1][0])
 
 
 def prove(leaves: Sequence[Hash], index: int) -> Path:

@@ -42,7 +42,8 @@ from validator_xcmp.proofs import (
     verify_processing,
     verify_row,
 )
-from validator_xcmp.state import Column, row_root
+from validator_xcmp.row_trees import row_root
+from validator_xcmp.state import Column
 from validator_xcmp.traces import read_watermark
 
 ROW_REFUSED: Final = "Row/ProofInvalid"

@@ -8,7 +8,6 @@ value.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -22,10 +21,9 @@ from validator.plugin.api import (
     ParaKind,
     SessionIndex,
 )
-from validator_xcmp.commitments import cst_leaf
 from validator_xcmp.configuration import XcmpConfiguration
-from validator_xcmp.merkle import CST, tree_root
 from validator_xcmp.records import Candidate, Watermark
+from validator_xcmp.row_trees import RowTrees, row_root
 
 OrderedSet: TypeAlias = dict[ParaId, None]
 """A set that iterates in order of insertion."""
@@ -137,6 +135,8 @@ class XcmpState:
     downward_tails: dict[ParaId, DownwardTail] = field(default_factory=dict)
 
     touched: Touched = field(default_factory=Touched)
+    row_trees: RowTrees = field(default_factory=RowTrees)
+    """Derived from `rows`, not part of the state."""
 
 
 def channel_name(sender: ParaId, recipient: ParaId) -> str:
@@ -178,17 +178,13 @@ def remove_column(state: XcmpState, channel_id: ChannelId) -> Column:
 
 
 def recompute_root(state: XcmpState, sender: ParaId) -> None:
-    """Set the root of a row to what its columns give, none where it has none (X-I14)."""
+    """Set the root of a row that has gained or lost columns to what they give, none where it has none (X-I14)."""
+    state.row_trees.forget(sender)
     row = state.rows.get(sender)
     if row is None:
         state.cst_roots.pop(sender, None)
     else:
         state.cst_roots[sender] = row_root(row)
-
-
-def row_root(row: Sequence[Column]) -> Hash:
-    """Return the root over a row's columns."""
-    return tree_root(CST, [cst_leaf(column.recipient, column.last_updated, column.message_root) for column in row])
 
 
 def is_empty(state: XcmpState, sender: ParaId, column: Column) -> bool:
