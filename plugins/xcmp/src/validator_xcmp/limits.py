@@ -21,7 +21,7 @@ PROOF_BODY_PAYLOADS_MAX: Final = 65_536
 PROOF_BODY_BYTES_MAX: Final = 8 * 1024 * 1024
 """Bytes of all payloads of one logical message in a proof of processing."""
 
-ROW_TREE_COLUMNS_MIN: Final = 16
+ROW_TREE_COLUMNS_MIN: Final = 8
 """Columns of a row from which on the nodes of its tree are kept, so that a change costs its paths and not the row."""
 ROW_TREES_COLUMNS_MAX: Final = 262_144
 """Columns of all rows whose nodes are kept, about 300 bytes each; the row that has waited longest for a change goes first."""
