@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
-from pathlib import Path
+from importlib.resources.abc import Traversable
 from typing import Any, TypeVar
 
 from validator.core.limits import U32_MAX
@@ -111,7 +111,7 @@ class Node:
                 raise UserError(f"{self.path}: unknown key {key!r}, did you mean {close[0]!r}?")
 
 
-def read_document(path: Path) -> Node:
+def read_document(path: Traversable) -> Node:
     """Return a JSON file's value. Raises `UserError` where the file cannot be read or is not JSON."""
     try:
         data = path.read_bytes()

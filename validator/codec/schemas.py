@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from fastavro.schema import SchemaParseException, UnknownType, parse_schema, to_parsing_canonical_form
@@ -23,13 +22,15 @@ from validator.errors import UserError
 from validator.resources import schemas_directory
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from importlib.resources.abc import Traversable
 
 Json: TypeAlias = Any
 """A JSON value as the standard library reads it."""
 
 MARKER: Final = b"\xc3\x01"
 """First two bytes of a record in single-object encoding."""
+SUFFIX: Final = ".avsc"
+"""How the names of schema files end."""
 HEADER_SIZE: Final = 10
 """Bytes of marker and fingerprint."""
 
@@ -83,21 +84,20 @@ class Schema:
 
 
 class SchemaSet:
-    """Every schema under a folder laid out as `avro/`."""
+    """Every schema under a folder laid out as `avro/`, which may be one in an archive."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Traversable) -> None:
         self.current: dict[str, Schema] = {}
         self.versions: dict[str, tuple[Schema, ...]] = {}
         self.by_header: dict[bytes, Schema] = {}
-        for path in sorted(directory.glob("*.avsc")):
+        for name, path in sorted(_files(directory).items()):
             schema = load_schema(path)
-            if schema.name != path.stem:
-                raise UserError(
-                    f"{path}: expected the schema of {path.stem!r} by the file's name, found {schema.name!r}"
-                )
+            if schema.name != name:
+                raise UserError(f"{path}: expected the schema of {name!r} by the file's name, found {schema.name!r}")
             self.current[schema.name] = schema
-            released = sorted((directory / "versions" / schema.name).glob("*.avsc"), key=_version)
-            self.versions[schema.name] = tuple(load_schema(file, version=_version(file)) for file in released)
+            earlier = _files(directory.joinpath("versions", schema.name))
+            released = {_version(number, file): file for number, file in earlier.items()}
+            self.versions[schema.name] = tuple(load_schema(released[each], version=each) for each in sorted(released))
             for each in (*self.versions[schema.name], schema):
                 self.by_header[each.header] = each
         if not self.current:
@@ -107,13 +107,19 @@ class SchemaSet:
         return self.current[name]
 
 
-def _version(path: Path) -> int:
-    if not path.stem.isdecimal():
-        raise UserError(f"{path}: expected <version number>.avsc, found {path.name!r}")
-    return int(path.stem)
+def _files(directory: Traversable) -> dict[str, Traversable]:
+    """Return the schema files of a folder by their names without the suffix, none where there is no such folder."""
+    found = directory.iterdir() if directory.is_dir() else ()
+    return {path.name.removesuffix(SUFFIX): path for path in found if path.name.endswith(SUFFIX)}
 
 
-def load_schema(path: Path, *, version: int | None = None) -> Schema:
+def _version(name: str, path: Traversable) -> int:
+    if not name.isdecimal():
+        raise UserError(f"{path}: expected <version number>{SUFFIX}, found {path.name!r}")
+    return int(name)
+
+
+def load_schema(path: Traversable, *, version: int | None = None) -> Schema:
     """Read one .avsc file."""
     try:
         return make_schema(json.loads(path.read_text("utf-8")), version=version)
@@ -146,10 +152,15 @@ def _bare(schema: Json) -> Json:
     return {key: _bare(value) if key in ("type", "items", "values", "fields") else value for key, value in kept.items()}
 
 
-@cache
-def schemas_of(directory: Path) -> SchemaSet:
+_READ: Final[dict[str, SchemaSet]] = {}
+
+
+def schemas_of(directory: Traversable) -> SchemaSet:
     """Return the schemas of a folder, read once. Raises `UserError`."""
-    return SchemaSet(directory)
+    place = str(directory)
+    if place not in _READ:
+        _READ[place] = SchemaSet(directory)
+    return _READ[place]
 
 
 def schemas() -> SchemaSet:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from pathlib import Path
+from importlib.resources.abc import Traversable
 from typing import Any, Final, Protocol, TypeAlias
 
 import pluggy
@@ -209,7 +209,7 @@ class TraceFormat:
     state_keys: tuple[str, ...]
     features: tuple[str, ...] = ()
     pending_ends_with_session: bool = False
-    suite: Path | None = None
+    suite: Traversable | None = None
     vector_format: str | None = None
     vectors: Callable[[str, Node], dict[str, Any]] | None = None
 
@@ -263,7 +263,7 @@ class ProtocolDefinition:
     limits: tuple[str, ...]
     maxima: Mapping[str, int]
     records: tuple[RecordType, ...]
-    schemas: Path
+    schemas: Traversable
     traces: TraceFormat
     simulation: Callable[[SimulationSettings], Simulation] | None = None
     proofs: ProofFormat | None = None

@@ -56,17 +56,12 @@ def pack(source: str, output: Path) -> Packed:
     """Write the artefact of an installed distribution, of a wheel or of a source folder, and return it.
 
     Raises `UserError`, in this order, where there is no such distribution, where it is installed editable, where its wheel cannot be built
-    or read, for files that cannot come from an archive, for a protocol, for a dependency that is not installed or is compiled, for an
+    or read, for files that cannot come from an archive, for a dependency that is not installed or is compiled, for an
     ``output`` that cannot be written.
     """
     contents = _contents(source)
     folder, name, version = _who(source, contents)
     _refuse_compiled(f"{name} {version}", contents)
-    if b"[validator.protocols]" in contents.get(f"{folder}/entry_points.txt", b""):
-        raise UserError(
-            f"distribution {name} {version}: its protocol's schemas are read from a folder, not from an archive: install it where "
-            "workers run"
-        )
     needs = _needs(name, version, _requirements(contents[f"{folder}/METADATA"]))
     digest = files_digest(contents)
     path = output / f"{same_name(name).replace('-', '_')}-{version}-{digest[:DIGEST_CHARACTERS]}.zip"

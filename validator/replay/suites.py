@@ -3,18 +3,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from importlib.resources.abc import Traversable
 
 from validator.errors import UserError
 from validator.plugin.registry import discover
 from validator.replay.scenario import installed_protocol
 
 
-def suite_files(name: str) -> list[Path]:
+def suite_files(name: str) -> list[Traversable]:
     """Return the files of a protocol's suite. Raises `UserError` where there is no such suite."""
     protocol = installed_protocol(name)
     folder = None if protocol is None else protocol.traces.suite
-    files = [] if folder is None else sorted(folder.glob("*.json"))
+    found = () if folder is None or not folder.is_dir() else folder.iterdir()
+    files = sorted((path for path in found if path.name.endswith(".json")), key=lambda path: path.name)
     if not files:
         raise UserError(f"suite {name!r}: no such suite, there are {', '.join(suite_names())}")
     return files

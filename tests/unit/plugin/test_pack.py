@@ -72,6 +72,23 @@ def test_another_process_sees_the_entry_points_of_an_artefact(tmp_path: Path) ->
     assert str(artefact) in done.stdout
 
 
+def test_a_protocol_runs_from_its_artefact_with_schemas_and_suite(tmp_path: Path) -> None:
+    new_project("my-rules", "protocol", tmp_path)
+    artefact = pack(str(tmp_path / "validator-my-rules"), tmp_path / "out").path
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(artefact), str(ROOT)])}
+    done = subprocess.run(
+        [sys.executable, "-m", "validator", "replay", "--suite", "my-rules"],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].endswith(" passed, 0 failed")
+    assert not done.stdout.splitlines()[-1].startswith("0 ")
+
+
 def test_artefacts_of_the_configuration_come_before_what_is_installed(tmp_path: Path) -> None:
     install(tmp_path / "new", "memo", plugin_source("memo", "2.0.0"), version="2.0.0")
     install(tmp_path / "old", "memo", plugin_source("memo"))
@@ -111,20 +128,16 @@ def test_what_cannot_come_from_an_archive_is_refused(tmp_path: Path) -> None:
     install(site, "hook", plugin_source("hook"), files={"hook.pth": b"import hook"})
     install(site, "needy", plugin_source("needy"), requires=("dist-fast",))
     install(site, "lonely", plugin_source("lonely"), requires=("dist-absent>=3",))
-    install(site, "rules", plugin_source("rules"), group="validator.protocols")
     editable = {"dist_linked-1.0.0.dist-info/direct_url.json": b'{"dir_info": {"editable": true}, "url": "file:///x"}'}
     install(site, "linked", plugin_source("linked"), files=editable)
     with on_path(site):
-        text = "\n".join(
-            refused(f"dist-{name}", out) for name in ("fast", "hook", "needy", "lonely", "rules", "linked")
-        )
+        text = "\n".join(refused(f"dist-{name}", out) for name in ("fast", "hook", "needy", "lonely", "linked"))
     compiled = "fast_c.cpython-311-x86_64-linux-gnu.so is compiled and cannot come from an archive: install"
     assert text.splitlines() == [
         f"distribution dist-fast 1.0.0: {compiled} the distribution where workers run",
         "distribution dist-hook 1.0.0: hook.pth has no effect in an archive: install the distribution where workers run",
         f"distribution dist-needy 1.0.0: it needs dist-fast, whose {compiled} both where workers run",
         "distribution dist-lonely 1.0.0: it needs dist-absent, which is not installed here: pack it where it is installed",
-        "distribution dist-rules 1.0.0: its protocol's schemas are read from a folder, not from an archive: install it where workers run",
         "distribution dist-linked: it is installed editable: give its source folder instead",
     ]
     assert refused("absent", out).startswith("distribution 'absent': expected one that is installed")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path  # validator: allow io a definition says where its schemas and traces are
+from importlib.resources import files  # validator: allow dynamic a definition says where its schemas and traces are
 from typing import Final
 
 from validator.plugin.api import (
@@ -26,7 +26,7 @@ from validator_early_hrmp.traces import STATE_KEYS, read_candidate, read_request
 
 NAME: Final = "early-hrmp"
 
-_FOLDER: Final = Path(__file__).resolve().parent
+_FOLDER: Final = files("validator_early_hrmp")
 
 
 @hookimpl

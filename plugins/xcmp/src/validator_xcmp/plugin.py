@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path  # validator: allow io a definition says where its schemas and traces are
+from importlib.resources import files  # validator: allow dynamic a definition says where its schemas and traces are
 from typing import Any
 
 from validator.plugin.api import (
@@ -27,7 +27,7 @@ from validator_xcmp.shapes import RECORDS
 from validator_xcmp.traces import STATE_KEYS, read_candidate, read_request, view
 from validator_xcmp.vectors import VECTOR_FORMAT, vector_result
 
-_PACKAGE = Path(__file__).resolve().parent
+_PACKAGE = files("validator_xcmp")
 
 
 @hookimpl
