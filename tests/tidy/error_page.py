@@ -8,6 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from validator.core.errors import Violation
+from validator.core.paged import InclusionCandidateNotPending, TimeoutCandidateNotPending
 from validator.core.router import errors
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
@@ -24,10 +25,11 @@ a group are made; the first that fails is told. Groups of a candidate are checke
 
 
 def violations() -> list[type[Violation]]:
-    """Return every violation of the Router, in the order of their module."""
+    """Return every violation of the Router, in the order of their module, then those that all protocols have."""
     found = (member for _, member in inspect.getmembers(errors, inspect.isclass))
     kinds = [member for member in found if issubclass(member, Violation) and member.kind]
-    return sorted(kinds, key=lambda member: inspect.getsourcelines(member)[1])
+    own = sorted(kinds, key=lambda member: inspect.getsourcelines(member)[1])
+    return [*own, InclusionCandidateNotPending, TimeoutCandidateNotPending]
 
 
 def render() -> str:

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from tests.traces.generate import GROUPS, SUITE, scenarios_of, text_of
+from validator.core import paged
 from validator.core.errors import Violation
+from validator.core.paged import InclusionCandidateNotPending, TimeoutCandidateNotPending
 from validator.core.router import errors
 from validator.document import Node, read_document
 from validator.replay.compare import first_difference, first_result_difference
@@ -26,7 +28,7 @@ SHARED = Path(__file__).resolve().parents[3] / "shared"
 SAMPLES = SHARED / "traces" / "router_samples.json"
 RULES = SHARED / "spec" / "router_rules.md"
 INPUTS = ("requests", "downward", "candidates")
-NOT_IN_TRACES = {errors.InclusionCandidateNotPending.kind, errors.TimeoutCandidateNotPending.kind}
+NOT_IN_TRACES = {InclusionCandidateNotPending.kind, TimeoutCandidateNotPending.kind}
 """Verdicts on entries of block records, which traces have not (tests/unit/core/test_router_pending.py)."""
 
 
@@ -35,7 +37,7 @@ def violations() -> list[type[Violation]]:
     open_ends = [Violation]
     while open_ends:
         children = open_ends.pop().__subclasses__()
-        found += [child for child in children if child.__module__ == errors.__name__ and child.kind]
+        found += [child for child in children if child.__module__ in (errors.__name__, paged.__name__) and child.kind]
         open_ends += children
     return sorted(found, key=lambda violation: violation.kind)
 

@@ -13,9 +13,9 @@ from typing import Any
 from validator.core.handlers.errors import ContextError
 from validator.core.handlers.handler import KIND
 from validator.core.limits import HANDLER_KEY_BYTES_MAX, HANDLER_VALUE_BYTES_MAX, U32_MAX, U128_MAX
+from validator.core.paged import Account
 from validator.core.router.invariants import broken_invariants
 from validator.core.router.state import (
-    Account,
     HrmpChannel,
     HrmpOpenChannelRequest,
     InboundDownwardMessage,

@@ -33,6 +33,14 @@ from validator.core.limits import (
     U128_MAX,
 )
 from validator.core.outcomes import ChannelEvent, ChannelEventKind, ChannelHeadroom, Dispatch, MessageRef, ParaHeadroom
+from validator.core.paged import (
+    Account,
+    InclusionCandidateNotPending,
+    OrderedSet,
+    PagedRules,
+    PendingCandidate,
+    TimeoutCandidateNotPending,
+)
 from validator.core.root import merkle_root
 from validator.core.rules import Effects, RuleSet
 from validator.core.scale import DecodeError, Reader, Upgrade, Writer, upgraded
@@ -70,6 +78,7 @@ __all__ = [
     "U64_MAX",
     "U128_MAX",
     "ZERO_HASH",
+    "Account",
     "Balance",
     "Balances",
     "BlockNumber",
@@ -91,6 +100,7 @@ __all__ = [
     "Handler",
     "Hash",
     "HostConfiguration",
+    "InclusionCandidateNotPending",
     "InvariantBroken",
     "LeastMet",
     "LimitError",
@@ -98,10 +108,13 @@ __all__ = [
     "MessageRef",
     "MessageWeight",
     "Node",
+    "OrderedSet",
+    "PagedRules",
     "Para",
     "ParaHeadroom",
     "ParaId",
     "ParaKind",
+    "PendingCandidate",
     "PendingRef",
     "ProofFormat",
     "ProtocolDefinition",
@@ -115,6 +128,7 @@ __all__ = [
     "SimulatedChain",
     "Simulation",
     "SimulationSettings",
+    "TimeoutCandidateNotPending",
     "TraceFormat",
     "Transport",
     "TransportContext",

@@ -22,7 +22,8 @@ from validator.service.state import (
 )
 
 if TYPE_CHECKING:
-    from validator.core.router.state import PendingCandidate, RouterState
+    from validator.core.paged import PendingCandidate
+    from validator.core.router.state import RouterState
     from validator.core.types import ChannelId, ParaId
 
 _OF_A_CHANNEL: Final = ("channels", "contents", "open_requests", "close_request_set")

@@ -11,9 +11,10 @@ from validator.config.presets import PRESETS
 from validator.core.handlers.context import Context
 from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, HandlerSink, find_conflicts
 from validator.core.outcomes import ChannelEvent, Dispatch
+from validator.core.paged import Account
 from validator.core.router.enactment import enact_upward_messages
 from validator.core.router.router import Router, state_hash
-from validator.core.router.state import Account, HrmpChannel, HrmpOpenChannelRequest
+from validator.core.router.state import HrmpChannel, HrmpOpenChannelRequest
 from validator.core.rules import pages
 from validator.core.types import (
     Balance,

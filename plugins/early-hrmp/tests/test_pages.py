@@ -10,9 +10,9 @@ from early_hrmp_player import check_encoding, pages_of
 from early_hrmp_world import candidate, lived
 from validator_early_hrmp.pages import ENCODING_VERSION, encode_common_page, encode_para_page, owner_of
 from validator_early_hrmp.rules import EarlyHrmp
-from validator_early_hrmp.state import CloseRequest, EarlyHrmpState, OpenRequest, PendingCandidate
+from validator_early_hrmp.state import CloseRequest, EarlyHrmpState, OpenRequest
 
-from validator.plugin.api import DecodeError, DownwardMessage
+from validator.plugin.api import DecodeError, DownwardMessage, PendingCandidate
 
 
 def full() -> EarlyHrmp:

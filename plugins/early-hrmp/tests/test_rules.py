@@ -9,12 +9,7 @@ import pytest
 from early_hrmp_player import pages_of
 from early_hrmp_world import CONFIGURATION, candidate, chain, lived, open_channels
 from validator_early_hrmp.configuration import MAXIMA, EarlyHrmpConfiguration
-from validator_early_hrmp.errors import (
-    CandidateUnknownPara,
-    InclusionCandidateNotPending,
-    OutboundNoSuchChannel,
-    TimeoutCandidateNotPending,
-)
+from validator_early_hrmp.errors import CandidateUnknownPara, OutboundNoSuchChannel
 from validator_early_hrmp.records import AcceptOpenChannel, Candidate, CloseChannel, InitOpenChannel
 from validator_early_hrmp.rules import EarlyHrmp, state_hash
 
@@ -26,9 +21,11 @@ from validator.plugin.api import (
     DownwardMessage,
     Effects,
     Enactment,
+    InclusionCandidateNotPending,
     ParaHeadroom,
     PendingRef,
     SessionChange,
+    TimeoutCandidateNotPending,
     message_hash,
     mqc_link,
 )

@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 
 from hypothesis import strategies as st
 
-from validator.core import limits
+from validator.core import limits, paged
 from validator.core.errors import Violation
 from validator.core.inputs import DeadLetter, DeadReason, RecordKind, Source
 from validator.core.lane import Counters
@@ -129,7 +129,7 @@ def _all_violations(base: type[Violation]) -> list[type[Violation]]:
     return found
 
 
-VIOLATION_TYPES = [each for each in _all_violations(Violation) if each.__module__ == errors.__name__]
+VIOLATION_TYPES = [each for each in _all_violations(Violation) if each.__module__ in (errors.__name__, paged.__name__)]
 
 
 def _violation(kind: type[Violation]) -> st.SearchStrategy[Violation]:

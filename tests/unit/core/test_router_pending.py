@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from validator.core.router.errors import InclusionCandidateNotPending, TimeoutCandidateNotPending
+from validator.core.paged import InclusionCandidateNotPending, TimeoutCandidateNotPending
 from validator.core.router.invariants import check_invariants
 from validator.core.router.router import Router
 from validator.core.rules import pages

@@ -16,13 +16,12 @@ from struct import Struct
 from validator.core.handlers import state as handler_states
 from validator.core.handlers.state import is_handler_page
 from validator.core.hashing import message_hash, mqc_link
+from validator.core.paged import Account, PendingCandidate
 from validator.core.router.state import (
-    Account,
     HrmpChannel,
     HrmpOpenChannelRequest,
     InboundDownwardMessage,
     InboundHrmpMessage,
-    PendingCandidate,
     RouterState,
     Touched,
     increase,

@@ -7,9 +7,10 @@ from validator.core.events import EventLog
 from validator.core.handlers.errors import ContextError
 from validator.core.handlers.undo import UndoLog
 from validator.core.limits import U128_MAX
+from validator.core.paged import Account
 from validator.core.router.enactment import queue_downward_message
 from validator.core.router.requests import hrmp_accept_open_channel, hrmp_close_channel, hrmp_init_open_channel
-from validator.core.router.state import Account, RouterState
+from validator.core.router.state import RouterState
 from validator.core.types import (
     Balance,
     Balances,

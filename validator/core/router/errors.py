@@ -341,7 +341,7 @@ class CloseHrmpChannelAlreadyUnderway(ChannelRequestViolation):
     recipient: ParaId
 
 
-# --- downward messages and inclusion -----------------------------------------------------------------------------------------------------
+# --- downward messages -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
@@ -353,21 +353,3 @@ class ExceedsMaxMessageSize(Violation):
     normative: ClassVar[bool] = False
     msg_size: int
     max_size: int
-
-
-@dataclass(eq=False)
-class InclusionCandidateNotPending(Violation):
-    """A block record lists a candidate as included that is not pending here."""
-
-    kind: ClassVar[str] = "Inclusion/CandidateNotPending"
-    clause: ClassVar[str] = "router_rules 1.1 step 1"
-    para_id: ParaId
-
-
-@dataclass(eq=False)
-class TimeoutCandidateNotPending(Violation):
-    """A block record lists a candidate as timed out that is not pending here."""
-
-    kind: ClassVar[str] = "Timeout/CandidateNotPending"
-    clause: ClassVar[str] = "router_rules 1.1 step 2"
-    para_id: ParaId

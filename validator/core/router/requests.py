@@ -8,6 +8,7 @@ from bisect import insort
 from validator.core.events import EventLog
 from validator.core.hashing import compact
 from validator.core.outcomes import ChannelEventKind, MessageRef
+from validator.core.paged import Account
 from validator.core.router.enactment import queue_downward_message
 from validator.core.router.errors import (
     AcceptHrmpChannelAlreadyConfirmed,
@@ -28,7 +29,7 @@ from validator.core.router.errors import (
     OpenHrmpChannelZeroCapacity,
     OpenHrmpChannelZeroMessageSize,
 )
-from validator.core.router.state import Account, HrmpOpenChannelRequest, RouterState, increase, reserve
+from validator.core.router.state import HrmpOpenChannelRequest, RouterState, increase, reserve
 from validator.core.types import Balance, Balances, BlockNumber, ChannelId, DownwardMessage, ParaId, ParaKind
 
 

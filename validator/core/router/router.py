@@ -3,18 +3,16 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
 from validator.core import records
-from validator.core.errors import Violation
-from validator.core.events import EventLog
 from validator.core.handlers.state import FIRST_OWNER
 from validator.core.hashing import blake2b_256
 from validator.core.limits import HEADROOM_WATERMARKS_MAX
-from validator.core.outcomes import ChannelEvent, ChannelHeadroom, Dispatch, ParaHeadroom
+from validator.core.outcomes import ChannelHeadroom, Dispatch, ParaHeadroom
+from validator.core.paged import OrderedSet, PagedRules
 from validator.core.root import merkle_root
 from validator.core.router.acceptance import check_candidate
 from validator.core.router.dispatch import FixedWeightSink, UpwardMessageSink, process_pending_upward_messages
@@ -31,7 +29,6 @@ from validator.core.router.encoding import (
     para_pages,
 )
 from validator.core.router.entry_points import RouterHost
-from validator.core.router.errors import InclusionCandidateNotPending, TimeoutCandidateNotPending
 from validator.core.router.requests import (
     hrmp_accept_open_channel,
     hrmp_close_channel,
@@ -39,12 +36,11 @@ from validator.core.router.requests import (
     schedule_para_cleanup,
 )
 from validator.core.router.session import change_session, onboard_para
-from validator.core.router.state import OrderedSet, PendingCandidate, RouterState
+from validator.core.router.state import RouterState
 from validator.core.rules import Effects
 from validator.core.types import (
     AcceptOpenChannel,
     Balances,
-    BlockNumber,
     Candidate,
     ChannelId,
     ChannelRequest,
@@ -56,33 +52,27 @@ from validator.core.types import (
     InitOpenChannel,
     Para,
     ParaId,
-    PendingRef,
     SessionChange,
-    SessionIndex,
 )
 
 RULES_VERSION = 1
 """Grows with every change after which the same state and inputs may give another state."""
 
 _ENACTED = Effects()
-_PENDING = Effects(enacted=False)
 
 
-class Router:
+class Router(PagedRules[RouterState]):
     """A relay chain's message queues under the rules of router.txt."""
 
     def __init__(
-        self, state: RouterState, sink: UpwardMessageSink | None = None, enactment: Enactment = Enactment.IMMEDIATE
+        self,
+        state: RouterState,
+        sink: UpwardMessageSink | None = None,
+        enactment: Enactment = Enactment.IMMEDIATE,
+        page_hashes: dict[int, Hash] | None = None,
     ) -> None:
-        self.state = state
+        super().__init__(state, enactment, page_hashes)
         self._sink = sink or FixedWeightSink()
-        self._enacts_immediately = enactment is Enactment.IMMEDIATE
-        self._now: BlockNumber = 0
-        self._events = EventLog(0, state.session_index)
-        self._page_hashes: dict[int, Hash] = {}
-        everything = dict.fromkeys(self.owners())
-        self._to_hash: OrderedSet = dict(everything)
-        self._to_save: OrderedSet = everything
 
     @classmethod
     def at_genesis(
@@ -109,44 +99,16 @@ class Router:
         common_page, untold_page, *owned = pages
         state = decode_state(common_page, owned)
         decode_untold_page(untold_page, state)
-        router = cls(state, sink, enactment)
-        router._page_hashes = {owner_of(page): blake2b_256(page) for page in owned if is_current(page)}
-        router._to_hash = dict.fromkeys(owner_of(page) for page in owned if not is_current(page))
-        router._to_save = dict(router._to_hash)
-        return router
+        hashes = {owner_of(page): blake2b_256(page) for page in owned if is_current(page)}
+        return cls(state, sink, enactment, hashes)
 
     def request(self, fields: tuple[Any, ...]) -> ChannelRequest:
         """Return the channel request that a decoded record holds."""
         return records.request(fields)
 
-    def downward(self, fields: tuple[Any, ...]) -> DownwardMessage:
-        """Return the downward message that a decoded record holds."""
-        return records.downward(fields)
-
     def candidate(self, fields: tuple[Any, ...]) -> Candidate:
         """Return the candidate that a decoded record holds."""
         return records.candidate(fields)
-
-    @property
-    def session(self) -> SessionIndex:
-        """The current session's index."""
-        return self.state.session_index
-
-    def begin_block(self, now: BlockNumber) -> None:
-        """Start block ``now``."""
-        self._now = now
-        self._events = EventLog(now, self.state.session_index)
-
-    def apply_inclusion(self, ref: PendingRef) -> Effects:
-        """Enact a pending candidate. Raises `InclusionCandidateNotPending`."""
-        candidate = self._take_pending(ref, InclusionCandidateNotPending(para_id=ref.para_id))
-        messages = enact_candidate(self.state, candidate, self._now)
-        return Effects(messages=messages, candidate_hash=candidate.candidate_hash)
-
-    def apply_timeout(self, ref: PendingRef) -> Effects:
-        """Drop a pending candidate. Raises `TimeoutCandidateNotPending`."""
-        candidate = self._take_pending(ref, TimeoutCandidateNotPending(para_id=ref.para_id))
-        return Effects(enacted=False, candidate_hash=candidate.candidate_hash)
 
     def apply_request(self, request: ChannelRequest) -> Effects:
         """Apply one of the four entry-points; raises their violations."""
@@ -169,14 +131,6 @@ class Router:
         """Queue a downward message. Raises `ExceedsMaxMessageSize`."""
         return Effects(messages=(queue_downward_message(self.state, message, self._now),))
 
-    def apply_candidate(self, candidate: Candidate) -> Effects:
-        """Accept a candidate, and enact it now or keep it until it is included; raises the violations of `check_candidate`."""
-        check_candidate(self.state, candidate)
-        if self._enacts_immediately:
-            return self.enact_candidate(candidate)
-        self.keep_pending(candidate)
-        return _PENDING
-
     def check_candidate(self, candidate: Candidate) -> None:
         """Raise the violation for which a candidate is not acceptable (`acceptance.check_candidate`)."""
         check_candidate(self.state, candidate)
@@ -186,13 +140,6 @@ class Router:
         messages = enact_candidate(self.state, candidate, self._now)
         return Effects(messages=messages) if messages else _ENACTED
 
-    def keep_pending(self, candidate: Candidate) -> None:
-        """Keep an accepted candidate until it is included or times out."""
-        self.state.pending_candidates.setdefault(candidate.para_id, deque()).append(
-            PendingCandidate(self._now, candidate)
-        )
-        self.state.touched.pages[candidate.para_id] = None
-
     def dispatch(self) -> list[Dispatch]:
         """Run one round of `process_pending_upward_messages`."""
         return process_pending_upward_messages(self.state, self._sink, RouterHost(self.state, self._events), self._now)
@@ -200,10 +147,6 @@ class Router:
     def change_session(self, change: SessionChange) -> None:
         """Change the session; candidates that are pending stay so unless the block record says otherwise."""
         change_session(self.state, self._events, change)
-
-    def end_block(self) -> list[ChannelEvent]:
-        """Return the block's channel events."""
-        return self._events.events
 
     def take_headroom(self) -> list[ParaHeadroom | ChannelHeadroom]:
         """Return what changed since the last call, paras first, each ascending."""
@@ -245,21 +188,17 @@ class Router:
             message_size_max=channel.limit_message_size,
         )
 
-    def state_root(self) -> Hash:
-        """Return the state root; costs the encoding of what was touched since the last one."""
-        self._note_touched()
-        for owner in self._to_hash:
-            page = self.page(owner)
-            if page is None:
-                self._page_hashes.pop(owner, None)
-            else:
-                self._page_hashes[owner] = blake2b_256(page)
-        self._to_hash.clear()
-        return merkle_root(blake2b_256(encode_common_page(self.state)), self._page_hashes)
+    def common_page(self) -> bytes:
+        """Return the page of what no para owns."""
+        return encode_common_page(self.state)
 
-    def common_pages(self) -> list[bytes]:
-        """Return the pages that no para owns: the common page, and what headroom is untold."""
-        return [encode_common_page(self.state), encode_untold_page(self.state)]
+    def untold_page(self) -> bytes:
+        """Return the page of what headroom is untold."""
+        return encode_untold_page(self.state)
+
+    def touched_owners(self) -> tuple[OrderedSet, ...]:
+        """Return the paras, and the owners of what handlers keep, whose pages have changed."""
+        return self.state.touched.pages, self.state.handler_states.touched
 
     def owners(self) -> list[int]:
         """Return, ascending, the paras that may own a page, then the owners of what handlers keep."""
@@ -270,38 +209,6 @@ class Router:
         if owner >= FIRST_OWNER:
             return self.state.handler_states.page(owner)
         return encode_para_page(self.state, owner)
-
-    def changed(self) -> Collection[int]:
-        """Return whose pages have changed since the last `mark_saved`."""
-        self._note_touched()
-        return self._to_save
-
-    def mark_saved(self) -> None:
-        """Take note that all pages have been saved as they are now."""
-        self._note_touched()
-        self._to_save.clear()
-
-    def _note_touched(self) -> None:
-        for touched in (self.state.touched.pages, self.state.handler_states.touched):
-            self._to_hash.update(touched)
-            self._to_save.update(touched)
-            touched.clear()
-
-    def _take_pending(self, ref: PendingRef, violation: Violation) -> Candidate:
-        pending = self.state.pending_candidates.get(ref.para_id, deque())
-        for position, (backed_at, _) in enumerate(pending):
-            if ref.backed_at in (None, backed_at):
-                return self._remove_pending(ref.para_id, position)
-        raise violation
-
-    def _remove_pending(self, para: ParaId, position: int) -> Candidate:
-        pending = self.state.pending_candidates[para]
-        candidate = pending[position].candidate
-        del pending[position]
-        if not pending:
-            del self.state.pending_candidates[para]
-        self.state.touched.pages[para] = None
-        return candidate
 
 
 def state_hash(state: RouterState) -> Hash:

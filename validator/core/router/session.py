@@ -7,16 +7,9 @@ from dataclasses import replace
 
 from validator.core.events import EventLog
 from validator.core.outcomes import ChannelEventKind
+from validator.core.paged import Account
 from validator.core.router.enactment import remove_upward_queue
-from validator.core.router.state import (
-    Account,
-    HrmpChannel,
-    RouterState,
-    add_channel,
-    decrease,
-    remove_sorted,
-    unreserve,
-)
+from validator.core.router.state import HrmpChannel, RouterState, add_channel, decrease, remove_sorted, unreserve
 from validator.core.types import Balances, ChannelId, HostConfiguration, Para, ParaId, SessionChange
 
 

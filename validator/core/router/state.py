@@ -10,15 +10,15 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from validator.core.handlers.state import HandlerStates
+from validator.core.paged import Account, OrderedSet, PendingCandidate
 from validator.core.types import (
     ZERO_HASH,
     Balance,
     Balances,
     BlockNumber,
-    Candidate,
     ChannelId,
     Hash,
     HostConfiguration,
@@ -26,17 +26,6 @@ from validator.core.types import (
     ParaKind,
     SessionIndex,
 )
-
-OrderedSet: TypeAlias = dict[ParaId, None]
-"""A set that iterates in order of insertion."""
-
-
-@dataclass(slots=True)
-class Account:
-    """A para's sovereign account: what it may spend and what is held back as deposits."""
-
-    free: Balance = 0
-    reserved: Balance = 0
 
 
 @dataclass(slots=True)
@@ -86,13 +75,6 @@ class InboundDownwardMessage(NamedTuple):
 
     sent_at: BlockNumber
     msg: bytes
-
-
-class PendingCandidate(NamedTuple):
-    """An accepted candidate that waits for availability."""
-
-    backed_at: BlockNumber
-    candidate: Candidate
 
 
 @dataclass(slots=True)

@@ -267,24 +267,3 @@ class WatermarkLandsOnBlockWithNoMessages(Violation):
     kind: ClassVar[str] = "Watermark/LandsOnBlockWithNoMessages"
     clause: ClassVar[str] = "early_hrmp.txt acceptance 3.2, xcmp_rules H-I01"
     new_watermark: BlockNumber
-
-
-# --- inclusion ---------------------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(eq=False)
-class InclusionCandidateNotPending(Violation):
-    """A block record lists a candidate as included that is not pending here."""
-
-    kind: ClassVar[str] = "Inclusion/CandidateNotPending"
-    clause: ClassVar[str] = "router_rules 1.1 step 1"
-    para_id: ParaId
-
-
-@dataclass(eq=False)
-class TimeoutCandidateNotPending(Violation):
-    """A block record lists a candidate as timed out that is not pending here."""
-
-    kind: ClassVar[str] = "Timeout/CandidateNotPending"
-    clause: ClassVar[str] = "router_rules 1.1 step 2"
-    para_id: ParaId

@@ -14,11 +14,13 @@ from itertools import pairwise
 from typing import Final
 
 from validator.plugin.api import (
+    Account,
     Balances,
     BlockNumber,
     ChannelId,
     DecodeError,
     ParaId,
+    PendingCandidate,
     Reader,
     Upgrade,
     Writer,
@@ -27,12 +29,10 @@ from validator.plugin.api import (
 from validator_early_hrmp.configuration import MAXIMA, EarlyHrmpConfiguration
 from validator_early_hrmp.records import Candidate, HrmpMessage
 from validator_early_hrmp.state import (
-    Account,
     Channel,
     CloseRequest,
     EarlyHrmpState,
     OpenRequest,
-    PendingCandidate,
     QueuedMessage,
     QueueTail,
     Touched,

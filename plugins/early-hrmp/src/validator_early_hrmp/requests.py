@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from validator.plugin.api import Balance, Balances, ChannelEventKind, EventLog, ParaId
+from validator.plugin.api import Account, Balance, Balances, ChannelEventKind, EventLog, ParaId
 from validator_early_hrmp.errors import (
     AcceptAlreadyConfirmed,
     AcceptNoSuchRequest,
@@ -22,7 +22,6 @@ from validator_early_hrmp.errors import (
     OpenToSelf,
 )
 from validator_early_hrmp.state import (
-    Account,
     CloseRequest,
     EarlyHrmpState,
     OpenRequest,

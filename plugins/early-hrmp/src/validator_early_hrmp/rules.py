@@ -3,38 +3,30 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any, Final
 
 from validator.plugin.api import (
     HEADROOM_WATERMARKS_MAX,
     Balances,
-    BlockNumber,
-    ChannelEvent,
     ChannelHeadroom,
     ChannelId,
-    Dispatch,
     DownwardMessage,
     Effects,
     Enactment,
-    EventLog,
     Hash,
+    PagedRules,
     Para,
     ParaHeadroom,
     ParaId,
-    PendingRef,
     SessionChange,
-    SessionIndex,
-    Violation,
     blake2b_256,
     merkle_root,
 )
 from validator_early_hrmp.acceptance import check_candidate
 from validator_early_hrmp.configuration import EarlyHrmpConfiguration
 from validator_early_hrmp.enactment import enact_candidate, queue_downward_message
-from validator_early_hrmp.errors import InclusionCandidateNotPending, TimeoutCandidateNotPending
 from validator_early_hrmp.pages import (
     decode_state,
     decode_untold_page,
@@ -61,7 +53,7 @@ from validator_early_hrmp.requests import (
     init_open_channel,
 )
 from validator_early_hrmp.session import change_session, onboard_para
-from validator_early_hrmp.state import EarlyHrmpState, OrderedSet, PendingCandidate
+from validator_early_hrmp.state import EarlyHrmpState
 
 RULES_VERSION: Final = 1
 """Grows with every change after which the same state and inputs may give another state."""
@@ -69,24 +61,8 @@ RULES_VERSION: Final = 1
 _PENDING: Final = Effects(enacted=False)
 
 
-class EarlyHrmp:
+class EarlyHrmp(PagedRules[EarlyHrmpState]):
     """A relay chain's channels and downward queues under the rules of early_hrmp.txt."""
-
-    def __init__(
-        self,
-        state: EarlyHrmpState,
-        enactment: Enactment = Enactment.IMMEDIATE,
-        page_hashes: dict[int, Hash] | None = None,
-    ) -> None:
-        """Take a state; ``page_hashes`` are by owner those of pages that are saved as the state has them."""
-        self.state = state
-        self._enacts_immediately = enactment is Enactment.IMMEDIATE
-        self._now: BlockNumber = 0
-        self._events = EventLog(0, state.session_index)
-        self._page_hashes = page_hashes or {}
-        unsaved = dict.fromkeys(owner for owner in para_pages(state) if owner not in self._page_hashes)
-        self._to_hash: OrderedSet = dict(unsaved)
-        self._to_save: OrderedSet = unsaved
 
     @classmethod
     def at_genesis(
@@ -115,33 +91,9 @@ class EarlyHrmp:
         """Return the channel request that a decoded record holds."""
         return make_request(fields)
 
-    def downward(self, fields: tuple[Any, ...]) -> DownwardMessage:
-        """Return the downward message that a decoded record holds."""
-        return DownwardMessage._make(fields)
-
     def candidate(self, fields: tuple[Any, ...]) -> Candidate:
         """Return the candidate that a decoded record holds."""
         return make_candidate(fields)
-
-    @property
-    def session(self) -> SessionIndex:
-        """The current session's index."""
-        return self.state.session_index
-
-    def begin_block(self, now: BlockNumber) -> None:
-        """Start block ``now``."""
-        self._now = now
-        self._events = EventLog(now, self.state.session_index)
-
-    def apply_inclusion(self, ref: PendingRef) -> Effects:
-        """Enact a pending candidate. Raises `InclusionCandidateNotPending`."""
-        candidate = self._take_pending(ref, InclusionCandidateNotPending(para_id=ref.para_id))
-        return self.enact_candidate(candidate)._replace(candidate_hash=candidate.candidate_hash)
-
-    def apply_timeout(self, ref: PendingRef) -> Effects:
-        """Drop a pending candidate. Raises `TimeoutCandidateNotPending`."""
-        candidate = self._take_pending(ref, TimeoutCandidateNotPending(para_id=ref.para_id))
-        return Effects(enacted=False, candidate_hash=candidate.candidate_hash)
 
     def apply_request(self, request: ChannelRequest) -> Effects:
         """Apply one of the entry-points; raises their violations."""
@@ -169,27 +121,9 @@ class EarlyHrmp:
         """Apply a candidate that has been accepted; tells where its messages came to stand."""
         return Effects(messages=enact_candidate(self.state, candidate, self._now))
 
-    def apply_candidate(self, candidate: Candidate) -> Effects:
-        """Accept a candidate, and enact it now or keep it until it is included; raises the violations of `check_candidate`."""
-        check_candidate(self.state, candidate)
-        if self._enacts_immediately:
-            return self.enact_candidate(candidate)
-        pending = self.state.pending_candidates.setdefault(candidate.para_id, deque())
-        pending.append(PendingCandidate(self._now, candidate))
-        self.state.touched.pages[candidate.para_id] = None
-        return _PENDING
-
-    def dispatch(self) -> list[Dispatch]:
-        """Return nothing: the text has no upward messages."""
-        return []
-
     def change_session(self, change: SessionChange) -> None:
         """Change the session; candidates that are pending stay so unless the block record says otherwise."""
         change_session(self.state, self._events, change)
-
-    def end_block(self) -> list[ChannelEvent]:
-        """Return the block's channel events."""
-        return self._events.events
 
     def take_headroom(self) -> list[ParaHeadroom | ChannelHeadroom]:
         """Return what changed since the last call, paras first, each ascending."""
@@ -233,21 +167,13 @@ class EarlyHrmp:
             message_size_max=bytes_left,
         )
 
-    def state_root(self) -> Hash:
-        """Return the state root; costs the encoding of what was touched since the last one."""
-        self._note_touched()
-        for owner in self._to_hash:
-            page = self.page(owner)
-            if page is None:
-                self._page_hashes.pop(owner, None)
-            else:
-                self._page_hashes[owner] = blake2b_256(page)
-        self._to_hash.clear()
-        return merkle_root(blake2b_256(encode_common_page(self.state)), self._page_hashes)
+    def common_page(self) -> bytes:
+        """Return the page of what no para owns."""
+        return encode_common_page(self.state)
 
-    def common_pages(self) -> list[bytes]:
-        """Return the pages that no para owns: the common page, and what headroom is untold."""
-        return [encode_common_page(self.state), encode_untold_page(self.state)]
+    def untold_page(self) -> bytes:
+        """Return the page of what headroom is untold."""
+        return encode_untold_page(self.state)
 
     def owners(self) -> list[int]:
         """Return, ascending, the paras that may own a page."""
@@ -256,33 +182,6 @@ class EarlyHrmp:
     def page(self, owner: int) -> bytes | None:
         """Return the canonical encoding of what a para has, None where that is nothing."""
         return encode_para_page(self.state, owner)
-
-    def changed(self) -> Collection[int]:
-        """Return whose pages have changed since the last `mark_saved`."""
-        self._note_touched()
-        return self._to_save
-
-    def mark_saved(self) -> None:
-        """Take note that all pages have been saved as they are now."""
-        self._note_touched()
-        self._to_save.clear()
-
-    def _note_touched(self) -> None:
-        touched = self.state.touched.pages
-        self._to_hash.update(touched)
-        self._to_save.update(touched)
-        touched.clear()
-
-    def _take_pending(self, ref: PendingRef, violation: Violation) -> Candidate:
-        pending = self.state.pending_candidates.get(ref.para_id, deque())
-        for position, (backed_at, candidate) in enumerate(pending):
-            if ref.backed_at in (None, backed_at):
-                del pending[position]
-                if not pending:
-                    del self.state.pending_candidates[ref.para_id]
-                self.state.touched.pages[ref.para_id] = None
-                return candidate
-        raise violation
 
 
 def state_hash(state: EarlyHrmpState) -> Hash:

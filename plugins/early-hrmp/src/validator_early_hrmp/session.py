@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from validator.plugin.api import Balances, ChannelEventKind, ChannelId, EventLog, Para, ParaId, SessionChange
+from validator.plugin.api import Account, Balances, ChannelEventKind, ChannelId, EventLog, Para, ParaId, SessionChange
 from validator_early_hrmp.configuration import EarlyHrmpConfiguration
 from validator_early_hrmp.state import (
-    Account,
     Channel,
     EarlyHrmpState,
     OpenRequest,

@@ -10,22 +10,21 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from validator.plugin.api import Balance, Balances, BlockNumber, ChannelId, Hash, ParaId, SessionIndex
+from validator.plugin.api import (
+    Account,
+    Balance,
+    Balances,
+    BlockNumber,
+    ChannelId,
+    Hash,
+    OrderedSet,
+    ParaId,
+    PendingCandidate,
+    SessionIndex,
+)
 from validator_early_hrmp.configuration import EarlyHrmpConfiguration
-from validator_early_hrmp.records import Candidate
-
-OrderedSet: TypeAlias = dict[ParaId, None]
-"""A set that iterates in order of insertion."""
-
-
-@dataclass(slots=True)
-class Account:
-    """A para's sovereign account: what it may spend and what is held back as deposits."""
-
-    free: Balance = 0
-    reserved: Balance = 0
 
 
 @dataclass(slots=True)
@@ -78,13 +77,6 @@ class QueueTail(NamedTuple):
 
     count: int  # type: ignore[assignment]  # shadows tuple.count
     head: Hash
-
-
-class PendingCandidate(NamedTuple):
-    """An accepted candidate that waits for availability."""
-
-    backed_at: BlockNumber
-    candidate: Candidate
 
 
 @dataclass(slots=True)

@@ -11,15 +11,24 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import astuple, fields
 
-from validator.plugin.api import Balances, DecodeError, ParaId, ParaKind, Reader, Upgrade, Writer, upgraded
+from validator.plugin.api import (
+    Account,
+    Balances,
+    DecodeError,
+    ParaId,
+    ParaKind,
+    PendingCandidate,
+    Reader,
+    Upgrade,
+    Writer,
+    upgraded,
+)
 from validator_xcmp.configuration import XcmpConfiguration
 from validator_xcmp.records import Candidate, Watermark
 from validator_xcmp.state import (
-    Account,
     Column,
     DownwardTail,
     OpenRequest,
-    PendingCandidate,
     QueuedMessage,
     Touched,
     XcmpState,

@@ -240,24 +240,3 @@ class WatermarkNotAdvanced(Violation):
     clause: ClassVar[str] = "xcmp_rules 1.2 acceptance 4 (X-I01)"
     last_watermark: Watermark
     pending: tuple[Watermark, ...]
-
-
-# --- inclusion ---------------------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(eq=False)
-class InclusionCandidateNotPending(Violation):
-    """There is no such candidate to enact; one that was pending at a session boundary is gone (X-I12)."""
-
-    kind: ClassVar[str] = "Inclusion/CandidateNotPending"
-    clause: ClassVar[str] = "xcmp_rules 1.2 acceptance (X-I12)"
-    para_id: ParaId
-
-
-@dataclass(eq=False)
-class TimeoutCandidateNotPending(Violation):
-    """There is no such candidate to drop."""
-
-    kind: ClassVar[str] = "Timeout/CandidateNotPending"
-    clause: ClassVar[str] = "xcmp_rules 1.2 acceptance (X-I12)"
-    para_id: ParaId

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from validator.plugin.api import Balance, Balances, ChannelEventKind, ChannelId, EventLog, ParaId
+from validator.plugin.api import Account, Balance, Balances, ChannelEventKind, ChannelId, EventLog, ParaId
 from validator_xcmp.errors import (
     AcceptAlreadyConfirmed,
     AcceptNoSuchRequest,
@@ -22,7 +22,7 @@ from validator_xcmp.errors import (
     OpenLimitExceeded,
     OpenToSelf,
 )
-from validator_xcmp.state import Account, OpenRequest, XcmpState, channel_name, find_column, reserve
+from validator_xcmp.state import OpenRequest, XcmpState, channel_name, find_column, reserve
 
 
 def init_open_channel(state: XcmpState, events: EventLog, origin: ParaId, recipient: ParaId) -> None:

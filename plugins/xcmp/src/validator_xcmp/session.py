@@ -6,12 +6,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from validator.plugin.api import (
+    Account,
     Balances,
     BlockNumber,
     ChannelEventKind,
     ChannelId,
     EventLog,
     Hash,
+    OrderedSet,
     Para,
     ParaId,
     SessionChange,
@@ -19,10 +21,8 @@ from validator.plugin.api import (
 from validator_xcmp.configuration import XcmpConfiguration
 from validator_xcmp.enactment import queue_downward_message
 from validator_xcmp.state import (
-    Account,
     Column,
     OpenRequest,
-    OrderedSet,
     XcmpState,
     append_column,
     find_column,

@@ -9,32 +9,24 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from validator.plugin.api import (
+    Account,
     Balance,
     Balances,
     BlockNumber,
     ChannelId,
     Hash,
+    OrderedSet,
     ParaId,
     ParaKind,
+    PendingCandidate,
     SessionIndex,
 )
 from validator_xcmp.configuration import XcmpConfiguration
-from validator_xcmp.records import Candidate, Watermark
+from validator_xcmp.records import Watermark
 from validator_xcmp.row_trees import RowTrees, row_root
-
-OrderedSet: TypeAlias = dict[ParaId, None]
-"""A set that iterates in order of insertion."""
-
-
-@dataclass(slots=True)
-class Account:
-    """A para's sovereign account: what it may spend and what is held back as deposits."""
-
-    free: Balance = 0
-    reserved: Balance = 0
 
 
 @dataclass(slots=True)
@@ -77,13 +69,6 @@ class DownwardTail(NamedTuple):
 
     head: Hash
     sent: int
-
-
-class PendingCandidate(NamedTuple):
-    """An accepted candidate that waits for availability."""
-
-    backed_at: BlockNumber
-    candidate: Candidate
 
 
 @dataclass(slots=True)

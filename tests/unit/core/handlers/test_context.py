@@ -23,8 +23,8 @@ from validator.core.limits import (
     U64_MAX,
     U128_MAX,
 )
+from validator.core.paged import Account
 from validator.core.router.router import Router, state_hash
-from validator.core.router.state import Account
 from validator.core.router.view import view
 from validator.core.types import Balances, InitOpenChannel
 
