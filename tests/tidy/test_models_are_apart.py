@@ -11,7 +11,7 @@ import pytest
 
 PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
 PACKAGES = sorted(PLUGINS.glob("*/src/*/simulation"))
-API_NAMES = {"Draws", "LeastMet", "SessionTraffic", "SimulatedChain", "SimulationSettings"}
+API_NAMES = {"Draws", "LeastMet", "ModelledChain", "SimulationSettings"}
 """What traffic of every protocol is made with; no rule is among it."""
 
 
@@ -71,7 +71,7 @@ def test_what_is_foreign_is_found(source: str) -> None:
         "import json",
         "from p.simulation import model",
         "from p.simulation.model import Model",
-        "from validator.plugin.api import SimulatedChain",
+        "from validator.plugin.api import ModelledChain",
     ],
 )
 def test_what_is_its_own_is_not(source: str) -> None:

@@ -65,6 +65,7 @@ from validator.core.types import (
 from validator.document import Node
 from validator.simulate.chain import SimulatedChain
 from validator.simulate.draws import Draws, LeastMet
+from validator.simulate.modelled import ModelledChain
 from validator.simulate.sessions import SessionTraffic
 from validator.simulate.settings import SimulatedBlock, SimulationSettings
 
@@ -107,6 +108,7 @@ __all__ = [
     "Manifest",
     "MessageRef",
     "MessageWeight",
+    "ModelledChain",
     "Node",
     "OrderedSet",
     "PagedRules",

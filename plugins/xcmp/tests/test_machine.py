@@ -258,7 +258,7 @@ class XcmpMachine(RuleBasedStateMachine):
 
     def change(self, change: Json) -> None:
         self.rules.change_session(session_change_of(change))
-        self.naive.change_session(change)
+        self.naive.session_change(change)
         assert self.rules.session == self.naive.session
 
     def next_block(self, data: st.DataObject, gap: int) -> None:

@@ -219,9 +219,9 @@ class NaiveEarlyHrmp:
 
     # --- messages ---
 
-    def downward(self, para: int, data: str) -> tuple[int, int, bytes]:
+    def downward(self, para: int, msg: str) -> tuple[int, int, bytes]:
         """Queue a message of the relay chain, and return where it came to stand."""
-        return self._put(para, {"sent_at": self.now, "kind": "relay", "data": data})
+        return self._put(para, {"sent_at": self.now, "kind": "relay", "data": msg})
 
     def candidate(self, candidate: Json) -> Json:
         """Accept or refuse a candidate; what is accepted is enacted, or waits."""

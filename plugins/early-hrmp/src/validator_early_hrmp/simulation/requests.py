@@ -248,10 +248,10 @@ class RequestTraffic:
         return None
 
     def play(self, *, breaks: bool) -> tuple[Json, Json] | None:
-        """Return the next request and what the model makes of it, None where there is none to make."""
+        """Return the record of the next request and what the model makes of it, None where there is none to make."""
         request = self.broken() if breaks else good_request(self.model, self.draws)
         if request is None:
             return None
         result = self.model.request(request)
         self.errors.note(result)
-        return request, result
+        return request_record(request), result

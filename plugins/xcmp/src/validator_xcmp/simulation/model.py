@@ -274,7 +274,7 @@ class NaiveXcmp:
 
     # --- the session ---
 
-    def change_session(self, change: Json) -> None:
+    def session_change(self, change: Json) -> None:
         """Change the session; candidates that are pending are dropped."""
         self.session += 1
         self.pending = []

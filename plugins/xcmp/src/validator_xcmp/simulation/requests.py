@@ -60,13 +60,13 @@ class RequestTraffic:
         self.errors = LeastMet(draws, self.ways)
 
     def play(self, *, breaks: bool) -> tuple[Json, Json] | None:
-        """Return the next request and what the model makes of it, None where there is none to make."""
+        """Return the record of the next request and what the model makes of it, None where there is none to make."""
         request = self._broken() if breaks else self._good()
         if request is None:
             return None
         result = self.model.request(request)
         self.errors.note(result)
-        return request, result
+        return request_record(request), result
 
     # --- calls ---
 

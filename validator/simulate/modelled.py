@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Simulated chains of protocols whose model shows its channels, requests and paras as the conformance format writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, ClassVar, Final, Protocol
+
+from validator.simulate.chain import Json, Judged, SimulatedChain
+from validator.simulate.sessions import SessionTraffic
+from validator.simulate.settings import SimulationSettings
+
+DOWNWARD_BYTES_MAX: Final = 120
+"""Payload of a message of the relay chain itself."""
+GONE_PERCENT: Final = 2
+"""Of those messages that go to a para that has left."""
+
+
+class Model(Protocol):
+    """A naive model of a protocol, told what happens in the order in which a block does things."""
+
+    pending: list[Json]
+
+    @property
+    def paras(self) -> Collection[int]:
+        """Return the registered paras."""
+
+    def begin_block(self, block: int, included: list[Json], timed_out: list[Json]) -> list[Json]:
+        """Begin a block and return a result for each inclusion, then for each timeout."""
+
+    def downward(self, para: int, msg: str) -> Any:
+        """Queue a message of the relay chain, which is always possible."""
+
+    def session_change(self, change: Json) -> None:
+        """End the session: ``outgoing``, ``onboarding``, ``new_config``."""
+
+
+class Requests(Protocol):
+    """Makes channel requests."""
+
+    def play(self, *, breaks: bool) -> Judged | None:
+        """Return the next request and the model's result, None where there is none to make."""
+
+
+class Candidates(Protocol):
+    """Makes candidates."""
+
+    def producers(self, most: int) -> list[int]:
+        """Return the paras that have a candidate in this block."""
+
+    def play(self, para: int, *, breaks: bool) -> tuple[Json, Json, tuple[str, ...]] | None:
+        """Return a para's candidate, the model's result, and the error kinds it was made for; None where it has none."""
+
+
+class ModelledChain(SimulatedChain):
+    """A simulated chain made of a model and of what makes requests and candidates, which a subclass sets in its constructor."""
+
+    protocol: ClassVar[str]
+    limits: ClassVar[Mapping[str, int]]
+    """What a chain starts with."""
+    changes: ClassVar[Mapping[str, tuple[int, ...]]]
+    """What session changes set limits to."""
+    model: Model
+    channels: Requests
+    traffic: Candidates
+
+    def __init__(self, settings: SimulationSettings) -> None:
+        super().__init__(settings)
+        self.sessions = SessionTraffic(settings, self.draws, self.changes)
+
+    def chain(self) -> Json:
+        """Return the chain's configuration, whole."""
+        return {
+            "lane": self.settings.lane,
+            "protocol": self.protocol,
+            "first_block": self.settings.first_block,
+            "enactment": self.settings.enactment,
+            "balances": "unlimited" if self.settings.unlimited_balances else "ledger",
+            "config": dict(self.limits),
+            "genesis_paras": self.sessions.genesis,
+        }
+
+    def paras(self) -> list[int]:
+        """Return the paras that are registered."""
+        return sorted(self.model.paras)
+
+    def pending(self) -> list[Json]:
+        """Return what awaits its inclusion."""
+        return self.model.pending
+
+    def begin_block(self, included: list[Json], timed_out: list[Json]) -> list[Json]:
+        """Begin the block."""
+        return self.model.begin_block(self.block, included, timed_out)
+
+    def requests(self) -> Iterator[Judged]:
+        """Make requests, good ones and broken ones."""
+        for _ in range(self.draws.count(self.settings.requests_per_100_blocks)):
+            played = self.channels.play(breaks=self.breaks())
+            if played is not None:
+                yield played
+
+    def downward(self) -> Iterator[Judged]:
+        """Make messages of the relay chain, some of them to who has left."""
+        for _ in range(self.draws.count(self.settings.downward_per_100_blocks)):
+            gone = self.draws.one_of(self.sessions.gone) if self.draws.percent(GONE_PERCENT) else None
+            para = self.draws.choice(self.paras()) if gone is None else gone
+            message = self.draws.hex(self.draws.randrange(DOWNWARD_BYTES_MAX))
+            self.model.downward(para, message)
+            yield {"para_id": para, "msg": message}, {"ok": True}
+
+    def candidates(self) -> Iterator[tuple[Json, Json, tuple[str, ...]]]:
+        """Make candidates, good ones and broken ones."""
+        for para in self.traffic.producers(self.settings.candidates_per_block):
+            played = self.traffic.play(para, breaks=self.breaks())
+            if played is not None:
+                yield played
+
+    def session_change(self) -> Json | None:
+        """End the session when it has had its blocks."""
+        if not self.sessions.end_after(self.block):
+            return None
+        change = self.sessions.change(self.model.paras)
+        self.model.session_change({**change, "new_config": change["limits"]})
+        return change
