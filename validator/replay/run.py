@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from validator.core.errors import Violation
 from validator.core.router.dispatch import FixedWeightSink
+from validator.core.rules import RuleSet
 from validator.core.types import BlockNumber
 from validator.plugin.api import ChainSettings
 from validator.replay.compare import first_difference, first_result_difference
@@ -15,12 +16,15 @@ from validator.replay.scenario import EXACT, Scenario, Step
 
 T = TypeVar("T")
 
+Watch: TypeAlias = Callable[[RuleSet, Violation | None], None]
+"""Called after every input, with what it was refused for, and where a block begins and a step ends."""
 
-def run_scenario(scenario: Scenario) -> dict[str, Any]:
+
+def run_scenario(scenario: Scenario, watch: Watch = lambda _rules, _violation: None) -> dict[str, Any]:
     """Play a scenario and return its output in the shape of ``--json``."""
     if scenario.skipped is not None:
         return {"id": scenario.id, "skipped": scenario.skipped}
-    player = _Player(scenario)
+    player = _Player(scenario, watch)
     following: list[BlockNumber | None] = [*(step.block for step in scenario.steps[1:]), None]
     steps = [
         player.play(step, ends_block=step.block != after)
@@ -69,7 +73,8 @@ def _keys(value: Any) -> list[str]:
 
 
 class _Player:
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, watch: Watch) -> None:
+        self._watch = watch
         assert scenario.protocol is not None
         sink = FixedWeightSink(scenario.weights, scenario.default_weight, scenario.failing)
         self._traces = scenario.protocol.traces
@@ -88,10 +93,11 @@ class _Player:
             self._enact_delayed(step.block)
             rules.begin_block(step.block)
             self._block = step.block
+            self._watch(rules, None)
 
-        requests = _results(rules.apply_request, step.requests)
-        downward = _results(rules.apply_downward, step.downward)
-        candidates = _results(self._apply_candidate, step.candidates)
+        requests = self._results(rules.apply_request, step.requests)
+        downward = self._results(rules.apply_downward, step.downward)
+        candidates = self._results(self._apply_candidate, step.candidates)
         if step.session_change is not None:
             self._session_changes.append(step.session_change)
 
@@ -103,6 +109,7 @@ class _Player:
                     self._delayed.clear()
                 rules.change_session(change)
             self._session_changes.clear()
+        self._watch(rules, None)
         return {
             "block": step.block,
             "requests": requests,
@@ -111,6 +118,22 @@ class _Player:
             "dispatched": dispatched,
             "state": self._traces.view(rules),
         }
+
+    def _results(self, apply: Callable[[T], object], items: Iterable[T]) -> list[dict[str, Any]]:
+        results: list[dict[str, Any]] = []
+        for item in items:
+            refused = None
+            try:
+                apply(item)
+            except Violation as violation:
+                refused = violation
+                fields = violation.details() if violation.normative else {}
+                plain = {name: _plain(value) for name, value in fields.items()}
+                results.append({"ok": False, "error": {"kind": violation.kind, **plain}})
+            else:
+                results.append({"ok": True})
+            self._watch(self._rules, refused)
+        return results
 
     def _apply_candidate(self, item: tuple[Any, BlockNumber | None]) -> None:
         candidate, enact_at_block = item
@@ -128,20 +151,6 @@ class _Player:
         for enact_at_block, candidate in due:
             self._rules.begin_block(enact_at_block)
             self._rules.enact_candidate(candidate)
-
-
-def _results(apply: Callable[[T], object], items: Iterable[T]) -> list[dict[str, Any]]:
-    results: list[dict[str, Any]] = []
-    for item in items:
-        try:
-            apply(item)
-        except Violation as violation:
-            fields = violation.details() if violation.normative else {}
-            plain = {name: _plain(value) for name, value in fields.items()}
-            results.append({"ok": False, "error": {"kind": violation.kind, **plain}})
-        else:
-            results.append({"ok": True})
-    return results
 
 
 def _plain(value: Any) -> Any:

@@ -9,9 +9,18 @@ if TYPE_CHECKING:
     from validator.plugin.registry import PluginError
     from validator.testing.contract import Example, HandlerContract
     from validator.testing.harness import Harness, HarnessFault
+    from validator.testing.protocol import ProtocolContract
     from validator.testing.simulation import SimulationContract
 
-__all__ = ["Example", "HandlerContract", "Harness", "HarnessFault", "PluginError", "SimulationContract"]
+__all__ = [
+    "Example",
+    "HandlerContract",
+    "Harness",
+    "HarnessFault",
+    "PluginError",
+    "ProtocolContract",
+    "SimulationContract",
+]
 
 _MODULES = {
     "Example": "validator.testing.contract",
@@ -19,6 +28,7 @@ _MODULES = {
     "Harness": "validator.testing.harness",
     "HarnessFault": "validator.testing.harness",
     "PluginError": "validator.plugin.registry",
+    "ProtocolContract": "validator.testing.protocol",
     "SimulationContract": "validator.testing.simulation",
 }
 

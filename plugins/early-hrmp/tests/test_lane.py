@@ -7,7 +7,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 import pytest
-from early_hrmp_player import Json
+from early_hrmp_rule_set import Json
 from early_hrmp_suite import all_scenarios
 from early_hrmp_trace import ORDER
 from validator_early_hrmp.configuration import WATERMARK_RULE

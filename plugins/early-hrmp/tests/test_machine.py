@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from early_hrmp_player import Json, check_encoding, pages_of
+from early_hrmp_rule_set import Json, check_encoding, pages_of
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import deque
 
 import pytest
-from early_hrmp_player import check_encoding, pages_of
+from early_hrmp_rule_set import check_encoding, pages_of
 from early_hrmp_world import candidate, lived
 from validator_early_hrmp.pages import ENCODING_VERSION, encode_common_page, encode_para_page, owner_of
 from validator_early_hrmp.rules import EarlyHrmp

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 import pytest
-from early_hrmp_player import pages_of
+from early_hrmp_rule_set import pages_of
 from early_hrmp_world import CONFIGURATION, candidate, chain, lived, open_channels
 from validator_early_hrmp.configuration import MAXIMA, EarlyHrmpConfiguration
 from validator_early_hrmp.errors import CandidateUnknownPara, OutboundNoSuchChannel

@@ -3,23 +3,34 @@
 
 from __future__ import annotations
 
-import json
-from copy import deepcopy
-from dataclasses import fields
+from pathlib import Path
 
 import pytest
-from early_hrmp_player import Json, play
 from early_hrmp_suite import GROUPS, SUITE, all_scenarios, text_of
 from validator_early_hrmp import errors
+from validator_early_hrmp.invariants import check_invariants
+from validator_early_hrmp.rules import EarlyHrmp
 
-from validator.plugin.api import Violation
+from validator.plugin.api import RuleSet, Violation
+from validator.testing import ProtocolContract
 
+SAMPLES = Path(__file__).resolve().parents[4] / "shared" / "traces" / "early_hrmp_samples.json"
 READINGS = [f"H-I{number:02}" for number in range(1, 13)]
 
 
-@pytest.mark.parametrize("scenario", all_scenarios(), ids=lambda scenario: scenario["id"])
-def test_a_scenario_passes(scenario: Json) -> None:
-    assert play(scenario) == []
+class TestProtocol(ProtocolContract):
+    """The suite, and the samples where they are."""
+
+    protocol = "early-hrmp"
+    violations = tuple(
+        each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, Violation) and each.kind
+    )
+    files = (SAMPLES,) if SAMPLES.exists() else ()
+
+    def check(self, rules: RuleSet) -> None:
+        """Check the invariants."""
+        assert isinstance(rules, EarlyHrmp)
+        check_invariants(rules.state)
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -31,37 +42,6 @@ def test_no_file_is_left_over() -> None:
     assert sorted(path.stem for path in SUITE.iterdir()) == sorted(GROUPS)
 
 
-def test_names_are_unique() -> None:
-    ids = [scenario["id"] for scenario in all_scenarios()]
-    assert len(set(ids)) == len(ids) >= 40
-
-
-def test_every_error_and_every_field_of_it_is_met() -> None:
-    kinds = [
-        each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, Violation) and each.kind
-    ]
-    declared = {(each.kind, *(field.name for field in fields(each))) for each in kinds}
-    met = {
-        (result["error"]["kind"], *[field for field in result["error"] if field != "kind"])
-        for scenario in all_scenarios()
-        for step in scenario["steps"]
-        for key in ("requests", "candidates")
-        for result in step.get("expect", {}).get(key, ())
-        if not result["ok"]
-    }
-    assert met == declared
-
-
 def test_every_reading_is_met() -> None:
     met = {each["id"] for scenario in all_scenarios() for each in scenario.get("interpretation", ())}
     assert sorted(met) == READINGS
-
-
-@pytest.mark.parametrize("scenario", all_scenarios(), ids=lambda scenario: scenario["id"])
-def test_every_result_of_a_scenario_is_looked_at(scenario: Json) -> None:
-    for at, step in enumerate(scenario["steps"]):
-        for key in ("requests", "downward", "candidates"):
-            for position, result in enumerate(step.get("expect", {}).get(key, ())):
-                wrong = deepcopy(scenario)
-                wrong["steps"][at]["expect"][key][position] = {"ok": not result["ok"]}
-                assert len(play(wrong)) == 1, (at, key, position, json.dumps(result))

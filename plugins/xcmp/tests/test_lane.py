@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from validator_xcmp.rules import Xcmp
 from validator_xcmp.traces import view
-from xcmp_player import Json
+from xcmp_rule_set import Json
 from xcmp_suite import all_scenarios
 from xcmp_trace import ALL, ORDER, R1, A, B
 

@@ -16,7 +16,7 @@ from validator_xcmp.configuration import XcmpConfiguration
 from validator_xcmp.rules import Xcmp
 from validator_xcmp.simulation.model import NaiveXcmp
 from validator_xcmp.traces import read_candidate, read_request, view
-from xcmp_player import Json, check_everything, pages_of, para_of, restored, result_of, session_change_of
+from xcmp_rule_set import Json, check_everything, pages_of, para_of, restored, result_of, session_change_of
 
 from tests.hypothesis_profile import examples
 from validator.plugin.api import Balances, ChainSettings, DownwardMessage, Enactment, Node, PendingRef

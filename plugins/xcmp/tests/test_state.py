@@ -17,7 +17,7 @@ from validator_xcmp.records import AcceptOpenChannel, AcceptOpenChannelFrom, Can
 from validator_xcmp.rules import Xcmp
 from validator_xcmp.session import closed_unread_message
 from validator_xcmp.state import Column, XcmpState
-from xcmp_player import pages_of, restored
+from xcmp_rule_set import pages_of, restored
 
 from validator.plugin.api import (
     Balances,

@@ -3,69 +3,43 @@
 
 from __future__ import annotations
 
-import json
-from copy import deepcopy
-from dataclasses import fields
-
-import pytest
 from validator_xcmp import errors
+from validator_xcmp.invariants import check_invariants
+from validator_xcmp.rules import Xcmp
 from validator_xcmp.vectors import vectors
-from xcmp_player import Json, play
+from xcmp_rule_set import SHARED
 from xcmp_suite import SUITE, all_scenarios, files
 from xcmp_vectors import vectors_document
 
-from validator.plugin.api import Node, Violation
+from validator.plugin.api import Node, RuleSet, Violation
+from validator.testing import ProtocolContract
 
+SAMPLES = SHARED / "xcmp_samples.json"
 READINGS = [f"X-I{number:02}" for number in range(1, 18)]
 
 
-@pytest.mark.parametrize("scenario", all_scenarios(), ids=lambda scenario: scenario["id"])
-def test_a_scenario_passes(scenario: Json) -> None:
-    assert play(scenario) == []
+class TestProtocol(ProtocolContract):
+    """The suite, and the samples where they are."""
+
+    protocol = "xcmp"
+    violations = tuple(
+        each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, Violation) and each.kind
+    )
+    files = (SAMPLES,) if SAMPLES.exists() else ()
+
+    def check(self, rules: RuleSet) -> None:
+        """Check the invariants."""
+        assert isinstance(rules, Xcmp)
+        check_invariants(rules.state)
 
 
 def test_the_files_are_what_was_written() -> None:
     assert {path.name: path.read_text(encoding="utf-8") for path in SUITE.iterdir()} == files()
 
 
-def test_names_are_unique() -> None:
-    ids = [scenario["id"] for scenario in all_scenarios()]
-    assert len(set(ids)) == len(ids) >= 40
-
-
-def test_every_error_and_every_field_of_it_is_met() -> None:
-    kinds = [
-        each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, Violation) and each.kind
-    ]
-    declared = {(each.kind, *(field.name for field in fields(each))) for each in kinds}
-    met = {
-        (result["error"]["kind"], *[field for field in result["error"] if field != "kind"])
-        for scenario in all_scenarios()
-        for step in scenario["steps"]
-        for key in ("requests", "candidates")
-        for result in step.get("expect", {}).get(key, ())
-        if not result["ok"]
-    }
-    assert met == declared
-
-
 def test_every_reading_is_met() -> None:
     met = {each["id"] for scenario in all_scenarios() for each in scenario.get("interpretation", ())}
     assert sorted(met) == READINGS
-
-
-@pytest.mark.parametrize("scenario", all_scenarios(), ids=lambda scenario: scenario["id"])
-def test_every_expectation_of_a_scenario_is_looked_at(scenario: Json) -> None:
-    for at, step in enumerate(scenario["steps"]):
-        for key in ("requests", "downward", "candidates"):
-            for position, result in enumerate(step.get("expect", {}).get(key, ())):
-                wrong = deepcopy(scenario)
-                wrong["steps"][at]["expect"][key][position] = {"ok": not result["ok"]}
-                assert len(play(wrong)) == 1, (at, key, position, json.dumps(result))
-        for key in step.get("expect", {}).get("state", ()):
-            wrong = deepcopy(scenario)
-            wrong["steps"][at]["expect"]["state"][key] = ["99->98"] if key.endswith("_set") else {"99": "wrong"}
-            assert len(play(wrong)) == 1, (at, key)
 
 
 def test_every_vector_is_recomputed() -> None:

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tests that every protocol with a conformance suite inherits.
+
+>>> from validator.core.router import errors
+>>> from validator.testing import ProtocolContract
+>>> class TestRouter(ProtocolContract):
+...     protocol = "router"
+...     violations = (errors.OpenHrmpChannelToSelf, errors.OutboundNotSorted)
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
+from importlib.resources.abc import Traversable
+from typing import Any, ClassVar
+
+from validator.core.errors import Violation
+from validator.core.rules import RuleSet, pages
+from validator.document import read_document
+from validator.plugin.api import ChainSettings, ProtocolDefinition
+from validator.replay.run import judge_scenario, run_scenario
+from validator.replay.scenario import Scenario, installed_protocol, read_scenarios
+from validator.replay.suites import suite_files
+
+__all__ = ["ProtocolContract", "differences"]
+
+HASH_SEEDS = ("0", "1", "2")
+
+
+def differences(scenarios: Iterable[Scenario]) -> dict[str, str]:
+    """Play scenarios and return, by id, the first thing that is not as one expects, for those that fail."""
+    judged = ((scenario.id, judge_scenario(scenario, run_scenario(scenario))) for scenario in scenarios)
+    return {name: difference for name, difference in judged if difference is not None}
+
+
+class ProtocolContract:
+    """Inherit from it with a name that begins with ``Test``, and say which protocol, and which errors it has.
+
+    The scenarios of its suite are played, and its state is looked at in between.
+    """
+
+    protocol: ClassVar[str]
+    """Its name; the plugin is installed."""
+    violations: ClassVar[Sequence[type[Violation]]] = ()
+    """Every error that a request, a downward message or a candidate may meet."""
+    files: ClassVar[Sequence[Traversable]] = ()
+    """Trace files besides those of the suite."""
+
+    def check(self, rules: RuleSet) -> None:
+        """Look at a state after a step: override it to check the protocol's invariants."""
+
+    def test_the_scenarios_pass(self) -> None:
+        """Everything comes out as they expect."""
+        assert differences(self._scenarios()) == {}
+
+    def test_names_are_unique(self) -> None:
+        """No two scenarios have one id."""
+        names = Counter(scenario.id for scenario in self._scenarios())
+        assert names
+        assert [name for name, count in names.items() if count > 1] == []
+
+    def test_every_error_is_met_with_all_its_fields(self) -> None:
+        """The suite has each of `violations`, and no other."""
+        declared = {(each.kind, *(field.name for field in fields(each) if each.normative)) for each in self.violations}
+        met = {
+            (error["kind"], *(name for name in error if name != "kind"))
+            for scenario in self._scenarios()
+            for error in _errors(scenario)
+        }
+        assert met == declared
+
+    def test_a_state_is_its_pages(self) -> None:
+        """After every step, what is made of the pages has the same pages, view and root, and nothing to save."""
+        definition = self._definition()
+
+        def look(rules: RuleSet, violation: Violation | None) -> None:
+            if violation is not None:
+                return
+            saved = pages(rules)
+            restored = definition.restore(saved, ChainSettings(None))
+            assert list(restored.changed()) == []
+            assert pages(restored) == saved
+            assert definition.traces.view(restored) == definition.traces.view(rules)
+            assert restored.state_root() == rules.state_root()
+            self.check(rules)
+            self.check(restored)
+
+        for scenario in self._scenarios():
+            run_scenario(scenario, look)
+
+    def test_a_refused_input_changes_nothing(self) -> None:
+        """Its pages are what they were before."""
+        for scenario in self._scenarios():
+            before: list[bytes] = []
+
+            def look(rules: RuleSet, violation: Violation | None, before: list[bytes] = before) -> None:
+                now = pages(rules)
+                assert violation is None or before in ([], now), f"{violation} has changed something"
+                before[:] = now
+
+            run_scenario(scenario, look)
+
+    def test_hash_seeds_do_not_matter(self) -> None:
+        """Processes under other seeds of Python's string hashes tell the same."""
+        command = [sys.executable, "-m", "validator", "replay", "--json", "--suite", self.protocol]
+        told = {
+            subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True).stdout
+            for seed in HASH_SEEDS
+        }
+        assert len(told) == 1
+
+    def _definition(self) -> ProtocolDefinition:
+        definition = installed_protocol(self.protocol)
+        assert definition is not None, f"protocol {self.protocol} is not installed"
+        return definition
+
+    def _scenarios(self) -> Iterator[Scenario]:
+        for file in (*suite_files(self.protocol), *self.files):
+            document = read_document(file)
+            if not (isinstance(document.value, dict) and document.has("format")):
+                yield from (scenario for scenario in read_scenarios(document) if scenario.skipped is None)
+
+
+def _errors(scenario: Scenario) -> Iterator[dict[str, Any]]:
+    for step in scenario.steps:
+        for key in ("requests", "downward", "candidates"):
+            yield from (result["error"] for result in step.expect.get(key, ()) if not result["ok"])
