@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -29,3 +30,14 @@ def test_the_code_map_names_folders_that_exist() -> None:
     code_map = text[text.index("## Code map") : text.index("## Where do I change")]
     for folder in re.findall(r"^\| `([a-z/]+)`", code_map, re.MULTILINE):
         assert (ROOT / folder).is_dir(), folder
+
+
+def test_the_errors_of_the_comparison_are_those_of_the_protocols() -> None:
+    text = (ROOT / "docs" / "protocols.md").read_text(encoding="utf-8")
+    modules = ("validator.core.router.errors", "validator_early_hrmp.errors", "validator_xcmp.errors")
+    known = [{getattr(each, "kind", None) for each in vars(import_module(name)).values()} for name in modules]
+    rows = [line.split("|")[2:5] for line in text.splitlines() if re.search(r"\| [RC] `", line)]
+    assert len(rows) > 10
+    for row in rows:
+        for cell, kinds in zip(row, known, strict=True):
+            assert set(re.findall(r"`([^`]+)`", cell)) <= kinds
