@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from streaming.told import group_of
@@ -98,8 +98,9 @@ def forget_told(kafka: dict[str, Any], prefix: str, lane: str) -> None:
     group = group_of(prefix, lane)
     if any(each.group_id == group for each in admin.list_consumer_groups().result().valid):
         admin.delete_consumer_groups([group])[group].result()
-    markers = TopicPartition(f"{prefix}markers", 0, OFFSET_END)
-    admin.delete_records([markers])[markers].result()
+    producer = Producer(producer_config(kafka))
+    producer.produce(f"{prefix}markers", None, lane.encode(), partition=0)
+    producer.flush()
 
 
 def records_since(kafka: dict[str, Any], topic: str, offset: int) -> int:
