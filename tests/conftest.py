@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,12 @@ from validator.kafka.broker import EmbeddedBroker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+def pytest_configure() -> None:
+    """Undo what a shell does to what it starts in the background: processes that ignore SIGINT cannot be stopped by it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
