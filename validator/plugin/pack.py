@@ -56,11 +56,13 @@ def pack(source: str, output: Path) -> Packed:
     """Write the artefact of an installed distribution, of a wheel or of a source folder, and return it.
 
     Raises `UserError`, in this order, where there is no such distribution, where it is installed editable, where its wheel cannot be built
-    or read, for files that cannot come from an archive, for a dependency that is not installed or is compiled, for an
+    or read, for validator itself, for files that cannot come from an archive, for a dependency that is not installed or is compiled, for an
     ``output`` that cannot be written.
     """
     contents = _contents(source)
     folder, name, version = _who(source, contents)
+    if same_name(name) == PRESENT:
+        raise UserError(f"distribution {name} {version}: it is what plugins plug into: install it where workers run")
     _refuse_compiled(f"{name} {version}", contents)
     needs = _needs(name, version, _requirements(contents[f"{folder}/METADATA"]))
     digest = files_digest(contents)

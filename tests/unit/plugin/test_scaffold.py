@@ -39,7 +39,11 @@ def unpacked_wheel(project: Path, folder: Path) -> Path:
 def test_the_tests_of_a_new_project_pass(tmp_path: Path, kind: str) -> None:
     project = render(tmp_path, kind)
     site = unpacked_wheel(project, tmp_path / "wheel")
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(site), str(ROOT)]), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(site), str(ROOT)]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTEST_ADDOPTS": "",
+    }
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
     done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
