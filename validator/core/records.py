@@ -15,7 +15,6 @@ from validator.core.types import (
     Candidate,
     ChannelRequest,
     CloseChannel,
-    DownwardMessage,
     HorizontalMessage,
     InitOpenChannel,
     Para,
@@ -43,11 +42,6 @@ def candidate(fields: tuple[Any, ...]) -> Candidate:
     if not horizontal:
         return Candidate._make(fields)
     return Candidate._make((*fields[:5], tuple(map(HorizontalMessage._make, horizontal)), fields[6]))
-
-
-def downward(fields: tuple[Any, ...]) -> DownwardMessage:
-    """Return the message of ``(para_id, msg, data_hash)``."""
-    return DownwardMessage._make(fields)
 
 
 def request(fields: tuple[Any, ...]) -> ChannelRequest:

@@ -66,7 +66,7 @@ def test_a_candidate_without_messages() -> None:
 
 def test_a_downward_message() -> None:
     item = read(RecordKind.DOWNWARD, value_of(RecordKind.DOWNWARD))
-    assert records.downward(item.fields) == DownwardMessage(2000, b"hello", message_hash(b"hello"))
+    assert DownwardMessage._make(item.fields) == DownwardMessage(2000, b"hello", message_hash(b"hello"))
 
 
 @pytest.mark.parametrize(

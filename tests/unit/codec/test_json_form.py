@@ -16,7 +16,7 @@ from validator.codec.json_form import encode_input, encode_json, to_json
 from validator.codec.schemas import TOPIC_OF_KIND, schemas
 from validator.core import limits, records
 from validator.core.inputs import DeadLetter, RecordKind, Source
-from validator.core.types import AcceptOpenChannel, CloseChannel, InitOpenChannel, ScheduleParaCleanup
+from validator.core.types import AcceptOpenChannel, CloseChannel, DownwardMessage, InitOpenChannel, ScheduleParaCleanup
 from validator.errors import UserError
 
 ANYTHING = st.recursive(
@@ -72,7 +72,7 @@ def _candidate(fields: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _downward(fields: tuple[Any, ...]) -> dict[str, Any]:
-    message = records.downward(fields)
+    message = DownwardMessage._make(fields)
     return {"para_id": message.para_id, "msg": message.msg.hex()}
 
 
