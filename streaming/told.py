@@ -3,7 +3,7 @@
 
 The marker is read from its topic, where it was written in the transaction of what it marks: whatever becomes of a transaction becomes of
 both. The offsets of the lane's consumer group are for people, and for a quick look whether somebody else has gone on: they have been seen
-to stay in doubt for ever when a broker was killed in the middle of a commit (a late request of a producer that was fenced off).
+to stay in doubt for ever when a broker was killed in the middle of a commit.
 """
 
 from __future__ import annotations
@@ -137,7 +137,12 @@ def _committed(kafka: KafkaTable, topic: str) -> Iterator[Message]:
                 ):
                     raise KafkaException(error)
             if behind and time.monotonic() > deadline:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{topic} cannot be read to its end"))
+                raise KafkaException(
+                    KafkaError(
+                        KafkaError._TIMED_OUT,
+                        f"{topic} cannot be read to its end: a transaction may be open there (docs/operations.md)",
+                    )
+                )
     finally:
         consumer.close()
 

@@ -35,7 +35,7 @@ class Container:
         from testcontainers.core.container import DockerContainer
 
         self.port = _free_ports(None)[0]
-        self.container = DockerContainer("apache/kafka:4.3.1").with_bind_ports(9092, self.port)
+        self.container = DockerContainer("apache/kafka:4.2.1").with_bind_ports(9092, self.port)
         options = _PROPERTIES | {
             "listeners": "PLAINTEXT://0.0.0.0:9092,CONTROLLER://localhost:9093",
             "advertised.listeners": f"PLAINTEXT://localhost:{self.port}",

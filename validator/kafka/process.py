@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def start_time(pid: int, *, reap: bool = True) -> str | None:
-    """Return when a process started, in the system's own words, or None if it is gone or a zombie.
+    """Return when a process started, in the system's own words, or None if it is gone, or a zombie to its last thread.
 
     A child of ours that has ended is reaped, which loses its exit code; without ``reap`` it is left to whoever waits for it.
     """
@@ -26,7 +26,9 @@ def start_time(pid: int, *, reap: bool = True) -> str | None:
             fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         except OSError:
             return None
-        return None if fields[0] == "Z" else fields[19]  # field 22 of proc(5): ticks since the machine booted
+        # The numbers of proc(5) less 3. Its first thread may be dead while others still hold its files and ports.
+        state, threads, started = fields[0], int(fields[17]), fields[19]
+        return None if state == "Z" and threads <= 1 else started
     told = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
     return told.stdout.strip() or None
 

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process counts as gone when all of it is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from validator.kafka.process import start_time, stop_process
+
+FIRST_THREAD_ENDS = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+print("started", flush=True)
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="tells threads apart by Linux's /proc")
+def test_a_process_whose_first_thread_is_dead_still_runs() -> None:
+    with subprocess.Popen([sys.executable, "-c", FIRST_THREAD_ENDS], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            stat = Path(f"/proc/{process.pid}/stat")
+            while stat.read_text().rpartition(")")[2].split()[0] != "Z":
+                time.sleep(0.01)
+            started = start_time(process.pid, reap=False)
+            assert started is not None
+            assert stop_process(process.pid, started, patience_s=10.0)
+            assert start_time(process.pid) is None
+        finally:
+            process.kill()
+
+
+def test_a_process_that_has_ended_is_gone_and_left_to_who_waits_for_it() -> None:
+    with subprocess.Popen([sys.executable, "-c", "raise SystemExit(7)"]) as process:
+        deadline = time.monotonic() + 30
+        while start_time(process.pid, reap=False) is not None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert process.wait() == 7
