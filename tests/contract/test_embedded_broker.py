@@ -137,6 +137,19 @@ def test_a_failed_start_quotes_the_log_and_names_it(fresh: EmbeddedBroker) -> No
     assert not fresh.status().running
 
 
+def test_data_of_a_newer_kafka_are_told_from_a_damage(fresh: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = fresh.directory / "java"
+    java.write_text("#!/bin/sh\necho 'Caused by: a.b.UnsupportedVersionException: version 4 of Broker'\nexit 1\n")
+    java.chmod(0o755)
+    (fresh.directory / "data").mkdir()
+    (fresh.directory / "data" / "meta.properties").touch()
+    monkeypatch.setattr("validator.kafka.broker.find_java", lambda: java)
+    with pytest.raises(
+        UserError, match=r"a newer Kafka has written .*data: remove it to begin without data; its log is "
+    ):
+        fresh.start()
+
+
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     (tmp_path / "broker.json").write_text("{")
     with pytest.raises(UserError, match=r"broker\.json is damaged .*: remove it"):

@@ -259,7 +259,11 @@ class EmbeddedBroker:
         """Quote the last complaint of the log and name the file."""
         lines = self.log.read_bytes()[self._log_before :].decode(errors="replace").splitlines()
         complaints = [line.strip() for line in lines if "Exception" in line or "ERROR" in line or "Error:" in line]
-        return f"{complaints[-1] if complaints else 'it said nothing'}; its log is {self.log}"
+        newer = "UnsupportedVersionException" in "".join(complaints)
+        hint = (
+            f"; a newer Kafka has written {self.directory / 'data'}: remove it to begin without data" if newer else ""
+        )
+        return f"{complaints[-1] if complaints else 'it said nothing'}{hint}; its log is {self.log}"
 
 
 def _free_ports(*wanted: int | None) -> list[int]:
