@@ -21,11 +21,12 @@ from typing import Any, ClassVar
 
 from validator.core.errors import Violation
 from validator.core.rules import RuleSet, pages
-from validator.document import read_document
+from validator.document import Node, read_document
 from validator.plugin.api import ChainSettings, ProtocolDefinition
 from validator.replay.run import judge_scenario, run_scenario
 from validator.replay.scenario import Scenario, installed_protocol, read_scenarios
 from validator.replay.suites import suite_files
+from validator.testing.lane_suite import Json, SuiteLane, fits_into_blocks
 
 __all__ = ["ProtocolContract", "differences"]
 
@@ -53,6 +54,10 @@ class ProtocolContract:
 
     def check(self, rules: RuleSet) -> None:
         """Look at a state after a step: override it to check the protocol's invariants."""
+
+    def as_record(self, item: Json) -> Json:
+        """Return what a step asks for in the JSON form of its record: override it where a record has other names."""
+        return item
 
     def test_the_scenarios_pass(self) -> None:
         """Everything comes out as they expect."""
@@ -105,6 +110,13 @@ class ProtocolContract:
 
             run_scenario(scenario, look)
 
+    def test_a_lane_comes_to_the_same(self) -> None:
+        """Given the scenarios as encoded records, and saved and restored after every block; those whose steps are whole blocks."""
+        fitting = [scenario for scenario in self._as_written() if fits_into_blocks(scenario)]
+        assert fitting
+        for scenario in fitting:
+            SuiteLane(scenario, self.as_record).play(scenario)
+
     def test_hash_seeds_do_not_matter(self) -> None:
         """Processes under other seeds of Python's string hashes tell the same."""
         command = [sys.executable, "-m", "validator", "replay", "--json", "--suite", self.protocol]
@@ -119,11 +131,20 @@ class ProtocolContract:
         assert definition is not None, f"protocol {self.protocol} is not installed"
         return definition
 
-    def _scenarios(self) -> Iterator[Scenario]:
+    def _documents(self) -> Iterator[Node]:
+        """Read the files of scenarios; those of vectors name a format."""
         for file in (*suite_files(self.protocol), *self.files):
             document = read_document(file)
             if not (isinstance(document.value, dict) and document.has("format")):
-                yield from (scenario for scenario in read_scenarios(document) if scenario.skipped is None)
+                yield document
+
+    def _scenarios(self) -> Iterator[Scenario]:
+        for document in self._documents():
+            yield from (scenario for scenario in read_scenarios(document) if scenario.skipped is None)
+
+    def _as_written(self) -> Iterator[Json]:
+        for document in self._documents():
+            yield from document.value if isinstance(document.value, list) else [document.value]
 
 
 def _errors(scenario: Scenario) -> Iterator[dict[str, Any]]:

@@ -202,3 +202,12 @@ def _named(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {name(*key) if isinstance(key, tuple) else str(key): member for key, member in value.items()}
+
+
+def as_record(item: Json) -> Json:
+    """Return an entry of a step in the JSON form of its record: a request to accept is named in one of two calls."""
+    if item.get("kind") != "accept_open_channel":
+        return item
+    if "sender" in item:
+        return item | {"kind": "accept_open_channel_from"}
+    return {"kind": item["kind"], "origin": item["origin"], "request_index": item["index"]}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from early_hrmp_suite import GROUPS, SUITE, all_scenarios, text_of
+from early_hrmp_trace import Json, as_record
 from validator_early_hrmp import errors
 from validator_early_hrmp.invariants import check_invariants
 from validator_early_hrmp.rules import EarlyHrmp
@@ -31,6 +32,10 @@ class TestProtocol(ProtocolContract):
         """Check the invariants."""
         assert isinstance(rules, EarlyHrmp)
         check_invariants(rules.state)
+
+    def as_record(self, item: Json) -> Json:
+        """Name the call."""
+        return as_record(item)
 
 
 @pytest.mark.parametrize("group", GROUPS)

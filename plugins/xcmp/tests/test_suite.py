@@ -9,6 +9,7 @@ from validator_xcmp.rules import Xcmp
 from validator_xcmp.vectors import vectors
 from xcmp_rule_set import SHARED
 from xcmp_suite import SUITE, all_scenarios, files
+from xcmp_trace import Json, as_record
 from xcmp_vectors import vectors_document
 
 from validator.plugin.api import Node, RuleSet, Violation
@@ -31,6 +32,10 @@ class TestProtocol(ProtocolContract):
         """Check the invariants."""
         assert isinstance(rules, Xcmp)
         check_invariants(rules.state)
+
+    def as_record(self, item: Json) -> Json:
+        """Name the call, and the parts of a watermark."""
+        return as_record(item)
 
 
 def test_the_files_are_what_was_written() -> None:

@@ -216,3 +216,18 @@ class Trace:
         result = {"ok": True} if error is None else {"ok": False, "error": {"kind": error, **fields}}
         step.setdefault("expect", {}).setdefault(key, []).append(result)
         return self
+
+
+def as_record(item: Json) -> Json:
+    """Return a step's entry as the records have it: a call by its own name, a watermark with names."""
+    if item.get("kind") == "accept_open_channel":
+        if "sender" in item:
+            return item | {"kind": "accept_open_channel_from"}
+        return {"request_index" if name == "index" else name: value for name, value in item.items()}
+    if item.get("kind") == "close_channel":
+        if "recipient" in item:
+            return item | {"kind": "close_channel_to"}
+        return {"column_index" if name == "index" else name: value for name, value in item.items()}
+    if "watermark" in item:
+        return item | {"watermark": dict(zip(("block", "para"), item["watermark"], strict=True))}
+    return item

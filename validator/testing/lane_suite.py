@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps of traces as a job gets them: configuration, Avro records, a lane, encoded outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import groupby, pairwise
+from typing import Any
+
+from validator.codec.decode import decode_record
+from validator.codec.encode import Encoder
+from validator.codec.json_form import encode_input, to_json
+from validator.config import Config
+from validator.core.inputs import DeadLetter, RecordKind, Source
+from validator.core.lane import Lane
+from validator.lanes.configured import lane_definition
+from validator.lanes.definition import LaneDefinition
+from validator.replay.scenario import installed_protocol
+
+Json = dict[str, Any]
+
+LANE = "chain"
+
+_KINDS = {"requests": RecordKind.REQUEST, "downward": RecordKind.DOWNWARD, "candidates": RecordKind.CANDIDATE}
+_ORDER = (*_KINDS, "session_change")
+"""In which a block applies what it has."""
+
+
+def blocks_of(scenario: Json) -> list[tuple[int, list[Json]]]:
+    """Return the blocks of a scenario with their steps."""
+    return [(block, list(steps)) for block, steps in groupby(scenario["steps"], key=lambda step: step["block"])]
+
+
+def fits_into_blocks(scenario: Json) -> bool:
+    """Whether every block's steps, put together, keep their order, and the scenario needs nothing that records do not have."""
+    for _, steps in blocks_of(scenario):
+        order = [_ORDER.index(key) for step in steps for key in _ORDER if key in step]
+        if not all(earlier <= later for earlier, later in pairwise(order)) or order.count(len(_KINDS)) > 1:
+            return False
+    return not scenario.get("needs")
+
+
+class SuiteLane:
+    """A lane on the chain that a scenario begins with; ``as_record`` turns an entry of a step into the JSON form of its record.
+
+    Raises `UserError` where the configuration, the scenario's with ``changed``, is none.
+    """
+
+    def __init__(self, scenario: Json, as_record: Callable[[Json], Json] = dict, **changed: Any) -> None:
+        protocol = installed_protocol(scenario["protocol"])
+        assert protocol is not None, f"protocol {scenario['protocol']} is not installed"
+        chain = {
+            "protocol": scenario["protocol"],
+            "first_block": max(1, scenario["steps"][0]["block"]),
+            "limits": scenario["config"],
+            "genesis_paras": scenario["genesis_paras"],
+        }
+        self.definition: LaneDefinition = lane_definition(
+            Config.model_validate({"chains": {LANE: chain | changed}}), LANE
+        )
+        self.lane: Lane = self.definition.create()
+        self._view = protocol.traces.view
+        self._protocol = scenario["protocol"]
+        self._as_record = as_record
+        self._encoder = Encoder(LANE, self.definition.runtime_digest)
+        self._parent = self.definition.first_block - 1
+
+    def records(self, block: int, steps: Iterable[Json]) -> list[tuple[RecordKind, bytes]]:
+        """Return a block's records, its own first. Raises `UserError` where an entry is none of the protocol's."""
+        taken = list(steps)
+        made: list[tuple[RecordKind, bytes]] = []
+        body: Json = {"parent_number": self._parent}
+        for key, kind in _KINDS.items():
+            items = [item for step in taken for item in step.get(key, ())]
+            body[key] = len(items)
+            made += [(kind, self._encoded(kind, block, self._as_record(item), at)) for at, item in enumerate(items)]
+        for change in (step["session_change"] for step in taken if "session_change" in step):
+            body["session_change"] = {
+                "outgoing": change.get("outgoing", []),
+                "onboarding": [{"kind": "parachain"} | para for para in change.get("onboarding", ())],
+                "limits": change.get("new_config", {}),
+            }
+        return [(RecordKind.BLOCK, self._encoded(RecordKind.BLOCK, block, body)), *made]
+
+    def execute(self, block: int, steps: Iterable[Json]) -> list[tuple[str, Json]]:
+        """Give the lane a block's records, the block's own last, and return what it tells, by topic."""
+        for offset, (kind, value) in enumerate(reversed(self.records(block, steps))):
+            decoded = self.decoded(kind, value, offset)
+            assert not isinstance(decoded, DeadLetter), decoded.detail
+            assert self.lane.add(decoded[1]) == []
+        ((executed, _),) = self.lane.execute_ready()
+        self._parent = block
+        return [(each.topic, to_json(each.topic, each.value)) for each in self._encoder.executed(executed)]
+
+    def decoded(self, kind: RecordKind, value: bytes, offset: int = 0) -> Any:
+        """Return what a record is to the lane: an input with the lane's name, or a `DeadLetter`."""
+        return decode_record(kind, value, Source("topic", 0, offset), None, {LANE: self.definition.records})
+
+    def restart(self) -> None:
+        """Save the lane and go on with what is made of that, which has to be the same."""
+        before, snapshot = self.lane, self.lane.snapshot()
+        self.lane = self.definition.restore(snapshot)
+        assert self.lane.snapshot() == snapshot
+        assert self._view(self.lane.rules) == self._view(before.rules)
+        assert self.lane.rules.state_root() == before.rules.state_root()
+
+    def play(self, scenario: Json) -> None:
+        """Execute a scenario, restarted after every block: requests, messages and candidates come out as it expects."""
+        for block, steps in blocks_of(scenario):
+            verdicts = [record for topic, record in self.execute(block, steps) if topic == "verdicts"]
+            for key in _KINDS:
+                expected = [result for step in steps for result in step.get("expect", {}).get(key, ())]
+                told = [_result(verdict) for verdict in verdicts if verdict["kind"] == _VERDICT_KINDS[key]]
+                assert told == expected, f"{scenario['id']}, block {block}, {key}"
+            self.restart()
+
+    def _encoded(self, kind: RecordKind, block: int, body: Json, index: int | None = None) -> bytes:
+        place = {"lane": LANE, "block": block} | ({} if index is None else {"index": index})
+        return encode_input(kind, place | body, self._protocol)
+
+
+_VERDICT_KINDS = {"requests": "request", "downward": "downward", "candidates": "candidate"}
+
+
+def _result(verdict: Json) -> Json:
+    return {key: verdict[key] for key in ("ok", "error") if verdict.get(key) is not None}
