@@ -53,21 +53,21 @@ _U64 = 2**64 - 1
 
 def para_pages(state: RouterState) -> list[ParaId]:
     """Return, ascending, the paras that own anything."""
-    owners: dict[ParaId, None] = {}
-    for owned in (
-        state.paras,
-        state.accounts,
-        state.pending_candidates,
-        state.relay_dispatch_queues,
-        state.downward_message_queues,
-        state.downward_message_queue_heads,
-        state.downward_messages_sent,
-        state.hrmp_watermarks,
-        state.hrmp_ingress_channels_index,
-        state.hrmp_channel_digests,
-    ):
-        owners.update(dict.fromkeys(owned))
-    return sorted(owners)
+    owners: set[ParaId] = set()
+    return sorted(
+        owners.union(
+            state.paras,
+            state.accounts,
+            state.pending_candidates,
+            state.relay_dispatch_queues,
+            state.downward_message_queues,
+            state.downward_message_queue_heads,
+            state.downward_messages_sent,
+            state.hrmp_watermarks,
+            state.hrmp_ingress_channels_index,
+            state.hrmp_channel_digests,
+        )
+    )
 
 
 def encode_common_page(state: RouterState) -> bytes:

@@ -51,18 +51,18 @@ _BALANCES: Final = tuple(Balances)
 
 def para_pages(state: EarlyHrmpState) -> list[ParaId]:
     """Return, ascending, the paras that may own anything."""
-    owners: dict[ParaId, None] = {}
-    for owned in (
-        state.paras,
-        state.accounts,
-        state.pending_candidates,
-        state.downward_queues,
-        state.downward_queue_tails,
-        state.dmq_watermarks,
-        state.ingress,
-    ):
-        owners.update(dict.fromkeys(owned))
-    return sorted(owners)
+    owners: set[ParaId] = set()
+    return sorted(
+        owners.union(
+            state.paras,
+            state.accounts,
+            state.pending_candidates,
+            state.downward_queues,
+            state.downward_queue_tails,
+            state.dmq_watermarks,
+            state.ingress,
+        )
+    )
 
 
 def encode_common_page(state: EarlyHrmpState) -> bytes:

@@ -48,18 +48,18 @@ _BALANCES = tuple(Balances)
 
 def owning_paras(state: XcmpState) -> list[ParaId]:
     """Return, ascending, the paras that own anything."""
-    owners: dict[ParaId, None] = {}
-    for owned in (
-        state.paras,
-        state.accounts,
-        state.pending_candidates,
-        state.rows,
-        state.watermarks,
-        state.downward_queues,
-        state.downward_tails,
-    ):
-        owners.update(dict.fromkeys(owned))
-    return sorted(owners)
+    owners: set[ParaId] = set()
+    return sorted(
+        owners.union(
+            state.paras,
+            state.accounts,
+            state.pending_candidates,
+            state.rows,
+            state.watermarks,
+            state.downward_queues,
+            state.downward_tails,
+        )
+    )
 
 
 def encode_common_page(state: XcmpState) -> bytes:
