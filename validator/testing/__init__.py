@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from validator.testing.contract import Example, HandlerContract
     from validator.testing.harness import Harness, HarnessFault
     from validator.testing.protocol import ProtocolContract
+    from validator.testing.scenario_writer import ScenarioWriter, suite_text
     from validator.testing.simulation import SimulationContract
 
 __all__ = [
@@ -19,7 +20,9 @@ __all__ = [
     "HarnessFault",
     "PluginError",
     "ProtocolContract",
+    "ScenarioWriter",
     "SimulationContract",
+    "suite_text",
 ]
 
 _MODULES = {
@@ -29,7 +32,9 @@ _MODULES = {
     "HarnessFault": "validator.testing.harness",
     "PluginError": "validator.plugin.registry",
     "ProtocolContract": "validator.testing.protocol",
+    "ScenarioWriter": "validator.testing.scenario_writer",
     "SimulationContract": "validator.testing.simulation",
+    "suite_text": "validator.testing.scenario_writer",
 }
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +11,8 @@ import early_hrmp_messages
 import early_hrmp_requests
 import early_hrmp_sessions
 from early_hrmp_trace import Json, Trace
+
+from validator.testing import suite_text
 
 SUITE = Path(__file__).resolve().parents[1] / "src" / "validator_early_hrmp" / "conformance"
 GROUPS: dict[str, Callable[[], Iterator[Trace]]] = {
@@ -27,13 +28,8 @@ GROUPS: dict[str, Callable[[], Iterator[Trace]]] = {
 
 
 def text_of(group: str) -> str:
-    """Return a group's file: one line for each scenario's head, one for each of its steps."""
-    scenarios = []
-    for trace in GROUPS[group]():
-        head = json.dumps({key: value for key, value in trace.json.items() if key != "steps"})
-        steps = ",\n  ".join(json.dumps(step) for step in trace.json["steps"])
-        scenarios.append(f'{head[:-1]}, "steps": [\n  {steps}\n]}}')
-    return "[\n" + ",\n".join(scenarios) + "\n]\n"
+    """Return a group's file."""
+    return suite_text(GROUPS[group]())
 
 
 def all_scenarios() -> list[Json]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from validator.testing import ScenarioWriter
+
 Json = dict[str, Any]
 
 A, B, C, D, E = 2000, 2001, 2002, 2003, 2004
@@ -25,11 +27,12 @@ BASE_CONFIG: Json = {
 }
 """Tiny limits, no two of a kind alike, so that every one of them is reached and none is taken for another."""
 
-ORDER = ("requests", "downward", "candidates", "session_change")
 
+class Trace(ScenarioWriter):
+    """One scenario under construction."""
 
-class Trace:
-    """One scenario under construction; `at` starts a step, the other methods add to it."""
+    protocol = "early-hrmp"
+    base_config = BASE_CONFIG
 
     def __init__(
         self,
@@ -43,27 +46,10 @@ class Trace:
         needs: tuple[str, ...] = (),
         interpretation: tuple[str, str, str] | None = None,
     ) -> None:
-        group, _, name = identifier.partition("/")
-        self.json: Json = {
-            "id": f"early-hrmp/{identifier}",
-            "name": name.replace("-", "_"),
-            "group": group,
-            "source": source,
-            "rule": rule,
-            "protocol": "early-hrmp",
-            "needs": list(needs),
-            "config": {**BASE_CONFIG, **(config or {})},
-            "genesis_paras": [{"para_id": para, "balance": (balances or {}).get(para, BALANCE)} for para in paras],
-        }
-        if interpretation is not None:
-            number, question, chosen = interpretation
-            self.json["interpretation"] = [{"id": number, "question": question, "chosen": chosen, "alternatives": []}]
-        self.json["steps"] = []
-
-    def at(self, block: int) -> Trace:
-        """Start a step."""
-        self.json["steps"].append({"block": block})
-        return self
+        rich = {para: (balances or {}).get(para, BALANCE) for para in paras}
+        super().__init__(
+            identifier, rule, source=source, paras=rich, config=config, needs=needs, interpretation=interpretation
+        )
 
     def open(self, *channels: tuple[int, int]) -> Trace:
         """Open channels: requests in block 1, the session changes in block 2."""
@@ -74,26 +60,22 @@ class Trace:
 
     def init(self, origin: int, recipient: int, error: str | None = None, /, **fields: Any) -> Trace:
         """Ask for a channel."""
-        return self._add(
+        return self.add(
             "requests", {"kind": "init_open_channel", "origin": origin, "recipient": recipient}, error, fields
         )
 
     def accept(self, origin: int, index: int, error: str | None = None, /, **fields: Any) -> Trace:
         """Accept the request at an index."""
-        return self._add("requests", {"kind": "accept_open_channel", "origin": origin, "index": index}, error, fields)
+        return self.add("requests", {"kind": "accept_open_channel", "origin": origin, "index": index}, error, fields)
 
     def accept_from(self, origin: int, sender: int, error: str | None = None, /, **fields: Any) -> Trace:
         """Accept the request of a sender."""
-        return self._add("requests", {"kind": "accept_open_channel", "origin": origin, "sender": sender}, error, fields)
+        return self.add("requests", {"kind": "accept_open_channel", "origin": origin, "sender": sender}, error, fields)
 
     def close(self, origin: int, sender: int, recipient: int, error: str | None = None, /, **fields: Any) -> Trace:
         """Ask for a channel to be closed."""
         request = {"kind": "close_channel", "origin": origin, "sender": sender, "recipient": recipient}
-        return self._add("requests", request, error, fields)
-
-    def downward(self, para: int, msg: str) -> Trace:
-        """Queue a message of the relay chain."""
-        return self._add("downward", {"para_id": para, "msg": msg}, None, {})
+        return self.add("requests", request, error, fields)
 
     def candidate(
         self,
@@ -120,40 +102,7 @@ class Trace:
             item["relay_parent_number"] = relay_parent
         if enact_at is not None:
             item["enact_at_block"] = enact_at
-        return self._add("candidates", item, error, fields)
-
-    def session(
-        self,
-        *,
-        outgoing: tuple[int, ...] = (),
-        onboarding: dict[int, int] | None = None,
-        new_config: dict[str, int] | None = None,
-    ) -> Trace:
-        """End the session with this block; ``onboarding`` is balance by para."""
-        change: Json = {}
-        if outgoing:
-            change["outgoing"] = list(outgoing)
-        if onboarding:
-            change["onboarding"] = [{"para_id": para, "balance": balance} for para, balance in onboarding.items()]
-        if new_config:
-            change["new_config"] = new_config
-        self.json["steps"][-1]["session_change"] = change
-        return self
-
-    def state(self, **keys: Any) -> Trace:
-        """Assert state keys after the step; names of channels and paras are written out by the caller or given as numbers."""
-        expect = self.json["steps"][-1].setdefault("expect", {})
-        expect.setdefault("state", {}).update({key: _named(value) for key, value in keys.items()})
-        return self
-
-    def _add(self, key: str, item: Json, error: str | None, fields: Json) -> Trace:
-        step = self.json["steps"][-1]
-        later = [other for other in ORDER[ORDER.index(key) + 1 :] if other in step]
-        assert not later, f"{self.json['id']}: {key} come before {later[0]} in a step"
-        step.setdefault(key, []).append(item)
-        result = {"ok": True} if error is None else {"ok": False, "error": {"kind": error, **fields}}
-        step.setdefault("expect", {}).setdefault(key, []).append(result)
-        return self
+        return self.add("candidates", item, error, fields)
 
 
 def channel(places: int = 0, size: int = 0, *, sealed: bool = False, deposits: tuple[int, int] = (10, 7)) -> Json:
@@ -196,12 +145,6 @@ def balance(reserved: int, total: int = BALANCE) -> Json:
 def name(sender: int, recipient: int) -> str:
     """Return a channel's name."""
     return f"{sender}->{recipient}"
-
-
-def _named(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    return {name(*key) if isinstance(key, tuple) else str(key): member for key, member in value.items()}
 
 
 def as_record(item: Json) -> Json:

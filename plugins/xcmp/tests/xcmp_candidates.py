@@ -51,7 +51,7 @@ def bitfields() -> Iterator[Trace]:
         "bitfield/no-message-root",
         "a set bit needs a root to write",
         source=ENACTMENT,
-        reading=("X-I09", "bits set but no message root in the receipt", "reject"),
+        interpretation=("X-I09", "bits set but no message root in the receipt", "reject"),
     ).open((A, B))
     t.at(3).candidate(A, None, "1", None, "Bitfield/MissingMessageRoot")
     yield t.candidate(A, None, "0", None).state(cst={A: [column()]})
@@ -60,7 +60,7 @@ def bitfields() -> Iterator[Trace]:
         "bitfield/root-without-bits",
         "a root that no column gets changes nothing",
         source=ENACTMENT,
-        reading=("X-I17", "message root present although no bit is set", "ignored"),
+        interpretation=("X-I17", "message root present although no bit is set", "ignored"),
     ).open((A, B))
     yield t.at(3).candidate(A, None, "0", R1).state(cst={A: [column()]}, cst_roots={A: row_root((B, 0, None))})
 
@@ -93,7 +93,10 @@ def bitfields() -> Iterator[Trace]:
 def watermarks() -> Iterator[Trace]:
     """Yield the scenarios of watermarks."""
     t = Trace(
-        "watermark/ahead", "the relay parent bounds the block, not the para", source="xcmp_rules 1.2", reading=WATERMARK
+        "watermark/ahead",
+        "the relay parent bounds the block, not the para",
+        source="xcmp_rules 1.2",
+        interpretation=WATERMARK,
     )
     t.at(5).candidate(A, (5, 0), "", None, "Watermark/AheadRelayParent", new_watermark=[5, 0], relay_parent_number=4)
     t.candidate(A, (4, ALL), "").at(9)
@@ -102,7 +105,9 @@ def watermarks() -> Iterator[Trace]:
     )
     yield t.candidate(A, (7, ALL), "", relay_parent=7).state(watermarks={A: [7, ALL]})
 
-    t = Trace("watermark/regressed", "never lower, by block or by para", source="xcmp_rules 1.2", reading=WATERMARK)
+    t = Trace(
+        "watermark/regressed", "never lower, by block or by para", source="xcmp_rules 1.2", interpretation=WATERMARK
+    )
     t.at(9).candidate(A, (5, 7), "")
     t.at(10).candidate(A, (5, 6), "", None, "Watermark/Regressed", new_watermark=[5, 6], last_watermark=[5, 7])
     t.candidate(A, (4, ALL), "", None, "Watermark/Regressed", new_watermark=[4, ALL], last_watermark=[5, 7])
@@ -112,7 +117,7 @@ def watermarks() -> Iterator[Trace]:
         "watermark/ahead-before-regressed",
         "a watermark that is both is told to be ahead",
         source="xcmp_rules 1.2",
-        reading=WATERMARK,
+        interpretation=WATERMARK,
     )
     t.at(9).candidate(A, (8, 0), "")
     yield t.at(10).candidate(
@@ -123,7 +128,7 @@ def watermarks() -> Iterator[Trace]:
         "watermark/stays-where-nothing-is-unread",
         "it may stay: nothing was sent",
         source="xcmp_rules 1.2",
-        reading=WATERMARK,
+        interpretation=WATERMARK,
     ).open((A, B))
     t.at(5).candidate(B, (4, 3), "").at(6).candidate(B, (4, 3), "")
     yield t.at(7).candidate(B, (4, 3), "").state(watermarks={B: [4, 3]})
@@ -132,7 +137,7 @@ def watermarks() -> Iterator[Trace]:
         "watermark/must-move",
         "something that the relay parent shows is unread",
         source="xcmp_rules 1.2",
-        reading=WATERMARK,
+        interpretation=WATERMARK,
     ).open((A, C), (B, C))
     t.at(3).candidate(C, (2, ALL), "").at(4).candidate(B, None, "1", R1).candidate(A, None, "1", R2)
     t.at(5).candidate(C, (2, ALL), "", None, "Watermark/NotAdvanced", last_watermark=[2, ALL], pending=[[4, A], [4, B]])
@@ -141,7 +146,10 @@ def watermarks() -> Iterator[Trace]:
     yield t.candidate(C, (4, B), "").at(7).candidate(C, (4, B), "").state(watermarks={C: [4, B]})
 
     t = Trace(
-        "watermark/may-land-anywhere", "it need not land on a message", source="xcmp_rules 1.2", reading=WATERMARK
+        "watermark/may-land-anywhere",
+        "it need not land on a message",
+        source="xcmp_rules 1.2",
+        interpretation=WATERMARK,
     ).open((A, C))
     t.at(3).candidate(C, (2, ALL), "").at(6).candidate(A, None, "1", R1)
     yield t.at(8).candidate(C, (5, 1), "").at(9).candidate(C, (6, A - 1), "").state(watermarks={C: [6, A - 1]})
@@ -150,7 +158,7 @@ def watermarks() -> Iterator[Trace]:
         "watermark/sent-after-the-relay-parent",
         "what the relay parent does not show obliges to nothing",
         source="xcmp_rules 1.2",
-        reading=WATERMARK,
+        interpretation=WATERMARK,
     ).open((A, C))
     t.at(3).candidate(C, (2, ALL), "").at(6).candidate(A, None, "1", R1)
     t.at(7).candidate(C, (2, ALL), "", relay_parent=5)
@@ -162,7 +170,7 @@ def watermarks() -> Iterator[Trace]:
         "watermark/newer-message-covers-an-older-one",
         "the row forgets an unread message when a newer one overwrites it: the check gets laxer",
         source="xcmp_rules 1.2",
-        reading=WATERMARK,
+        interpretation=WATERMARK,
     ).open((A, C))
     t.at(3).candidate(C, (2, ALL), "").at(4).candidate(A, None, "1", R1)
     t.at(6).candidate(
@@ -175,7 +183,7 @@ def watermarks() -> Iterator[Trace]:
         "watermark/first",
         "the first one may be anything up to the relay parent",
         source="xcmp_rules 1.2",
-        reading=WATERMARK,
+        interpretation=WATERMARK,
     ).open((A, C))
     t.at(4).candidate(A, None, "1", R1)
     yield (
@@ -225,7 +233,7 @@ def enactments() -> Iterator[Trace]:
         "what is pending at a boundary is dropped, for its bits index the old row",
         source="xcmp_rules 1.2",
         needs=("delayed_enactment",),
-        reading=("X-I12", "candidate accepted before a boundary, not yet enacted", "dropped at the boundary"),
+        interpretation=("X-I12", "candidate accepted before a boundary, not yet enacted", "dropped at the boundary"),
     ).open((A, B), (A, C))
     t.at(3).close(A, A, 0).candidate(A, (2, 5), "01", R1, enact_at=8)
     t.at(5).session().state(cmt={A: [metadata(C)]})

@@ -57,7 +57,11 @@ def opening() -> Iterator[Trace]:
         "opening/limit-counts-requests-and-condemned",
         "columns, condemned ones with them, and own requests count towards the limit; those of others do not",
         source=f"{INIT} 2",
-        reading=("X-I07", "do open requests and condemned channels count towards the channel limit", "yes, both"),
+        interpretation=(
+            "X-I07",
+            "do open requests and condemned channels count towards the channel limit",
+            "yes, both",
+        ),
     ).open((A, B), (A, C))
     t.at(3).candidate(A, None, "1", R1).at(3).close(A, A, 0)
     t.at(4).session().state(condemned=[condemned(A, B, 0, 2)])
@@ -85,7 +89,11 @@ def opening() -> Iterator[Trace]:
         "the recipient is looked at after all checks of the text, the funds last",
         source="xcmp_rules 1.2",
         balances={A: 99},
-        reading=("X-I08", "existence of the recipient, and funds, are not in the list of checks", "checked last"),
+        interpretation=(
+            "X-I08",
+            "existence of the recipient, and funds, are not in the list of checks",
+            "checked last",
+        ),
     )
     t.at(1).init(A, NOBODY, "Open/InvalidRecipient", recipient=NOBODY)
     t.init(A, B, "InsufficientBalance", para=A, needed=100, free=99)
@@ -110,7 +118,7 @@ def accepting() -> Iterator[Trace]:
         "accepting/twice",
         "no second deposit is taken",
         source=ACCEPT,
-        reading=("X-I05", "accept of an already confirmed request", "reject"),
+        interpretation=("X-I05", "accept of an already confirmed request", "reject"),
     )
     t.at(1).init(A, B).accept(B, 0).accept(B, 0, "Accept/AlreadyConfirmed", index=0)
     t.accept(C, 0, "Accept/NotRecipient", index=0, origin=C, recipient=B)
@@ -152,7 +160,7 @@ def ageing() -> Iterator[Trace]:
         "ageing/opens-with-initial-column",
         "a confirmed request becomes a column that says nothing was sent, with the capacity configured at the boundary",
         source="xcmp_channels.txt On Session Change 2.3.1",
-        reading=("X-I04", "initial value of a CST column", "last_updated 0, message_root null"),
+        interpretation=("X-I04", "initial value of a CST column", "last_updated 0, message_root null"),
     )
     t.at(7).init(A, B).accept(B, 0).at(9).session()
     yield t.state(cst={A: [column()]}, cmt={A: [metadata(B)]}, cst_roots={A: row_root((B, 0, None))}, open_requests=[])
@@ -185,7 +193,7 @@ def ageing() -> Iterator[Trace]:
         "ageing/refunds-what-was-reserved",
         "deposits of requests and channels are returned as they were taken, whatever is configured by then",
         source="xcmp_rules 1.2",
-        reading=("X-I15", "deposit amounts to return", "exactly what was reserved"),
+        interpretation=("X-I15", "deposit amounts to return", "exactly what was reserved"),
         config={"xcmp_open_request_ttl": 3},
     )
     t.at(1).init(A, B).init(A, C).accept(B, 0)
@@ -228,7 +236,7 @@ def requests_to_close() -> Iterator[Trace]:
         "close-requests/condemned",
         "a condemned channel is being closed already",
         source=CLOSE,
-        reading=("X-I06", "close of a condemned channel", "reject"),
+        interpretation=("X-I06", "close of a condemned channel", "reject"),
     ).open((A, B))
     t.at(3).candidate(A, None, "1", R1).at(3).close(A, A, 0).at(4).session()
     t.at(5).close(B, A, 0, "Close/AlreadyCondemned", channel="2000->2001")

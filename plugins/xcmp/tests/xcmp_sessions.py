@@ -34,7 +34,7 @@ def closings() -> Iterator[Trace]:
         "closing/never-used",
         "an empty channel goes at the boundary that condemns it, and nobody is told",
         source=f"{CHANGE} 3",
-        reading=EMPTY,
+        interpretation=EMPTY,
     ).open((A, B), (A, C))
     t.at(3).close(A, A, 0).at(4).session().state(condemned=[], close_requests=[], cmt={A: [metadata(C)]}, dmq_set=[])
     yield t.state(cst_roots={A: row_root((C, 0, None))}, balances={A: balance(900), B: balance(1000), C: balance(950)})
@@ -43,7 +43,7 @@ def closings() -> Iterator[Trace]:
         "closing/last-column",
         "a row goes with its last column, and its root with it",
         source=f"{CHANGE} 3",
-        reading=ROWLESS,
+        interpretation=ROWLESS,
     ).open((A, B))
     yield t.at(3).close(B, A, 0).at(4).session().state(cst_set=[], cmt_set=[], cst_roots_set=[])
 
@@ -51,7 +51,7 @@ def closings() -> Iterator[Trace]:
         "closing/unread-message-goes-to-the-recipient",
         "counter 3: condemned for two sessions, then the recipient is told the column",
         source=f"{CHANGE} 3",
-        reading=(
+        interpretation=(
             "X-I16",
             "to whom goes the DM with the contents of a column that is closed with unread messages",
             "the recipient",
@@ -69,7 +69,7 @@ def closings() -> Iterator[Trace]:
             "with a counter of 1 or 0 a channel goes at the boundary that condemns it",
             source=f"{CHANGE} 2, 3",
             config={"xcmp_condemned_sessions": counter},
-            reading=COUNTER,
+            interpretation=COUNTER,
         ).open((A, B))
         t.at(3).candidate(A, None, "1", R1).at(3).close(A, A, 0)
         t.at(4).session().state(condemned=[], cst_set=[])
@@ -79,14 +79,17 @@ def closings() -> Iterator[Trace]:
         "closing/read-while-condemned",
         "it goes as soon as it is read, and nobody is told",
         source=f"{CHANGE} 3",
-        reading=EMPTY,
+        interpretation=EMPTY,
     ).open((A, B))
     t.at(3).candidate(A, None, "1", R1).at(3).close(A, A, 0).at(4).session().state(condemned=[condemned(A, B, 0, 2)])
     t.at(5).candidate(B, (3, A), "").at(6).session()
     yield t.state(condemned=[], cst_set=[], dmq_set=[], balances={A: balance(1000), B: balance(1000)})
 
     t = Trace(
-        "closing/almost-read", "a watermark just below the message covers nothing", source=f"{CHANGE} 3", reading=EMPTY
+        "closing/almost-read",
+        "a watermark just below the message covers nothing",
+        source=f"{CHANGE} 3",
+        interpretation=EMPTY,
     ).open((A, B))
     t.at(3).candidate(A, None, "1", R1).at(3).close(A, A, 0)
     t.at(4).candidate(B, (3, A - 1), "").session()
@@ -138,7 +141,7 @@ def offboarding() -> Iterator[Trace]:
         "offboarding/sender",
         "row, metadata, root and watermark go; both deposits return; nobody is told",
         source=f"{CHANGE} 1",
-        reading=OFFBOARDING,
+        interpretation=OFFBOARDING,
     ).open((A, B), (A, C), (B, C))
     t.at(3).candidate(A, None, "1", R1).at(4).session(outgoing=(A,))
     t.state(paras=[B, C, D], cst_set=[str(B)], cst_roots_set=[str(B)], watermarks={A: None}, dmq_set=[])
@@ -148,7 +151,7 @@ def offboarding() -> Iterator[Trace]:
         "offboarding/recipient",
         "columns that lead to it go from every row, later ones move down",
         source=f"{CHANGE} 1",
-        reading=OFFBOARDING,
+        interpretation=OFFBOARDING,
     ).open((A, B), (A, C), (D, B))
     t.at(3).candidate(A, None, "11", R1).candidate(D, None, "1", R2).at(4).session(outgoing=(B,))
     t.state(cst={A: [column(3, R1)]}, cmt={A: [metadata(C)]}, cst_set=[str(A)], cst_roots={A: row_root((C, 3, R1))})
@@ -158,7 +161,7 @@ def offboarding() -> Iterator[Trace]:
         "offboarding/bits-mean-other-channels",
         "after a recipient left the same bit is another channel",
         source=f"{CHANGE} 1",
-        reading=OFFBOARDING,
+        interpretation=OFFBOARDING,
     ).open((A, B), (A, C))
     t.at(3).session(outgoing=(B,))
     yield t.at(4).candidate(A, None, "1", R1).state(cst={A: [column(4, R1)]}, cst_roots={A: row_root((C, 4, R1))})
@@ -167,7 +170,7 @@ def offboarding() -> Iterator[Trace]:
         "offboarding/confirmed-request",
         "no column for a party that is gone; both deposits return",
         source=f"{CHANGE} 2",
-        reading=(
+        interpretation=(
             "X-I11",
             "confirmed request whose sender or recipient is offboarded at the same boundary",
             "no column, both reserved deposits returned",
@@ -243,7 +246,7 @@ def roots() -> Iterator[Trace]:
         "roots/one-two-three-columns",
         "roots of rows of one, two and three columns",
         source="xcmp_rules 1.1",
-        reading=reading,
+        interpretation=reading,
     ).open((A, B))
     t.state(cst_roots={A: row_root((B, 0, None))})
     t.at(3).init(A, C).accept(C, 0).at(4).session().state(cst_roots={A: row_root((B, 0, None), (C, 0, None))})

@@ -13,6 +13,8 @@ import xcmp_sessions
 from xcmp_trace import Json, Trace
 from xcmp_vectors import vectors_document
 
+from validator.testing import suite_text
+
 SUITE = Path(__file__).resolve().parents[1] / "src" / "validator_xcmp" / "conformance"
 GROUPS: dict[str, Callable[[], Iterator[Trace]]] = {
     "opening": xcmp_requests.opening,
@@ -30,13 +32,8 @@ GROUPS: dict[str, Callable[[], Iterator[Trace]]] = {
 
 
 def text_of(group: str) -> str:
-    """Return a group's file: one line for each scenario's head, one for each of its steps."""
-    scenarios = []
-    for trace in GROUPS[group]():
-        head = json.dumps({key: value for key, value in trace.json.items() if key != "steps"})
-        steps = ",\n  ".join(json.dumps(step) for step in trace.json["steps"])
-        scenarios.append(f'{head[:-1]}, "steps": [\n  {steps}\n]}}')
-    return "[\n" + ",\n".join(scenarios) + "\n]\n"
+    """Return a group's file."""
+    return suite_text(GROUPS[group]())
 
 
 def vectors_text() -> str:

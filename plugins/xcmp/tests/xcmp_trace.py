@@ -11,6 +11,8 @@ from typing import Any
 
 from xcmp_world import digest, le32
 
+from validator.testing import ScenarioWriter
+
 Json = dict[str, Any]
 
 A, B, C, D = 2000, 2001, 2002, 2003
@@ -29,8 +31,6 @@ BASE_CONFIG: Json = {
     "watermark_regime": "tuple",
 }
 """Tiny limits, no two of a kind alike, so that every one of them is reached and none is taken for another."""
-
-ORDER = ("requests", "downward", "candidates", "session_change")
 
 
 def row_root(*columns: tuple[int, int, str | None]) -> str:
@@ -82,8 +82,11 @@ def balance(free: int) -> Json:
     return {"free": free, "reserved": BALANCE - free}
 
 
-class Trace:
-    """One scenario under construction; `at` starts a step, the other methods add to it."""
+class Trace(ScenarioWriter):
+    """One scenario under construction."""
+
+    protocol = "xcmp"
+    base_config = BASE_CONFIG
 
     def __init__(
         self,
@@ -95,29 +98,12 @@ class Trace:
         paras: tuple[int, ...] = (A, B, C, D),
         balances: dict[int, int] | None = None,
         needs: tuple[str, ...] = (),
-        reading: tuple[str, str, str] | None = None,
+        interpretation: tuple[str, str, str] | None = None,
     ) -> None:
-        group, _, name = identifier.partition("/")
-        self.json: Json = {
-            "id": f"xcmp/{identifier}",
-            "name": name.replace("-", "_"),
-            "group": group,
-            "source": source,
-            "rule": rule,
-            "protocol": "xcmp",
-            "needs": list(needs),
-            "config": {**BASE_CONFIG, **(config or {})},
-            "genesis_paras": [{"para_id": para, "balance": (balances or {}).get(para, BALANCE)} for para in paras],
-        }
-        if reading is not None:
-            number, question, chosen = reading
-            self.json["interpretation"] = [{"id": number, "question": question, "chosen": chosen, "alternatives": []}]
-        self.json["steps"] = []
-
-    def at(self, block: int) -> Trace:
-        """Start a step."""
-        self.json["steps"].append({"block": block})
-        return self
+        rich = {para: (balances or {}).get(para, BALANCE) for para in paras}
+        super().__init__(
+            identifier, rule, source=source, paras=rich, config=config, needs=needs, interpretation=interpretation
+        )
 
     def open(self, *channels: tuple[int, int]) -> Trace:
         """Open channels: requests in block 1, the session changes in block 2."""
@@ -130,31 +116,27 @@ class Trace:
 
     def init(self, origin: int, recipient: int, error: str | None = None, /, **fields: Any) -> Trace:
         """Ask for a channel."""
-        return self._add(
+        return self.add(
             "requests", {"kind": "init_open_channel", "origin": origin, "recipient": recipient}, error, fields
         )
 
     def accept(self, origin: int, index: int, error: str | None = None, /, **fields: Any) -> Trace:
         """Accept the request at a position."""
-        return self._add("requests", {"kind": "accept_open_channel", "origin": origin, "index": index}, error, fields)
+        return self.add("requests", {"kind": "accept_open_channel", "origin": origin, "index": index}, error, fields)
 
     def accept_from(self, origin: int, sender: int, error: str | None = None, /, **fields: Any) -> Trace:
         """Accept the request of a sender."""
-        return self._add("requests", {"kind": "accept_open_channel", "origin": origin, "sender": sender}, error, fields)
+        return self.add("requests", {"kind": "accept_open_channel", "origin": origin, "sender": sender}, error, fields)
 
     def close(self, origin: int, sender: int, index: int, error: str | None = None, /, **fields: Any) -> Trace:
         """Ask for the channel at a column to be closed."""
         item = {"kind": "close_channel", "origin": origin, "sender": sender, "index": index}
-        return self._add("requests", item, error, fields)
+        return self.add("requests", item, error, fields)
 
     def close_to(self, origin: int, sender: int, recipient: int, error: str | None = None, /, **fields: Any) -> Trace:
         """Ask for the channel between two paras to be closed."""
         item = {"kind": "close_channel", "origin": origin, "sender": sender, "recipient": recipient}
-        return self._add("requests", item, error, fields)
-
-    def downward(self, para: int, msg: str) -> Trace:
-        """Queue a message of the relay chain."""
-        return self._add("downward", {"para_id": para, "msg": msg}, None, {})
+        return self.add("requests", item, error, fields)
 
     def candidate(
         self,
@@ -170,7 +152,7 @@ class Trace:
         **fields: Any,
     ) -> Trace:
         """Include a candidate; where no watermark is given it is everything up to the block before."""
-        block = self.json["steps"][-1]["block"]
+        block = self.step["block"]
         item: Json = {
             "para_id": para,
             "watermark": list(watermark or (block - 1, ALL)),
@@ -181,41 +163,7 @@ class Trace:
             item["relay_parent_number"] = relay_parent
         if enact_at is not None:
             item["enact_at_block"] = enact_at
-        return self._add("candidates", item, error, fields)
-
-    def session(
-        self,
-        *,
-        outgoing: tuple[int, ...] = (),
-        onboarding: dict[int, int] | None = None,
-        new_config: dict[str, int] | None = None,
-    ) -> Trace:
-        """End the session with this block; ``onboarding`` is balance by para."""
-        change: Json = {}
-        if outgoing:
-            change["outgoing"] = list(outgoing)
-        if onboarding:
-            change["onboarding"] = [{"para_id": para, "balance": amount} for para, amount in onboarding.items()]
-        if new_config:
-            change["new_config"] = new_config
-        self.json["steps"][-1]["session_change"] = change
-        return self
-
-    def state(self, **keys: Any) -> Trace:
-        """Say what the state is after this step; paras may be numbers."""
-        expect = self.json["steps"][-1].setdefault("expect", {}).setdefault("state", {})
-        for key, value in keys.items():
-            expect[key] = {str(para): item for para, item in value.items()} if isinstance(value, dict) else value
-        return self
-
-    def _add(self, key: str, item: Json, error: str | None, fields: Json) -> Trace:
-        step = self.json["steps"][-1]
-        later = ORDER[ORDER.index(key) + 1 :]
-        assert not any(name in step for name in later), f"{key} come before {later}: start another step"
-        step.setdefault(key, []).append(item)
-        result = {"ok": True} if error is None else {"ok": False, "error": {"kind": error, **fields}}
-        step.setdefault("expect", {}).setdefault(key, []).append(result)
-        return self
+        return self.add("candidates", item, error, fields)
 
 
 def as_record(item: Json) -> Json:

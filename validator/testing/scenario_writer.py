@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A short way to write conformance scenarios down: every call adds an input together with what must come of it.
+
+>>> from validator.testing import ScenarioWriter, suite_text
+>>> class Scenario(ScenarioWriter):
+...     protocol = "mine"
+...     base_config = {"candidates_per_session_max": 1}
+...
+...     def candidate(self, para: int, error: str | None = None, **fields: object) -> "Scenario":
+...         return self.add("candidates", {"para_id": para}, error, fields)
+>>> scenario = Scenario("limits/one-candidate", "one candidate a session", source="mine.txt 3", paras={2000: 0})
+>>> scenario = scenario.at(1).candidate(2000).candidate(2000, "TooManyCandidates", limit=1)
+>>> scenario.json["steps"][0]["expect"]["candidates"][1]
+{'ok': False, 'error': {'kind': 'TooManyCandidates', 'limit': 1}}
+>>> print(suite_text([scenario]).splitlines()[1][:34])
+{"id": "mine/limits/one-candidate"
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Self
+
+__all__ = ["ScenarioWriter", "suite_text"]
+
+Json = dict[str, Any]
+
+_ORDER = ("requests", "downward", "candidates", "session_change")
+"""In which a step applies what it has."""
+
+
+class ScenarioWriter:
+    """One scenario under construction, in ``json``; `at` starts a step, the other methods add to it. Inherit from it once per protocol."""
+
+    protocol: ClassVar[str]
+    base_config: ClassVar[Mapping[str, Any]] = {}
+    """The limits of every scenario. Tiny ones, no two of a kind alike, are all reached, and none is taken for another."""
+
+    def __init__(
+        self,
+        identifier: str,
+        rule: str,
+        *,
+        source: str,
+        paras: Mapping[int, int],
+        config: Mapping[str, Any] | None = None,
+        needs: Iterable[str] = (),
+        interpretation: tuple[str, str, str] | None = None,
+    ) -> None:
+        """Begin a scenario.
+
+        ``identifier`` is group and name with a slash between, ``rule`` what it shows, ``source`` the clause of the specification that says
+        so; ``paras`` are those of the genesis with their balances, ``config`` what is other than in ``base_config``, ``needs`` the features
+        without which it is skipped; ``interpretation`` is number, question and answer where the specification leaves that open.
+        """
+        group, _, name = identifier.partition("/")
+        self.json: Json = {
+            "id": f"{self.protocol}/{identifier}",
+            "name": name.replace("-", "_"),
+            "group": group,
+            "source": source,
+            "rule": rule,
+            "protocol": self.protocol,
+            "needs": list(needs),
+            "config": {**self.base_config, **(config or {})},
+            "genesis_paras": [{"para_id": para, "balance": balance} for para, balance in paras.items()],
+        }
+        if interpretation is not None:
+            number, question, chosen = interpretation
+            self.json["interpretation"] = [{"id": number, "question": question, "chosen": chosen, "alternatives": []}]
+        self.json["steps"] = []
+
+    @property
+    def step(self) -> Json:
+        """The step that is being written."""
+        step: Json = self.json["steps"][-1]
+        return step
+
+    def at(self, block: int) -> Self:
+        """Start a step."""
+        self.json["steps"].append({"block": block})
+        return self
+
+    def add(self, key: str, item: Json, error: str | None = None, fields: Mapping[str, Any] | None = None) -> Self:
+        """Add an entry to the step's ``requests``, ``downward`` or ``candidates``: accepted, or refused with an error's kind and fields."""
+        later = [other for other in _ORDER[_ORDER.index(key) + 1 :] if other in self.step]
+        assert not later, f"{self.json['id']}: {key} come before {later[0]} in a step: start another one"
+        self.step.setdefault(key, []).append(item)
+        result = {"ok": True} if error is None else {"ok": False, "error": {"kind": error, **(fields or {})}}
+        self.step.setdefault("expect", {}).setdefault(key, []).append(result)
+        return self
+
+    def downward(self, para: int, msg: str, error: str | None = None, /, **fields: Any) -> Self:
+        """Queue a message of the relay chain, in hex."""
+        return self.add("downward", {"para_id": para, "msg": msg}, error, fields)
+
+    def session(
+        self,
+        *,
+        outgoing: Iterable[int] = (),
+        onboarding: Mapping[int, int] | None = None,
+        new_config: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """End the session with this block; ``onboarding`` is balance by para."""
+        change: Json = {}
+        if leaving := list(outgoing):
+            change["outgoing"] = leaving
+        if onboarding:
+            change["onboarding"] = [{"para_id": para, "balance": balance} for para, balance in onboarding.items()]
+        if new_config:
+            change["new_config"] = dict(new_config)
+        self.step["session_change"] = change
+        return self
+
+    def state(self, **keys: Any) -> Self:
+        """Expect this much of the state after the step; paras, and channels as pairs of paras, may be keys as they are."""
+        expect = self.step.setdefault("expect", {}).setdefault("state", {})
+        expect.update({key: _named(value) for key, value in keys.items()})
+        return self
+
+
+def suite_text(scenarios: Iterable[ScenarioWriter]) -> str:
+    """Return the file of a group of scenarios: one line for each scenario's head, one for each of its steps."""
+    parts = []
+    for scenario in scenarios:
+        head = json.dumps({key: value for key, value in scenario.json.items() if key != "steps"})
+        steps = ",\n  ".join(json.dumps(step) for step in scenario.json["steps"])
+        parts.append(f'{head[:-1]}, "steps": [\n  {steps}\n]}}')
+    return "[\n" + ",\n".join(parts) + "\n]\n"
+
+
+def _named(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            f"{key[0]}->{key[1]}" if isinstance(key, tuple) else str(key): _named(member)
+            for key, member in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [_named(item) for item in value]
+    return value
