@@ -25,9 +25,6 @@ FAULTS_KEPT = 20
 READ_S_MAX = 120.0
 """Seconds until the ends of all topics must have been read: open transactions of the dead are ended by their successors."""
 
-SILENCE_S_MAX = 60.0
-"""Seconds without a record after which a reader connects anew."""
-
 
 @dataclass
 class Tally:
@@ -62,35 +59,22 @@ class Reader:
         self._prefix = prefix
         self._undisturbed = undisturbed
         self._topics = [prefix + topic for topic in (*COMPARED, "dead-letters", "lanes")]
-        self._config = consumer_config(kafka, group_id="crash-reader", partition_eof=True) | {
-            "reconnect.backoff.max.ms": 500,
-            "topic.metadata.refresh.interval.ms": 2_000,
-        }
+        self._consumer = Consumer(
+            consumer_config(kafka, group_id="crash-reader", partition_eof=True)
+            | {"reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 2_000}
+        )
         self._next = dict.fromkeys(self._topics, 0)
-        self._heard = time.monotonic()
-        self._consumer = self._open()
+        self._consumer.assign([TopicPartition(topic, 0, 0) for topic in self._topics])
         self._ended: set[str] = set()
         self._told: Counter[tuple[str, str]] = Counter()
         self._dead: Counter[bytes] = Counter()
-
-    def _open(self) -> Consumer:
-        consumer = Consumer(self._config)
-        consumer.assign([TopicPartition(topic, 0, offset) for topic, offset in self._next.items()])
-        return consumer
 
     def close(self) -> None:
         """Close the connections."""
         self._consumer.close()
 
     def poll(self, timeout_s: float) -> None:
-        """Read and compare what has come; a broker that is away is waited for by later calls.
-
-        A consumer to which nothing comes for long is replaced: one that has lost its broker for good tells nothing about the log.
-        """
-        if time.monotonic() > self._heard + SILENCE_S_MAX:
-            self._consumer.close()
-            self._consumer = self._open()
-            self._heard = time.monotonic()
+        """Read and compare what has come; a broker that is away is waited for by later calls."""
         for message in self._consumer.consume(2_000, timeout_s):
             topic = message.topic()
             if (error := message.error()) is not None:
@@ -100,7 +84,6 @@ class Reader:
                     raise KafkaException(error)
                 continue
             self._ended.discard(topic)
-            self._heard = time.monotonic()
             self._next[topic] = message.offset() + 1
             self._compare(topic.removeprefix(self._prefix), message.key() or b"", message.value() or b"", message)
 
