@@ -32,6 +32,9 @@ JVM_DIED = "Spark's JVM was killed"
 SURVIVES = ("worker", "broker")
 """Victims that a job outlives without help."""
 
+ENDS = ("driver", "jvm", "machine")
+"""Victims with which it ends."""
+
 FILES = {
     "offsets-logged": ("offsets", ""),
     "state-written": ("state/0/0", ".changelog"),
@@ -135,6 +138,8 @@ class Runner:
             self._when_logged(kill)
         else:
             done.signals = self._at_step(f"{number}-{kill.victim}-{kill.step}", kill)
+        if kill.victim in ENDS:  # which may take a moment longer than the last batch
+            world.wait(lambda: len(world.endings) > ends_before, "the job ends")
         world.settle()
         world.check_deaths()
         done.seconds = round(time.monotonic() - started, 1)
