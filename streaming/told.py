@@ -3,7 +3,7 @@
 
 The marker is read from its topic, where it was written in the transaction of what it marks: whatever becomes of a transaction becomes of
 both. The offsets of the lane's consumer group are for people, and for a quick look whether somebody else has gone on: they have been seen
-to stay in doubt for ever when a broker was killed in the middle of a commit.
+to stay in doubt for ever when a broker of Kafka 4.3 was killed in the middle of a commit (KAFKA-20734).
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _committed(kafka: KafkaTable, topic: str) -> Iterator[Message]:
                 raise KafkaException(
                     KafkaError(
                         KafkaError._TIMED_OUT,
-                        f"{topic} cannot be read to its end: a transaction may be open there (docs/operations.md)",
+                        f"{topic} cannot be read to its end: a transaction may be open there",
                     )
                 )
     finally:

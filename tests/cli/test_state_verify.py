@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from copy import deepcopy
-from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -14,9 +13,6 @@ from confluent_kafka.admin import AdminClient
 from tests.cli.follower import LANE
 from tests.cli.stored_job import BATCH, Job, refused
 from validator.kafka.client import admin_config
-
-if TYPE_CHECKING:
-    pass
 
 
 def test_a_lane_that_is_what_its_topics_give(job: Callable[..., Job]) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from tests.traces import (
@@ -17,6 +16,7 @@ from tests.traces import (
     watermark_scenarios,
 )
 from tests.traces.trace import Json
+from validator.testing import suite_text
 
 SUITE = Path(__file__).resolve().parents[2] / "validator" / "protocols" / "conformance" / "router"
 GROUPS = {
@@ -37,13 +37,8 @@ def scenarios_of(group: str) -> list[Json]:
 
 
 def text_of(group: str) -> str:
-    """Return a group's file: one line for each scenario's head, one for each of its steps."""
-    scenarios = []
-    for scenario in scenarios_of(group):
-        head = json.dumps({key: value for key, value in scenario.items() if key != "steps"})
-        steps = ",\n  ".join(json.dumps(step) for step in scenario["steps"])
-        scenarios.append(f'{head[:-1]}, "steps": [\n  {steps}\n]}}')
-    return "[\n" + ",\n".join(scenarios) + "\n]\n"
+    """Return a group's file."""
+    return suite_text(scenarios_of(group))
 
 
 if __name__ == "__main__":

@@ -16,14 +16,18 @@ from validator.core.lane import Lane
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
 from validator.replay.scenario import installed_protocol
+from validator.testing.scenario_writer import STEP_ORDER
 
 Json = dict[str, Any]
 
 LANE = "chain"
 
-_KINDS = {"requests": RecordKind.REQUEST, "downward": RecordKind.DOWNWARD, "candidates": RecordKind.CANDIDATE}
-_ORDER = (*_KINDS, "session_change")
-"""In which a block applies what it has."""
+_KINDS = {
+    "requests": (RecordKind.REQUEST, "request"),
+    "downward": (RecordKind.DOWNWARD, "downward"),
+    "candidates": (RecordKind.CANDIDATE, "candidate"),
+}
+"""By the key of a step, the kind of its records and that of their verdicts."""
 
 
 def blocks_of(scenario: Json) -> list[tuple[int, list[Json]]]:
@@ -32,10 +36,11 @@ def blocks_of(scenario: Json) -> list[tuple[int, list[Json]]]:
 
 
 def fits_into_blocks(scenario: Json) -> bool:
-    """Whether every block's steps, put together, keep their order, and the scenario needs nothing that records do not have."""
+    """Whether every block's steps, put together, keep their order, and the scenario needs no feature that a chain has to be set to."""
     for _, steps in blocks_of(scenario):
-        order = [_ORDER.index(key) for step in steps for key in _ORDER if key in step]
-        if not all(earlier <= later for earlier, later in pairwise(order)) or order.count(len(_KINDS)) > 1:
+        keys = [key for step in steps for key in STEP_ORDER if key in step]
+        in_order = all(STEP_ORDER.index(earlier) <= STEP_ORDER.index(later) for earlier, later in pairwise(keys))
+        if not in_order or keys.count("session_change") > 1:
             return False
     return not scenario.get("needs")
 
@@ -51,7 +56,7 @@ class SuiteLane:
         assert protocol is not None, f"protocol {scenario['protocol']} is not installed"
         chain = {
             "protocol": scenario["protocol"],
-            "first_block": max(1, scenario["steps"][0]["block"]),
+            "first_block": scenario["steps"][0]["block"],
             "limits": scenario["config"],
             "genesis_paras": scenario["genesis_paras"],
         }
@@ -60,7 +65,7 @@ class SuiteLane:
         )
         self.lane: Lane = self.definition.create()
         self._view = protocol.traces.view
-        self._protocol = scenario["protocol"]
+        self._scenario = scenario
         self._as_record = as_record
         self._encoder = Encoder(LANE, self.definition.runtime_digest)
         self._parent = self.definition.first_block - 1
@@ -70,7 +75,7 @@ class SuiteLane:
         taken = list(steps)
         made: list[tuple[RecordKind, bytes]] = []
         body: Json = {"parent_number": self._parent}
-        for key, kind in _KINDS.items():
+        for key, (kind, _) in _KINDS.items():
             items = [item for step in taken for item in step.get(key, ())]
             body[key] = len(items)
             made += [(kind, self._encoded(kind, block, self._as_record(item), at)) for at, item in enumerate(items)]
@@ -104,22 +109,19 @@ class SuiteLane:
         assert self._view(self.lane.rules) == self._view(before.rules)
         assert self.lane.rules.state_root() == before.rules.state_root()
 
-    def play(self, scenario: Json) -> None:
-        """Execute a scenario, restarted after every block: requests, messages and candidates come out as it expects."""
-        for block, steps in blocks_of(scenario):
+    def play(self) -> None:
+        """Execute the scenario, restarted after every block: requests, messages and candidates come out as it expects."""
+        for block, steps in blocks_of(self._scenario):
             verdicts = [record for topic, record in self.execute(block, steps) if topic == "verdicts"]
-            for key in _KINDS:
+            for key, (_, kind) in _KINDS.items():
                 expected = [result for step in steps for result in step.get("expect", {}).get(key, ())]
-                told = [_result(verdict) for verdict in verdicts if verdict["kind"] == _VERDICT_KINDS[key]]
-                assert told == expected, f"{scenario['id']}, block {block}, {key}"
+                told = [_result(verdict) for verdict in verdicts if verdict["kind"] == kind]
+                assert told == expected, f"{self._scenario['id']}, block {block}, {key}"
             self.restart()
 
     def _encoded(self, kind: RecordKind, block: int, body: Json, index: int | None = None) -> bytes:
         place = {"lane": LANE, "block": block} | ({} if index is None else {"index": index})
-        return encode_input(kind, place | body, self._protocol)
-
-
-_VERDICT_KINDS = {"requests": "request", "downward": "downward", "candidates": "candidate"}
+        return encode_input(kind, place | body, self._scenario["protocol"])
 
 
 def _result(verdict: Json) -> Json:

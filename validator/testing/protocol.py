@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests that every protocol with a conformance suite inherits.
+"""The tests that a protocol with a conformance suite inherits.
 
->>> from validator.core.router import errors
+>>> from validator.plugin.api import InclusionCandidateNotPending, TimeoutCandidateNotPending
 >>> from validator.testing import ProtocolContract
->>> class TestRouter(ProtocolContract):
-...     protocol = "router"
-...     violations = (errors.OpenHrmpChannelToSelf, errors.OutboundNotSorted)
+>>> class TestMine(ProtocolContract):
+...     protocol = "mine"
+...     violations = (InclusionCandidateNotPending, TimeoutCandidateNotPending)
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class ProtocolContract:
         fitting = [scenario for scenario in self._as_written() if fits_into_blocks(scenario)]
         assert fitting
         for scenario in fitting:
-            SuiteLane(scenario, self.as_record).play(scenario)
+            SuiteLane(scenario, self.as_record).play()
 
     def test_hash_seeds_do_not_matter(self) -> None:
         """Processes under other seeds of Python's string hashes tell the same."""

@@ -5,14 +5,15 @@
 >>> class Scenario(ScenarioWriter):
 ...     protocol = "mine"
 ...     base_config = {"candidates_per_session_max": 1}
+...     base_paras = {2000: 0}
 ...
 ...     def candidate(self, para: int, error: str | None = None, **fields: object) -> "Scenario":
 ...         return self.add("candidates", {"para_id": para}, error, fields)
->>> scenario = Scenario("limits/one-candidate", "one candidate a session", source="mine.txt 3", paras={2000: 0})
+>>> scenario = Scenario("limits/one-candidate", "one candidate a session", source="mine.txt 3")
 >>> scenario = scenario.at(1).candidate(2000).candidate(2000, "TooManyCandidates", limit=1)
 >>> scenario.json["steps"][0]["expect"]["candidates"][1]
 {'ok': False, 'error': {'kind': 'TooManyCandidates', 'limit': 1}}
->>> print(suite_text([scenario]).splitlines()[1][:34])
+>>> print(suite_text([scenario.json]).splitlines()[1][:34])
 {"id": "mine/limits/one-candidate"
 """
 
@@ -26,7 +27,7 @@ __all__ = ["ScenarioWriter", "suite_text"]
 
 Json = dict[str, Any]
 
-_ORDER = ("requests", "downward", "candidates", "session_change")
+STEP_ORDER = ("requests", "downward", "candidates", "session_change")
 """In which a step applies what it has."""
 
 
@@ -36,6 +37,8 @@ class ScenarioWriter:
     protocol: ClassVar[str]
     base_config: ClassVar[Mapping[str, Any]] = {}
     """The limits of every scenario. Tiny ones, no two of a kind alike, are all reached, and none is taken for another."""
+    base_paras: ClassVar[Mapping[int, int]] = {}
+    """The paras of a genesis with their balances, where a scenario names no others."""
 
     def __init__(
         self,
@@ -43,7 +46,8 @@ class ScenarioWriter:
         rule: str,
         *,
         source: str,
-        paras: Mapping[int, int],
+        paras: Mapping[int, int] | None = None,
+        balances: Mapping[int, int] | None = None,
         config: Mapping[str, Any] | None = None,
         needs: Iterable[str] = (),
         interpretation: tuple[str, str, str] | None = None,
@@ -51,10 +55,12 @@ class ScenarioWriter:
         """Begin a scenario.
 
         ``identifier`` is group and name with a slash between, ``rule`` what it shows, ``source`` the clause of the specification that says
-        so; ``paras`` are those of the genesis with their balances, ``config`` what is other than in ``base_config``, ``needs`` the features
-        without which it is skipped; ``interpretation`` is number, question and answer where the specification leaves that open.
+        so; ``paras`` are instead of ``base_paras``, ``balances`` and ``config`` what is other than there and in ``base_config``; ``needs``
+        are the features without which it is skipped; ``interpretation`` is number, question and answer where the specification leaves that
+        open.
         """
         group, _, name = identifier.partition("/")
+        genesis = {**(self.base_paras if paras is None else paras), **(balances or {})}
         self.json: Json = {
             "id": f"{self.protocol}/{identifier}",
             "name": name.replace("-", "_"),
@@ -64,7 +70,7 @@ class ScenarioWriter:
             "protocol": self.protocol,
             "needs": list(needs),
             "config": {**self.base_config, **(config or {})},
-            "genesis_paras": [{"para_id": para, "balance": balance} for para, balance in paras.items()],
+            "genesis_paras": [{"para_id": para, "balance": balance} for para, balance in genesis.items()],
         }
         if interpretation is not None:
             number, question, chosen = interpretation
@@ -84,7 +90,7 @@ class ScenarioWriter:
 
     def add(self, key: str, item: Json, error: str | None = None, fields: Mapping[str, Any] | None = None) -> Self:
         """Add an entry to the step's ``requests``, ``downward`` or ``candidates``: accepted, or refused with an error's kind and fields."""
-        later = [other for other in _ORDER[_ORDER.index(key) + 1 :] if other in self.step]
+        later = [other for other in STEP_ORDER[STEP_ORDER.index(key) + 1 :] if other in self.step]
         assert not later, f"{self.json['id']}: {key} come before {later[0]} in a step: start another one"
         self.step.setdefault(key, []).append(item)
         result = {"ok": True} if error is None else {"ok": False, "error": {"kind": error, **(fields or {})}}
@@ -120,12 +126,12 @@ class ScenarioWriter:
         return self
 
 
-def suite_text(scenarios: Iterable[ScenarioWriter]) -> str:
-    """Return the file of a group of scenarios: one line for each scenario's head, one for each of its steps."""
+def suite_text(scenarios: Iterable[Json]) -> str:
+    """Return the file of a group of scenarios (`ScenarioWriter.json`): one line for each scenario's head, one for each of its steps."""
     parts = []
     for scenario in scenarios:
-        head = json.dumps({key: value for key, value in scenario.json.items() if key != "steps"})
-        steps = ",\n  ".join(json.dumps(step) for step in scenario.json["steps"])
+        head = json.dumps({key: value for key, value in scenario.items() if key != "steps"})
+        steps = ",\n  ".join(json.dumps(step) for step in scenario["steps"])
         parts.append(f'{head[:-1]}, "steps": [\n  {steps}\n]}}')
     return "[\n" + ",\n".join(parts) + "\n]\n"
 

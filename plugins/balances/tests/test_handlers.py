@@ -94,7 +94,7 @@ def test_paying_nothing_and_paying_oneself_change_nothing() -> None:
 
 def test_deposits_that_are_held_back_cannot_be_paid_with() -> None:
     """Only free balance moves: what is reserved for a channel stays."""
-    hrmp = pytest.importorskip("validator_hrmp_calls")
+    hrmp = pytest.importorskip("validator_hrmp_calls", reason="the plugin hrmp-calls is not installed")
 
     class Both:
         """Two plugins' handlers under one manifest."""

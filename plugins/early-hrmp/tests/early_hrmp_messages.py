@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from early_hrmp_trace import NOBODY, A, B, C, D, E, Trace, balance, channel, hrmp, name, relay
+from early_hrmp_trace import BALANCE, NOBODY, A, B, C, D, E, Trace, balance, channel, hrmp, name, relay
 
 ORDER = "early_hrmp.txt acceptance 1"
 SENDING = "early_hrmp.txt acceptance 2"
@@ -243,7 +243,7 @@ def _limits() -> Iterator[Trace]:
         "messages/no-other-limits",
         "a message may be as long as its channel is, a candidate may have a message for every channel",
         source="xcmp_rules 1.3",
-        paras=(A, B, C, D, E),
+        paras=dict.fromkeys((A, B, C, D, E), BALANCE),
     )
     trace.open((A, B), (A, C), (A, D), (A, E)).at(3).candidate(A, 2, dict.fromkeys((B, C, D, E), "0a" * 20))
     trace.state(channels={(A, each): channel(1, 20) for each in (B, C, D, E)})

@@ -230,7 +230,7 @@ def _accept() -> Iterator[Trace]:
         "requests/no-inbound-limit",
         "channels to a para are not limited",
         source="xcmp_rules 1.2",
-        paras=(A, B, C, D, E),
+        paras=dict.fromkeys((A, B, C, D, E), BALANCE),
         config={"hrmp_max_outbound_channels": 1},
     )
     trace.open((B, A), (C, A), (D, A), (E, A)).state(channels_set=[name(each, A) for each in (B, C, D, E)])

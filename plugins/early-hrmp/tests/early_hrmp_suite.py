@@ -29,7 +29,7 @@ GROUPS: dict[str, Callable[[], Iterator[Trace]]] = {
 
 def text_of(group: str) -> str:
     """Return a group's file."""
-    return suite_text(GROUPS[group]())
+    return suite_text(trace.json for trace in GROUPS[group]())
 
 
 def all_scenarios() -> list[Json]:

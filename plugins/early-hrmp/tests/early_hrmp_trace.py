@@ -33,23 +33,7 @@ class Trace(ScenarioWriter):
 
     protocol = "early-hrmp"
     base_config = BASE_CONFIG
-
-    def __init__(
-        self,
-        identifier: str,
-        rule: str,
-        *,
-        source: str,
-        config: dict[str, int] | None = None,
-        paras: tuple[int, ...] = (A, B, C, D),
-        balances: dict[int, int] | None = None,
-        needs: tuple[str, ...] = (),
-        interpretation: tuple[str, str, str] | None = None,
-    ) -> None:
-        rich = {para: (balances or {}).get(para, BALANCE) for para in paras}
-        super().__init__(
-            identifier, rule, source=source, paras=rich, config=config, needs=needs, interpretation=interpretation
-        )
+    base_paras = dict.fromkeys((A, B, C, D), BALANCE)
 
     def open(self, *channels: tuple[int, int]) -> Trace:
         """Open channels: requests in block 1, the session changes in block 2."""

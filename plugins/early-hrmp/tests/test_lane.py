@@ -22,11 +22,11 @@ def test_most_of_the_suite_fits_into_blocks() -> None:
 
 def test_a_verdict_that_is_not_expected_is_found() -> None:
     scenario = deepcopy(next(filter(fits_into_blocks, all_scenarios())))
-    SuiteLane(scenario, as_record).play(scenario)
+    SuiteLane(scenario, as_record).play()
     step = next(step for step in scenario["steps"] if "requests" in step["expect"])
     step["expect"]["requests"][0]["ok"] = not step["expect"]["requests"][0]["ok"]
     with pytest.raises(AssertionError, match=f"{scenario['id']}, block {step['block']}, requests"):
-        SuiteLane(scenario, as_record).play(scenario)
+        SuiteLane(scenario, as_record).play()
 
 
 def test_a_chain_names_its_limits() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xcmp_trace import ALL, R1, R2, A, B, C, D, Trace, balance, column, condemned, metadata, request, row_root
+from xcmp_trace import ALL, BALANCE, R1, R2, A, B, C, D, Trace, balance, column, condemned, metadata, request, row_root
 from xcmp_world import le32
 
 CHANGE = "xcmp_channels.txt On Session Change"
@@ -228,7 +228,7 @@ def offboarding() -> Iterator[Trace]:
         "offboarding/newcomer",
         "a para that is onboarded can be reached from the next block on",
         source=f"{CHANGE} 1",
-        paras=(A,),
+        paras={A: BALANCE},
     )
     t.at(3).init(A, B, "Open/InvalidRecipient", recipient=B).session(onboarding={B: 60})
     t.at(4).init(A, B).accept(B, 0).at(5).session()

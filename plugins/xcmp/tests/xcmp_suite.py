@@ -33,7 +33,7 @@ GROUPS: dict[str, Callable[[], Iterator[Trace]]] = {
 
 def text_of(group: str) -> str:
     """Return a group's file."""
-    return suite_text(GROUPS[group]())
+    return suite_text(trace.json for trace in GROUPS[group]())
 
 
 def vectors_text() -> str:

@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from validator.codec.decode import decode_record
 from validator.codec.encode import write
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
-
-if TYPE_CHECKING:
-    pass
 
 SOURCE = Source("validator.candidates", 3, 17)
 HASH = bytes(range(32))

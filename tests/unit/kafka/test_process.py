@@ -27,7 +27,9 @@ def test_a_process_whose_first_thread_is_dead_still_runs() -> None:
             assert process.stdout is not None
             process.stdout.readline()
             stat = Path(f"/proc/{process.pid}/stat")
+            deadline = time.monotonic() + 30
             while stat.read_text().rpartition(")")[2].split()[0] != "Z":
+                assert time.monotonic() < deadline
                 time.sleep(0.01)
             started = start_time(process.pid, reap=False)
             assert started is not None

@@ -148,7 +148,7 @@ def test_a_module_of_no_distribution_has_no_archive() -> None:
 
 
 def test_the_page_on_testing_runs() -> None:
-    pytest.importorskip("validator_remark")
+    pytest.importorskip("validator_remark", reason="the plugin remark is not installed")
     page = Path(__file__).parents[3] / "docs" / "plugin-testing.md"
     points.has_a_readme_that_runs(replace(TestRemark().case(), readme=page))
 

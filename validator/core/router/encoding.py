@@ -53,21 +53,18 @@ _U64 = 2**64 - 1
 
 def para_pages(state: RouterState) -> list[ParaId]:
     """Return, ascending, the paras that own anything."""
-    owners: set[ParaId] = set()
-    return sorted(
-        owners.union(
-            state.paras,
-            state.accounts,
-            state.pending_candidates,
-            state.relay_dispatch_queues,
-            state.downward_message_queues,
-            state.downward_message_queue_heads,
-            state.downward_messages_sent,
-            state.hrmp_watermarks,
-            state.hrmp_ingress_channels_index,
-            state.hrmp_channel_digests,
-        )
-    )
+    return sorted({
+        *state.paras,
+        *state.accounts,
+        *state.pending_candidates,
+        *state.relay_dispatch_queues,
+        *state.downward_message_queues,
+        *state.downward_message_queue_heads,
+        *state.downward_messages_sent,
+        *state.hrmp_watermarks,
+        *state.hrmp_ingress_channels_index,
+        *state.hrmp_channel_digests,
+    })  # fmt: skip
 
 
 def encode_common_page(state: RouterState) -> bytes:

@@ -51,18 +51,15 @@ _BALANCES: Final = tuple(Balances)
 
 def para_pages(state: EarlyHrmpState) -> list[ParaId]:
     """Return, ascending, the paras that may own anything."""
-    owners: set[ParaId] = set()
-    return sorted(
-        owners.union(
-            state.paras,
-            state.accounts,
-            state.pending_candidates,
-            state.downward_queues,
-            state.downward_queue_tails,
-            state.dmq_watermarks,
-            state.ingress,
-        )
-    )
+    return sorted({
+        *state.paras,
+        *state.accounts,
+        *state.pending_candidates,
+        *state.downward_queues,
+        *state.downward_queue_tails,
+        *state.dmq_watermarks,
+        *state.ingress,
+    })  # fmt: skip
 
 
 def encode_common_page(state: EarlyHrmpState) -> bytes:

@@ -48,18 +48,15 @@ _BALANCES = tuple(Balances)
 
 def owning_paras(state: XcmpState) -> list[ParaId]:
     """Return, ascending, the paras that own anything."""
-    owners: set[ParaId] = set()
-    return sorted(
-        owners.union(
-            state.paras,
-            state.accounts,
-            state.pending_candidates,
-            state.rows,
-            state.watermarks,
-            state.downward_queues,
-            state.downward_tails,
-        )
-    )
+    return sorted({
+        *state.paras,
+        *state.accounts,
+        *state.pending_candidates,
+        *state.rows,
+        *state.watermarks,
+        *state.downward_queues,
+        *state.downward_tails,
+    })  # fmt: skip
 
 
 def encode_common_page(state: XcmpState) -> bytes:
