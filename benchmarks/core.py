@@ -13,10 +13,12 @@ from validator.codec.json_form import encode_input
 from validator.codec.schemas import INPUT_TOPICS
 from validator.core.execute import Intervals, execute
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
-from validator.core.records import block_record, candidate
-from validator.core.router.router import Router
-from validator.core.router.state import HrmpChannel, RouterState, add_channel, reserve
-from validator.core.types import Balances, Block, Candidate, HostConfiguration, ParaKind
+from validator.core.records import block_record
+from validator.core.types import Balances, Block, ParaKind
+from validator.protocols.router.configuration import HostConfiguration
+from validator.protocols.router.records import Candidate, candidate
+from validator.protocols.router.rules import Router
+from validator.protocols.router.state import HrmpChannel, RouterState, add_channel, reserve
 from validator.simulate.load import SettingsLoad, load, load_chain, load_channels
 
 SIZES = ((10, 90), (100, 1_000), (1_000, 50_000), (10_000, 1_000_000))

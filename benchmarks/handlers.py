@@ -16,17 +16,17 @@ from types import ModuleType
 from typing import NamedTuple
 
 from benchmarks.figures import Figure
-from validator.config.presets import PRESETS
 from validator.core.handlers.context import Context
 from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, HandlerSink
 from validator.core.handlers.handler import BoundHandler, Handler, MessageWeight
-from validator.core.router.dispatch import FixedWeightSink, UpwardMessageSink
-from validator.core.router.enactment import enact_upward_messages
-from validator.core.router.entry_points import RouterHost
-from validator.core.router.router import Router
 from validator.core.types import Para, ParaId
 from validator.plugin.registry import handlers_of, installed
 from validator.plugin.watchdog import Watchdog
+from validator.protocols.router.dispatch import FixedWeightSink, UpwardMessageSink
+from validator.protocols.router.enactment import enact_upward_messages
+from validator.protocols.router.host import RouterHost
+from validator.protocols.router.presets import PRESETS
+from validator.protocols.router.rules import Router
 
 CALLS = 50_000
 BLOCKS = 90

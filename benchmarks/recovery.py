@@ -15,12 +15,12 @@ from benchmarks.core import initial_state
 from benchmarks.figures import Figure
 from benchmarks.service import configuration, encoded, end_offset, produce, running
 from validator.config import Config
-from validator.core.router.router import Router
 from validator.core.rules import pages
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import chain_runtime
 from validator.lanes.genesis import genesis_path, keep_genesis
+from validator.protocols.router.rules import Router
 from validator.simulate.load import SettingsLoad
 
 SIZES = ((100, 1_000), (10_000, 1_000_000))

@@ -26,8 +26,8 @@ from validator.service.sender import RecordSender
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from validator.core.router.state import RouterState
     from validator.lanes.worker import LaneWorker
+    from validator.protocols.router.state import RouterState
 
 BATCH = 17
 

@@ -12,12 +12,12 @@ from confluent_kafka import Producer
 
 from tests.cli.follower import Follower, follower, invoke, lines
 from validator import __version__
-from validator.core.router.router import Router
 from validator.core.rules import pages
 from validator.kafka.client import producer_config
 from validator.kafka.process import start_time
 from validator.lanes.configured import imported_state_path, lane_definition, read_state_file
 from validator.lanes.marker import Marker
+from validator.protocols.router.rules import Router
 
 if TYPE_CHECKING:
     from pathlib import Path

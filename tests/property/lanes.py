@@ -14,9 +14,10 @@ from validator.codec.json_form import encode_input
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.lane import Lane, LaneSettings
 from validator.core.outcomes import Executed
-from validator.core.router.dispatch import FixedWeightSink
-from validator.core.router.router import Router
-from validator.core.types import Balances, Enactment, HostConfiguration
+from validator.core.types import Balances, Enactment
+from validator.protocols.router.configuration import HostConfiguration
+from validator.protocols.router.dispatch import FixedWeightSink
+from validator.protocols.router.rules import Router
 from validator.simulate.settings import SimulatedBlock, SimulationSettings
 from validator.simulate.traffic import Simulation
 

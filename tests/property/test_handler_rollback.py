@@ -18,13 +18,14 @@ from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, Handle
 from validator.core.handlers.errors import ContextError
 from validator.core.handlers.handler import BoundHandler, Handler, MessageWeight
 from validator.core.outcomes import Processed
-from validator.core.router.encoding import decode_state, encode_state
-from validator.core.router.entry_points import RouterHost
-from validator.core.router.invariants import check_invariants
-from validator.core.router.router import Router, state_hash
-from validator.core.router.state import RouterState
-from validator.core.router.view import view
-from validator.core.types import Balances, HostConfiguration, Para, ParaKind, SessionChange
+from validator.core.types import Balances, Para, ParaKind, SessionChange
+from validator.protocols.router.configuration import HostConfiguration
+from validator.protocols.router.encoding import decode_state, encode_state
+from validator.protocols.router.host import RouterHost
+from validator.protocols.router.invariants import check_invariants
+from validator.protocols.router.rules import Router, state_hash
+from validator.protocols.router.state import RouterState
+from validator.protocols.router.view import view
 
 PARAS = (1, 2, 3, 4)
 NOBODY = 99

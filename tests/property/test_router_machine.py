@@ -32,13 +32,14 @@ from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, Handle
 from validator.core.handlers.errors import ContextError
 from validator.core.handlers.handler import BoundHandler, Handler, MessageWeight
 from validator.core.outcomes import DispatchOutcome, Processed
-from validator.core.router.dispatch import FixedWeightSink
-from validator.core.router.encoding import decode_state, encode_state
-from validator.core.router.invariants import check_invariants
-from validator.core.router.router import Router, state_hash
-from validator.core.router.view import view
 from validator.core.rules import pages
-from validator.core.types import Balances, Enactment, HostConfiguration, ParaId
+from validator.core.types import Balances, Enactment, ParaId
+from validator.protocols.router.configuration import HostConfiguration
+from validator.protocols.router.dispatch import FixedWeightSink
+from validator.protocols.router.encoding import decode_state, encode_state
+from validator.protocols.router.invariants import check_invariants
+from validator.protocols.router.rules import Router, state_hash
+from validator.protocols.router.view import view
 from validator.simulate.model import NaiveRouter
 
 PARAS = (1, 2, 3, 4, 70)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from validator.core.errors import Violation
 from validator.core.paged import InclusionCandidateNotPending, TimeoutCandidateNotPending
-from validator.core.router import errors
+from validator.protocols.router import errors
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
 

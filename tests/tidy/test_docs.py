@@ -34,7 +34,7 @@ def test_the_code_map_names_folders_that_exist() -> None:
 
 def test_the_errors_of_the_comparison_are_those_of_the_protocols() -> None:
     text = (ROOT / "docs" / "protocols.md").read_text(encoding="utf-8")
-    modules = ("validator.core.router.errors", "validator_early_hrmp.errors", "validator_xcmp.errors")
+    modules = ("validator.protocols.router.errors", "validator_early_hrmp.errors", "validator_xcmp.errors")
     known = [{getattr(each, "kind", None) for each in vars(import_module(name)).values()} for name in modules]
     rows = [line.split("|")[2:5] for line in text.splitlines() if re.search(r"\| [RC] `", line)]
     assert len(rows) > 10

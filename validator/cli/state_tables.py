@@ -17,8 +17,8 @@ from validator.service.state import entries_of_plugin, kept_by_plugins, state_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from validator.core.router.state import RouterState
     from validator.core.types import ChannelId, ParaId
+    from validator.protocols.router.state import RouterState
     from validator.service.state import RestoredLane
     from validator.service.verification import Check
 

@@ -18,7 +18,6 @@ from fastavro import schemaless_reader
 from fastavro.read import SchemaResolutionError
 
 from validator.codec.record_types import RecordType, check_count, check_payload, check_u32, relay_parent
-from validator.codec.router_records import ROUTER_RECORDS
 from validator.codec.schemas import (
     HEADER_SIZE,
     INPUT_TOPICS,
@@ -39,7 +38,8 @@ from validator.core.limits import (
     RECORDS_PER_BLOCK_MAX,
     U32_MAX,
 )
-from validator.core.types import CONFIGURATION_FIELDS
+from validator.protocols.router.configuration import CONFIGURATION_FIELDS
+from validator.protocols.router.shapes import ROUTER_RECORDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -13,11 +13,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from validator.config.environment import EnvironmentSource, flat
-from validator.config.presets import PRESETS
 from validator.core import limits as core_limits
 from validator.core.handlers.handler import KIND
-from validator.core.types import Balances, Enactment, HostConfiguration, Para, ParaKind
+from validator.core.types import Balances, Enactment, Para, ParaKind
 from validator.errors import UserError
+from validator.protocols.router.configuration import HostConfiguration
+from validator.protocols.router.presets import PRESETS
 
 LANE_PATTERN: Final = rf"^[a-z0-9][a-z0-9._-]{{0,{core_limits.LANE_NAME_LENGTH_MAX - 1}}}$"
 """Names of lanes: they are Kafka keys and parts of file names."""

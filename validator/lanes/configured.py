@@ -11,20 +11,20 @@ from validator.config import Chain, Config, configuration_digest
 from validator.config.model import HostConfigurationTable
 from validator.core.execute import Intervals
 from validator.core.lane import LaneSettings
-from validator.core.router.router import Router
-from validator.core.router.state import RouterState
 from validator.core.rules import pages
 from validator.core.types import BlockNumber
 from validator.document import Node, read_document
 from validator.errors import UserError
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.genesis import Genesis, genesis_path, kept_genesis
-from validator.lanes.statefile import read_state
 from validator.plugin.api import ChainSettings
 from validator.plugin.lock import Lock, read_lock
 from validator.plugin.pack import use_artefacts
 from validator.plugin.registry import PluginError, canonical
 from validator.plugin.runtime import HandlerUse, Runtime, RuntimePlan, make_runtime
+from validator.protocols.router.rules import Router
+from validator.protocols.router.state import RouterState
+from validator.protocols.router.statefile import read_state
 from validator.resources import state_directory
 
 

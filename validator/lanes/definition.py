@@ -12,15 +12,16 @@ from validator.core.execute import Intervals
 from validator.core.handlers.dispatch import HandlerSink
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.lane import Lane, LaneSettings
-from validator.core.router.dispatch import FixedWeightSink, UpwardMessageSink
 from validator.core.rules import RuleSet
 from validator.core.scale import Reader, Writer
-from validator.core.types import BlockNumber, Enactment, HostConfiguration
+from validator.core.types import BlockNumber, Enactment
 from validator.errors import UserError
 from validator.plugin.api import ChainSettings
 from validator.plugin.registry import PluginError
 from validator.plugin.runtime import Epoch, HandlerUse, RuntimePlan, first_difference, make_runtime
 from validator.plugin.watchdog import HANDLER_SECONDS_MAX_DEFAULT, Watchdog
+from validator.protocols.router.configuration import HostConfiguration
+from validator.protocols.router.dispatch import FixedWeightSink, UpwardMessageSink
 
 _ENACTMENTS = tuple(Enactment)
 

@@ -12,9 +12,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TypeAlias
 
-from validator.core.router.encoding import ENCODING_VERSION
 from validator.core.scale import DecodeError, Reader, Writer
 from validator.core.types import BlockNumber
+from validator.protocols.router.encoding import ENCODING_VERSION
 
 Genesis: TypeAlias = tuple[BlockNumber, tuple[bytes, ...]]
 """First block, and the pages of the state before it."""

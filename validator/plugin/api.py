@@ -53,7 +53,6 @@ from validator.core.types import (
     DownwardMessage,
     Enactment,
     Hash,
-    HostConfiguration,
     Para,
     ParaId,
     ParaKind,
@@ -100,7 +99,6 @@ __all__ = [
     "EventLog",
     "Handler",
     "Hash",
-    "HostConfiguration",
     "InclusionCandidateNotPending",
     "InvariantBroken",
     "LeastMet",
@@ -197,7 +195,7 @@ class ChainSettings:
     """What a protocol is told about a chain: its limits and modes, the paras that are valid from the start, and who takes upward messages.
 
     ``configuration`` is of the protocol's own class (`ProtocolDefinition.configuration`). ``upward_messages`` is handed through to the rule
-    set's dispatch round (`validator.core.router.dispatch.UpwardMessageSink`).
+    set's dispatch round (`validator.protocols.router.dispatch.UpwardMessageSink`).
     """
 
     configuration: Any

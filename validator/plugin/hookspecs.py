@@ -56,7 +56,7 @@ class Protocols(EveryGroup):
 
         >>> from dataclasses import replace
         >>> from validator.plugin.api import hookimpl
-        >>> from validator.protocols.router import validator_protocols as those_of_the_router
+        >>> from validator.protocols.router.plugin import validator_protocols as those_of_the_router
         >>> @hookimpl
         ... def validator_protocols():
         ...     for router in those_of_the_router():

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, TypeVar
 
 from validator.core.errors import Violation
-from validator.core.router.dispatch import FixedWeightSink
 from validator.core.rules import RuleSet
 from validator.core.types import BlockNumber
 from validator.plugin.api import ChainSettings
+from validator.protocols.router.dispatch import FixedWeightSink
 from validator.replay.compare import first_difference, first_result_difference
 from validator.replay.scenario import EXACT, Scenario, Step
 

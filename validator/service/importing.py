@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from validator.core.router.router import Router
-from validator.core.router.view import channel_name, view
 from validator.core.rules import pages
 from validator.errors import UserError
 from validator.lanes.configured import imported_state_path, job_directory, read_state_file
-from validator.lanes.statefile import HANDLER_STATES
+from validator.protocols.router.rules import Router
+from validator.protocols.router.statefile import HANDLER_STATES
+from validator.protocols.router.view import channel_name, view
 from validator.service.job import running_job
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from validator.config import Chain, Config
-    from validator.core.router.state import RouterState
     from validator.core.types import BlockNumber
+    from validator.protocols.router.state import RouterState
 
 
 @dataclass(frozen=True, slots=True)

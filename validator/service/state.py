@@ -18,14 +18,14 @@ from validator import exit_codes
 from validator.core.handlers.errors import HandlerFault
 from validator.core.lane import LaneSettings
 from validator.core.limits import U32_MAX, U64_MAX
-from validator.core.router.encoding import encode_para_page
-from validator.core.router.router import Router
-from validator.core.router.state import RouterState
 from validator.core.scale import DecodeError
 from validator.errors import UserError
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.store import Head, restore_lane
 from validator.lanes.stored import StoredLanes
+from validator.protocols.router.encoding import encode_para_page
+from validator.protocols.router.rules import Router
+from validator.protocols.router.state import RouterState
 from validator.service.checkpoint import last_committed_batch
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from validator.core.hashing import blake2b_256
-from validator.core.router.view import view
+from validator.protocols.router.view import view
 from validator.service.importing import state_keys
 from validator.service.state import (
     RestoredLane,
@@ -23,8 +23,8 @@ from validator.service.state import (
 
 if TYPE_CHECKING:
     from validator.core.paged import PendingCandidate
-    from validator.core.router.state import RouterState
     from validator.core.types import ChannelId, ParaId
+    from validator.protocols.router.state import RouterState
 
 _OF_A_CHANNEL: Final = ("channels", "contents", "open_requests", "close_request_set")
 

@@ -16,9 +16,10 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlparse
 
 from validator.core.outcomes import Dispatch
-from validator.core.types import Balance, HostConfiguration, Para, ParaId, Weight
+from validator.core.types import Balance, Para, ParaId, Weight
 from validator.plugin.files import find_distribution, is_editable
 from validator.plugin.registry import Plugin, discover
+from validator.protocols.router.configuration import HostConfiguration
 from validator.testing.harness import BALANCE, PARAS, PRESET, Harness, resolve_plugin
 
 HANDLERS: Final = "validator.handlers"

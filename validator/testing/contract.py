@@ -18,7 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from validator.core.types import Balance, HostConfiguration, Para, ParaId
+from validator.core.types import Balance, Para, ParaId
+from validator.protocols.router.configuration import HostConfiguration
 from validator.testing import points
 from validator.testing.case import Case, Example, NotApplicable
 from validator.testing.harness import BALANCE, PARAS, PRESET

@@ -7,36 +7,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any, Final
 
-from validator.config.presets import PRESETS
 from validator.core.handlers.context import Context
 from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, HandlerSink, find_conflicts
 from validator.core.outcomes import ChannelEvent, Dispatch
 from validator.core.paged import Account
-from validator.core.router.enactment import enact_upward_messages
-from validator.core.router.router import Router, state_hash
-from validator.core.router.state import HrmpChannel, HrmpOpenChannelRequest
 from validator.core.rules import pages
-from validator.core.types import (
-    Balance,
-    BlockNumber,
-    ChannelId,
-    Hash,
-    HostConfiguration,
-    Para,
-    ParaId,
-    SessionChange,
-    Weight,
-)
+from validator.core.types import Balance, BlockNumber, ChannelId, Hash, Para, ParaId, SessionChange, Weight
 from validator.errors import UserError
 from validator.plugin.api import Manifest
 from validator.plugin.registry import Found, Plugin, PluginError, Problem, canonical, handlers_of, installed, register
 from validator.plugin.watchdog import HANDLER_SECONDS_MAX_DEFAULT, Watchdog
+from validator.protocols.router.configuration import HostConfiguration
+from validator.protocols.router.enactment import enact_upward_messages
+from validator.protocols.router.presets import PRESETS
+from validator.protocols.router.rules import Router, state_hash
+from validator.protocols.router.state import HrmpChannel, HrmpOpenChannelRequest
 
 PARAS: Final = (2000, 2001, 2002)
 """The paras of a chain that names none."""
 
 PRESET: Final = "polkadot-2023"
-"""The host configuration of a chain that names none (`validator.config.presets`)."""
+"""The host configuration of a chain that names none (`validator.protocols.router.presets`)."""
 
 BALANCE: Final = 10**15
 """Free balance of each para's account that is given none, in the smallest unit of the token: enough for any preset's deposits."""

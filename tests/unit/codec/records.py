@@ -25,8 +25,8 @@ from validator.core.outcomes import (
     Receipt,
     Verdict,
 )
-from validator.core.router import errors
-from validator.core.types import CONFIGURATION_FIELDS
+from validator.protocols.router import errors
+from validator.protocols.router.configuration import CONFIGURATION_FIELDS
 
 U32 = st.integers(0, limits.U32_MAX)
 U63 = st.integers(0, 2**63 - 1)

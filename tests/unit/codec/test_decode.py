@@ -14,25 +14,22 @@ from validator.codec import decode
 from validator.codec.decode import decode_record
 from validator.codec.encode import write
 from validator.codec.json_form import encode_input
-from validator.codec.router_records import ROUTER_RECORDS
 from validator.codec.schemas import HEADER_SIZE, SchemaSet, schemas
-from validator.core import limits, records
+from validator.core import limits
 from validator.core.hashing import message_hash
 from validator.core.inputs import DeadLetter, DeadReason, RecordKind
-from validator.core.types import (
+from validator.core.records import block_record
+from validator.core.types import BlockRecord, DownwardMessage, Para, ParaKind, PendingRef, SessionChange
+from validator.protocols.router import records
+from validator.protocols.router.records import (
     AcceptOpenChannel,
-    BlockRecord,
     Candidate,
     CloseChannel,
-    DownwardMessage,
     HorizontalMessage,
     InitOpenChannel,
-    Para,
-    ParaKind,
-    PendingRef,
     ScheduleParaCleanup,
-    SessionChange,
 )
+from validator.protocols.router.shapes import ROUTER_RECORDS
 from validator.resources import schemas_directory
 
 if TYPE_CHECKING:
@@ -111,7 +108,7 @@ def test_a_block_record() -> None:
     )
     item = read(RecordKind.BLOCK, value)
     assert (item.block, item.index) == (17, 0)
-    assert records.block_record(item.fields) == BlockRecord(
+    assert block_record(item.fields) == BlockRecord(
         block=17,
         parent_number=12,
         candidates=2,
@@ -129,7 +126,7 @@ def test_a_block_record() -> None:
 
 
 def test_a_plain_block_record_has_the_block_before_as_parent() -> None:
-    record = records.block_record(read(RecordKind.BLOCK, value_of(RecordKind.BLOCK)).fields)
+    record = block_record(read(RecordKind.BLOCK, value_of(RecordKind.BLOCK)).fields)
     assert record == BlockRecord(17, 16, 2, 1, 0)
 
 

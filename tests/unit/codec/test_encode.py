@@ -30,7 +30,7 @@ from validator.core.outcomes import (
     Receipt,
     Verdict,
 )
-from validator.core.router.errors import InsufficientBalance, OpenHrmpChannelToSelf, OutboundNoSuchChannel
+from validator.protocols.router.errors import InsufficientBalance, OpenHrmpChannelToSelf, OutboundNoSuchChannel
 
 DIGEST = bytes(range(32))
 ENCODER = Encoder("polkadot", DIGEST)

@@ -14,10 +14,13 @@ from tests.unit.codec.records import INPUTS
 from validator.codec.decode import decode_record
 from validator.codec.json_form import encode_input, encode_json, to_json
 from validator.codec.schemas import TOPIC_OF_KIND, schemas
-from validator.core import limits, records
+from validator.core import limits
 from validator.core.inputs import DeadLetter, RecordKind, Source
-from validator.core.types import AcceptOpenChannel, CloseChannel, DownwardMessage, InitOpenChannel, ScheduleParaCleanup
+from validator.core.records import block_record
+from validator.core.types import DownwardMessage
 from validator.errors import UserError
+from validator.protocols.router import records
+from validator.protocols.router.records import AcceptOpenChannel, CloseChannel, InitOpenChannel, ScheduleParaCleanup
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
@@ -91,7 +94,7 @@ def _request(fields: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _block(fields: tuple[Any, ...]) -> dict[str, Any]:
-    record = records.block_record(fields)
+    record = block_record(fields)
     change = record.session_change
     return {
         "parent_number": record.parent_number,

@@ -15,8 +15,8 @@ from validator import exit_codes
 from validator.cli import schemas as command
 from validator.codec.compatibility import BACKWARD_TRANSITIVE, FULL_TRANSITIVE, check_schemas, policy
 from validator.codec.schemas import INPUT_TOPICS, MARKER, TOPIC_SCHEMAS, SchemaSet, schemas
-from validator.core.types import CONFIGURATION_FIELDS
 from validator.errors import UserError
+from validator.protocols.router.configuration import CONFIGURATION_FIELDS
 from validator.resources import schemas_directory
 
 if TYPE_CHECKING:

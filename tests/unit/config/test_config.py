@@ -23,12 +23,13 @@ from validator.config.model import (
     HostConfigurationTable,
     Plugins,
 )
-from validator.config.presets import NEVER, PRESETS
 from validator.core import limits
-from validator.core.types import CONFIGURATION_FIELDS, Balances, Enactment, HostConfiguration, Para, ParaKind
+from validator.core.types import Balances, Enactment, Para, ParaKind
 from validator.errors import UserError
 from validator.kafka.client import flatten
 from validator.kafka.topics import PREFIX, TOPICS
+from validator.protocols.router.configuration import CONFIGURATION_FIELDS, HostConfiguration
+from validator.protocols.router.presets import NEVER, PRESETS
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "validator.toml"
 

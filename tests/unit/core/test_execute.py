@@ -10,24 +10,18 @@ import pytest
 from validator.core.errors import Violation
 from validator.core.execute import Intervals, execute
 from validator.core.outcomes import ChannelEventKind, Executed, InputKind
-from validator.core.router.dispatch import FixedWeightSink
-from validator.core.router.router import Router, state_hash
-from validator.core.types import (
+from validator.core.types import Block, BlockRecord, DownwardMessage, Enactment, Para, PendingRef, SessionChange
+from validator.protocols.router.configuration import HostConfiguration
+from validator.protocols.router.dispatch import FixedWeightSink
+from validator.protocols.router.records import (
     AcceptOpenChannel,
-    Block,
-    BlockRecord,
     Candidate,
     CloseChannel,
-    DownwardMessage,
-    Enactment,
     HorizontalMessage,
-    HostConfiguration,
     InitOpenChannel,
-    Para,
-    PendingRef,
     ScheduleParaCleanup,
-    SessionChange,
 )
+from validator.protocols.router.rules import Router, state_hash
 
 CONFIG = HostConfiguration(
     max_upward_message_num_per_candidate=3,

@@ -10,9 +10,10 @@ import pytest
 
 from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
 from validator.core.lane import Lane, LaneOverflow, LaneSettings
-from validator.core.router.router import Router
 from validator.core.scale import DecodeError
-from validator.core.types import HostConfiguration, Para
+from validator.core.types import Para
+from validator.protocols.router.configuration import HostConfiguration
+from validator.protocols.router.rules import Router
 
 CONFIG = HostConfiguration(max_downward_message_size=4)
 

@@ -12,8 +12,6 @@ import pytest
 
 from tests.unit.lanes.chains import Chain, chain, config_of, definition_of
 from validator.config import Config
-from validator.core.router.router import Router
-from validator.core.router.view import view
 from validator.core.rules import pages
 from validator.core.types import Enactment
 from validator.errors import UserError
@@ -27,6 +25,8 @@ from validator.lanes.configured import (
 from validator.lanes.definition import LaneDefinition
 from validator.plugin import runtime
 from validator.plugin.registry import discover
+from validator.protocols.router.rules import Router
+from validator.protocols.router.view import view
 from validator.resources import state_directory
 from validator.simulate.settings import SimulationSettings
 

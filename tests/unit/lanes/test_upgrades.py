@@ -15,12 +15,12 @@ from tests.unit.lanes.batches import CHAIN, Batch, cut, live, rebuilt, run
 from tests.unit.lanes.chains import definition_of, inputs_of
 from validator.codec.encode import OutputRecord
 from validator.codec.json_form import to_json
-from validator.core.router.router import Router
 from validator.errors import UserError
 from validator.lanes import store as store_module
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.store import Head, LaneCache, restore_lane
 from validator.lanes.worker import LaneWorker
+from validator.protocols.router.rules import Router
 
 TALLY = """
 def count(context, payload):

@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.testing import remark
-from validator.config.presets import PRESETS
 from validator.core.outcomes import DispatchOutcome
 from validator.errors import UserError
-from validator.plugin.api import HostConfiguration, Para
+from validator.plugin.api import Para
 from validator.plugin.registry import PluginError
+from validator.protocols.router.configuration import HostConfiguration
+from validator.protocols.router.presets import PRESETS
 from validator.testing import Harness
 
 HELLO = b"\x00\x01hello"

@@ -22,7 +22,7 @@ from validator.core.limits import (
     U128_MAX,
 )
 from validator.core.outcomes import HandlerEvent
-from validator.core.types import Balance, BlockNumber, HostConfiguration, ParaId, SessionIndex, Weight
+from validator.core.types import Balance, BlockNumber, ParaId, SessionIndex, Weight
 
 
 class Host(Protocol):
@@ -37,7 +37,7 @@ class Host(Protocol):
         """The current session's index."""
 
     @property
-    def host_configuration(self) -> HostConfiguration:
+    def host_configuration(self) -> Any:
         """The relay chain's limits as they are now."""
 
     def begin(self) -> None:

@@ -10,9 +10,10 @@ from validator.core.handlers.context import Context
 from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, HandlerSink
 from validator.core.handlers.handler import BoundHandler, Handler, MessageWeight
 from validator.core.outcomes import Processed
-from validator.core.router.entry_points import RouterHost
-from validator.core.router.router import Router
-from validator.core.types import Balances, HostConfiguration, Para, SessionChange
+from validator.core.types import Balances, Para, SessionChange
+from validator.protocols.router.configuration import HostConfiguration
+from validator.protocols.router.host import RouterHost
+from validator.protocols.router.rules import Router
 
 Handle = Callable[[Context, Any], None]
 

@@ -24,9 +24,10 @@ from validator.core.limits import (
     U128_MAX,
 )
 from validator.core.paged import Account
-from validator.core.router.router import Router, state_hash
-from validator.core.router.view import view
-from validator.core.types import Balances, InitOpenChannel
+from validator.core.types import Balances
+from validator.protocols.router.records import InitOpenChannel
+from validator.protocols.router.rules import Router, state_hash
+from validator.protocols.router.view import view
 
 Call = Callable[[Context], Any]
 

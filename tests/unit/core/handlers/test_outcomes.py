@@ -18,9 +18,9 @@ from validator.core.handlers.errors import ContextError, HandlerFault, HandlerIn
 from validator.core.handlers.handler import MessageWeight
 from validator.core.limits import HANDLER_FAILURE_CHARACTERS_MAX, HANDLER_PAYLOAD_BYTES_MAX
 from validator.core.outcomes import DispatchOutcome, HandlerEvent
-from validator.core.router.errors import OpenHrmpChannelToSelf
-from validator.core.router.router import state_hash
 from validator.plugin.watchdog import Watchdog
+from validator.protocols.router.errors import OpenHrmpChannelToSelf
+from validator.protocols.router.rules import state_hash
 
 ROUND = LIMITS.preferred_dispatchable_upward_messages_step_weight
 
