@@ -19,6 +19,7 @@ from benchmarks.figures import Figure
 from validator.core.handlers.context import Context
 from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, HandlerSink
 from validator.core.handlers.handler import BoundHandler, Handler, MessageWeight
+from validator.core.rules import ChainSettings
 from validator.core.types import Para, ParaId
 from validator.plugin.registry import handlers_of, installed
 from validator.plugin.watchdog import Watchdog
@@ -78,7 +79,7 @@ def _calls(repeats: int) -> list[Figure]:
 
     table = DispatchTable([BoundHandler("empty", "1.0", Handler("empty", handle, MessageWeight(1), b"m"))])
     router = _router()
-    host = RouterHost(router.state, router._events)
+    host = RouterHost(router.state, router.events)
     context = Context(host, PARAS[0], "empty", None, used=0, limit=1)
     plain = HandlerSink([HandlerEpoch(0, table)])
     watched = HandlerSink([HandlerEpoch(0, table)], guard=Watchdog(10.0))
@@ -150,7 +151,9 @@ def _rate(sink: UpwardMessageSink, messages: list[list[bytes]], outcomes: set[st
 
 def _router(sink: UpwardMessageSink | None = None) -> Router:
     limits = replace(PRESETS["polkadot-2023"], hrmp_max_parachain_outbound_channels=len(PARAS))
-    router = Router.at_genesis(limits, [Para(para, balance=10**20) for para in PARAS], sink=sink)
+    router = Router.at_genesis(
+        ChainSettings(limits, tuple(Para(para, balance=10**20) for para in PARAS), upward_messages=sink)
+    )
     router.begin_block(1)
     return router
 

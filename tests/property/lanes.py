@@ -14,6 +14,7 @@ from validator.codec.json_form import encode_input
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.lane import Lane, LaneSettings
 from validator.core.outcomes import Executed
+from validator.core.rules import ChainSettings
 from validator.core.types import Balances, Enactment
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.dispatch import FixedWeightSink
@@ -51,12 +52,14 @@ class Chain:
     def router(self) -> Router:
         chain = self.description
         return Router.at_genesis(
-            HostConfiguration(**chain["config"]),
-            [para_of(para) for para in chain["genesis_paras"]],
-            balances=Balances.UNLIMITED if chain["balances"] == "unlimited" else Balances.LEDGER,
-            notifications=chain["hrmp_notifications"],
-            sink=self.sink(),
-            enactment=Enactment(chain["enactment"]),
+            ChainSettings(
+                HostConfiguration(**chain["config"]),
+                tuple(para_of(para) for para in chain["genesis_paras"]),
+                balances=Balances.UNLIMITED if chain["balances"] == "unlimited" else Balances.LEDGER,
+                notifications=chain["hrmp_notifications"],
+                upward_messages=self.sink(),
+                enactment=Enactment(chain["enactment"]),
+            )
         )
 
     def sink(self) -> FixedWeightSink:
@@ -72,7 +75,9 @@ class Chain:
         """Return the lane as it comes back from its snapshot."""
 
         def load_rules(pages: list[bytes]) -> Router:
-            return Router.from_pages(pages, self.sink(), Enactment(self.description["enactment"]))
+            return Router.from_pages(
+                pages, ChainSettings(enactment=Enactment(self.description["enactment"]), upward_messages=self.sink())
+            )
 
         snapshot = lane.snapshot()
         restored = Lane.restore(lane.name, snapshot, load_rules, decode, lane.settings)

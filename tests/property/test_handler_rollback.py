@@ -18,6 +18,7 @@ from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, Handle
 from validator.core.handlers.errors import ContextError
 from validator.core.handlers.handler import BoundHandler, Handler, MessageWeight
 from validator.core.outcomes import Processed
+from validator.core.rules import ChainSettings
 from validator.core.types import Balances, Para, ParaKind, SessionChange
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.encoding import decode_state, encode_state
@@ -104,7 +105,7 @@ def dispatch(router: Router, script: Script, how: str | None = None) -> Processe
 
     handler = Handler("script", handle, MessageWeight(1), b"m")
     sink = HandlerSink([HandlerEpoch(0, DispatchTable([BoundHandler("plugin", "1.0", handler)]))])
-    return sink.process(RouterHost(router.state, router._events), para, b"m")
+    return sink.process(RouterHost(router.state, router.events), para, b"m")
 
 
 def everything(state: RouterState) -> dict[str, Any]:
@@ -129,20 +130,22 @@ def snapshot(router: Router) -> tuple[Any, ...]:
 def genesis(balances: Balances, *, notifications: bool) -> Router:
     kinds = (ParaKind.PARACHAIN, ParaKind.PARACHAIN, ParaKind.PARACHAIN, ParaKind.PARATHREAD)
     router = Router.at_genesis(
-        LIMITS,
-        [Para(para, kind, 40) for para, kind in zip(PARAS, kinds, strict=True)],
-        balances=balances,
-        notifications=notifications,
+        ChainSettings(
+            LIMITS,
+            tuple(Para(para, kind, 40) for para, kind in zip(PARAS, kinds, strict=True)),
+            balances=balances,
+            notifications=notifications,
+        )
     )
     router.begin_block(1)
     for sender, recipient in ((1, 2), (2, 1), (3, 1)):
-        host = RouterHost(router.state, router._events)
+        host = RouterHost(router.state, router.events)
         host.init_open_channel(sender, recipient, 4, 8)
         host.accept_open_channel(recipient, sender)
     router.change_session(SessionChange())
     router.begin_block(2)
     for sender, recipient in ((2, 3), (1, 4), (4, 2)):  # to be accepted
-        RouterHost(router.state, router._events).init_open_channel(sender, recipient, 4, 8)
+        RouterHost(router.state, router.events).init_open_channel(sender, recipient, 4, 8)
     return router
 
 
@@ -199,6 +202,6 @@ def test_it_fails_at_every_call(*, script: Script, data: st.DataObject, notifica
     handler = Handler("script", lambda context, message: play(context, steps), MessageWeight(1), b"m")
     table = DispatchTable([BoundHandler("plugin", "1.0", handler)])
     sink = HandlerSink([HandlerEpoch(0, table)], weight_max=limit)
-    processed = sink.process(RouterHost(router.state, router._events), para, b"m")
+    processed = sink.process(RouterHost(router.state, router.events), para, b"m")
     assert (processed.outcome, processed.weight, processed.events) == ("out_of_weight", limit, ())
     assert snapshot(router) == expected

@@ -32,7 +32,7 @@ from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, Handle
 from validator.core.handlers.errors import ContextError
 from validator.core.handlers.handler import BoundHandler, Handler, MessageWeight
 from validator.core.outcomes import DispatchOutcome, Processed
-from validator.core.rules import pages
+from validator.core.rules import ChainSettings, pages
 from validator.core.types import Balances, Enactment, ParaId
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.dispatch import FixedWeightSink
@@ -172,12 +172,14 @@ class RouterMachine(RuleBasedStateMachine):
         )
         self.enactment = Enactment.ON_INCLUSION if on_inclusion else Enactment.IMMEDIATE
         self.router = Router.at_genesis(
-            HostConfiguration(**GENEROUS),
-            [para_of(para) for para in genesis],
-            balances=Balances.UNLIMITED if unlimited else Balances.LEDGER,
-            notifications=notifications,
-            sink=self.sink,
-            enactment=self.enactment,
+            ChainSettings(
+                HostConfiguration(**GENEROUS),
+                tuple(para_of(para) for para in genesis),
+                balances=Balances.UNLIMITED if unlimited else Balances.LEDGER,
+                notifications=notifications,
+                upward_messages=self.sink,
+                enactment=self.enactment,
+            )
         )
         self.naive = NaiveRouter(
             GENEROUS,
@@ -365,7 +367,7 @@ class RouterMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         """Go on with a Router that was made from the pages of this one."""
         before = pages(self.router)
-        self.router = Router.from_pages(before, self.sink, self.enactment)
+        self.router = Router.from_pages(before, ChainSettings(enactment=self.enactment, upward_messages=self.sink))
         assert pages(self.router) == before
         self.router.begin_block(self.now)
 

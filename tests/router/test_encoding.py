@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.router.test_invariants import rich_state
-from validator.core.rules import pages
+from validator.core.rules import ChainSettings, pages
 from validator.core.scale import DecodeError
 from validator.core.types import DownwardMessage, Para
 from validator.protocols.router.configuration import HostConfiguration
@@ -72,7 +72,15 @@ def test_altered_pages_are_refused_or_another_state(data: st.DataObject) -> None
 
 
 def test_a_para_that_owns_nothing_has_no_page() -> None:
-    router = Router.at_genesis(HostConfiguration(), [Para(1), Para(2)])
+    router = Router.at_genesis(
+        ChainSettings(
+            HostConfiguration(),
+            (
+                Para(1),
+                Para(2),
+            ),
+        )
+    )
     assert list(encode_state(router.state)[1]) == [1, 2]
     router.state.paras.clear()
     assert list(encode_state(router.state)[1]) == []
@@ -80,7 +88,15 @@ def test_a_para_that_owns_nothing_has_no_page() -> None:
 
 
 def test_untold_headroom_survives_a_restart_and_is_no_part_of_the_state() -> None:
-    router = Router.at_genesis(HostConfiguration(max_downward_message_size=9), [Para(1), Para(2)])
+    router = Router.at_genesis(
+        ChainSettings(
+            HostConfiguration(max_downward_message_size=9),
+            (
+                Para(1),
+                Para(2),
+            ),
+        )
+    )
     router.take_headroom()
     router.begin_block(1)
     before = router.state_root()
@@ -96,7 +112,7 @@ def test_pending_candidates_are_a_part_of_the_state() -> None:
     candidate = Candidate(
         1, 7, 6, (b"", b"up"), 2, (HorizontalMessage(3, b"x", b"h" * 32), HorizontalMessage(4, b"")), b"c" * 32
     )
-    router = Router.at_genesis(HostConfiguration(), [Para(1)])
+    router = Router.at_genesis(ChainSettings(HostConfiguration(), (Para(1),)))
     empty = state_hash(router.state)
     router.begin_block(9)
     router.keep_pending(candidate)

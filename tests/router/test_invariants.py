@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from validator.core.errors import InvariantBroken
+from validator.core.rules import ChainSettings
 from validator.core.types import DownwardMessage, Para, SessionChange
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.encoding import decode_state, encode_state
@@ -46,7 +47,7 @@ CONFIG = HostConfiguration(
 
 def rich_state() -> RouterState:
     """Return a state that has something of everything: para 3 has left with a request open."""
-    router = Router.at_genesis(CONFIG, [Para(para, balance=100) for para in (1, 2, 3, 4)])
+    router = Router.at_genesis(ChainSettings(CONFIG, tuple(Para(para, balance=100) for para in (1, 2, 3, 4))))
     router.begin_block(1)
     for sender, recipient in ((1, 2), (2, 1), (4, 2)):
         router.apply_request(InitOpenChannel(sender, recipient, 4, 8))

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from validator.core.paged import InclusionCandidateNotPending, TimeoutCandidateNotPending
-from validator.core.rules import pages
+from validator.core.rules import ChainSettings, pages
 from validator.core.types import Enactment, Para, PendingRef, SessionChange
+from validator.protocols.kit import InclusionCandidateNotPending, TimeoutCandidateNotPending
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.invariants import check_invariants
 from validator.protocols.router.records import Candidate
@@ -17,7 +17,16 @@ from validator.protocols.router.rules import Router
 @pytest.fixture
 def router() -> Router:
     """Para 7 has candidates pending that were accepted in blocks 3 and 5."""
-    router = Router.at_genesis(HostConfiguration(), [Para(7), Para(8)], enactment=Enactment.ON_INCLUSION)
+    router = Router.at_genesis(
+        ChainSettings(
+            HostConfiguration(),
+            (
+                Para(7),
+                Para(8),
+            ),
+            enactment=Enactment.ON_INCLUSION,
+        )
+    )
     for block, watermark in ((3, 2), (5, 4)):
         router.begin_block(block)
         effects = router.apply_candidate(Candidate(7, block - 1, watermark, candidate_hash=bytes([block]) * 32))
@@ -64,7 +73,7 @@ def test_what_is_not_pending(router: Router, ref: PendingRef) -> None:
 
 def test_pending_candidates_survive_a_session_change_and_their_para(router: Router) -> None:
     router.change_session(SessionChange(outgoing=(7,)))
-    router = Router.from_pages(pages(router), enactment=Enactment.ON_INCLUSION)
+    router = Router.from_pages(pages(router), ChainSettings(enactment=Enactment.ON_INCLUSION))
     router.begin_block(8)
     assert router.apply_inclusion(PendingRef(7, 3)).enacted
     assert router.state.hrmp_watermarks == {7: 2}

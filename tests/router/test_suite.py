@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.router.generate import GROUPS, SUITE, scenarios_of, text_of
-from validator.core import paged
 from validator.core.errors import Violation
-from validator.core.paged import InclusionCandidateNotPending, TimeoutCandidateNotPending
 from validator.document import Node, read_document
+from validator.protocols import kit as paged
+from validator.protocols.kit import InclusionCandidateNotPending, TimeoutCandidateNotPending
 from validator.protocols.router import errors
 from validator.replay.compare import first_difference, first_result_difference
 from validator.replay.run import judge_scenario, run_scenario

@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from validator.core.errors import Violation
-from validator.core.paged import InclusionCandidateNotPending, TimeoutCandidateNotPending
+from validator.protocols.kit import InclusionCandidateNotPending, TimeoutCandidateNotPending
 from validator.protocols.router import errors
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"

@@ -13,7 +13,7 @@ import typer
 from validator import exit_codes
 from validator.document import Node, parse_document
 from validator.errors import UserError
-from validator.plugin.api import ProofFormat
+from validator.plugin.protocol_api import ProofFormat
 from validator.plugin.registry import discover
 from validator.replay.scenario import installed_protocol
 

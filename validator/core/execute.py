@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from validator.core.errors import Violation
 from validator.core.limits import HEADROOM_INTERVAL_BLOCKS_DEFAULT, ROOT_INTERVAL_BLOCKS_DEFAULT
@@ -24,7 +24,7 @@ class Intervals:
     root: int = ROOT_INTERVAL_BLOCKS_DEFAULT
 
 
-def execute(rules: RuleSet, block: Block, intervals: Intervals) -> Executed:
+def execute(rules: RuleSet[Any], block: Block, intervals: Intervals) -> Executed:
     """Execute a complete block.
 
     Enactment of what became available comes first, then requests, downward messages and candidates by index, then one round of upward

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from validator.core.execute import Intervals, execute
 from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
@@ -83,7 +83,7 @@ class Lane:
     """Takes records one by one and executes blocks as they become complete."""
 
     def __init__(
-        self, name: str, rules: RuleSet, executed_block: BlockNumber, settings: LaneSettings | None = None
+        self, name: str, rules: RuleSet[Any], executed_block: BlockNumber, settings: LaneSettings | None = None
     ) -> None:
         self.name = name
         self.rules = rules
@@ -326,7 +326,7 @@ class Lane:
         cls,
         name: str,
         snapshot: list[bytes],
-        load_rules: Callable[[list[bytes]], RuleSet],
+        load_rules: Callable[[list[bytes]], RuleSet[Any]],
         decode: Callable[[RecordKind, bytes, Source], Input],
         settings: LaneSettings | None = None,
     ) -> Lane:

@@ -17,9 +17,9 @@ from validator.document import Node, read_document
 from validator.errors import UserError
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.genesis import Genesis, genesis_path, kept_genesis
-from validator.plugin.api import ChainSettings
 from validator.plugin.lock import Lock, read_lock
 from validator.plugin.pack import use_artefacts
+from validator.plugin.protocol_api import ChainSettings
 from validator.plugin.registry import PluginError, canonical
 from validator.plugin.runtime import HandlerUse, Runtime, RuntimePlan, make_runtime
 from validator.protocols.router.rules import Router

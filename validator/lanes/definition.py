@@ -6,6 +6,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from validator.codec.decode import LaneRecords, decode_record
 from validator.core.execute import Intervals
@@ -16,18 +17,21 @@ from validator.core.rules import RuleSet
 from validator.core.scale import Reader, Writer
 from validator.core.types import BlockNumber, Enactment
 from validator.errors import UserError
-from validator.plugin.api import ChainSettings
+from validator.plugin.protocol_api import ChainSettings
 from validator.plugin.registry import PluginError
-from validator.plugin.runtime import Epoch, HandlerUse, RuntimePlan, first_difference, make_runtime
+from validator.plugin.runtime import (
+    Epoch,
+    HandlerUse,
+    RulesUse,
+    RuntimePlan,
+    first_difference,
+    first_rules_difference,
+    make_runtime,
+)
 from validator.plugin.watchdog import HANDLER_SECONDS_MAX_DEFAULT, Watchdog
-from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.dispatch import FixedWeightSink, UpwardMessageSink
 
 _ENACTMENTS = tuple(Enactment)
-
-
-class RulesOutdated(Exception):
-    """A journal was written under rules that this program no longer has."""
 
 
 class JournalUnreadable(Exception):
@@ -81,7 +85,13 @@ class LaneDefinition:
         return epochs[bisect_right(epochs, block, key=lambda epoch: epoch.from_block) - 1].plugins()
 
     def refuse_to_change_the_past(self, before: LaneDefinition, executed_block: BlockNumber) -> None:
-        """Raise `UserError` where blocks that are executed would have had other handlers."""
+        """Raise `UserError` if blocks that are executed would have had other rules or other handlers."""
+        changed = first_rules_difference(before.rules, self.rules)
+        if changed is not None and changed <= executed_block:
+            raise UserError(
+                f"lane {self.name}: its rules differ from block {changed} on, but block {executed_block} is executed: let the change "
+                f"begin with a block after that, or remove the job's checkpoint and take another topics prefix"
+            )
         changed = first_difference(before.plan.handlers or (), self.plan.handlers or ())
         if changed is not None and changed <= executed_block:
             raise UserError(
@@ -103,6 +113,13 @@ class LaneDefinition:
         """What the lane's input records have to be like."""
         return make_runtime(self.plan).records
 
+    @property
+    def rules(self) -> tuple[RulesUse, ...]:
+        """The versions of the protocol's rules by the block that they begin at."""
+        rules = make_runtime(self.plan).plan.rules
+        assert rules is not None
+        return rules
+
     def encode_rules(self) -> bytes:
         """Return, as canonical bytes, what beside its inputs decides how the lane goes on from a state.
 
@@ -110,7 +127,7 @@ class LaneDefinition:
         """
         out = Writer()
         out.bytes(self.plan.protocol.encode())
-        out.u32(make_runtime(self.plan).protocol.rules_version)
+        out.u32(make_runtime(self.plan).rules[0].version)
         out.u8(_ENACTMENTS.index(self.enactment))
         out.u32(self.settings.duplicate_window_blocks)
         out.u32(self.settings.intervals.headroom)
@@ -135,9 +152,8 @@ class LaneDefinition:
         """
         reader = Reader(rules)
         plan = RuntimePlan(reader.bytes().decode("utf-8", "replace"), lock=self.plan.lock)
-        version, own = reader.u32(), make_runtime(plan).protocol.rules_version
-        if version != own:
-            raise RulesOutdated(f"rules of version {version}, this program has version {own}")
+        plan = replace(plan, rules=(RulesUse(0, reader.u32()),))
+        make_runtime(plan)
         definition = replace(
             self,
             enactment=reader.choice(_ENACTMENTS),
@@ -155,7 +171,7 @@ class LaneDefinition:
         reader.end()
         return definition
 
-    def _rules(self, pages: list[bytes]) -> RuleSet:
+    def _rules(self, pages: list[bytes]) -> RuleSet[Any]:
         runtime = make_runtime(self.plan)
         sink: UpwardMessageSink
         if runtime.handlers is None:
@@ -167,7 +183,7 @@ class LaneDefinition:
                 weight_max=self.upward_weight_max,
                 guard=Watchdog(self.handler_seconds_max),
             )
-        settings = ChainSettings(HostConfiguration(), enactment=self.enactment, upward_messages=sink)
+        settings = ChainSettings(enactment=self.enactment, upward_messages=sink, rules=runtime.rules)
         return runtime.protocol.restore(pages, settings)
 
 

@@ -23,11 +23,12 @@ from validator.codec.encode import Told
 from validator.core.inputs import DeadLetter, Input
 from validator.core.scale import DecodeError, Upgrade, Writer, upgraded
 from validator.errors import UserError
-from validator.lanes.definition import JournalUnreadable, LaneDefinition, RulesOutdated
+from validator.lanes.definition import JournalUnreadable, LaneDefinition
 from validator.lanes.journal import decode_entry, encode_entry
 from validator.lanes.slots import Slots, SlotStore, load_lane
 from validator.lanes.worker import LaneWorker
 from validator.plugin.registry import PluginError
+from validator.plugin.runtime import RulesOutdated
 
 HEAD_VERSION = 2
 UPGRADES: dict[int, Upgrade] = {}

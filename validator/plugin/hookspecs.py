@@ -8,7 +8,8 @@ from typing import Any
 
 import pluggy
 
-from validator.plugin.api import Handler, Manifest, ProtocolDefinition, Transport
+from validator.plugin.api import Handler, Manifest, Transport
+from validator.plugin.protocol_api import ProtocolDefinition
 
 hookspec = pluggy.HookspecMarker("validator")
 

@@ -23,10 +23,12 @@ from validator.codec.schemas import schemas_of
 from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, find_conflicts
 from validator.core.handlers.handler import BoundHandler
 from validator.core.handlers.weights import CALL_WEIGHTS
+from validator.core.rules import RulesEpoch, in_force
 from validator.core.types import BlockNumber
 from validator.errors import UserError
-from validator.plugin.api import API_VERSION, ProtocolDefinition
+from validator.plugin.api import API_VERSION
 from validator.plugin.lock import Lock, check_lock, check_versions
+from validator.plugin.protocol_api import ProtocolDefinition
 from validator.plugin.registry import (
     Plugin,
     PluginError,
@@ -57,6 +59,17 @@ class HandlerUse(NamedTuple):
     removed: bool = False
 
 
+class RulesUse(NamedTuple):
+    """A chain's use of a version of its protocol's rules from a block on, until the next use."""
+
+    from_block: BlockNumber
+    version: int
+
+
+class RulesOutdated(Exception):
+    """A plan names rules that this program does not have."""
+
+
 @dataclass(frozen=True, slots=True)
 class RuntimePlan:
     """What a chain's configuration asks for.
@@ -69,6 +82,8 @@ class RuntimePlan:
     configuration: str = ""
     handlers: tuple[HandlerUse, ...] | None = None
     lock: Lock | None = None
+    rules: tuple[RulesUse, ...] | None = None
+    """The rules by height; None: those that the protocol's definition lists."""
 
 
 class Epoch(NamedTuple):
@@ -95,6 +110,8 @@ class Runtime:
     plan: RuntimePlan
     """With every version that it left open."""
     protocol: ProtocolDefinition
+    rules: tuple[RulesEpoch, ...]
+    """The protocol's rules by height; the first are those of block 0."""
     handlers: tuple[HandlerEpoch, ...] | None
     epochs: tuple[Epoch, ...]
 
@@ -121,9 +138,9 @@ class Runtime:
 
 @lru_cache(maxsize=64)
 def make_runtime(plan: RuntimePlan) -> Runtime:
-    """Load what a plan names, and freeze it. Raises `PluginError` with everything that is wrong.
+    """Load what a plan names, and freeze it. Raises `PluginError` with everything that is wrong, `RulesOutdated`.
 
-    What a lock does not allow is told before anything is imported.
+    What a lock does not allow is reported before anything is imported.
     """
     problems: list[Problem] = _against_lock(plan)
     if problems:
@@ -138,7 +155,8 @@ def make_runtime(plan: RuntimePlan) -> Runtime:
         problems += check_versions(plan.lock, [*protocols.values(), *handlers.values()])
     protocol, protocol_plugin = _protocol(plan, protocols, problems)
     bound = _bind(uses_of_all, handlers, problems)
-    starts = sorted({0, *(use.from_block for use in uses_of_all)})
+    rules = () if protocol is None else _rules_of(plan, protocol)
+    starts = sorted({0, *(use.from_block for use in uses_of_all), *(epoch.from_block for epoch in rules)})
     tables: list[HandlerEpoch] = []
     epochs: list[Epoch] = []
     for start in starts:
@@ -150,7 +168,14 @@ def make_runtime(plan: RuntimePlan) -> Runtime:
             continue
         assert protocol is not None
         description = canonical(
-            _describe(plan, protocol, protocol_plugin, {use: _plugin_of(use, handlers) for use in uses}, here)
+            _describe(
+                plan,
+                protocol,
+                in_force(rules, start),
+                protocol_plugin,
+                {use: _plugin_of(use, handlers) for use in uses},
+                here,
+            )
         )
         tables.append(HandlerEpoch(start, DispatchTable(here)))
         epochs.append(Epoch(start, blake2b(description.encode(), digest_size=DIGEST_BYTES).digest(), description))
@@ -158,13 +183,14 @@ def make_runtime(plan: RuntimePlan) -> Runtime:
         raise PluginError(list(dict.fromkeys(problems)))
     assert protocol is not None
     learn_records(protocol.name, protocol.records, schemas_of(protocol.schemas))
+    plan = replace(plan, rules=tuple(RulesUse(epoch.from_block, epoch.version) for epoch in rules))
     if plan.handlers is None:
-        return Runtime(plan, protocol, None, tuple(epochs))
+        return Runtime(plan, protocol, rules, None, tuple(epochs))
     resolved = tuple(
         use if use.removed else use._replace(version=_plugin_of(use, handlers).manifest.version)
         for use in plan.handlers
     )
-    return Runtime(replace(plan, handlers=resolved), protocol, tuple(tables), tuple(epochs))
+    return Runtime(replace(plan, handlers=resolved), protocol, rules, tuple(tables), tuple(epochs))
 
 
 def active(uses: Collection[HandlerUse], block: BlockNumber) -> list[HandlerUse]:
@@ -177,12 +203,23 @@ def active(uses: Collection[HandlerUse], block: BlockNumber) -> list[HandlerUse]
 
 
 def first_difference(one: Collection[HandlerUse], other: Collection[HandlerUse]) -> BlockNumber | None:
-    """Return the first block in which two lists of uses mean different handlers, None where there is none."""
+    """Return the first block in which two lists of uses mean different handlers, None if there is none."""
     starts = sorted({0, *(use.from_block for use in (*one, *other))})
     for start in starts:
         if [_meaning(use) for use in active(one, start)] != [_meaning(use) for use in active(other, start)]:
             return start
     return None
+
+
+def first_rules_difference(one: Collection[RulesUse], other: Collection[RulesUse]) -> BlockNumber | None:
+    """Return the first block in which two lists mean different rules, None if there is none."""
+    starts = sorted({use.from_block for use in (*one, *other)})
+    return next((start for start in starts if _version_at(one, start) != _version_at(other, start)), None)
+
+
+def _version_at(uses: Collection[RulesUse], block: BlockNumber) -> int | None:
+    versions = [use.version for use in uses if use.from_block <= block]
+    return versions[-1] if versions else None
 
 
 def _meaning(use: HandlerUse) -> tuple[str, str | None, str]:
@@ -241,6 +278,18 @@ def _protocol(
     return None, None
 
 
+def _rules_of(plan: RuntimePlan, protocol: ProtocolDefinition) -> tuple[RulesEpoch, ...]:
+    if plan.rules is None:
+        return protocol.rules
+    known = {epoch.version: epoch for epoch in protocol.rules}
+    missing = [use.version for use in plan.rules if use.version not in known]
+    if missing:
+        raise RulesOutdated(
+            f"rules of version {', '.join(map(str, missing))}, this program has version {', '.join(map(str, known))}"
+        )
+    return tuple(known[use.version]._replace(from_block=use.from_block) for use in plan.rules)
+
+
 def _collect(problems: list[Problem], make: Any) -> Any:
     try:
         return make()
@@ -252,6 +301,7 @@ def _collect(problems: list[Problem], make: Any) -> Any:
 def _describe(
     plan: RuntimePlan,
     protocol: ProtocolDefinition,
+    rules: RulesEpoch,
     protocol_plugin: Plugin | None,
     plugins: Mapping[HandlerUse, Plugin],
     bound: list[BoundHandler],
@@ -263,7 +313,7 @@ def _describe(
         "protocol": {
             "name": protocol.name,
             "version": protocol_plugin.manifest.version,
-            "rules_version": protocol.rules_version,
+            "rules_version": rules.version,
         },
         "configuration": plan.configuration,
         "call_weights": asdict(CALL_WEIGHTS) if bound else None,

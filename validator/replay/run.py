@@ -9,14 +9,14 @@ from typing import Any, TypeAlias, TypeVar
 from validator.core.errors import Violation
 from validator.core.rules import RuleSet
 from validator.core.types import BlockNumber
-from validator.plugin.api import ChainSettings
+from validator.plugin.protocol_api import ChainSettings
 from validator.protocols.router.dispatch import FixedWeightSink
 from validator.replay.compare import first_difference, first_result_difference
 from validator.replay.scenario import EXACT, Scenario, Step
 
 T = TypeVar("T")
 
-Watch: TypeAlias = Callable[[RuleSet, Violation | None], None]
+Watch: TypeAlias = Callable[[RuleSet[Any], Violation | None], None]
 """Called after every input, with what it was refused for, and where a block begins and a step ends."""
 
 

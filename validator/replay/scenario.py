@@ -9,7 +9,7 @@ from typing import Any
 from validator.core.limits import U64_MAX, U128_MAX
 from validator.core.types import BlockNumber, DownwardMessage, Para, ParaKind, SessionChange
 from validator.document import Node
-from validator.plugin.api import ProtocolDefinition
+from validator.plugin.protocol_api import ProtocolDefinition
 from validator.plugin.registry import discover
 from validator.plugin.runtime import RuntimePlan, make_runtime
 

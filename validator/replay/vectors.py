@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from validator.document import Node
-from validator.plugin.api import ProtocolDefinition
+from validator.plugin.protocol_api import ProtocolDefinition
 from validator.plugin.registry import discover
 from validator.replay.scenario import installed_protocol
 

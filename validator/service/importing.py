@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from validator.core.rules import pages
 from validator.errors import UserError
 from validator.lanes.configured import imported_state_path, job_directory, read_state_file
+from validator.protocols.kit import channel_name
 from validator.protocols.router.rules import Router
 from validator.protocols.router.statefile import HANDLER_STATES
-from validator.protocols.router.view import channel_name, view
+from validator.protocols.router.view import view
 from validator.service.job import running_job
 
 if TYPE_CHECKING:

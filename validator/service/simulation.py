@@ -11,7 +11,7 @@ from validator.plugin.registry import discover
 from validator.replay.scenario import installed_protocol
 
 if TYPE_CHECKING:
-    from validator.plugin.api import Simulation
+    from validator.simulate import Simulation
     from validator.simulate.settings import SimulationSettings
 
 

@@ -22,8 +22,8 @@ from validator.service.state import (
 )
 
 if TYPE_CHECKING:
-    from validator.core.paged import PendingCandidate
     from validator.core.types import ChannelId, ParaId
+    from validator.protocols.kit import PendingCandidate
     from validator.protocols.router.state import RouterState
 
 _OF_A_CHANNEL: Final = ("channels", "contents", "open_requests", "close_request_set")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -117,3 +118,15 @@ class SimulatedBlock:
     expected: list[dict[str, Any]]
     dispatched: list[list[Any]] = field(default_factory=list)
     intended: dict[int, tuple[str, ...]] = field(default_factory=dict)
+
+
+class Simulation(Protocol):
+    """A seeded chain with the verdicts that a model of its own, which shares no code with the rules, gives on its traffic."""
+
+    settings: SimulationSettings
+
+    def chain(self) -> dict[str, Any]:
+        """Return the chain's configuration: ``lane``, ``protocol``, ``config`` (its limits), and the other keys of ``[chains.<lane>]``."""
+
+    def blocks(self) -> Iterator[SimulatedBlock]:
+        """Play the chain; records are as `validator submit` takes them, expected verdicts as the conformance format writes them."""

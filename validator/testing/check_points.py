@@ -100,7 +100,7 @@ def show(group: str, value: str, name: str, values: str) -> list[str]:
             for each in handlers_of(plugin, values)
         )
     if group == "validator.protocols":
-        return sorted(f"{each.name} {each.rules_version} {each.encoding_version}" for each in protocols_of(plugin))
+        return sorted(f"{each.name} {each.rules} {each.encoding_version}" for each in protocols_of(plugin))
     return sorted(f"{each.name} {each.topics}" for each in transports_of(plugin, values))
 
 

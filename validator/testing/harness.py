@@ -10,13 +10,13 @@ from typing import Any, Final
 from validator.core.handlers.context import Context
 from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, HandlerSink, find_conflicts
 from validator.core.outcomes import ChannelEvent, Dispatch
-from validator.core.paged import Account
-from validator.core.rules import pages
+from validator.core.rules import ChainSettings, pages
 from validator.core.types import Balance, BlockNumber, ChannelId, Hash, Para, ParaId, SessionChange, Weight
 from validator.errors import UserError
 from validator.plugin.api import Manifest
 from validator.plugin.registry import Found, Plugin, PluginError, Problem, canonical, handlers_of, installed, register
 from validator.plugin.watchdog import HANDLER_SECONDS_MAX_DEFAULT, Watchdog
+from validator.protocols.kit import Account
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.enactment import enact_upward_messages
 from validator.protocols.router.presets import PRESETS
@@ -94,7 +94,9 @@ class Harness:
         self._watchdog = Watchdog(seconds_max)
         self._sink = self._make_sink()
         self._router = Router.at_genesis(
-            _host_configuration(host_configuration), _paras(paras, balances), sink=self._sink
+            ChainSettings(
+                _host_configuration(host_configuration), tuple(_paras(paras, balances)), upward_messages=self._sink
+            )
         )
         self._next_block = block
 
@@ -169,7 +171,7 @@ class Harness:
         before, root = pages(self._router), self.state_root
         self.handlers = handlers_of(self.plugin, self._values)
         self._sink = self._make_sink()
-        self._router = Router.from_pages(before, self._sink)
+        self._router = Router.from_pages(before, ChainSettings(upward_messages=self._sink))
         assert pages(self._router) == before, "the restored state encodes to other pages"
         assert self.state_root == root == state_hash(self._router.state), "the restored state has another root"
 

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 from validator.core.errors import Violation
 from validator.core.rules import RuleSet, pages
 from validator.document import Node, read_document
-from validator.plugin.api import ChainSettings, ProtocolDefinition
+from validator.plugin.protocol_api import ChainSettings, ProtocolDefinition
 from validator.replay.run import judge_scenario, run_scenario
 from validator.replay.scenario import Scenario, installed_protocol, read_scenarios
 from validator.replay.suites import suite_files
@@ -52,7 +52,7 @@ class ProtocolContract:
     files: ClassVar[Sequence[Traversable]] = ()
     """Trace files besides those of the suite."""
 
-    def check(self, rules: RuleSet) -> None:
+    def check(self, rules: RuleSet[Any]) -> None:
         """Look at a state after a step: override it to check the protocol's invariants."""
 
     def as_record(self, item: Json) -> Json:
@@ -83,7 +83,7 @@ class ProtocolContract:
         """After every step, what is made of the pages has the same pages, view and root, and nothing to save."""
         definition = self._definition()
 
-        def look(rules: RuleSet, violation: Violation | None) -> None:
+        def look(rules: RuleSet[Any], violation: Violation | None) -> None:
             if violation is not None:
                 return
             saved = pages(rules)
@@ -103,7 +103,7 @@ class ProtocolContract:
         for scenario in self._scenarios():
             before: list[bytes] = []
 
-            def look(rules: RuleSet, violation: Violation | None, before: list[bytes] = before) -> None:
+            def look(rules: RuleSet[Any], violation: Violation | None, before: list[bytes] = before) -> None:
                 now = pages(rules)
                 assert violation is None or before in ([], now), f"{violation} has changed something"
                 before[:] = now

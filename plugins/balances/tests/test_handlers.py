@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from validator_balances import TRANSFER_KEEP_ALIVE, WEIGHT, encode_transfer, sovereign_account
 
-from validator.plugin.api import CALL_WEIGHTS, Balances, MessageWeight, hookimpl
+from validator.plugin.api import CALL_WEIGHTS, MessageWeight, hookimpl
+from validator.plugin.protocol_api import Balances
 from validator.testing import Harness, PluginError
 
 DEPOSIT = {"existential_deposit": 10}

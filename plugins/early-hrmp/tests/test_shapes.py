@@ -26,7 +26,13 @@ from validator_early_hrmp.shapes import (
 )
 
 from validator.codec.schemas import SchemaSet
-from validator.plugin.api import MESSAGES_PER_CANDIDATE_MAX, PAYLOAD_BYTES_MAX, U32_MAX, LimitError, message_hash
+from validator.plugin.protocol_api import (
+    MESSAGES_PER_CANDIDATE_MAX,
+    PAYLOAD_BYTES_MAX,
+    U32_MAX,
+    LimitError,
+    message_hash,
+)
 
 CANDIDATES = [
     Candidate(1, 2, 3),

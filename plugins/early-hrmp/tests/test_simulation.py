@@ -9,7 +9,8 @@ from collections import Counter
 from validator_early_hrmp import errors
 from validator_early_hrmp.simulation.traffic import EarlyHrmpSimulation
 
-from validator.plugin.api import SimulationSettings, Violation
+from validator.plugin.protocol_api import Violation
+from validator.simulate import SimulationSettings
 from validator.testing import SimulationContract
 from validator.testing.simulation import records_of
 

@@ -19,7 +19,7 @@ from validator_xcmp.traces import read_candidate, read_request, view
 from xcmp_rule_set import Json, check_everything, pages_of, para_of, restored, result_of, session_change_of
 
 from tests.hypothesis_profile import examples
-from validator.plugin.api import Balances, ChainSettings, DownwardMessage, Enactment, Node, PendingRef
+from validator.plugin.protocol_api import Balances, ChainSettings, DownwardMessage, Enactment, Node, PendingRef
 
 PARAS = (1, 2, 3, 4)
 NOBODY = 9

@@ -23,7 +23,7 @@ from validator_xcmp.shapes import (
 )
 
 from validator.codec.schemas import schemas_of
-from validator.plugin.api import LimitError
+from validator.plugin.protocol_api import LimitError
 
 (DEFINITION,) = validator_protocols()
 SCHEMAS = schemas_of(DEFINITION.schemas)

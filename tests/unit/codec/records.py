@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 
 from hypothesis import strategies as st
 
-from validator.core import limits, paged
+from validator.core import limits
 from validator.core.errors import Violation
 from validator.core.inputs import DeadLetter, DeadReason, RecordKind, Source
 from validator.core.lane import Counters
@@ -25,6 +25,7 @@ from validator.core.outcomes import (
     Receipt,
     Verdict,
 )
+from validator.protocols import kit as paged
 from validator.protocols.router import errors
 from validator.protocols.router.configuration import CONFIGURATION_FIELDS
 

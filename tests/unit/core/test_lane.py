@@ -10,6 +10,7 @@ import pytest
 
 from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
 from validator.core.lane import Lane, LaneOverflow, LaneSettings
+from validator.core.rules import ChainSettings
 from validator.core.scale import DecodeError
 from validator.core.types import Para
 from validator.protocols.router.configuration import HostConfiguration
@@ -19,7 +20,20 @@ CONFIG = HostConfiguration(max_downward_message_size=4)
 
 
 def lane(executed: int = 0, **settings: Any) -> Lane:
-    return Lane("chain", Router.at_genesis(CONFIG, [Para(1), Para(2)]), executed, LaneSettings(**settings))
+    return Lane(
+        "chain",
+        Router.at_genesis(
+            ChainSettings(
+                CONFIG,
+                (
+                    Para(1),
+                    Para(2),
+                ),
+            )
+        ),
+        executed,
+        LaneSettings(**settings),
+    )
 
 
 def _input(kind: RecordKind, block: int, index: int, fields: tuple[Any, ...], offset: int = 0) -> Input:

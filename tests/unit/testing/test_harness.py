@@ -10,7 +10,7 @@ import pytest
 from tests.unit.testing import remark
 from validator.core.outcomes import DispatchOutcome
 from validator.errors import UserError
-from validator.plugin.api import Para
+from validator.plugin.protocol_api import Para
 from validator.plugin.registry import PluginError
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.presets import PRESETS

@@ -16,9 +16,9 @@ from struct import Struct
 from validator.core.handlers import state as handler_states
 from validator.core.handlers.state import is_handler_page
 from validator.core.hashing import message_hash, mqc_link
-from validator.core.paged import Account, PendingCandidate
-from validator.core.scale import DecodeError, Reader, Upgrade, Writer, upgraded
+from validator.core.scale import DecodeError, Reader, Upgrade, Writer
 from validator.core.types import Balances, ChannelId, Hash, ParaId, ParaKind
+from validator.protocols.kit import Account, PageLayout, Touched, increase, read_pending, write_pending
 from validator.protocols.router.configuration import CONFIGURATION_FIELDS, HostConfiguration
 from validator.protocols.router.records import Candidate, HorizontalMessage
 from validator.protocols.router.state import (
@@ -27,14 +27,13 @@ from validator.protocols.router.state import (
     InboundDownwardMessage,
     InboundHrmpMessage,
     RouterState,
-    Touched,
-    increase,
 )
 
 ENCODING_VERSION = 1
 """First byte of every page."""
 UPGRADES: dict[int, Upgrade] = {}
-"""By version, what makes a page of the version after it."""
+"""By version, the function that upgrades a page to the next one."""
+PAGES = PageLayout(ENCODING_VERSION, UPGRADES, "state encoding")
 
 _PARA_KINDS = tuple(ParaKind)
 _BALANCES = tuple(Balances)
@@ -61,8 +60,7 @@ def para_pages(state: RouterState) -> list[ParaId]:
 
 def encode_common_page(state: RouterState) -> bytes:
     """Encode what no para owns: configuration, modes, session, paras on their way out, requests."""
-    out = Writer()
-    out.u8(ENCODING_VERSION)
+    out = PAGES.begin()
     for name in CONFIGURATION_FIELDS:
         out.compact(getattr(state.host_configuration, name))
     out.u8(_BALANCES.index(state.balances_mode))
@@ -103,11 +101,7 @@ def encode_para_page(state: RouterState, para: ParaId) -> bytes | None:
     out.compact(account.free)
     out.compact(account.reserved)
 
-    pending = state.pending_candidates.get(para, ())
-    out.compact(len(pending))
-    for backed_at, candidate in pending:
-        out.u32(backed_at)
-        _write_candidate(out, candidate)
+    write_pending(out, state, para, _write_candidate)
     upward = state.relay_dispatch_queues.get(para, ())
     out.compact(len(upward))
     for payload in upward:
@@ -133,14 +127,12 @@ def encode_para_page(state: RouterState, para: ParaId) -> bytes | None:
         out.compact(len(block_senders))
         for sender in block_senders:
             out.u32(sender)
-    if not any(out.buffer):
-        return None
-    return bytes((ENCODING_VERSION,)) + para.to_bytes(4, "little") + bytes(out.buffer)
+    return PAGES.owned(para, out)
 
 
 def decode_state(common_page: bytes, pages: Iterable[bytes]) -> RouterState:
     """Rebuild a state from its pages, derived fields included. Raises `DecodeError`."""
-    reader = _versioned(common_page)
+    reader = PAGES.read(common_page)
     values = {name: reader.compact() for name in CONFIGURATION_FIELDS}
     state = RouterState(HostConfiguration(**values))
     state.balances_mode = reader.choice(_BALANCES)
@@ -167,35 +159,10 @@ def decode_state(common_page: bytes, pages: Iterable[bytes]) -> RouterState:
         if is_handler_page(page):
             state.handler_states.load(page)
         else:
-            _read_para_page(_versioned(page), state)
+            _read_para_page(PAGES.read(page), state)
     state.needs_dispatch = sorted(state.relay_dispatch_queues)
     state.touched = Touched()
     return state
-
-
-def encode_untold_page(state: RouterState) -> bytes:
-    """Encode whose headroom has changed and has not been told yet: not part of the state, but a restored lane has to tell it."""
-    out = Writer()
-    out.u8(ENCODING_VERSION)
-    out.compact(len(state.touched.paras))
-    for para in sorted(state.touched.paras):
-        out.u32(para)
-    out.compact(len(state.touched.channels))
-    for channel_id in sorted(state.touched.channels):
-        _write_channel_id(out, channel_id)
-    return bytes(out.buffer)
-
-
-def decode_untold_page(page: bytes, state: RouterState) -> None:
-    """Mark in a state whose headroom is still to be told. Raises `DecodeError`."""
-    reader = _versioned(page)
-    state.touched.paras.update(dict.fromkeys(reader.items(reader.u32)))
-    state.touched.channels.update(dict.fromkeys(reader.items(lambda: (reader.u32(), reader.u32()))))
-    reader.end()
-
-
-def _versioned(page: bytes) -> Reader:
-    return upgraded(page, ENCODING_VERSION, UPGRADES, "state encoding")
 
 
 def _write_channel_id(out: Writer, channel_id: ChannelId) -> None:
@@ -302,9 +269,7 @@ def _read_para_page(reader: Reader, state: RouterState) -> None:
     if kind is not None or free or reserved:
         state.accounts[para] = Account(free, reserved)
 
-    pending = deque(reader.items(lambda: PendingCandidate(reader.u32(), _read_candidate(reader))))
-    if pending:
-        state.pending_candidates[para] = pending
+    read_pending(reader, state, para, _read_candidate)
     upward = deque(reader.items(reader.bytes))
     if upward:
         state.relay_dispatch_queues[para] = upward
@@ -356,9 +321,9 @@ def owner_of(page: bytes) -> int:
     """Return whose page it is. Raises `DecodeError`."""
     if is_handler_page(page):
         return handler_states.owner_of(page)
-    return _versioned(page).u32()
+    return PAGES.owner_of(page)
 
 
 def is_current(page: bytes) -> bool:
     """Say whether encoding what a page holds gives that page again."""
-    return page[0] in (ENCODING_VERSION, handler_states.ENCODING_VERSION)
+    return PAGES.is_current(page) or page[0] == handler_states.ENCODING_VERSION

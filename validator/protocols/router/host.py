@@ -7,8 +7,8 @@ from validator.core.events import EventLog
 from validator.core.handlers.errors import ContextError
 from validator.core.handlers.undo import UndoLog
 from validator.core.limits import U128_MAX
-from validator.core.paged import Account
 from validator.core.types import Balance, Balances, BlockNumber, DownwardMessage, ParaId, SessionIndex
+from validator.protocols.kit import Account, free_balance
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.enactment import queue_downward_message
 from validator.protocols.router.requests import hrmp_accept_open_channel, hrmp_close_channel, hrmp_init_open_channel
@@ -92,7 +92,7 @@ class RouterHost:
 
     def free_balance(self, para: ParaId) -> Balance:
         """Return what a para's account may spend; 0 for all where the chain keeps no ledger."""
-        return self._state.accounts.get(para, Account()).free
+        return free_balance(self._state, para)
 
     def transfer(self, origin: ParaId, recipient: ParaId, amount: Balance) -> None:
         """Move free balance between two accounts, nothing where the chain keeps no ledger. Raises `ContextError`."""

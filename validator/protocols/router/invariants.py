@@ -7,17 +7,15 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from validator.core.errors import InvariantBroken
 from validator.core.hashing import message_hash, mqc_link
-from validator.core.types import ChannelId, ParaId
+from validator.core.types import Balance, ChannelId, ParaId
+from validator.protocols.kit import ascends, broken_deposits, broken_index, channel_name, raise_if_broken
 from validator.protocols.router.state import RouterState
 
 
 def check_invariants(state: RouterState) -> None:
     """Raise `InvariantBroken` with everything in the state that contradicts itself."""
-    broken = list(broken_invariants(state))
-    if broken:
-        raise InvariantBroken("; ".join(broken))
+    raise_if_broken(broken_invariants(state))
 
 
 def broken_invariants(state: RouterState) -> Iterator[str]:
@@ -28,9 +26,9 @@ def broken_invariants(state: RouterState) -> Iterator[str]:
     yield from _channels(state)
     yield from _contents(state)
     yield from _digests(state)
-    yield from _deposits(state)
+    yield from broken_deposits(state, _deposits(state))
     yield from _handlers(state)
-    if not _ascends(state.outgoing_paras):
+    if not ascends(state.outgoing_paras):
         yield f"outgoing_paras is not ascending and unique: {state.outgoing_paras}"
 
 
@@ -79,54 +77,48 @@ def _requests(state: RouterState) -> Iterator[str]:
             yield f"a count of requests is not positive: {counts}"
     for channel_id in requests:
         if channel_id in state.hrmp_channels:
-            yield f"channel {_name(channel_id)} is both open and requested"
+            yield f"channel {channel_name(channel_id)} is both open and requested"
 
 
 def _channels(state: RouterState) -> Iterator[str]:
-    channels = Counter(dict.fromkeys(state.hrmp_channels, 1))
-    ingress, egress = state.hrmp_ingress_channels_index, state.hrmp_egress_channels_index
-    if Counter((sender, para) for para, row in ingress.items() for sender in row) != channels:
-        yield "the ingress index is not the set of channels"
-    if Counter((para, recipient) for para, row in egress.items() for recipient in row) != channels:
-        yield "the egress index is not the set of channels"
-    for name, index in (("ingress", ingress), ("egress", egress)):
-        for key, row in index.items():
-            if not row or not _ascends(row):
-                yield f"the {name} index row of {key} is empty, unsorted or not unique: {row}"
+    yield from broken_index(state.hrmp_channels, state.hrmp_ingress_channels_index, state.hrmp_egress_channels_index)
     for channel_id in state.hrmp_channels:
         for para in channel_id:
             if para not in state.paras:
-                yield f"channel {_name(channel_id)} is open, but {para} is not a valid para"
+                yield f"channel {channel_name(channel_id)} is open, but {para} is not a valid para"
 
 
 def _contents(state: RouterState) -> Iterator[str]:
     for channel_id, contents in state.hrmp_channel_contents.items():
         if channel_id not in state.hrmp_channels:
-            yield f"channel {_name(channel_id)} has contents, but does not exist"
+            yield f"channel {channel_name(channel_id)} has contents, but does not exist"
         if not contents:
-            yield f"the contents of channel {_name(channel_id)} are empty"
+            yield f"the contents of channel {channel_name(channel_id)} are empty"
     for channel_id, channel in state.hrmp_channels.items():
         contents = state.hrmp_channel_contents.get(channel_id) or deque()
         places, size = len(contents), sum(len(message.data) for message in contents)
         if (channel.used_places, channel.used_bytes) != (places, size):
-            yield f"channel {_name(channel_id)} counts {channel.used_places}, {channel.used_bytes} bytes; it holds {places}, {size} bytes"
+            yield (
+                f"channel {channel_name(channel_id)} counts {channel.used_places}, {channel.used_bytes} bytes; "
+                f"it holds {places}, {size} bytes"
+            )
         if places > channel.limit_used_places or size > channel.limit_used_bytes:
-            yield f"channel {_name(channel_id)} holds {places} messages, {size} bytes, more than its limits"
+            yield f"channel {channel_name(channel_id)} holds {places} messages, {size} bytes, more than its limits"
         if any(later.sent_at < earlier.sent_at for earlier, later in pairwise(contents)):
-            yield f"the contents of channel {_name(channel_id)} are not in order of sent_at"
+            yield f"the contents of channel {channel_name(channel_id)} are not in order of sent_at"
         head = channel.pruned_head
         if head is not None:
             for message in contents:
                 head = mqc_link(head, message.sent_at, message_hash(message.data))
             if head != channel.mqc_head:
-                yield f"the contents of channel {_name(channel_id)} lead to head {head.hex()}, mqc_head is {channel.mqc_head.hex()}"
+                yield f"the contents of channel {channel_name(channel_id)} lead to head {head.hex()}, mqc_head is {channel.mqc_head.hex()}"
 
 
 def _digests(state: RouterState) -> Iterator[str]:
     for recipient, digests in state.hrmp_channel_digests.items():
         if not digests or not all(digests.values()):
             yield f"the digests of {recipient} have an empty level"
-        if not _ascends(list(digests)):
+        if not ascends(list(digests)):
             yield f"the digests of {recipient} are not in ascending order of blocks: {list(digests)}"
     for (sender, recipient), contents in state.hrmp_channel_contents.items():
         for message in contents:
@@ -134,22 +126,14 @@ def _digests(state: RouterState) -> Iterator[str]:
                 yield f"no digest of {recipient} says that {sender} sent in block {message.sent_at}"
 
 
-def _deposits(state: RouterState) -> Iterator[str]:
-    owed: Counter[ParaId] = Counter()
+def _deposits(state: RouterState) -> Iterator[tuple[ParaId, Balance]]:
     for (sender, recipient), request in state.hrmp_open_channel_requests.items():
-        owed[sender] += request.sender_deposit
+        yield sender, request.sender_deposit
         if request.confirmed:
-            owed[recipient] += state.host_configuration.hrmp_recipient_deposit
+            yield recipient, state.host_configuration.hrmp_recipient_deposit
     for (sender, recipient), channel in state.hrmp_channels.items():
-        owed[sender] += channel.sender_deposit
-        owed[recipient] += channel.recipient_deposit
-    for para in sorted(dict.fromkeys((*owed, *state.accounts))):
-        account = state.accounts.get(para)
-        reserved = account.reserved if account else 0
-        if reserved != owed[para]:
-            yield f"{para} has {reserved} reserved, its deposits are {owed[para]}"
-        if account and account.free < 0:
-            yield f"the free balance of {para} is {account.free}"
+        yield sender, channel.sender_deposit
+        yield recipient, channel.recipient_deposit
 
 
 def _handlers(state: RouterState) -> Iterator[str]:
@@ -162,11 +146,3 @@ def _handlers(state: RouterState) -> Iterator[str]:
 
 def _same_items(items: list[ChannelId], keys: Iterable[ChannelId]) -> bool:
     return sorted(items) == sorted(keys)
-
-
-def _ascends(items: list[int]) -> bool:
-    return all(earlier < later for earlier, later in pairwise(items))
-
-
-def _name(channel_id: ChannelId) -> str:
-    return f"{channel_id[0]}->{channel_id[1]}"

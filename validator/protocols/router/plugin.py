@@ -6,14 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from validator import __version__
-from validator.core.rules import RuleSet
-from validator.plugin.api import ChainSettings, Manifest, ProtocolDefinition, Simulation, SimulationSettings, hookimpl
+from validator.plugin.api import Manifest, hookimpl
+from validator.plugin.protocol_api import ProtocolDefinition
 from validator.protocols.router.configuration import MAXIMA, read_configuration
 from validator.protocols.router.encoding import ENCODING_VERSION
-from validator.protocols.router.rules import RULES_VERSION, Router
+from validator.protocols.router.rules import Router
 from validator.protocols.router.shapes import ROUTER_RECORDS
 from validator.protocols.router.traces import TRACES
 from validator.resources import schemas_directory
+from validator.simulate import Simulation, SimulationSettings
 
 
 @hookimpl
@@ -27,10 +28,9 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
     """Yield the Router."""
     yield ProtocolDefinition(
         name="router",
-        rules_version=RULES_VERSION,
         encoding_version=ENCODING_VERSION,
-        genesis=_genesis,
-        restore=_restore,
+        genesis=Router.at_genesis,
+        restore=Router.from_pages,
         configuration=read_configuration,
         limits=tuple(MAXIMA),
         maxima=MAXIMA,
@@ -45,18 +45,3 @@ def _simulation(settings: SimulationSettings) -> Simulation:
     from validator.simulate.traffic import Simulation as RouterSimulation
 
     return RouterSimulation(settings)
-
-
-def _genesis(settings: ChainSettings) -> RuleSet:
-    return Router.at_genesis(
-        settings.configuration,
-        settings.paras,
-        balances=settings.balances,
-        notifications=settings.notifications,
-        sink=settings.upward_messages,
-        enactment=settings.enactment,
-    )
-
-
-def _restore(pages: list[bytes], settings: ChainSettings) -> RuleSet:
-    return Router.from_pages(pages, settings.upward_messages, settings.enactment)

@@ -8,8 +8,8 @@ from bisect import insort
 from validator.core.events import EventLog
 from validator.core.hashing import compact
 from validator.core.outcomes import ChannelEventKind, MessageRef
-from validator.core.paged import Account
-from validator.core.types import Balance, Balances, BlockNumber, ChannelId, DownwardMessage, ParaId, ParaKind
+from validator.core.types import Balance, BlockNumber, ChannelId, DownwardMessage, ParaId, ParaKind
+from validator.protocols.kit import increase, missing_funds, reserve
 from validator.protocols.router.enactment import queue_downward_message
 from validator.protocols.router.errors import (
     AcceptHrmpChannelAlreadyConfirmed,
@@ -30,7 +30,7 @@ from validator.protocols.router.errors import (
     OpenHrmpChannelZeroCapacity,
     OpenHrmpChannelZeroMessageSize,
 )
-from validator.protocols.router.state import HrmpOpenChannelRequest, RouterState, increase, reserve
+from validator.protocols.router.state import HrmpOpenChannelRequest, RouterState
 
 
 def hrmp_init_open_channel(
@@ -156,10 +156,8 @@ def schedule_para_cleanup(state: RouterState, para: ParaId) -> None:
 
 
 def _check_balance(state: RouterState, para: ParaId, deposit: Balance) -> None:
-    if state.balances_mode is Balances.UNLIMITED:
-        return
-    free = state.accounts.get(para, Account()).free
-    if free < deposit:
+    free = missing_funds(state, para, deposit)
+    if free is not None:
         raise InsufficientBalance(free=free, deposit=deposit)
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
@@ -11,22 +10,20 @@ from validator.core.handlers.state import FIRST_OWNER
 from validator.core.hashing import blake2b_256
 from validator.core.limits import HEADROOM_WATERMARKS_MAX
 from validator.core.outcomes import ChannelHeadroom, Dispatch, ParaHeadroom
-from validator.core.paged import OrderedSet, PagedRules
 from validator.core.root import merkle_root
-from validator.core.rules import Effects
-from validator.core.types import Balances, ChannelId, DownwardMessage, Enactment, Hash, Para, ParaId, SessionChange
+from validator.core.rules import ChainSettings, Effects, OrderedSet
+from validator.core.types import ChannelId, DownwardMessage, Hash, ParaId, SessionChange
+from validator.protocols.kit import PendingCandidates
 from validator.protocols.router import records
 from validator.protocols.router.acceptance import check_candidate
-from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.dispatch import FixedWeightSink, UpwardMessageSink, process_pending_upward_messages
 from validator.protocols.router.enactment import enact_candidate, queue_downward_message
 from validator.protocols.router.encoding import (
+    PAGES,
     decode_state,
-    decode_untold_page,
     encode_common_page,
     encode_para_page,
     encode_state,
-    encode_untold_page,
     is_current,
     owner_of,
     para_pages,
@@ -48,52 +45,35 @@ from validator.protocols.router.requests import (
 from validator.protocols.router.session import change_session, onboard_para
 from validator.protocols.router.state import RouterState
 
-RULES_VERSION = 1
-"""Grows with every change after which the same state and inputs may give another state."""
-
 _ENACTED = Effects()
 
 
-class Router(PagedRules[RouterState]):
+class Router(PendingCandidates[RouterState]):
     """A relay chain's message queues under the rules of router.txt."""
 
     def __init__(
-        self,
-        state: RouterState,
-        sink: UpwardMessageSink | None = None,
-        enactment: Enactment = Enactment.IMMEDIATE,
-        page_hashes: dict[int, Hash] | None = None,
+        self, state: RouterState, settings: ChainSettings | None = None, page_hashes: dict[int, Hash] | None = None
     ) -> None:
-        super().__init__(state, enactment, page_hashes)
-        self._sink = sink or FixedWeightSink()
+        super().__init__(state, settings, page_hashes)
+        self._dispatcher: UpwardMessageSink = self.settings.upward_messages or FixedWeightSink()
 
     @classmethod
-    def at_genesis(
-        cls,
-        config: HostConfiguration,
-        paras: Iterable[Para],
-        *,
-        balances: Balances = Balances.LEDGER,
-        notifications: bool = False,
-        sink: UpwardMessageSink | None = None,
-        enactment: Enactment = Enactment.IMMEDIATE,
-    ) -> Router:
+    def at_genesis(cls, settings: ChainSettings) -> Router:
         """Return a Router whose paras are valid from the start and which has seen no message."""
-        state = RouterState(config, balances, notifications)
-        for para in paras:
+        state = RouterState(settings.configuration, settings.balances, settings.notifications)
+        for para in settings.paras:
             onboard_para(state, para)
-        return cls(state, sink, enactment)
+        return cls(state, settings)
 
     @classmethod
-    def from_pages(
-        cls, pages: list[bytes], sink: UpwardMessageSink | None = None, enactment: Enactment = Enactment.IMMEDIATE
-    ) -> Router:
+    def from_pages(cls, pages: list[bytes], settings: ChainSettings | None = None) -> Router:
         """Return the Router whose `pages` these are. Raises `scale.DecodeError`."""
-        common_page, untold_page, *owned = pages
+        common_page, headroom_page, *owned = pages
         state = decode_state(common_page, owned)
-        decode_untold_page(untold_page, state)
+        touched = PAGES.read_headroom_page(headroom_page)
+        state.touched.paras, state.touched.channels = touched.paras, touched.channels
         hashes = {owner_of(page): blake2b_256(page) for page in owned if is_current(page)}
-        return cls(state, sink, enactment, hashes)
+        return cls(state, settings, hashes)
 
     def request(self, fields: tuple[Any, ...]) -> ChannelRequest:
         """Return the channel request that a decoded record holds."""
@@ -105,7 +85,7 @@ class Router(PagedRules[RouterState]):
 
     def apply_request(self, request: ChannelRequest) -> Effects:
         """Apply one of the four entry-points; raises their violations."""
-        state, events = self.state, self._events
+        state, events = self.state, self.events
         next_session = state.session_index + 1
         if isinstance(request, InitOpenChannel):
             messages = hrmp_init_open_channel(state, events, *request)
@@ -122,7 +102,7 @@ class Router(PagedRules[RouterState]):
 
     def apply_downward(self, message: DownwardMessage) -> Effects:
         """Queue a downward message. Raises `ExceedsMaxMessageSize`."""
-        return Effects(messages=(queue_downward_message(self.state, message, self._now),))
+        return Effects(messages=(queue_downward_message(self.state, message, self.now),))
 
     def check_candidate(self, candidate: Candidate) -> None:
         """Raise the violation for which a candidate is not acceptable (`acceptance.check_candidate`)."""
@@ -130,16 +110,18 @@ class Router(PagedRules[RouterState]):
 
     def enact_candidate(self, candidate: Candidate) -> Effects:
         """Apply a candidate that has been accepted; tells where its messages came to stand."""
-        messages = enact_candidate(self.state, candidate, self._now)
+        messages = enact_candidate(self.state, candidate, self.now)
         return Effects(messages=messages) if messages else _ENACTED
 
     def dispatch(self) -> list[Dispatch]:
         """Run one round of `process_pending_upward_messages`."""
-        return process_pending_upward_messages(self.state, self._sink, RouterHost(self.state, self._events), self._now)
+        return process_pending_upward_messages(
+            self.state, self._dispatcher, RouterHost(self.state, self.events), self.now
+        )
 
     def change_session(self, change: SessionChange) -> None:
         """Change the session; candidates that are pending stay so unless the block record says otherwise."""
-        change_session(self.state, self._events, change)
+        change_session(self.state, self.events, change)
 
     def take_headroom(self) -> list[ParaHeadroom | ChannelHeadroom]:
         """Return what changed since the last call, paras first, each ascending."""
@@ -185,9 +167,9 @@ class Router(PagedRules[RouterState]):
         """Return the page of what no para owns."""
         return encode_common_page(self.state)
 
-    def untold_page(self) -> bytes:
-        """Return the page of what headroom is untold."""
-        return encode_untold_page(self.state)
+    def headroom_page(self) -> bytes:
+        """Return the page of whose headroom has changed."""
+        return PAGES.headroom_page(self.state.touched)
 
     def touched_owners(self) -> tuple[OrderedSet, ...]:
         """Return the paras, and the owners of what handlers keep, whose pages have changed."""

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from validator.core.events import EventLog
 from validator.core.outcomes import ChannelEventKind
-from validator.core.paged import Account
-from validator.core.types import Balances, ChannelId, Para, ParaId, SessionChange
+from validator.core.types import ChannelId, Para, ParaId, SessionChange
+from validator.protocols.kit import decrease, endow, remove_sorted, unreserve
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.enactment import remove_upward_queue
-from validator.protocols.router.state import HrmpChannel, RouterState, add_channel, decrease, remove_sorted, unreserve
+from validator.protocols.router.state import HrmpChannel, RouterState, add_channel
 
 
 def change_session(state: RouterState, events: EventLog, change: SessionChange) -> None:
@@ -39,11 +39,8 @@ def change_session(state: RouterState, events: EventLog, change: SessionChange) 
 def onboard_para(state: RouterState, para: Para) -> None:
     """Make a para valid and add to its account's free balance what it brings."""
     state.paras[para.para_id] = para.kind
-    account = state.accounts.setdefault(para.para_id, Account())
-    if state.balances_mode is Balances.LEDGER:
-        account.free += para.balance
-    touched = state.touched
-    touched.pages[para.para_id] = touched.paras[para.para_id] = None
+    endow(state, para)
+    state.touched.paras[para.para_id] = None
 
 
 def offboard_para(state: RouterState, events: EventLog, para: ParaId) -> None:

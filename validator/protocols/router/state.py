@@ -7,13 +7,12 @@ different: no map keeps an empty value or a zero count.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from validator.core.handlers.state import HandlerStates
-from validator.core.paged import Account, OrderedSet, PendingCandidate
+from validator.core.rules import OrderedSet
 from validator.core.types import (
     ZERO_HASH,
     Balance,
@@ -25,6 +24,7 @@ from validator.core.types import (
     ParaKind,
     SessionIndex,
 )
+from validator.protocols.kit import Account, PendingCandidate, Touched, insert_sorted
 from validator.protocols.router.configuration import HostConfiguration
 
 
@@ -75,18 +75,6 @@ class InboundDownwardMessage(NamedTuple):
 
     sent_at: BlockNumber
     msg: bytes
-
-
-@dataclass(slots=True)
-class Touched:
-    """What has changed since somebody last looked: derived, not part of the state."""
-
-    pages: OrderedSet = field(default_factory=dict)
-    """Paras whose page of the state encoding has changed."""
-    paras: OrderedSet = field(default_factory=dict)
-    """Paras whose own headroom has changed."""
-    channels: dict[ChannelId, None] = field(default_factory=dict)
-    """Channels whose headroom has changed."""
 
 
 @dataclass(slots=True)
@@ -153,54 +141,6 @@ class RouterState:
     """What upward-message handlers keep."""
 
     touched: Touched = field(default_factory=Touched)
-
-
-def reserve(state: RouterState, para: ParaId, amount: Balance) -> None:
-    """Hold back a deposit on a para's account; the caller has checked that it is there."""
-    account = state.accounts.setdefault(para, Account())
-    if state.balances_mode is Balances.LEDGER:
-        account.free -= amount
-    account.reserved += amount
-    state.touched.pages[para] = None
-
-
-def unreserve(state: RouterState, para: ParaId, amount: Balance) -> Balance:
-    """Return a deposit and how much of it there was: clamped to what is held back (router_rules 1.6)."""
-    account = state.accounts.setdefault(para, Account())
-    returned = min(amount, account.reserved)
-    account.reserved -= returned
-    if state.balances_mode is Balances.LEDGER:
-        account.free += returned
-    state.touched.pages[para] = None
-    return returned
-
-
-def increase(counts: dict[ParaId, int], para: ParaId) -> None:
-    """Add one to a count."""
-    counts[para] = counts.get(para, 0) + 1
-
-
-def decrease(counts: dict[ParaId, int], para: ParaId) -> bool:
-    """Subtract one from a count, saturating at zero (I-06), and say whether there was anything to subtract from."""
-    count = counts.get(para, 0)
-    if count > 1:
-        counts[para] = count - 1
-    elif count == 1:
-        del counts[para]
-    return count > 0
-
-
-def insert_sorted(index: dict[ParaId, list[ParaId]], key: ParaId, item: ParaId) -> None:
-    """Add an item to a row of an index that is kept ascending."""
-    insort(index.setdefault(key, []), item)
-
-
-def remove_sorted(index: dict[ParaId, list[ParaId]], key: ParaId, item: ParaId) -> None:
-    """Remove an item from a row of an index, and the row with its last item."""
-    row = index[key]
-    del row[bisect_left(row, item)]
-    if not row:
-        del index[key]
 
 
 def add_channel(state: RouterState, channel_id: ChannelId, channel: HrmpChannel) -> None:

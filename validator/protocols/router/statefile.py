@@ -13,10 +13,10 @@ from typing import Any
 from validator.core.handlers.errors import ContextError
 from validator.core.handlers.handler import KIND
 from validator.core.limits import HANDLER_KEY_BYTES_MAX, HANDLER_VALUE_BYTES_MAX, U32_MAX, U128_MAX
-from validator.core.paged import Account
 from validator.core.types import ZERO_HASH, Balances, ChannelId, ParaId, ParaKind
 from validator.document import Node
 from validator.errors import UserError
+from validator.protocols.kit import Account, increase
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.invariants import broken_invariants
 from validator.protocols.router.state import (
@@ -26,7 +26,6 @@ from validator.protocols.router.state import (
     InboundHrmpMessage,
     RouterState,
     add_channel,
-    increase,
 )
 from validator.protocols.router.view import view
 from validator.replay.compare import first_difference

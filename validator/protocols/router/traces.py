@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from validator.core.types import BlockNumber
 from validator.document import Node
-from validator.plugin.api import TraceFormat
+from validator.plugin.protocol_api import TraceFormat
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.records import (
     AcceptOpenChannel,

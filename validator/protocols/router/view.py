@@ -10,12 +10,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from validator.core.types import ChannelId, ParaId
+from validator.protocols.kit import channel_name
 from validator.protocols.router.state import RouterState, mqc_heads
-
-
-def channel_name(channel_id: ChannelId) -> str:
-    """Return ``"sender->recipient"``."""
-    return f"{channel_id[0]}->{channel_id[1]}"
 
 
 def view(state: RouterState) -> dict[str, Any]:

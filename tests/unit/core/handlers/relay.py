@@ -10,6 +10,7 @@ from validator.core.handlers.context import Context
 from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, HandlerSink
 from validator.core.handlers.handler import BoundHandler, Handler, MessageWeight
 from validator.core.outcomes import Processed
+from validator.core.rules import ChainSettings
 from validator.core.types import Balances, Para, SessionChange
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.host import RouterHost
@@ -40,7 +41,9 @@ TEN = MessageWeight(10)
 def relay(balances: Balances = Balances.LEDGER, *, notifications: bool = False) -> Router:
     """Return a Router in block `BLOCK`: paras 1, 2 and 3 with 100 each, a channel 1->2, a request 1->3."""
     router = Router.at_genesis(
-        LIMITS, [Para(para, balance=100) for para in (1, 2, 3)], balances=balances, notifications=notifications
+        ChainSettings(
+            LIMITS, tuple(Para(para, balance=100) for para in (1, 2, 3)), balances=balances, notifications=notifications
+        )
     )
     router.begin_block(BLOCK - 1)
     host = host_of(router)
@@ -55,7 +58,7 @@ def relay(balances: Balances = Balances.LEDGER, *, notifications: bool = False) 
 
 def host_of(router: Router) -> RouterHost:
     """Return what the Router hands to its dispatch round."""
-    return RouterHost(router.state, router._events)
+    return RouterHost(router.state, router.events)
 
 
 def bound(

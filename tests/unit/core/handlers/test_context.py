@@ -23,8 +23,8 @@ from validator.core.limits import (
     U64_MAX,
     U128_MAX,
 )
-from validator.core.paged import Account
 from validator.core.types import Balances
+from validator.protocols.kit import Account
 from validator.protocols.router.records import InitOpenChannel
 from validator.protocols.router.rules import Router, state_hash
 from validator.protocols.router.view import view

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from validator.plugin.api import Draws, LeastMet
+from validator.simulate import Draws, LeastMet
 from validator_early_hrmp.simulation.model import NaiveEarlyHrmp
 from validator_early_hrmp.simulation.requests import NOBODY_FIRST
 

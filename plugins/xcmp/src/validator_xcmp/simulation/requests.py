@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from validator.plugin.api import Draws, LeastMet
+from validator.simulate import Draws, LeastMet
 from validator_xcmp.simulation.model import NaiveXcmp
 
 Json = dict[str, Any]
