@@ -60,6 +60,9 @@ SIMULATED: dict[str, tuple[str, dict[str, Any]]] = {
 }
 SHARED_SETTINGS: dict[str, Any] = {"candidates_per_block": 5, "session_length_blocks": 6}
 
+REFUSED_ROWS = 9
+"""Rows at the end, which one lane refuses for what it has executed."""
+
 HANDLED, GAPS, NOISY, IMPORTED = "handled", "gaps", "noisy", "imported"
 
 
@@ -117,7 +120,9 @@ def make_inputs() -> Inputs:
     last = rows[NOISY][-1][0]
     good = _first(rows[NOISY])
     before = [*scripted.unreadable(NOISY, good, ("xcmp", _first(rows["xcmp"]))), *scripted.early(NOISY, last)]
-    after = [*scripted.next_block(NOISY, last), *(row for _, row in rows[NOISY]), *scripted.refused(NOISY, last, good)]
+    refused = list(scripted.refused(NOISY, last, good))
+    assert len(refused) == REFUSED_ROWS
+    after = [*scripted.next_block(NOISY, last), *(row for _, row in rows[NOISY]), *refused]
     main = [*_mixed(rows, before)]
     main = [main[at : at + ROWS_PER_BATCH] for at in range(0, len(main), ROWS_PER_BATCH)]
     return Inputs(tables, states, list(_placed([*main, after])))

@@ -69,6 +69,7 @@ __all__ = [
     "suite_files",
     "suite_names",
     "to_json",
+    "to_toml",
     "write",
 ]
 
@@ -197,7 +198,7 @@ def genesis_file(definition: LaneDefinition, folder: Path) -> bytes:
 def decode_bytes(group: str, data: bytes) -> Any:
     """Return what the bytes of a recording's group hold as JSON; None for pages, which have no such form."""
     kind, *names = group.split("/")
-    if kind == "record" or kind == "row":
+    if kind in ("record", "row", "job"):
         return to_json(names[-1], data)
     if kind == "stored" and names[-1] == "head":
         return _plain(asdict(Head.decode(data)))
