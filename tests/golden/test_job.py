@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from copy import deepcopy
+from pathlib import Path
 
 import pytest
 
@@ -14,13 +15,15 @@ from tests.golden.comparison import differences
 from tests.golden.product import decode_bytes
 from tests.golden.recording_file import JOB, path_of, read_lines
 
+ROOT = Path(__file__).resolve().parents[2]
+
 
 @pytest.mark.spark
 def test_job_matches_the_recording(kafka: dict[str, str]) -> None:
     # a process of its own, as a person runs it
     servers = kafka["bootstrap.servers"]
     command = [sys.executable, "-m", "tests.golden", "check", "--layer", "job", "--bootstrap", servers]
-    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
