@@ -24,7 +24,7 @@ from validator.core.rules import RuleSet, pages
 from validator.core.types import Block
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
-from validator.simulate.presets import PRESETS
+from validator.protocols.router.simulation.limits import PRESETS
 
 Json = dict[str, Any]
 

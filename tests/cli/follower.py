@@ -19,10 +19,10 @@ from validator.core.inputs import DeadLetter, Input, Source
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import lane_definition
 from validator.lanes.worker import LaneWorker
+from validator.protocols.router.simulation.traffic import Simulation
 from validator.service.sender import RecordSender
 from validator.service.toml import to_toml
-from validator.simulate.settings import settings_of_profile
-from validator.simulate.traffic import Simulation
+from validator.simulate import settings_of_profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,8 +18,8 @@ from validator.core.types import Balances, Enactment
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.dispatch import FixedWeightSink
 from validator.protocols.router.rules import Router
-from validator.simulate.settings import SimulatedBlock, SimulationSettings
-from validator.simulate.traffic import Simulation
+from validator.protocols.router.simulation.traffic import Simulation
+from validator.simulate import SimulatedBlock, SimulationSettings
 
 KINDS = {
     "blocks": RecordKind.BLOCK,

@@ -10,9 +10,9 @@ import pytest
 
 from tests.realdata.convert import host_configuration
 from tests.realdata.recorded import events, needs_data, topology
-from validator.simulate.payloads import DOWNWARD, HORIZONTAL, UPWARD
-from validator.simulate.presets import PRESETS
-from validator.simulate.topology import by_degree, recorded_channels
+from validator.protocols.router.simulation.limits import PRESETS
+from validator.protocols.router.simulation.payloads import DOWNWARD, HORIZONTAL, UPWARD
+from validator.protocols.router.simulation.topology import by_degree, recorded_channels
 
 pytestmark = needs_data
 

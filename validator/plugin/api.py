@@ -9,10 +9,10 @@ API names are added, never removed or changed in meaning.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from importlib.resources.abc import Traversable
-from typing import Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import pluggy
 
@@ -62,11 +62,9 @@ from validator.core.types import (
     Weight,
 )
 from validator.document import Node
-from validator.simulate.chain import SimulatedChain
-from validator.simulate.draws import Draws, LeastMet
-from validator.simulate.modelled import ModelledChain
-from validator.simulate.sessions import SessionTraffic
-from validator.simulate.settings import SimulatedBlock, SimulationSettings
+
+if TYPE_CHECKING:
+    from validator.simulate import Simulation, SimulationSettings
 
 __all__ = [
     "API_VERSION",
@@ -93,7 +91,6 @@ __all__ = [
     "DecodeError",
     "Dispatch",
     "DownwardMessage",
-    "Draws",
     "Effects",
     "Enactment",
     "EventLog",
@@ -101,12 +98,10 @@ __all__ = [
     "Hash",
     "InclusionCandidateNotPending",
     "InvariantBroken",
-    "LeastMet",
     "LimitError",
     "Manifest",
     "MessageRef",
     "MessageWeight",
-    "ModelledChain",
     "Node",
     "OrderedSet",
     "PagedRules",
@@ -123,11 +118,6 @@ __all__ = [
     "RuleSet",
     "SessionChange",
     "SessionIndex",
-    "SessionTraffic",
-    "SimulatedBlock",
-    "SimulatedChain",
-    "Simulation",
-    "SimulationSettings",
     "TimeoutCandidateNotPending",
     "TraceFormat",
     "Transport",
@@ -243,18 +233,6 @@ class ProofFormat:
     verify: Callable[[str, Node], dict[str, Any]]
 
 
-class Simulation(Protocol):
-    """A seeded chain with the verdicts that a model of its own, which shares no code with the rules, gives on its traffic."""
-
-    settings: SimulationSettings
-
-    def chain(self) -> dict[str, Any]:
-        """Return the chain's configuration: ``lane``, ``protocol``, ``config`` (its limits), and the other keys of ``[chains.<lane>]``."""
-
-    def blocks(self) -> Iterator[SimulatedBlock]:
-        """Play the chain; records are as `validator submit` takes them, expected verdicts as the conformance format writes them."""
-
-
 @dataclass(frozen=True, slots=True)
 class ProtocolDefinition:
     """A rule set that chains may choose with ``protocol = "<name>"``.
@@ -264,8 +242,8 @@ class ProtocolDefinition:
     are; ``restore`` takes of the settings only the enactment and ``upward_messages``, and raises `DecodeError`. ``configuration`` reads a
     chain's limits from an object of names, as configuration files and traces write them, ``limits`` are all of those names; ``maxima`` are
     the names, in the protocol's order, and the greatest values of those that a session change may set. ``schemas`` is a folder laid out as
-    `avro/` with those of ``records``. ``simulation`` makes the traffic of `validator simulate` and `validator demo`, where there is any;
-    ``proofs`` are those of `validator prove` and `validator verify`.
+    `avro/` with those of ``records``. ``simulation`` makes the traffic of `validator simulate` and `validator demo`, if there is any; it
+    imports what it is made of when it is called (`validator.simulate`). ``proofs`` are those of `validator prove` and `validator verify`.
     """
 
     name: str

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from validator.kafka.client import KafkaTable
-    from validator.plugin.api import Simulation
+    from validator.simulate import Simulation
     from validator.service.comparison import Comparison
 
 FIRST_BLOCKS: Final = 10

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from validator.cli.demo import configuration
 from validator.config import load_config
+from validator.protocols.router.simulation.traffic import Simulation
 from validator.service.toml import to_toml
-from validator.simulate.settings import settings_of_profile
-from validator.simulate.traffic import Simulation
+from validator.simulate import settings_of_profile
 
 # Unicode without surrogates, and without the NUL that TOML knows only escaped: json escapes it
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from validator.errors import UserError
-from validator.simulate.load import SettingsLoad, initial_state, load, load_chain
-from validator.simulate.model import NaiveRouter
+from validator.protocols.router.simulation.load import SettingsLoad, initial_state, load, load_chain
+from validator.protocols.router.simulation.model import NaiveRouter
 
 
 @pytest.mark.parametrize(

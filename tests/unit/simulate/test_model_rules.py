@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from validator.simulate import model
-from validator.simulate.hashing import compact, next_head
-from validator.simulate.model import NaiveRouter
-from validator.simulate.presets import MINIMAL
+from validator.protocols.router.simulation import model
+from validator.protocols.router.simulation.hashing import compact, next_head
+from validator.protocols.router.simulation.limits import MINIMAL
+from validator.protocols.router.simulation.model import NaiveRouter
 
 CONFIG = {**MINIMAL, "hrmp_sender_deposit": 100, "hrmp_recipient_deposit": 90, "hrmp_open_request_ttl": 2}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from validator.simulate.scenario import play
+from validator.protocols.router.simulation.scenario import play
 
 SAMPLES = Path(__file__).resolve().parents[4] / "shared" / "traces" / "router_samples.json"
 SCENARIOS: list[dict[str, Any]] = json.loads(SAMPLES.read_text()) if SAMPLES.exists() else []

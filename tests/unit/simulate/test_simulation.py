@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from validator.errors import UserError
-from validator.simulate.broken_candidates import WAYS as CANDIDATE_KINDS
-from validator.simulate.broken_requests import WAYS as REQUEST_KINDS
-from validator.simulate.model import NaiveRouter
-from validator.simulate.settings import PROFILES, SimulatedBlock, SimulationSettings, settings_of_profile
-from validator.simulate.topology import recorded_channels, topology
-from validator.simulate.traffic import Simulation, simulate
+from validator.protocols.router.simulation.broken_candidates import WAYS as CANDIDATE_KINDS
+from validator.protocols.router.simulation.broken_requests import WAYS as REQUEST_KINDS
+from validator.protocols.router.simulation.model import NaiveRouter
+from validator.protocols.router.simulation.topology import recorded_channels, topology
+from validator.protocols.router.simulation.traffic import Simulation, simulate
+from validator.simulate import PROFILES, SimulatedBlock, SimulationSettings, settings_of_profile
 
 GROUPS = ("ProcessedDownwardMessages", "UpwardMessages", "HrmpWatermark", "OutboundHrmp")
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -157,8 +157,8 @@ def test_topology_is_the_recorded_one_and_grows_around_its_hubs(chain: str) -> N
 
 DUMP = """
 import hashlib, json, sys
-from validator.simulate.traffic import simulate
-from validator.simulate.settings import SimulationSettings
+from validator.protocols.router.simulation.traffic import simulate
+from validator.simulate import SimulationSettings
 settings = SimulationSettings(seed=int(sys.argv[1]), blocks=60, preset="tight", enactment="on-inclusion", violation_share=0.3)
 digest = hashlib.sha256()
 for block in simulate(settings):

@@ -4,16 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from validator import __version__
 from validator.core.rules import RuleSet
-from validator.plugin.api import ChainSettings, Manifest, ProtocolDefinition, Simulation, SimulationSettings, hookimpl
+from validator.plugin.api import ChainSettings, Manifest, ProtocolDefinition, hookimpl
 from validator.protocols.router.configuration import MAXIMA, read_configuration
 from validator.protocols.router.encoding import ENCODING_VERSION
 from validator.protocols.router.rules import RULES_VERSION, Router
 from validator.protocols.router.shapes import ROUTER_RECORDS
 from validator.protocols.router.traces import TRACES
 from validator.resources import schemas_directory
+
+if TYPE_CHECKING:
+    from validator.simulate import Simulation, SimulationSettings
 
 
 @hookimpl
@@ -42,7 +46,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
 
 
 def _simulation(settings: SimulationSettings) -> Simulation:
-    from validator.simulate.traffic import Simulation as RouterSimulation
+    from validator.protocols.router.simulation.traffic import RouterSimulation
 
     return RouterSimulation(settings)
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib.resources import files  # validator: allow dynamic a definition says where its schemas and traces are
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from validator.plugin.api import (
     ChainSettings,
     Manifest,
     ProtocolDefinition,
     RuleSet,
-    Simulation,
-    SimulationSettings,
     TraceFormat,
     hookimpl,
 )
@@ -23,6 +21,9 @@ from validator_early_hrmp.pages import ENCODING_VERSION
 from validator_early_hrmp.rules import RULES_VERSION, EarlyHrmp
 from validator_early_hrmp.shapes import RECORDS
 from validator_early_hrmp.traces import STATE_KEYS, read_candidate, read_request, view
+
+if TYPE_CHECKING:
+    from validator.simulate import Simulation, SimulationSettings
 
 NAME: Final = "early-hrmp"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib.resources import files  # validator: allow dynamic a definition says where its schemas and traces are
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from validator.plugin.api import (
     ChainSettings,
@@ -13,8 +13,6 @@ from validator.plugin.api import (
     ProofFormat,
     ProtocolDefinition,
     RuleSet,
-    Simulation,
-    SimulationSettings,
     TraceFormat,
     hookimpl,
 )
@@ -26,6 +24,9 @@ from validator_xcmp.rules import RULES_VERSION, Xcmp
 from validator_xcmp.shapes import RECORDS
 from validator_xcmp.traces import STATE_KEYS, read_candidate, read_request, view
 from validator_xcmp.vectors import VECTOR_FORMAT, vector_result
+
+if TYPE_CHECKING:
+    from validator.simulate import Simulation, SimulationSettings
 
 _PACKAGE = files("validator_xcmp")
 
