@@ -18,7 +18,7 @@ from validator.core.types import Balances, Enactment
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.dispatch import FixedWeightSink
 from validator.protocols.router.rules import Router
-from validator.protocols.router.simulation.traffic import Simulation
+from validator.protocols.router.simulation.traffic import RouterSimulation
 from validator.simulate import SimulatedBlock, SimulationSettings
 
 KINDS = {
@@ -82,7 +82,7 @@ class Chain:
 
 @cache
 def simulated(**settings: Any) -> Chain:
-    simulation = Simulation(SimulationSettings(**settings))
+    simulation = RouterSimulation(SimulationSettings(**settings))
     blocks = tuple(simulation.blocks())
     records = [record for block in blocks for record in block.records]
     inputs = tuple(input_of(topic, record, offset) for offset, (topic, record) in enumerate(records))

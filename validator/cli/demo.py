@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from validator.config import Config
-    from validator.simulate import Simulation
     from validator.service.job import Event
+    from validator.simulate import Simulation
 
 OUTPUT_TOPICS: Final = ("verdicts", "dispatches", "channel-events", "dead-letters", "lanes")
 

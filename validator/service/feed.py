@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from validator.kafka.client import KafkaTable
-    from validator.simulate import Simulation
     from validator.service.comparison import Comparison
+    from validator.simulate import Simulation
 
 FIRST_BLOCKS: Final = 10
 """Blocks that are sent at once: the first batch of a job that has just started is slow whatever is in it."""

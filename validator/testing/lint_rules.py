@@ -26,7 +26,7 @@ RULES: Final = {
     "hash": "use hashlib on canonical bytes",
     "hook-default": "take no defaults in hooks: whether they are passed depends on pluggy",
     "identity": "compare values, or give things names of their own",
-    "import": "import from validator.plugin.api alone (in tests from validator.testing, too)",
+    "import": "import from validator.plugin.api alone (for simulated chains from validator.simulate, in tests from validator.testing, too)",
     "io": "all that a handler knows and does goes through its context",
     "private": "use what validator.plugin.api documents",
     "randomness": "derive what has to look random from the message and from what the plugin keeps",
@@ -163,6 +163,7 @@ def _is_public(module: str, name: str | None) -> bool:
     return (
         module == "validator.plugin.api"
         or (module, name) == ("validator.plugin", "api")
+        or module == "validator.simulate"
         or module == "validator.testing"
         or module.startswith("validator.testing.")
     )
