@@ -270,7 +270,8 @@ class NaiveXcmp:
         """Change the session; candidates that are pending are dropped."""
         self.session += 1
         self.pending = []
-        for para in sorted(set(change.get("outgoing", ()))):
+        outgoing = sorted(set(change.get("outgoing", ())))
+        for para in outgoing:
             for channel in sorted(
                 self.channels,
                 key=lambda each: (each["recipient"] != para, each["recipient"] == para and each["sender"]),
@@ -295,7 +296,9 @@ class NaiveXcmp:
                 else:
                     self.give(sender, deposits[0])
                     self.tell("request_expired", sender, recipient, -deposits[0], 0, "expired")
-            elif sender in self.paras and recipient in self.paras:
+            elif {sender, recipient} <= set(self.paras) - set(
+                outgoing
+            ):  # who goes and comes back at once counts as gone
                 self.channels.append(
                     {
                         "sender": sender,
