@@ -18,8 +18,8 @@ from validator.core.types import Balances, Block, ParaKind
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.records import Candidate, candidate
 from validator.protocols.router.rules import Router
+from validator.protocols.router.simulation.load import SettingsLoad, load, load_chain, load_channels
 from validator.protocols.router.state import HrmpChannel, RouterState, add_channel, reserve
-from validator.simulate.load import SettingsLoad, load, load_chain, load_channels
 
 SIZES = ((10, 90), (100, 1_000), (1_000, 50_000), (10_000, 1_000_000))
 """(paras, channels)."""

@@ -24,7 +24,7 @@ from validator.core.rules import RuleSet, pages
 from validator.core.types import Block
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
-from validator.simulate.presets import PRESETS
+from validator.protocols.router.simulation.limits import LIMITS
 
 Json = dict[str, Any]
 
@@ -70,7 +70,7 @@ def _accept(sender: int, recipient: int) -> Json:
 TRAFFIC: Final = (
     Traffic(
         "router",
-        {"host_configuration": PRESETS["polkadot"]},
+        {"host_configuration": LIMITS["polkadot"]},
         _router_init,
         lambda sender, recipient: {"kind": "accept_open_channel", "origin": recipient, "sender": sender},
         lambda para, recipient, _, block: {

@@ -21,7 +21,7 @@ from validator.kafka.topics import create_topics
 from validator.lanes.configured import chain_runtime
 from validator.lanes.genesis import genesis_path, keep_genesis
 from validator.protocols.router.rules import Router
-from validator.simulate.load import SettingsLoad
+from validator.protocols.router.simulation.load import SettingsLoad
 
 SIZES = ((100, 1_000), (10_000, 1_000_000))
 """(paras, channels)."""

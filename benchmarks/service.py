@@ -21,7 +21,7 @@ from validator.codec.json_form import encode_input
 from validator.codec.schemas import INPUT_TOPICS
 from validator.config import Config
 from validator.kafka.client import admin_config, consumer_config, producer_config
-from validator.simulate.load import SettingsLoad, initial_state, load, load_chain
+from validator.protocols.router.simulation.load import SettingsLoad, initial_state, load, load_chain
 
 READY_S_MAX = 180.0
 

@@ -19,10 +19,10 @@ from validator.core.inputs import DeadLetter, Input, Source
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import lane_definition
 from validator.lanes.worker import LaneWorker
+from validator.protocols.router.simulation.traffic import RouterSimulation
 from validator.service.sender import RecordSender
 from validator.service.toml import to_toml
-from validator.simulate.settings import settings_of_profile
-from validator.simulate.traffic import Simulation
+from validator.simulate import settings_of_profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,7 +74,7 @@ class Follower:
 
 
 def follower(directory: Path, kafka: dict[str, object], prefix: str, *, blocks: int = 12, seed: int = 5) -> Follower:
-    simulation = Simulation(settings_of_profile("demo", seed=seed, blocks=blocks, lane=LANE))
+    simulation = RouterSimulation(settings_of_profile("demo", seed=seed, blocks=blocks, lane=LANE))
     tables = configuration(simulation.chain(), directory)
     path = directory / "validator.toml"
     path.write_text(to_toml({**tables, "kafka": kafka, "topics": {"prefix": prefix}}), encoding="utf-8")

@@ -18,7 +18,7 @@ from validator.errors import UserError
 from validator.kafka.client import admin_config, producer_config
 from validator.kafka.topics import create_topics
 from validator.service.retention import missing_blocks
-from validator.simulate.settings import SimulationSettings
+from validator.simulate import SimulationSettings
 
 CHAIN = chain(SimulationSettings(seed=3, blocks=12, candidates_per_block=4, first_block=100))
 AHEAD = 1000

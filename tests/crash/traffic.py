@@ -14,7 +14,7 @@ from validator.codec.decode import decode_record
 from validator.codec.schemas import INPUT_TOPICS
 from validator.core.inputs import DeadLetter, Input, Source
 from validator.lanes.worker import LaneWorker
-from validator.simulate.settings import SimulationSettings
+from validator.simulate import SimulationSettings
 
 COMPARED = ("verdicts", "dispatches", "channel-events", "headroom", "receipts")
 """Topics that tell the same whatever arrives when."""

@@ -13,10 +13,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from tests.traces import generate
+
 from tests.golden import product
 from tests.golden.play import Played
 from tests.golden.recording_file import Line
-from tests.traces import generate
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT.parent / "shared" / "traces"

@@ -19,8 +19,8 @@ from validator.core.types import Balances, Enactment
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.dispatch import FixedWeightSink
 from validator.protocols.router.rules import Router
-from validator.simulate.settings import SimulatedBlock, SimulationSettings
-from validator.simulate.traffic import Simulation
+from validator.protocols.router.simulation.traffic import RouterSimulation
+from validator.simulate import SimulatedBlock, SimulationSettings
 
 KINDS = {
     "blocks": RecordKind.BLOCK,
@@ -87,7 +87,7 @@ class Chain:
 
 @cache
 def simulated(**settings: Any) -> Chain:
-    simulation = Simulation(SimulationSettings(**settings))
+    simulation = RouterSimulation(SimulationSettings(**settings))
     blocks = tuple(simulation.blocks())
     records = [record for block in blocks for record in block.records]
     inputs = tuple(input_of(topic, record, offset) for offset, (topic, record) in enumerate(records))

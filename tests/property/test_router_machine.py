@@ -39,8 +39,8 @@ from validator.protocols.router.dispatch import FixedWeightSink
 from validator.protocols.router.encoding import decode_state, encode_state
 from validator.protocols.router.invariants import check_invariants
 from validator.protocols.router.rules import Router, state_hash
+from validator.protocols.router.simulation.model import NaiveRouter
 from validator.protocols.router.view import view
-from validator.simulate.model import NaiveRouter
 
 PARAS = (1, 2, 3, 4, 70)
 NOBODY = 99

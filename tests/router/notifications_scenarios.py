@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.router.trace import Trace
-from validator.simulate.hashing import ZERO_HASH, next_head
+from validator.protocols.router.simulation.hashing import ZERO_HASH, next_head
 
 NEEDS = ("hrmp_notifications",)
 PARAS = {63: "parachain", 64: "parachain", 16383: "parachain", 16384: "parachain"}

@@ -17,11 +17,11 @@ from validator.document import Node, read_document
 from validator.protocols import kit as paged
 from validator.protocols.kit import InclusionCandidateNotPending, TimeoutCandidateNotPending
 from validator.protocols.router import errors
+from validator.protocols.router.simulation.scenario import play
 from validator.replay.compare import first_difference, first_result_difference
 from validator.replay.run import judge_scenario, run_scenario
 from validator.replay.scenario import read_scenarios
 from validator.replay.suites import suite_files
-from validator.simulate.scenario import play
 
 SCENARIOS = [scenario for group in GROUPS for scenario in scenarios_of(group)]
 SHARED = Path(__file__).resolve().parents[3] / "shared"

@@ -18,7 +18,7 @@ from validator.core.inputs import DeadLetter, DeadReason, Input, Source
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import consumed_by
 from validator.lanes.worker import LaneWorker
-from validator.simulate.settings import SimulationSettings
+from validator.simulate import SimulationSettings
 
 Item: TypeAlias = Input | DeadLetter
 Place: TypeAlias = tuple[str, int]

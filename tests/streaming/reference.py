@@ -9,7 +9,7 @@ from tests.streaming.harness import SAME_WHATEVER_ARRIVES, Outputs
 from tests.unit.lanes.chains import Chain, chain, definition_of, inputs_of
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.worker import LaneWorker
-from validator.simulate.settings import SimulationSettings
+from validator.simulate import SimulationSettings
 
 IMMEDIATE = SimulationSettings(seed=11, blocks=60, violation_share=0.15)
 ON_INCLUSION = SimulationSettings(

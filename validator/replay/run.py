@@ -80,7 +80,11 @@ class _Player:
         self._traces = scenario.protocol.traces
         self._rules = scenario.protocol.genesis(
             ChainSettings(
-                scenario.config, scenario.genesis_paras, notifications=scenario.notifications, upward_messages=sink
+                scenario.config,
+                scenario.genesis_paras,
+                notifications=scenario.notifications,
+                upward_messages=sink,
+                rules=scenario.protocol.rules,
             )
         )
         self._block: BlockNumber | None = None

@@ -1,21 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seeded relay chains with the verdicts of a model: what those of all protocols share."""
+"""What the simulated relay chains of all protocols share: blocks, chance, sessions, settings; it knows no rule.
 
-from __future__ import annotations
+Protocol authors import these names from here, in their simulation alone: no lane runs them.
+"""
 
-from validator.simulate.chain import SimulatedChain
+from validator.simulate.chain import Judged, SimulatedChain
 from validator.simulate.draws import Draws, LeastMet
-from validator.simulate.modelled import ModelledChain
+from validator.simulate.hashing import blake2b_256, compact, next_head
+from validator.simulate.modelled import ModelledChain, is_sleepy
+from validator.simulate.results import Json, accepted, failed, size_of
 from validator.simulate.sessions import SessionTraffic
-from validator.simulate.settings import SimulatedBlock, Simulation, SimulationSettings
+from validator.simulate.settings import (
+    PROFILES,
+    Record,
+    SimulatedBlock,
+    Simulation,
+    SimulationSettings,
+    settings_of_profile,
+)
 
 __all__ = [
+    "PROFILES",
     "Draws",
+    "Json",
+    "Judged",
     "LeastMet",
     "ModelledChain",
+    "Record",
     "SessionTraffic",
     "SimulatedBlock",
     "SimulatedChain",
     "Simulation",
     "SimulationSettings",
+    "accepted",
+    "blake2b_256",
+    "compact",
+    "failed",
+    "is_sleepy",
+    "next_head",
+    "settings_of_profile",
+    "size_of",
 ]

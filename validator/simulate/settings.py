@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
 from validator.errors import UserError
-from validator.simulate.presets import PRESETS
 
 RecordKind = Literal["blocks", "channel-requests", "downward-messages", "candidates"]
 Record = tuple[RecordKind, dict[str, Any]]
@@ -26,8 +25,8 @@ class SimulationSettings:
     blocks: int = 100
     lane: str = "polkadot"
     first_block: int = 1
-    preset: str = "polkadot"
-    topology: str = "polkadot"
+    preset: str | None = None  # limits, by a name that the protocol's simulation knows; None: its default
+    topology: str | None = None  # channels, likewise; a simulation without such names takes no notice of either
     paras: int | None = None  # all of the topology, or as many as the candidates of a block need
     candidates_per_block: int = 12
     horizontal_per_100_candidates: int = 80
@@ -44,8 +43,6 @@ class SimulationSettings:
     unlimited_balances: bool = False
 
     def __post_init__(self) -> None:
-        if self.preset not in PRESETS:
-            raise UserError(f"preset: expected one of {', '.join(sorted(PRESETS))}, found {self.preset!r}")
         if not 0 <= self.violation_share <= 1:
             raise UserError(f"violation_share: expected 0 to 1, found {self.violation_share}")
         if self.enactment not in ("immediate", "on-inclusion"):

@@ -23,7 +23,7 @@ from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.worker import LaneWorker
 from validator.service.simulation import chain_table, simulation_of
-from validator.simulate.settings import SimulatedBlock, SimulationSettings
+from validator.simulate import SimulatedBlock, SimulationSettings
 
 __all__ = ["SimulationContract", "records_of", "refusals", "simulated"]
 

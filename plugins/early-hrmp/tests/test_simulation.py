@@ -26,7 +26,7 @@ class TestSimulation(SimulationContract):
     )
 
 
-def test_the_chain_lives() -> None:
+def test_chain_has_every_event_and_kind_of_request() -> None:
     simulation = EarlyHrmpSimulation(SimulationSettings(seed=9, blocks=300))
     events: Counter[tuple[str, str | None]] = Counter()
     blocks = []

@@ -16,7 +16,7 @@ from validator.core.inputs import DeadLetter, Input, Source
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
 from validator.service.simulation import chain_table, simulation_of
-from validator.simulate.settings import SimulatedBlock, SimulationSettings
+from validator.simulate import SimulatedBlock, SimulationSettings
 
 PREFIX = "test."
 

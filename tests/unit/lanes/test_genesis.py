@@ -15,7 +15,7 @@ from validator.errors import UserError
 from validator.lanes import configured
 from validator.lanes.configured import lane_definition, lane_definitions
 from validator.lanes.genesis import Genesis, genesis_path, keep_genesis, kept_genesis, read_genesis
-from validator.simulate.settings import SimulationSettings
+from validator.simulate import SimulationSettings
 
 GENESIS = 7, (b"one", b"", b"three" * 100)
 

@@ -21,9 +21,9 @@ from validator.lanes import store as store_module
 from validator.lanes.store import Head, LaneCache, Recovery, process_batch
 from validator.lanes.worker import LaneWorker
 from validator.plugin.runtime import make_runtime
-from validator.simulate.load import SettingsLoad, initial_state, load_chain
-from validator.simulate.load import load as generate_load
-from validator.simulate.settings import SimulationSettings
+from validator.protocols.router.simulation.load import SettingsLoad, initial_state, load_chain
+from validator.protocols.router.simulation.load import load as generate_load
+from validator.simulate import SimulationSettings
 
 
 @pytest.mark.parametrize("of", [CHAIN, DELAYED], ids=["immediate", "on-inclusion"])

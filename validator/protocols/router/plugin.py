@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from validator import __version__
 from validator.plugin.api import Manifest, hookimpl
@@ -14,7 +15,9 @@ from validator.protocols.router.rules import Router
 from validator.protocols.router.shapes import ROUTER_RECORDS
 from validator.protocols.router.traces import TRACES
 from validator.resources import schemas_directory
-from validator.simulate import Simulation, SimulationSettings
+
+if TYPE_CHECKING:
+    from validator.simulate import Simulation, SimulationSettings
 
 
 @hookimpl
@@ -42,6 +45,6 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
 
 
 def _simulation(settings: SimulationSettings) -> Simulation:
-    from validator.simulate.traffic import Simulation as RouterSimulation
+    from validator.protocols.router.simulation.traffic import RouterSimulation
 
     return RouterSimulation(settings)

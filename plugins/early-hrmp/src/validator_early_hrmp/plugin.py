@@ -5,16 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib.resources import files  # validator: allow dynamic a definition says where its schemas and traces are
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from validator.plugin.protocol_api import Manifest, ProtocolDefinition, TraceFormat, hookimpl
-from validator.simulate import Simulation, SimulationSettings
 from validator_early_hrmp import __version__
 from validator_early_hrmp.configuration import MAXIMA, WATERMARK_RULE, read_configuration
 from validator_early_hrmp.pages import ENCODING_VERSION
 from validator_early_hrmp.rules import EarlyHrmp
 from validator_early_hrmp.shapes import RECORDS
 from validator_early_hrmp.traces import STATE_KEYS, read_candidate, read_request, view
+
+if TYPE_CHECKING:
+    from validator.simulate import Simulation, SimulationSettings
 
 NAME: Final = "early-hrmp"
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib.resources import files  # validator: allow dynamic a definition says where its schemas and traces are
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from validator.plugin.protocol_api import Manifest, ProofFormat, ProtocolDefinition, TraceFormat, hookimpl
-from validator.simulate import Simulation, SimulationSettings
 from validator_xcmp import __version__
 from validator_xcmp.configuration import LIMITS, MAXIMA, read_configuration
 from validator_xcmp.encoding import ENCODING_VERSION
@@ -17,6 +16,9 @@ from validator_xcmp.rules import Xcmp
 from validator_xcmp.shapes import RECORDS
 from validator_xcmp.traces import STATE_KEYS, read_candidate, read_request, view
 from validator_xcmp.vectors import VECTOR_FORMAT, vector_result
+
+if TYPE_CHECKING:
+    from validator.simulate import Simulation, SimulationSettings
 
 _PACKAGE = files("validator_xcmp")
 

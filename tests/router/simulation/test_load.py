@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from validator.errors import UserError
-from validator.simulate.load import SettingsLoad, initial_state, load, load_chain
-from validator.simulate.model import NaiveRouter
+from validator.protocols.router.simulation.load import SettingsLoad, initial_state, load, load_chain
+from validator.protocols.router.simulation.model import NaiveRouter
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from validator.simulate.model import NaiveRouter
         SettingsLoad(paras=2, channels=2, candidates_per_block=1, blocks=30, message_size_bytes=8),
     ],
 )
-def test_every_candidate_of_a_load_is_accepted(settings: SettingsLoad) -> None:
+def test_model_accepts_every_candidate_of_a_load(settings: SettingsLoad) -> None:
     state = initial_state(settings)
     assert len(state["channel_set"]) == settings.channels
     router = NaiveRouter.from_state(load_chain(settings)["config"], state)
@@ -40,7 +40,7 @@ def test_every_candidate_of_a_load_is_accepted(settings: SettingsLoad) -> None:
     assert most_places <= 3
 
 
-def test_same_seed_same_load() -> None:
+def test_same_seed_gives_same_load() -> None:
     settings = SettingsLoad(seed=9, paras=10, channels=20, candidates_per_block=5, blocks=5)
     assert list(load(settings)) == list(load(settings))
     assert list(load(settings)) != list(
@@ -52,6 +52,6 @@ def test_same_seed_same_load() -> None:
     "wrong",
     [{"paras": 1}, {"channels": 5}, {"candidates_per_block": 101}, {"message_size_bytes": 7}, {"first_block": 0}],
 )
-def test_wrong_settings_are_told(wrong: dict[str, int]) -> None:
+def test_invalid_load_settings_raise_user_error(wrong: dict[str, int]) -> None:
     with pytest.raises(UserError, match=f"{next(iter(wrong))}: expected"):
         SettingsLoad(**wrong)  # type: ignore[arg-type]

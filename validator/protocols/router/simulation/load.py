@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from validator.errors import UserError
-from validator.simulate.draws import Draws
-from validator.simulate.hashing import ZERO_HASH
-from validator.simulate.payloads import HORIZONTAL, draw_size
-from validator.simulate.presets import POLKADOT_2021_09
-from validator.simulate.settings import Record, SimulatedBlock
+from validator.protocols.router.simulation.hashing import ZERO_HASH
+from validator.protocols.router.simulation.limits import POLKADOT
+from validator.protocols.router.simulation.payloads import HORIZONTAL, draw_size
+from validator.simulate import Draws, Record, SimulatedBlock
 
 POOL = 997  # payloads that are drawn; each message also carries its number, so no two are the same
 FIRST_PARA = 2000
@@ -66,7 +65,7 @@ def load_channels(settings: SettingsLoad) -> list[list[int]]:
 
 
 def load_chain(settings: SettingsLoad) -> dict[str, Any]:
-    """Return the lane's configuration, as `Simulation.chain` does; its paras come with the initial state."""
+    """Return the lane's configuration, as `RouterSimulation.chain` does; its paras come with the initial state."""
     return {
         "lane": settings.lane,
         "protocol": "router",
@@ -74,7 +73,7 @@ def load_chain(settings: SettingsLoad) -> dict[str, Any]:
         "enactment": "immediate",
         "hrmp_notifications": False,
         "balances": "ledger",
-        "config": dict(POLKADOT_2021_09),
+        "config": dict(POLKADOT),
         "genesis_paras": [],
         "ump_weights": {},
         "ump_default_weight": 1_000_000_000,
@@ -84,14 +83,14 @@ def load_chain(settings: SettingsLoad) -> dict[str, Any]:
 
 def initial_state(settings: SettingsLoad) -> dict[str, Any]:
     """Return the state before the first block, every key of the traces: all channels open and empty."""
-    sender_deposit = POLKADOT_2021_09["hrmp_sender_deposit"]
-    recipient_deposit = POLKADOT_2021_09["hrmp_recipient_deposit"]
+    sender_deposit = POLKADOT["hrmp_sender_deposit"]
+    recipient_deposit = POLKADOT["hrmp_recipient_deposit"]
     channel = {
         "sender_deposit": sender_deposit,
         "recipient_deposit": recipient_deposit,
-        "limit_used_places": POLKADOT_2021_09["hrmp_channel_max_places"],
-        "limit_used_bytes": POLKADOT_2021_09["hrmp_channel_max_size"],
-        "limit_message_size": POLKADOT_2021_09["hrmp_channel_max_message_size"],
+        "limit_used_places": POLKADOT["hrmp_channel_max_places"],
+        "limit_used_bytes": POLKADOT["hrmp_channel_max_size"],
+        "limit_message_size": POLKADOT["hrmp_channel_max_message_size"],
         "used_places": 0,
         "used_bytes": 0,
         "mqc_head": ZERO_HASH,

@@ -3,16 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from validator.simulate.broken_requests import WAYS, accept_request, close_request, init_request
-from validator.simulate.draws import Draws
-from validator.simulate.model import Channel, NaiveRouter
-from validator.simulate.presets import BUDGET, CHANGES, FIRST_CHANGE, PRESETS
-from validator.simulate.settings import SimulationSettings
-from validator.simulate.topology import FIRST_MADE_UP_PARA, channels_to_hubs
-
-Json = dict[str, Any]
+from validator.protocols.router.simulation.broken_requests import WAYS, accept_request, close_request, init_request
+from validator.protocols.router.simulation.limits import BUDGET, CHANGES, FIRST_CHANGE, LIMITS, limits_name
+from validator.protocols.router.simulation.model import Channel, NaiveRouter
+from validator.protocols.router.simulation.topology import FIRST_MADE_UP_PARA, channels_to_hubs
+from validator.simulate import Draws, Json, SimulationSettings
 
 IGNORED_SHARE: Final = 0.12  # of requests, which nobody accepts: they expire
 NARROW_SHARE: Final = 0.3  # of channels, with few places and small messages
@@ -108,9 +105,9 @@ class ChannelTraffic:
         return {"outgoing": outgoing, "onboarding": onboarding, "new_config": self._new_config()}
 
     def _new_config(self) -> dict[str, int] | None:
-        changes = CHANGES[self.settings.preset]
+        changes = CHANGES[limits_name(self.settings)]
         if self.settings.configuration_changes_per_100_sessions and self.sessions == 1:
-            return dict(FIRST_CHANGE[self.settings.preset])
+            return dict(FIRST_CHANGE[limits_name(self.settings)])
         if self.router.config[BUDGET] == 0:  # nothing was dispatched for a session: that is enough
             return {BUDGET: changes[BUDGET][0]}
         if self.rng.random() * 100 >= self.settings.configuration_changes_per_100_sessions:
@@ -187,5 +184,5 @@ class ChannelTraffic:
 
 def genesis_balance(settings: SimulationSettings, rng: Draws) -> int:
     """Return what a para owns at first: mostly plenty, at times just one deposit or less than one."""
-    deposit = PRESETS[settings.preset]["hrmp_sender_deposit"]
+    deposit = LIMITS[limits_name(settings)]["hrmp_sender_deposit"]
     return rng.choice((deposit // 2, deposit, deposit * 3)) if rng.random() < 0.12 else deposit * 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from validator.simulate.draws import Draws
+from validator.simulate import Draws
 
 # Quantiles of recorded sizes in bytes, each step as likely as the next (horizontal: median 120).
 HORIZONTAL: Final = (40, 74, 95, 105, 113, 120, 128, 149, 161, 204, 1203)

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from validator.errors import UserError
-from validator.simulate.draws import Draws
+from validator.simulate import Draws
 
 FIRST_MADE_UP_PARA = 4000  # beyond the para ids of the recorded chains
 HUBS = 5

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from validator.simulate.results import Json, failed, size_of
+from validator.simulate import Json, failed, size_of
 
 if TYPE_CHECKING:
-    from validator.simulate.model import NaiveRouter
+    from validator.protocols.router.simulation.model import NaiveRouter
 
 
 def check_downward(router: NaiveRouter, candidate: Json) -> Json | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from validator.simulate.model import NaiveRouter
+from validator.protocols.router.simulation.model import NaiveRouter
 
 FEATURES = ("delayed_enactment", "hrmp_notifications")
 

@@ -9,12 +9,11 @@ shows the order of the checks. What really comes out is for the model to say.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
-from validator.simulate.draws import Draws
-from validator.simulate.model import NaiveRouter
+from validator.protocols.router.simulation.model import NaiveRouter
+from validator.simulate import Draws, Json
 
-Json = dict[str, Any]
 Way = Callable[[NaiveRouter, Draws, Json, list[int], int], bool]
 """(model, random, candidate to change, recipients of the para's channels, most bytes to spend) -> could be done."""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated chain: deterministic, well-formed, lively, and breaking every rule."""
+"""A simulated chain under the Router: deterministic, well-formed, lively, and breaking every rule."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from validator.errors import UserError
-from validator.simulate.broken_candidates import WAYS as CANDIDATE_KINDS
-from validator.simulate.broken_requests import WAYS as REQUEST_KINDS
-from validator.simulate.model import NaiveRouter
-from validator.simulate.settings import PROFILES, SimulatedBlock, SimulationSettings, settings_of_profile
-from validator.simulate.topology import recorded_channels, topology
-from validator.simulate.traffic import Simulation, simulate
+from validator.protocols.router.presets import PRESETS
+from validator.protocols.router.simulation.broken_candidates import WAYS as CANDIDATE_KINDS
+from validator.protocols.router.simulation.broken_requests import WAYS as REQUEST_KINDS
+from validator.protocols.router.simulation.limits import LIMITS
+from validator.protocols.router.simulation.model import NaiveRouter
+from validator.protocols.router.simulation.topology import recorded_channels, topology
+from validator.protocols.router.simulation.traffic import RouterSimulation, simulate
+from validator.simulate import PROFILES, SimulatedBlock, SimulationSettings, settings_of_profile
 
 GROUPS = ("ProcessedDownwardMessages", "UpwardMessages", "HrmpWatermark", "OutboundHrmp")
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -44,11 +47,11 @@ def test_every_error_kind_occurs(preset: str, enactment: Any) -> None:
 
 @pytest.mark.parametrize("enactment", ["immediate", "on-inclusion"])
 @pytest.mark.parametrize("notifications", [False, True])
-def test_the_records_alone_lead_to_the_expected_verdicts(enactment: Any, notifications: bool) -> None:
+def test_second_model_gives_expected_verdicts_from_records_alone(enactment: Any, notifications: bool) -> None:
     settings = SimulationSettings(
         seed=3, blocks=60, preset="tight", enactment=enactment, notifications=notifications, violation_share=0.3
     )
-    simulation = Simulation(settings)
+    simulation = RouterSimulation(settings)
     chain = simulation.chain()
     router = NaiveRouter(
         chain["config"],
@@ -90,7 +93,7 @@ def test_records_are_numbered_counted_and_in_canonical_order() -> None:
         assert verdicts["downward"] == header["downward"]
 
 
-def test_two_broken_rules_show_the_order_of_the_groups() -> None:
+def test_candidate_breaking_two_rules_gets_error_of_earlier_group() -> None:
     pairs = set()
     for block in simulate(SimulationSettings(seed=2, blocks=250, preset="tight", violation_share=0.5)):
         verdicts = {verdict["index"]: verdict for verdict in block.expected if verdict["kind"] == "candidate"}
@@ -106,15 +109,15 @@ def test_two_broken_rules_show_the_order_of_the_groups() -> None:
     assert pairs == {(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)}
 
 
-def test_a_well_behaved_chain_has_no_rejection() -> None:
+def test_chain_without_violations_has_no_refusal() -> None:
     settings = SimulationSettings(seed=5, blocks=100, violation_share=0, configuration_changes_per_100_sessions=0)
     blocks = list(simulate(settings))
     assert errors(blocks) == Counter()
     assert sum(len(records(block, "candidates")) for block in blocks) > 1000
 
 
-def test_the_chain_lives() -> None:
-    simulation = Simulation(SimulationSettings(seed=4, blocks=300))
+def test_chain_has_every_kind_of_request_and_session_change() -> None:
+    simulation = RouterSimulation(SimulationSettings(seed=4, blocks=300))
     blocks = list(simulation.blocks())
     changes = [change for block in blocks if (change := records(block, "blocks")[0]["session_change"])]
     assert any(change["new_config"] for change in changes)
@@ -127,7 +130,7 @@ def test_the_chain_lives() -> None:
     assert sum(len(block.dispatched) for block in blocks) > 300
 
 
-def test_sizes_are_those_of_recorded_messages() -> None:
+def test_message_sizes_lie_in_recorded_ranges() -> None:
     horizontal, upward, downward = [], [], []
     for block in simulate(SimulationSettings(blocks=200, violation_share=0)):
         for candidate in records(block, "candidates"):
@@ -142,7 +145,7 @@ def test_sizes_are_those_of_recorded_messages() -> None:
 
 
 @pytest.mark.parametrize("chain", ["polkadot", "kusama"])
-def test_topology_is_the_recorded_one_and_grows_around_its_hubs(chain: str) -> None:
+def test_topology_contains_recorded_channels_and_grows_around_hubs(chain: str) -> None:
     from random import Random
 
     recorded = recorded_channels(chain)
@@ -157,8 +160,8 @@ def test_topology_is_the_recorded_one_and_grows_around_its_hubs(chain: str) -> N
 
 DUMP = """
 import hashlib, json, sys
-from validator.simulate.traffic import simulate
-from validator.simulate.settings import SimulationSettings
+from validator.protocols.router.simulation.traffic import simulate
+from validator.simulate import SimulationSettings
 settings = SimulationSettings(seed=int(sys.argv[1]), blocks=60, preset="tight", enactment="on-inclusion", violation_share=0.3)
 digest = hashlib.sha256()
 for block in simulate(settings):
@@ -173,34 +176,31 @@ def dump(seed: int, hash_seed: str) -> str:
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
 
 
-def test_same_seed_same_bytes_under_any_hash_seed() -> None:
+def test_same_seed_gives_same_bytes_under_any_hash_seed() -> None:
     assert dump(1, "0") == dump(1, "1") == dump(1, "4242")
     assert dump(1, "0") != dump(2, "0")
 
 
 @pytest.mark.parametrize("profile", list(PROFILES))
-def test_profiles_have_their_rates(profile: str) -> None:
+def test_profile_yields_its_candidates_per_block(profile: str) -> None:
     settings = settings_of_profile(profile, blocks=12, violation_share=0)
     blocks = list(simulate(settings))
     candidates = sum(len(records(block, "candidates")) for block in blocks)
     assert candidates >= 0.9 * 12 * settings.candidates_per_block
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"preset": "x"},
-        {"violation_share": 1.5},
-        {"enactment": "x"},
-        {"blocks": -1},
-        {"paras": 1},
-        {"session_length_blocks": 0},
-    ],
-)
-def test_wrong_settings_are_told(wrong: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match=f"{next(iter(wrong))}: expected"):
-        SimulationSettings(**wrong)
-    with pytest.raises(UserError, match="profile: expected"):
-        settings_of_profile("x")
-    with pytest.raises(UserError, match="topology: expected"):
-        recorded_channels("x")
+def test_unknown_preset_and_topology_raise_user_error() -> None:
+    with pytest.raises(UserError, match="preset: expected one of polkadot, tight, found 'x'"):
+        RouterSimulation(SimulationSettings(preset="x"))
+    with pytest.raises(UserError, match="topology: expected one of kusama, polkadot, found 'x'"):
+        RouterSimulation(SimulationSettings(topology="x"))
+
+
+def test_simulated_polkadot_differs_from_preset_polkadot_2021_09_only_in_ttl() -> None:
+    preset = asdict(PRESETS["polkadot-2021-09"])
+    assert {**LIMITS["polkadot"], "hrmp_open_request_ttl": preset["hrmp_open_request_ttl"]} == preset
+    assert LIMITS["polkadot"]["hrmp_open_request_ttl"] == 2
+
+
+def test_simulated_limits_share_no_name_with_presets() -> None:
+    assert LIMITS.keys().isdisjoint(PRESETS)

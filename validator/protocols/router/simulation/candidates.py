@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from validator.simulate.broken_candidates import WAYS, put_message
-from validator.simulate.draws import Draws
-from validator.simulate.model import NaiveRouter
-from validator.simulate.payloads import HORIZONTAL, UPWARD, draw_size
-from validator.simulate.settings import SimulationSettings
-
-Json = dict[str, Any]
+from validator.protocols.router.simulation.broken_candidates import WAYS, put_message
+from validator.protocols.router.simulation.model import NaiveRouter
+from validator.protocols.router.simulation.payloads import HORIZONTAL, UPWARD, draw_size
+from validator.simulate import Draws, Json, SimulationSettings
 
 CHEAP_BYTES: Final = 4096  # a rule that takes more than that to break is broken once, then seldom
 ANY_COST: Final = 1 << 30

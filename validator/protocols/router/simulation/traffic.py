@@ -6,28 +6,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from validator.simulate.candidate_traffic import CHEAP_BYTES, CandidateTraffic, Upward
-from validator.simulate.chain import Json, Judged, SimulatedChain
-from validator.simulate.channel_traffic import ChannelTraffic, genesis_balance
-from validator.simulate.model import NaiveRouter
-from validator.simulate.payloads import DOWNWARD, draw_size
-from validator.simulate.presets import BUDGET, PRESETS
-from validator.simulate.settings import SimulatedBlock, SimulationSettings
-from validator.simulate.topology import recorded_channels, topology
+from validator.protocols.router.simulation.candidates import CHEAP_BYTES, CandidateTraffic, Upward
+from validator.protocols.router.simulation.limits import BUDGET, LIMITS, limits_name
+from validator.protocols.router.simulation.model import NaiveRouter
+from validator.protocols.router.simulation.payloads import DOWNWARD, draw_size
+from validator.protocols.router.simulation.requests import ChannelTraffic, genesis_balance
+from validator.protocols.router.simulation.topology import recorded_channels, topology
+from validator.simulate import Json, Judged, SimulatedBlock, SimulatedChain, SimulationSettings
 
 
-class Simulation(SimulatedChain):
+class RouterSimulation(SimulatedChain):
     """One simulated chain under the Router: `router` is the model behind it."""
 
     def __init__(self, settings: SimulationSettings) -> None:
         super().__init__(settings)
         rng = self.draws
+        self.config = dict(LIMITS[limits_name(settings)])
+        whose = "polkadot" if settings.topology is None else settings.topology
         count = settings.paras
         if count is None:
-            recorded = {para for pair in recorded_channels(settings.topology) for para in pair}
+            recorded = {para for pair in recorded_channels(whose) for para in pair}
             count = max(len(recorded), settings.candidates_per_block * 11 // 10)
-        paras, plan = topology(settings.topology, count, rng, settings.channels_per_para)
-        self.config = dict(PRESETS[settings.preset])
+        paras, plan = topology(whose, count, rng, settings.channels_per_para)
         self.genesis_paras: list[Json] = []
         for para in sorted(paras):
             kind = "parathread" if para not in paras[:5] and rng.random() < 0.08 else "parachain"
@@ -129,5 +129,5 @@ class Simulation(SimulatedChain):
 
 
 def simulate(settings: SimulationSettings) -> Iterator[SimulatedBlock]:
-    """Yield the blocks of a simulated chain; `Simulation` also tells its lane's configuration."""
-    return Simulation(settings).blocks()
+    """Yield the blocks of a simulated chain; `RouterSimulation` also returns its lane's configuration."""
+    return RouterSimulation(settings).blocks()

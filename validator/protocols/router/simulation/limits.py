@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host configurations of simulated chains, and what a chain's governance may change them to."""
+"""What simulated chains start with, by the names of `validator simulate --preset`, and what their governance may change it to.
+
+These are no names of `validator.protocols.router.presets`: the simulator's chains differ from real ones, so that they are lively.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-# router_rules.md 1.9, column "Polkadot 2021-09". The ttl is Kusama's of that year: Polkadot had stopped expiring
-# requests by then, the Router has not. The deposit is deposit(1004, 100 KiB) in plancks.
-POLKADOT_2021_09: Final[dict[str, int]] = {
+from validator.errors import UserError
+from validator.simulate import SimulationSettings
+
+# Those of preset polkadot-2021-09 (router_rules.md 1.9) but for the ttl, which is Kusama's of that year: Polkadot had
+# stopped expiring requests by then, the Router has not. The deposit is deposit(1004, 100 KiB) in plancks.
+POLKADOT: Final[dict[str, int]] = {
     "max_upward_queue_count": 10,
     "max_upward_queue_size": 51200,
     "max_upward_message_size": 51200,
@@ -28,7 +34,7 @@ POLKADOT_2021_09: Final[dict[str, int]] = {
 }
 
 # Limits just large enough for messages of real sizes, so that every one of them is reached within a few blocks.
-MINIMAL: Final[dict[str, int]] = {
+TIGHT: Final[dict[str, int]] = {
     "max_upward_queue_count": 4,
     "max_upward_queue_size": 320,
     "max_upward_message_size": 112,
@@ -48,7 +54,7 @@ MINIMAL: Final[dict[str, int]] = {
     "hrmp_open_request_ttl": 2,
 }
 
-PRESETS: Final[dict[str, dict[str, int]]] = {"polkadot": POLKADOT_2021_09, "tight": MINIMAL}
+LIMITS: Final[dict[str, dict[str, int]]] = {"polkadot": POLKADOT, "tight": TIGHT}
 
 BUDGET: Final = "preferred_dispatchable_upward_messages_step_weight"
 
@@ -99,3 +105,11 @@ CHANGES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
         "hrmp_open_request_ttl": (2, 2, 1, 3),
     },
 }
+
+
+def limits_name(settings: SimulationSettings) -> str:
+    """Return the name of the limits that a chain starts with. Raises `UserError` for an unknown one."""
+    name = "polkadot" if settings.preset is None else settings.preset
+    if name not in LIMITS:
+        raise UserError(f"preset: expected one of {', '.join(sorted(LIMITS))}, found {name!r}")
+    return name

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from validator.simulate.model import Channel, NaiveRouter
+    from validator.protocols.router.simulation.model import Channel, NaiveRouter
 
 CHANNEL_LIMITS = ("limit_used_places", "limit_used_bytes", "limit_message_size")
 

@@ -13,16 +13,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from validator.simulate.acceptance import CHECKS_IN_ORDER
-from validator.simulate.hashing import (
+from validator.protocols.router.simulation.acceptance import CHECKS_IN_ORDER
+from validator.protocols.router.simulation.hashing import (
     ZERO_HASH,
     accepted_notification,
     closing_notification,
     next_head,
     open_notification,
 )
-from validator.simulate.results import Json, accepted, failed, size_of
-from validator.simulate.snapshot import load_state, router_state
+from validator.protocols.router.simulation.snapshot import load_state, router_state
+from validator.simulate import Json, accepted, failed, size_of
 
 Channel = tuple[int, int]
 Enactment = Literal["immediate", "on-inclusion"]

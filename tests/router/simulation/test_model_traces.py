@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from validator.simulate.scenario import play
+from validator.protocols.router.simulation.scenario import play
 
 SAMPLES = Path(__file__).resolve().parents[4] / "shared" / "traces" / "router_samples.json"
 SCENARIOS: list[dict[str, Any]] = json.loads(SAMPLES.read_text()) if SAMPLES.exists() else []
@@ -30,12 +30,12 @@ def disagreement(expected: Any, found: Any, where: str = "") -> str | None:
 
 
 @pytest.mark.skipif(not SAMPLES.exists(), reason="../shared/traces is not beside this checkout")
-def test_samples_are_there() -> None:
+def test_all_sample_traces_are_present() -> None:
     assert len(SCENARIOS) >= 26
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: f"{scenario['id']}-{scenario['name']}")
-def test_sample(scenario: dict[str, Any]) -> None:
+def test_model_plays_sample_as_expected(scenario: dict[str, Any]) -> None:
     played = play(scenario)
     assert "skipped" not in played
     assert len(played["steps"]) == len(scenario["steps"])
@@ -47,7 +47,7 @@ def test_sample(scenario: dict[str, Any]) -> None:
         assert disagreement(expected.get("state", {}), found["state"], f"step {number}") is None
 
 
-def test_disagreement_sees_a_difference() -> None:
+def test_disagreement_names_first_difference() -> None:
     assert disagreement({"a": {"b": 1}}, {"a": {"b": 2}}) == ".a.b: expected 1, found 2"
     assert disagreement({"a": {"b": 0, "c": None, "d": []}}, {}) is None
     assert disagreement({"a": None}, {"a": {"b": 1}}) is not None

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
-from validator.simulate.draws import Draws
-from validator.simulate.model import Channel, NaiveRouter
+from validator.protocols.router.simulation.model import Channel, NaiveRouter
+from validator.simulate import Draws, Json
 
-Json = dict[str, Any]
 Way = Callable[[NaiveRouter, Draws], Json | None]
 
 
