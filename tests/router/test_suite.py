@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from tests.router.generate import GROUPS, SUITE, scenarios_of, text_of
+from validator.compare import first_difference, first_result_difference
 from validator.core import paged
 from validator.core.errors import Violation
 from validator.core.paged import InclusionCandidateNotPending, TimeoutCandidateNotPending
 from validator.document import Node, read_document
 from validator.protocols.router import errors
-from validator.replay.compare import first_difference, first_result_difference
 from validator.replay.run import judge_scenario, run_scenario
 from validator.replay.scenario import read_scenarios
 from validator.replay.suites import suite_files

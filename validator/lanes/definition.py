@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from validator.codec.decode import LaneRecords, decode_record
 from validator.core.execute import Intervals
 from validator.core.handlers.dispatch import HandlerSink
+from validator.core.handlers.upward import FixedWeightDispatcher, UpwardDispatcher
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.lane import Lane, LaneSettings
 from validator.core.rules import RuleSet
@@ -20,8 +21,6 @@ from validator.plugin.api import ChainSettings
 from validator.plugin.registry import PluginError
 from validator.plugin.runtime import Epoch, HandlerUse, RuntimePlan, first_difference, make_runtime
 from validator.plugin.watchdog import HANDLER_SECONDS_MAX_DEFAULT, Watchdog
-from validator.protocols.router.configuration import HostConfiguration
-from validator.protocols.router.dispatch import FixedWeightSink, UpwardMessageSink
 
 _ENACTMENTS = tuple(Enactment)
 
@@ -157,9 +156,9 @@ class LaneDefinition:
 
     def _rules(self, pages: list[bytes]) -> RuleSet:
         runtime = make_runtime(self.plan)
-        sink: UpwardMessageSink
+        sink: UpwardDispatcher
         if runtime.handlers is None:
-            sink = FixedWeightSink(self.upward_weights, self.upward_default_weight, self.upward_failing)
+            sink = FixedWeightDispatcher(self.upward_weights, self.upward_default_weight, self.upward_failing)
         else:
             sink = HandlerSink(
                 runtime.handlers,
@@ -167,7 +166,7 @@ class LaneDefinition:
                 weight_max=self.upward_weight_max,
                 guard=Watchdog(self.handler_seconds_max),
             )
-        settings = ChainSettings(HostConfiguration(), enactment=self.enactment, upward_messages=sink)
+        settings = ChainSettings(enactment=self.enactment, upward_messages=sink)
         return runtime.protocol.restore(pages, settings)
 
 

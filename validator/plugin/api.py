@@ -194,11 +194,11 @@ class Manifest:
 class ChainSettings:
     """What a protocol is told about a chain: its limits and modes, the paras that are valid from the start, and who takes upward messages.
 
-    ``configuration`` is of the protocol's own class (`ProtocolDefinition.configuration`). ``upward_messages`` is handed through to the rule
-    set's dispatch round (`validator.protocols.router.dispatch.UpwardMessageSink`).
+    ``configuration`` is of the protocol's own class (`ProtocolDefinition.configuration`), None where a state is restored. ``upward_messages``
+    is handed through to the rule set's dispatch round (`validator.core.handlers.upward.UpwardDispatcher`).
     """
 
-    configuration: Any
+    configuration: Any = None
     paras: tuple[Para, ...] = ()
     balances: Balances = Balances.LEDGER
     notifications: bool = False

@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from validator.core.limits import U64_MAX, U128_MAX
-from validator.core.types import BlockNumber, DownwardMessage, Para, ParaKind, SessionChange
-from validator.document import Node
+from validator.core.limits import U64_MAX
+from validator.core.types import BlockNumber, DownwardMessage, Para, SessionChange
+from validator.document import Node, read_para
 from validator.plugin.api import ProtocolDefinition
 from validator.plugin.registry import discover
 from validator.plugin.runtime import RuntimePlan, make_runtime
@@ -60,14 +60,6 @@ def read_scenarios(document: Node, *, expectations: bool = True) -> list[Scenari
     if not isinstance(document.value, list):
         raise document.fail("a scenario or an array of them")
     return [_scenario(node, expectations) for node in document.items()]
-
-
-def read_para(node: Node) -> Para:
-    """Return a para that becomes valid. Raises `UserError`."""
-    kind = node["kind"].one_of(list(ParaKind)) if node.has("kind") else ParaKind.PARACHAIN
-    return Para(
-        node["para_id"].integer(), ParaKind(kind), node.get("balance", lambda member: member.integer(U128_MAX), 0)
-    )
 
 
 def installed_protocol(name: str) -> ProtocolDefinition | None:

@@ -87,7 +87,7 @@ class ProtocolContract:
             if violation is not None:
                 return
             saved = pages(rules)
-            restored = definition.restore(saved, ChainSettings(None))
+            restored = definition.restore(saved, ChainSettings())
             assert list(restored.changed()) == []
             assert pages(restored) == saved
             assert definition.traces.view(restored) == definition.traces.view(rules)

@@ -9,10 +9,10 @@ import pytest
 
 from validator.core.errors import Violation
 from validator.core.execute import Intervals, execute
+from validator.core.handlers.upward import FixedWeightDispatcher
 from validator.core.outcomes import ChannelEventKind, Executed, InputKind
 from validator.core.types import Block, BlockRecord, DownwardMessage, Enactment, Para, PendingRef, SessionChange
 from validator.protocols.router.configuration import HostConfiguration
-from validator.protocols.router.dispatch import FixedWeightSink
 from validator.protocols.router.records import (
     AcceptOpenChannel,
     Candidate,
@@ -45,7 +45,9 @@ CONFIG = HostConfiguration(
 class Chain:
     def __init__(self, enactment: Enactment = Enactment.IMMEDIATE, intervals: Intervals | None = None) -> None:
         paras = [Para(para, balance=100) for para in (1, 2, 3)]
-        self.router = Router.at_genesis(CONFIG, paras, enactment=enactment, sink=FixedWeightSink(default_weight=4))
+        self.router = Router.at_genesis(
+            CONFIG, paras, enactment=enactment, sink=FixedWeightDispatcher(default_weight=4)
+        )
         self.intervals = intervals or Intervals(headroom=1, root=1)
         self.number = 0
 

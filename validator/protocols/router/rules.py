@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from validator.core.handlers.state import FIRST_OWNER
+from validator.core.handlers.upward import FixedWeightDispatcher, UpwardDispatcher
 from validator.core.hashing import blake2b_256
 from validator.core.limits import HEADROOM_WATERMARKS_MAX
 from validator.core.outcomes import ChannelHeadroom, Dispatch, ParaHeadroom
@@ -18,7 +19,7 @@ from validator.core.types import Balances, ChannelId, DownwardMessage, Enactment
 from validator.protocols.router import records
 from validator.protocols.router.acceptance import check_candidate
 from validator.protocols.router.configuration import HostConfiguration
-from validator.protocols.router.dispatch import FixedWeightSink, UpwardMessageSink, process_pending_upward_messages
+from validator.protocols.router.dispatch import process_pending_upward_messages
 from validator.protocols.router.enactment import enact_candidate, queue_downward_message
 from validator.protocols.router.encoding import (
     decode_state,
@@ -60,12 +61,12 @@ class Router(PagedRules[RouterState]):
     def __init__(
         self,
         state: RouterState,
-        sink: UpwardMessageSink | None = None,
+        sink: UpwardDispatcher | None = None,
         enactment: Enactment = Enactment.IMMEDIATE,
         page_hashes: dict[int, Hash] | None = None,
     ) -> None:
         super().__init__(state, enactment, page_hashes)
-        self._sink = sink or FixedWeightSink()
+        self._sink = sink or FixedWeightDispatcher()
 
     @classmethod
     def at_genesis(
@@ -75,7 +76,7 @@ class Router(PagedRules[RouterState]):
         *,
         balances: Balances = Balances.LEDGER,
         notifications: bool = False,
-        sink: UpwardMessageSink | None = None,
+        sink: UpwardDispatcher | None = None,
         enactment: Enactment = Enactment.IMMEDIATE,
     ) -> Router:
         """Return a Router whose paras are valid from the start and which has seen no message."""
@@ -86,7 +87,7 @@ class Router(PagedRules[RouterState]):
 
     @classmethod
     def from_pages(
-        cls, pages: list[bytes], sink: UpwardMessageSink | None = None, enactment: Enactment = Enactment.IMMEDIATE
+        cls, pages: list[bytes], sink: UpwardDispatcher | None = None, enactment: Enactment = Enactment.IMMEDIATE
     ) -> Router:
         """Return the Router whose `pages` these are. Raises `scale.DecodeError`."""
         common_page, untold_page, *owned = pages

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from validator.compare import first_difference
 from validator.core.handlers.errors import ContextError
 from validator.core.handlers.handler import KIND
 from validator.core.limits import HANDLER_KEY_BYTES_MAX, HANDLER_VALUE_BYTES_MAX, U32_MAX, U128_MAX
 from validator.core.paged import Account
 from validator.core.types import ZERO_HASH, Balances, ChannelId, ParaId, ParaKind
-from validator.document import Node
+from validator.document import Node, read_para
 from validator.errors import UserError
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.invariants import broken_invariants
@@ -29,8 +30,6 @@ from validator.protocols.router.state import (
     increase,
 )
 from validator.protocols.router.view import view
-from validator.replay.compare import first_difference
-from validator.replay.scenario import read_para
 
 STATE_KEYS = tuple(view(RouterState(HostConfiguration())))
 
