@@ -6,6 +6,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from validator.codec.decode import LaneRecords, decode_record
 from validator.core.execute import Intervals
@@ -17,7 +18,8 @@ from validator.core.rules import RuleSet
 from validator.core.scale import Reader, Writer
 from validator.core.types import BlockNumber, Enactment
 from validator.errors import UserError
-from validator.plugin.api import ChainSettings
+from validator.lanes.genesis import genesis_path
+from validator.plugin.api import ChainSettings, ProtocolDefinition
 from validator.plugin.registry import PluginError
 from validator.plugin.runtime import Epoch, HandlerUse, RuntimePlan, first_difference, make_runtime
 from validator.plugin.watchdog import HANDLER_SECONDS_MAX_DEFAULT, Watchdog
@@ -88,6 +90,10 @@ class LaneDefinition:
                 f"begin with a block after that (from_block), or remove the job's checkpoint and take another topics prefix"
             )
 
+    def genesis_path(self, folder: Path) -> Path:
+        """Return where the job keeps the lane's genesis, below its folder. Raises `PluginError`."""
+        return genesis_path(folder, self.name, self.runtime_digest, self.protocol.encoding_version)
+
     def create(self) -> Lane:
         """Return the lane as it stands before its first block."""
         return Lane(self.name, self._rules(list(self.genesis)), self.first_block - 1, self.settings)
@@ -96,6 +102,11 @@ class LaneDefinition:
         """Return the lane that a `Lane.snapshot` was taken of; raises `core.scale.DecodeError`, `JournalUnreadable`."""
         make_runtime(self.plan)  # by which the records that wait can be read
         return Lane.restore(self.name, snapshot, self._rules, decode_again, self.settings)
+
+    @property
+    def protocol(self) -> ProtocolDefinition:
+        """The lane's protocol. Raises `PluginError`."""
+        return make_runtime(self.plan).protocol
 
     @property
     def records(self) -> LaneRecords:

@@ -17,11 +17,13 @@ from typing import Any, Final, Protocol, TypeAlias
 import pluggy
 
 from validator.codec.record_types import RecordType, check_count, check_payload, check_u32, relay_parent
+from validator.compare import first_difference
 from validator.core.errors import InvariantBroken, LimitError, Violation
 from validator.core.events import EventLog
 from validator.core.handlers.context import Context
 from validator.core.handlers.errors import ContextError
 from validator.core.handlers.handler import KIND, Handler, MessageWeight
+from validator.core.handlers.state import HandlerStates
 from validator.core.handlers.weights import CALL_WEIGHTS, CallWeights
 from validator.core.hashing import blake2b_256, compact, message_hash, mqc_link
 from validator.core.limits import (
@@ -61,7 +63,8 @@ from validator.core.types import (
     SessionIndex,
     Weight,
 )
-from validator.document import Node
+from validator.document import Node, read_para
+from validator.plugin.protocol_parts import HandlerBench, LimitsTable, StateFile, StateSection, StateView, section_title
 from validator.simulate.chain import SimulatedChain
 from validator.simulate.draws import Draws, LeastMet
 from validator.simulate.modelled import ModelledChain
@@ -98,11 +101,14 @@ __all__ = [
     "Enactment",
     "EventLog",
     "Handler",
+    "HandlerBench",
+    "HandlerStates",
     "Hash",
     "InclusionCandidateNotPending",
     "InvariantBroken",
     "LeastMet",
     "LimitError",
+    "LimitsTable",
     "Manifest",
     "MessageRef",
     "MessageWeight",
@@ -128,6 +134,9 @@ __all__ = [
     "SimulatedChain",
     "Simulation",
     "SimulationSettings",
+    "StateFile",
+    "StateSection",
+    "StateView",
     "TimeoutCandidateNotPending",
     "TraceFormat",
     "Transport",
@@ -141,11 +150,14 @@ __all__ = [
     "check_payload",
     "check_u32",
     "compact",
+    "first_difference",
     "hookimpl",
     "merkle_root",
     "message_hash",
     "mqc_link",
+    "read_para",
     "relay_parent",
+    "section_title",
     "upgraded",
 ]
 
@@ -194,8 +206,8 @@ class Manifest:
 class ChainSettings:
     """What a protocol is told about a chain: its limits and modes, the paras that are valid from the start, and who takes upward messages.
 
-    ``configuration`` is of the protocol's own class (`ProtocolDefinition.configuration`), None where a state is restored. ``upward_messages``
-    is handed through to the rule set's dispatch round (`validator.core.handlers.upward.UpwardDispatcher`).
+    ``configuration`` is of the protocol's own class (`ProtocolDefinition.configuration`), None where a state is restored.
+    ``upward_messages`` is handed through to the rule set's dispatch round (`validator.core.handlers.upward.UpwardDispatcher`).
     """
 
     configuration: Any = None
@@ -266,6 +278,10 @@ class ProtocolDefinition:
     the names, in the protocol's order, and the greatest values of those that a session change may set. ``schemas`` is a folder laid out as
     `avro/` with those of ``records``. ``simulation`` makes the traffic of `validator simulate` and `validator demo`, where there is any;
     ``proofs`` are those of `validator prove` and `validator verify`.
+
+    Of the other optional parts, ``limits_table`` says how `validator.toml` holds the limits (without it they are read by ``configuration``
+    from the table ``limits``), ``state_file`` lets a chain start in mid-life, ``state_view`` is what `validator state show` shows.
+    ``handler_states`` returns what handlers of upward messages keep, ``handler_bench`` is for their authors' tests.
     """
 
     name: str
@@ -281,6 +297,11 @@ class ProtocolDefinition:
     traces: TraceFormat
     simulation: Callable[[SimulationSettings], Simulation] | None = None
     proofs: ProofFormat | None = None
+    limits_table: LimitsTable | None = None
+    state_file: StateFile | None = None
+    state_view: StateView | None = None
+    handler_states: Callable[[Any], HandlerStates] | None = None
+    handler_bench: HandlerBench | None = None
 
     def changes(self, node: Node) -> tuple[tuple[str, int], ...]:
         """Return the limits that an object names, as `RuleSet.change_session` gets them. Raises `validator.errors.UserError`."""

@@ -15,7 +15,7 @@ from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.core.lane import Lane
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
-from validator.replay.scenario import installed_protocol
+from validator.plugin.runtime import installed_protocol
 from validator.testing.scenario_writer import STEP_ORDER
 
 Json = dict[str, Any]

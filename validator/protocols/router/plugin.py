@@ -7,11 +7,22 @@ from collections.abc import Iterable
 
 from validator import __version__
 from validator.core.rules import RuleSet
-from validator.plugin.api import ChainSettings, Manifest, ProtocolDefinition, Simulation, SimulationSettings, hookimpl
+from validator.plugin.api import (
+    ChainSettings,
+    HandlerStates,
+    Manifest,
+    ProtocolDefinition,
+    Simulation,
+    SimulationSettings,
+    hookimpl,
+)
 from validator.protocols.router.configuration import MAXIMA, read_configuration
 from validator.protocols.router.encoding import ENCODING_VERSION
+from validator.protocols.router.presets import LIMITS_TABLE
 from validator.protocols.router.rules import RULES_VERSION, Router
 from validator.protocols.router.shapes import ROUTER_RECORDS
+from validator.protocols.router.state_view import STATE_VIEW
+from validator.protocols.router.statefile import STATE_FILE
 from validator.protocols.router.traces import TRACES
 from validator.resources import schemas_directory
 
@@ -38,6 +49,10 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         schemas=schemas_directory(),
         traces=TRACES,
         simulation=_simulation,
+        limits_table=LIMITS_TABLE,
+        state_file=STATE_FILE,
+        state_view=STATE_VIEW,
+        handler_states=_handler_states,
     )
 
 
@@ -60,3 +75,7 @@ def _genesis(settings: ChainSettings) -> RuleSet:
 
 def _restore(pages: list[bytes], settings: ChainSettings) -> RuleSet:
     return Router.from_pages(pages, settings.upward_messages, settings.enactment)
+
+
+def _handler_states(rules: Router) -> HandlerStates:
+    return rules.state.handler_states
