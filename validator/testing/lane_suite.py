@@ -11,6 +11,7 @@ from validator.codec.decode import decode_record
 from validator.codec.encode import Encoder
 from validator.codec.json_form import encode_input, to_json
 from validator.config import Config
+from validator.config.limits import find_limits
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.core.lane import Lane
 from validator.lanes.configured import lane_definition
@@ -57,7 +58,7 @@ class SuiteLane:
         chain = {
             "protocol": scenario["protocol"],
             "first_block": scenario["steps"][0]["block"],
-            "limits": scenario["config"],
+            find_limits(scenario["protocol"]).key: scenario["config"],
             "genesis_paras": scenario["genesis_paras"],
         }
         self.definition: LaneDefinition = lane_definition(

@@ -146,8 +146,10 @@ RECORDED: dict[str, tuple[str, str]] = {
         "ad7401a618e2242de1f15bbdd69950fc159b60b650678ba88a50b4edd67f0356",
     ),
     "handlers": (
-        "host_configuration.preset = 'polkadot-2023'\nump_message_weight_max = 5\n"
-        "handlers = [{name = 'remark', from_block = 4, config = {bytes_max = 64}}]",
+        (
+            "host_configuration.preset = 'polkadot-2023'\nump_message_weight_max = 5\n"
+            "handlers = [{name = 'remark', from_block = 4, config = {bytes_max = 64}}]"
+        ),
         "1c48adedaea66f003fc10f169828ba62727133262692cda6bfeb340a52b29dec",
     ),
     "no handlers": (

@@ -18,6 +18,7 @@ from validator.plugin.api import (
 )
 from validator.protocols.router.configuration import MAXIMA, read_configuration
 from validator.protocols.router.encoding import ENCODING_VERSION
+from validator.protocols.router.handler_bench import HANDLER_BENCH
 from validator.protocols.router.presets import LIMITS_TABLE
 from validator.protocols.router.rules import RULES_VERSION, Router
 from validator.protocols.router.shapes import ROUTER_RECORDS
@@ -53,6 +54,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         state_file=STATE_FILE,
         state_view=STATE_VIEW,
         handler_states=_handler_states,
+        handler_bench=HANDLER_BENCH,
     )
 
 
