@@ -19,11 +19,11 @@ from benchmarks.figures import Figure
 from validator.core.handlers.context import Context
 from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, HandlerSink
 from validator.core.handlers.handler import BoundHandler, Handler, MessageWeight
+from validator.core.handlers.upward import FixedWeightDispatcher, UpwardDispatcher
 from validator.core.rules import ChainSettings
 from validator.core.types import Para, ParaId
 from validator.plugin.registry import handlers_of, installed
 from validator.plugin.watchdog import Watchdog
-from validator.protocols.router.dispatch import FixedWeightSink, UpwardMessageSink
 from validator.protocols.router.enactment import enact_upward_messages
 from validator.protocols.router.host import RouterHost
 from validator.protocols.router.presets import PRESETS
@@ -121,7 +121,7 @@ def _dispatches(repeats: int) -> list[Figure]:
         ]
         weighed, handled = [], []
         for _ in range(repeats):
-            weighed.append(_rate(FixedWeightSink(), messages, set()))
+            weighed.append(_rate(FixedWeightDispatcher(), messages, set()))
             handled.append(_rate(sink, messages, outcomes))
         assert outcomes == {"ok"}, outcomes
         figures.append(Figure("handlers", f"{shipped.plugin}: {shipped.what}", "dispatches/s", tuple(handled)))
@@ -134,7 +134,7 @@ def _sink_of(plugin: str) -> HandlerSink:
     return HandlerSink([HandlerEpoch(0, DispatchTable(handlers_of(found, "{}")))], guard=Watchdog(10.0))
 
 
-def _rate(sink: UpwardMessageSink, messages: list[list[bytes]], outcomes: set[str]) -> float:
+def _rate(sink: UpwardDispatcher, messages: list[list[bytes]], outcomes: set[str]) -> float:
     router = _router(sink)
     with _Quiet():
         began = time.process_time()
@@ -149,7 +149,7 @@ def _rate(sink: UpwardMessageSink, messages: list[list[bytes]], outcomes: set[st
     return BLOCKS * len(PARAS) / seconds
 
 
-def _router(sink: UpwardMessageSink | None = None) -> Router:
+def _router(sink: UpwardDispatcher | None = None) -> Router:
     limits = replace(PRESETS["polkadot-2023"], hrmp_max_parachain_outbound_channels=len(PARAS))
     router = Router.at_genesis(
         ChainSettings(limits, tuple(Para(para, balance=10**20) for para in PARAS), upward_messages=sink)

@@ -97,7 +97,8 @@ def _prepared(load: SettingsLoad, folder: Path, kafka: dict[str, Any], prefix: s
     A million channels are a third of a gigabyte of JSON, which a job reads once in its life.
     """
     config = configuration(load, folder, kafka, prefix, write_state=False, max_records_per_trigger=RECORDS_PER_TRIGGER)
-    path = genesis_path(folder / "job" / "lanes", load.lane, chain_runtime(config.chains[load.lane], load.lane).digest)
+    runtime = chain_runtime(config.chains[load.lane], load.lane)
+    path = genesis_path(folder / "job" / "lanes", load.lane, runtime.digest, runtime.protocol.encoding_version)
     keep_genesis(path, (load.first_block, tuple(pages(Router(initial_state(load))))))
     return config
 

@@ -22,7 +22,7 @@ from validator.codec.inflight import unpack
 from validator.core.inputs import DeadLetter, Input
 from validator.errors import UserError
 from validator.lanes.definition import LaneDefinition
-from validator.lanes.genesis import genesis_path, keep_genesis, read_genesis
+from validator.lanes.genesis import keep_genesis, read_genesis
 from validator.lanes.marker import Consumed, consumed_by
 from validator.lanes.store import LaneCache, Recovery, process_batch
 
@@ -116,7 +116,7 @@ class ShippedGenesis:
 
 def shipped(context: SparkContext, definition: LaneDefinition, folder: Path) -> LaneDefinition:
     """Return a definition as it travels with the plan; its genesis is kept in a folder of the driver."""
-    path = genesis_path(folder, definition.name, definition.runtime_digest)
+    path = definition.genesis_path(folder)
     if not path.exists():
         keep_genesis(path, (definition.first_block, tuple(definition.genesis)))
     context.addFile(str(path))

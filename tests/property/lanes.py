@@ -11,13 +11,13 @@ from tests.property.shapes import para_of
 from validator.codec.decode import decode_record
 from validator.codec.encode import Encoder, OutputRecord
 from validator.codec.json_form import encode_input
+from validator.core.handlers.upward import FixedWeightDispatcher
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.lane import Lane, LaneSettings
 from validator.core.outcomes import Executed
 from validator.core.rules import ChainSettings
 from validator.core.types import Balances, Enactment
 from validator.protocols.router.configuration import HostConfiguration
-from validator.protocols.router.dispatch import FixedWeightSink
 from validator.protocols.router.rules import Router
 from validator.protocols.router.simulation.traffic import RouterSimulation
 from validator.simulate import SimulatedBlock, SimulationSettings
@@ -62,11 +62,11 @@ class Chain:
             )
         )
 
-    def sink(self) -> FixedWeightSink:
+    def sink(self) -> FixedWeightDispatcher:
         chain = self.description
         weights = {bytes.fromhex(payload): weight for payload, weight in chain["ump_weights"].items()}
         failing = frozenset(bytes.fromhex(payload) for payload in chain["ump_failing_messages"])
-        return FixedWeightSink(weights, chain["ump_default_weight"], failing)
+        return FixedWeightDispatcher(weights, chain["ump_default_weight"], failing)
 
     def lane(self, settings: LaneSettings | None = None) -> Lane:
         return Lane("polkadot", self.router(), self.description["first_block"] - 1, settings)

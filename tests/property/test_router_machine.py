@@ -31,11 +31,11 @@ from validator.core.handlers.context import Context, Host
 from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, HandlerSink
 from validator.core.handlers.errors import ContextError
 from validator.core.handlers.handler import BoundHandler, Handler, MessageWeight
+from validator.core.handlers.upward import FixedWeightDispatcher
 from validator.core.outcomes import DispatchOutcome, Processed
 from validator.core.rules import ChainSettings, pages
 from validator.core.types import Balances, Enactment, ParaId
 from validator.protocols.router.configuration import HostConfiguration
-from validator.protocols.router.dispatch import FixedWeightSink
 from validator.protocols.router.encoding import decode_state, encode_state
 from validator.protocols.router.invariants import check_invariants
 from validator.protocols.router.rules import Router, state_hash
@@ -117,7 +117,7 @@ def meddle(context: Context, payload: bytes) -> None:
 MEDDLING = BoundHandler("meddling", "1.0", Handler("any", meddle, MessageWeight(0), decode=lambda payload: payload))
 
 
-class MeddlingSink(FixedWeightSink):
+class MeddlingSink(FixedWeightDispatcher):
     """Messages that fail do so after their handler has changed all that it could: the model does not see any of it."""
 
     handlers = HandlerSink([HandlerEpoch(0, DispatchTable([MEDDLING]))], weight_max=10**9)

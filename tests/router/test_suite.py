@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 from tests.router.generate import GROUPS, SUITE, scenarios_of, text_of
+from validator.compare import first_difference, first_result_difference
 from validator.core.errors import Violation
 from validator.document import Node, read_document
-from validator.protocols import kit as paged
-from validator.protocols.kit import InclusionCandidateNotPending, TimeoutCandidateNotPending
+from validator.protocols.kit import InclusionCandidateNotPending, TimeoutCandidateNotPending, pending
 from validator.protocols.router import errors
 from validator.protocols.router.simulation.scenario import play
-from validator.replay.compare import first_difference, first_result_difference
 from validator.replay.run import judge_scenario, run_scenario
 from validator.replay.scenario import read_scenarios
 from validator.replay.suites import suite_files
@@ -37,7 +36,7 @@ def violations() -> list[type[Violation]]:
     open_ends = [Violation]
     while open_ends:
         children = open_ends.pop().__subclasses__()
-        found += [child for child in children if child.__module__ in (errors.__name__, paged.__name__) and child.kind]
+        found += [child for child in children if child.__module__ in (errors.__name__, pending.__name__) and child.kind]
         open_ends += children
     return sorted(found, key=lambda violation: violation.kind)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -144,9 +143,7 @@ def import_(
 
     imported = import_state(config, lane, file, first_block, executed_block)
     if as_json:
-        typer.echo(json.dumps(asdict(imported)))
+        typer.echo(json.dumps(imported.to_json()))
     else:
-        typer.echo(
-            f"lane {lane} starts with block {imported.first_block}: {imported.paras} paras, {imported.channels} channels; kept as "
-            f"{imported.file}"
-        )
+        counts = ", ".join(f"{number} {name}" for name, number in imported.counts.items())
+        typer.echo(f"lane {lane} starts with block {imported.first_block}: {counts}; kept as {imported.file}")

@@ -15,7 +15,7 @@ from validator.document import Node, parse_document
 from validator.errors import UserError
 from validator.plugin.protocol_api import ProofFormat
 from validator.plugin.registry import discover
-from validator.replay.scenario import installed_protocol
+from validator.plugin.runtime import installed_protocol
 
 DOCUMENT_BYTES_MAX: Final = 32 * 1024 * 1024
 """Bytes of the JSON that is proved or verified."""

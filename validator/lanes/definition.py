@@ -6,18 +6,21 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from validator.codec.decode import LaneRecords, decode_record
 from validator.core.execute import Intervals
 from validator.core.handlers.dispatch import HandlerSink
+from validator.core.handlers.upward import FixedWeightDispatcher, UpwardDispatcher
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.lane import Lane, LaneSettings
 from validator.core.rules import RuleSet
 from validator.core.scale import Reader, Writer
 from validator.core.types import BlockNumber, Enactment
 from validator.errors import UserError
-from validator.plugin.protocol_api import ChainSettings
+from validator.lanes.genesis import genesis_path
+from validator.plugin.protocol_api import ChainSettings, ProtocolDefinition
 from validator.plugin.registry import PluginError
 from validator.plugin.runtime import (
     Epoch,
@@ -29,7 +32,6 @@ from validator.plugin.runtime import (
     make_runtime,
 )
 from validator.plugin.watchdog import HANDLER_SECONDS_MAX_DEFAULT, Watchdog
-from validator.protocols.router.dispatch import FixedWeightSink, UpwardMessageSink
 
 _ENACTMENTS = tuple(Enactment)
 
@@ -99,6 +101,10 @@ class LaneDefinition:
                 f"begin with a block after that (from_block), or remove the job's checkpoint and take another topics prefix"
             )
 
+    def genesis_path(self, folder: Path) -> Path:
+        """Return where the job keeps the lane's genesis, below its folder. Raises `PluginError`."""
+        return genesis_path(folder, self.name, self.runtime_digest, self.protocol.encoding_version)
+
     def create(self) -> Lane:
         """Return the lane as it stands before its first block."""
         return Lane(self.name, self._rules(list(self.genesis)), self.first_block - 1, self.settings)
@@ -107,6 +113,11 @@ class LaneDefinition:
         """Return the lane that a `Lane.snapshot` was taken of; raises `core.scale.DecodeError`, `JournalUnreadable`."""
         make_runtime(self.plan)  # by which the records that wait can be read
         return Lane.restore(self.name, snapshot, self._rules, decode_again, self.settings)
+
+    @property
+    def protocol(self) -> ProtocolDefinition:
+        """The lane's protocol. Raises `PluginError`."""
+        return make_runtime(self.plan).protocol
 
     @property
     def records(self) -> LaneRecords:
@@ -173,9 +184,9 @@ class LaneDefinition:
 
     def _rules(self, pages: list[bytes]) -> RuleSet[Any]:
         runtime = make_runtime(self.plan)
-        sink: UpwardMessageSink
+        sink: UpwardDispatcher
         if runtime.handlers is None:
-            sink = FixedWeightSink(self.upward_weights, self.upward_default_weight, self.upward_failing)
+            sink = FixedWeightDispatcher(self.upward_weights, self.upward_default_weight, self.upward_failing)
         else:
             sink = HandlerSink(
                 runtime.handlers,

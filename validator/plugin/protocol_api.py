@@ -15,8 +15,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from validator.codec.record_types import RecordType, check_count, check_payload, check_u32, relay_parent
+from validator.compare import first_difference
 from validator.core.errors import InvariantBroken, LimitError, Violation
 from validator.core.events import EventLog
+from validator.core.handlers.state import HandlerStates
 from validator.core.hashing import blake2b_256, compact, message_hash, mqc_link
 from validator.core.limits import (
     HEADROOM_WATERMARKS_MAX,
@@ -47,8 +49,9 @@ from validator.core.types import (
     SessionIndex,
     Weight,
 )
-from validator.document import Node
+from validator.document import Node, read_para
 from validator.plugin.api import Manifest, hookimpl
+from validator.plugin.protocol_parts import HandlerBench, LimitsTable, StateFile, StateSection, StateView, section_title
 
 if TYPE_CHECKING:
     from validator.simulate.settings import Simulation, SimulationSettings
@@ -76,9 +79,12 @@ __all__ = [
     "Effects",
     "Enactment",
     "EventLog",
+    "HandlerBench",
+    "HandlerStates",
     "Hash",
     "InvariantBroken",
     "LimitError",
+    "LimitsTable",
     "Manifest",
     "MessageRef",
     "Node",
@@ -96,6 +102,9 @@ __all__ = [
     "RulesEpoch",
     "SessionChange",
     "SessionIndex",
+    "StateFile",
+    "StateSection",
+    "StateView",
     "TraceFormat",
     "Upgrade",
     "Violation",
@@ -106,12 +115,15 @@ __all__ = [
     "check_payload",
     "check_u32",
     "compact",
+    "first_difference",
     "hookimpl",
     "in_force",
     "merkle_root",
     "message_hash",
     "mqc_link",
+    "read_para",
     "relay_parent",
+    "section_title",
     "upgraded",
 ]
 
@@ -165,6 +177,10 @@ class ProtocolDefinition:
     those names; ``maxima`` are the names, in the protocol's order, and the greatest values of those that a session change may set.
     ``schemas`` is a folder laid out as `avro/` with those of ``records``. ``simulation`` makes the traffic of `validator simulate` and
     `validator demo`, ``proofs`` are those of `validator prove` and `validator verify`; both are optional.
+
+    Of the other optional parts, ``limits_table`` says how `validator.toml` holds the limits (without it they are read by ``configuration``
+    from the table ``limits``), ``state_file`` lets a chain start in mid-life, ``state_view`` is what `validator state show` shows.
+    ``handler_states`` returns what handlers of upward messages keep, ``handler_bench`` is for their authors' tests.
     """
 
     name: str
@@ -180,6 +196,11 @@ class ProtocolDefinition:
     rules: tuple[RulesEpoch, ...] = FIRST_RULES
     simulation: Callable[[SimulationSettings], Simulation] | None = None
     proofs: ProofFormat | None = None
+    limits_table: LimitsTable | None = None
+    state_file: StateFile | None = None
+    state_view: StateView | None = None
+    handler_states: Callable[[Any], HandlerStates] | None = None
+    handler_bench: HandlerBench | None = None
 
     def __post_init__(self) -> None:
         starts = [epoch.from_block for epoch in self.rules]

@@ -193,6 +193,13 @@ def make_runtime(plan: RuntimePlan) -> Runtime:
     return Runtime(replace(plan, handlers=resolved), protocol, rules, tuple(tables), tuple(epochs))
 
 
+def installed_protocol(name: str) -> ProtocolDefinition | None:
+    """Return the definition of a protocol, None where no plugin has it. Raises `UserError` where its plugin does not work."""
+    if all(found.name != name for found in discover("validator.protocols")):
+        return None
+    return make_runtime(RuntimePlan(name)).protocol
+
+
 def active(uses: Collection[HandlerUse], block: BlockNumber) -> list[HandlerUse]:
     """Return, by plugin, the uses that hold in a block."""
     latest: dict[str, HandlerUse] = {}

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, TypeVar
 
+from validator.compare import first_difference, first_result_difference
 from validator.core.errors import Violation
+from validator.core.handlers.upward import FixedWeightDispatcher
 from validator.core.rules import RuleSet
 from validator.core.types import BlockNumber
 from validator.plugin.protocol_api import ChainSettings
-from validator.protocols.router.dispatch import FixedWeightSink
-from validator.replay.compare import first_difference, first_result_difference
 from validator.replay.scenario import EXACT, Scenario, Step
 
 T = TypeVar("T")
@@ -76,7 +76,7 @@ class _Player:
     def __init__(self, scenario: Scenario, watch: Watch) -> None:
         self._watch = watch
         assert scenario.protocol is not None
-        sink = FixedWeightSink(scenario.weights, scenario.default_weight, scenario.failing)
+        sink = FixedWeightDispatcher(scenario.weights, scenario.default_weight, scenario.failing)
         self._traces = scenario.protocol.traces
         self._rules = scenario.protocol.genesis(
             ChainSettings(

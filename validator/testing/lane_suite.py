@@ -11,11 +11,12 @@ from validator.codec.decode import decode_record
 from validator.codec.encode import Encoder
 from validator.codec.json_form import encode_input, to_json
 from validator.config import Config
+from validator.config.limits import find_limits
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.core.lane import Lane
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
-from validator.replay.scenario import installed_protocol
+from validator.plugin.runtime import installed_protocol
 from validator.testing.scenario_writer import STEP_ORDER
 
 Json = dict[str, Any]
@@ -57,7 +58,7 @@ class SuiteLane:
         chain = {
             "protocol": scenario["protocol"],
             "first_block": scenario["steps"][0]["block"],
-            "limits": scenario["config"],
+            find_limits(scenario["protocol"]).key: scenario["config"],
             "genesis_paras": scenario["genesis_paras"],
         }
         self.definition: LaneDefinition = lane_definition(

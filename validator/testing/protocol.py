@@ -23,8 +23,9 @@ from validator.core.errors import Violation
 from validator.core.rules import RuleSet, pages
 from validator.document import Node, read_document
 from validator.plugin.protocol_api import ChainSettings, ProtocolDefinition
+from validator.plugin.runtime import installed_protocol
 from validator.replay.run import judge_scenario, run_scenario
-from validator.replay.scenario import Scenario, installed_protocol, read_scenarios
+from validator.replay.scenario import Scenario, read_scenarios
 from validator.replay.suites import suite_files
 from validator.testing.lane_suite import Json, SuiteLane, fits_into_blocks
 
@@ -87,7 +88,7 @@ class ProtocolContract:
             if violation is not None:
                 return
             saved = pages(rules)
-            restored = definition.restore(saved, ChainSettings(None))
+            restored = definition.restore(saved, ChainSettings())
             assert list(restored.changed()) == []
             assert pages(restored) == saved
             assert definition.traces.view(restored) == definition.traces.view(rules)

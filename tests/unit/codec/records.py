@@ -25,7 +25,7 @@ from validator.core.outcomes import (
     Receipt,
     Verdict,
 )
-from validator.protocols import kit as paged
+from validator.protocols.kit import pending
 from validator.protocols.router import errors
 from validator.protocols.router.configuration import CONFIGURATION_FIELDS
 
@@ -130,7 +130,9 @@ def _all_violations(base: type[Violation]) -> list[type[Violation]]:
     return found
 
 
-VIOLATION_TYPES = [each for each in _all_violations(Violation) if each.__module__ in (errors.__name__, paged.__name__)]
+VIOLATION_TYPES = [
+    each for each in _all_violations(Violation) if each.__module__ in (errors.__name__, pending.__name__)
+]
 
 
 def _violation(kind: type[Violation]) -> st.SearchStrategy[Violation]:

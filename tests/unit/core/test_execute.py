@@ -9,11 +9,11 @@ import pytest
 
 from validator.core.errors import Violation
 from validator.core.execute import Intervals, execute
+from validator.core.handlers.upward import FixedWeightDispatcher
 from validator.core.outcomes import ChannelEventKind, Executed, InputKind
 from validator.core.rules import ChainSettings
 from validator.core.types import Block, BlockRecord, DownwardMessage, Enactment, Para, PendingRef, SessionChange
 from validator.protocols.router.configuration import HostConfiguration
-from validator.protocols.router.dispatch import FixedWeightSink
 from validator.protocols.router.records import (
     AcceptOpenChannel,
     Candidate,
@@ -47,7 +47,9 @@ class Chain:
     def __init__(self, enactment: Enactment = Enactment.IMMEDIATE, intervals: Intervals | None = None) -> None:
         paras = [Para(para, balance=100) for para in (1, 2, 3)]
         self.router = Router.at_genesis(
-            ChainSettings(CONFIG, tuple(paras), enactment=enactment, upward_messages=FixedWeightSink(default_weight=4))
+            ChainSettings(
+                CONFIG, tuple(paras), enactment=enactment, upward_messages=FixedWeightDispatcher(default_weight=4)
+            )
         )
         self.intervals = intervals or Intervals(headroom=1, root=1)
         self.number = 0

@@ -47,5 +47,5 @@ def test_a_simulated_chains_configuration_is_a_users(tmp_path: Path, enactment: 
         p["para_id"]: p["balance"] for p in chain["genesis_paras"]
     }
     assert config.enactment == enactment
-    assert config.host_configuration.resolve().hrmp_sender_deposit == chain["config"]["hrmp_sender_deposit"]
+    assert config.limit_tables()["host_configuration"]["hrmp_sender_deposit"] == chain["config"]["hrmp_sender_deposit"]
     assert {payload.hex(): weight for payload, weight in config.core_ump_weights().items()} == chain["ump_weights"]

@@ -4,48 +4,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Protocol
 
 from validator.core.handlers.context import Host
-from validator.core.outcomes import Dispatch, DispatchOutcome, Processed
-from validator.core.types import BlockNumber, ParaId, Weight
+from validator.core.handlers.upward import UpwardDispatcher
+from validator.core.outcomes import Dispatch
+from validator.core.types import BlockNumber
 from validator.protocols.router.enactment import remove_upward_queue
 from validator.protocols.router.state import RouterState
 
 
-class UpwardMessageSink(Protocol):
-    """What the Router delegates upward messages to: the runtime, as far as it can be seen from here."""
-
-    def process(self, host: Host, para: ParaId, payload: bytes) -> Processed:
-        """Process the message, and return what became of it; an exception is not an outcome but stops the lane."""
-
-
-class FixedWeightSink:
-    """Weighs messages by a table and does nothing with them; those it is told to fail, fail.
-
-    Source: traces FORMAT, ``ump_weights``, ``ump_default_weight``, ``ump_failing_messages``.
-    """
-
-    def __init__(
-        self,
-        weights: dict[bytes, Weight] | None = None,
-        default_weight: Weight = 1,
-        failing: frozenset[bytes] = frozenset(),
-    ) -> None:
-        self._weights = weights or {}
-        self._default_weight = default_weight
-        self._failing = failing
-
-    def process(self, host: Host, para: ParaId, payload: bytes) -> Processed:  # noqa: ARG002
-        """Charge the table's weight for this payload, or the default; fail if told so."""
-        weight = self._weights.get(payload, self._default_weight)
-        if payload in self._failing:
-            return Processed(weight, DispatchOutcome.FAILED, "RuntimeError: told to fail")
-        return Processed(weight, DispatchOutcome.OK)
-
-
 def process_pending_upward_messages(
-    state: RouterState, sink: UpwardMessageSink, host: Host, now: BlockNumber
+    state: RouterState, sink: UpwardDispatcher, host: Host, now: BlockNumber
 ) -> list[Dispatch]:
     """Serve dispatch queues one message at a time, round robin, until the weight budget is used up.
 

@@ -7,12 +7,15 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from validator import __version__
-from validator.plugin.api import Manifest, hookimpl
-from validator.plugin.protocol_api import ProtocolDefinition
+from validator.plugin.protocol_api import HandlerStates, Manifest, ProtocolDefinition, hookimpl
 from validator.protocols.router.configuration import MAXIMA, read_configuration
 from validator.protocols.router.encoding import ENCODING_VERSION
+from validator.protocols.router.handler_bench import HANDLER_BENCH
+from validator.protocols.router.presets import LIMITS_TABLE
 from validator.protocols.router.rules import Router
 from validator.protocols.router.shapes import ROUTER_RECORDS
+from validator.protocols.router.state_view import STATE_VIEW
+from validator.protocols.router.statefile import STATE_FILE
 from validator.protocols.router.traces import TRACES
 from validator.resources import schemas_directory
 
@@ -41,6 +44,11 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         schemas=schemas_directory(),
         traces=TRACES,
         simulation=_simulation,
+        limits_table=LIMITS_TABLE,
+        state_file=STATE_FILE,
+        state_view=STATE_VIEW,
+        handler_states=_handler_states,
+        handler_bench=HANDLER_BENCH,
     )
 
 
@@ -48,3 +56,7 @@ def _simulation(settings: SimulationSettings) -> Simulation:
     from validator.protocols.router.simulation.traffic import RouterSimulation
 
     return RouterSimulation(settings)
+
+
+def _handler_states(rules: Router) -> HandlerStates:
+    return rules.state.handler_states

@@ -7,10 +7,12 @@ table gives only a formula, the numbers that the chains had in storage.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Final
 
-from validator.core.limits import U32_MAX
-from validator.protocols.router.configuration import HostConfiguration
+from validator.core.limits import U32_MAX, U64_MAX
+from validator.plugin.protocol_api import LimitsTable
+from validator.protocols.router.configuration import MAXIMA, HostConfiguration
 
 NEVER: Final = U32_MAX
 """A request's ttl, in sessions, on chains that removed expiry."""
@@ -114,3 +116,13 @@ PRESETS: Final[dict[str, HostConfiguration]] = {
         hrmp_open_request_ttl=NEVER,
     ),
 }
+
+_WEIGHT_MAX: Final = 2**63 - 1
+"""Greatest weight that an output record holds (Avro ``long``)."""
+
+LIMITS_TABLE: Final = LimitsTable(
+    key="host_configuration",
+    presets={name: asdict(preset) for name, preset in PRESETS.items()},
+    maxima={name: _WEIGHT_MAX if greatest == U64_MAX else greatest for name, greatest in MAXIMA.items()},
+)
+"""``[chains.<lane>.host_configuration]`` of `validator.toml`."""

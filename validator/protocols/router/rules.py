@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 from validator.core.handlers.state import FIRST_OWNER
+from validator.core.handlers.upward import FixedWeightDispatcher, UpwardDispatcher
 from validator.core.hashing import blake2b_256
 from validator.core.limits import HEADROOM_WATERMARKS_MAX
 from validator.core.outcomes import ChannelHeadroom, Dispatch, ParaHeadroom
@@ -16,7 +17,7 @@ from validator.core.types import ChannelId, DownwardMessage, Hash, ParaId, Sessi
 from validator.protocols.kit import PendingCandidates
 from validator.protocols.router import records
 from validator.protocols.router.acceptance import check_candidate
-from validator.protocols.router.dispatch import FixedWeightSink, UpwardMessageSink, process_pending_upward_messages
+from validator.protocols.router.dispatch import process_pending_upward_messages
 from validator.protocols.router.enactment import enact_candidate, queue_downward_message
 from validator.protocols.router.encoding import (
     PAGES,
@@ -55,7 +56,7 @@ class Router(PendingCandidates[RouterState]):
         self, state: RouterState, settings: ChainSettings | None = None, page_hashes: dict[int, Hash] | None = None
     ) -> None:
         super().__init__(state, settings, page_hashes)
-        self._dispatcher: UpwardMessageSink = self.settings.upward_messages or FixedWeightSink()
+        self._dispatcher: UpwardDispatcher = self.settings.upward_messages or FixedWeightDispatcher()
 
     @classmethod
     def at_genesis(cls, settings: ChainSettings) -> Router:

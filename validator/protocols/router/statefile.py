@@ -8,17 +8,20 @@ may be seeded with the messages that wait in them; where a channel's earlier his
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import Any, Final
 
+from validator.compare import first_difference
 from validator.core.handlers.errors import ContextError
 from validator.core.handlers.handler import KIND
 from validator.core.limits import HANDLER_KEY_BYTES_MAX, HANDLER_VALUE_BYTES_MAX, U32_MAX, U128_MAX
 from validator.core.types import ZERO_HASH, Balances, ChannelId, ParaId, ParaKind
-from validator.document import Node
+from validator.document import Node, read_para
 from validator.errors import UserError
-from validator.protocols.kit import Account, increase
+from validator.plugin.protocol_api import ChainSettings, RuleSet, StateFile
+from validator.protocols.kit import Account, channel_name, increase
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.invariants import broken_invariants
+from validator.protocols.router.rules import Router
 from validator.protocols.router.state import (
     HrmpChannel,
     HrmpOpenChannelRequest,
@@ -28,8 +31,6 @@ from validator.protocols.router.state import (
     add_channel,
 )
 from validator.protocols.router.view import view
-from validator.replay.compare import first_difference
-from validator.replay.scenario import read_para
 
 STATE_KEYS = tuple(view(RouterState(HostConfiguration())))
 
@@ -73,6 +74,20 @@ def read_state(
     _read_handler_states(node, state)
     _check(node, state)
     return state
+
+
+def write_state(state: RouterState) -> dict[str, Any]:
+    """Return the document that `read_state` makes a state of: every state key, the kind of every para, and what handlers keep."""
+    document = view(state)
+    document["valid_paras"] = [{"para_id": para, "kind": kind.value} for para, kind in sorted(state.paras.items())]
+    # the order in which requests were made is the order in which a session change looks at them
+    requests: dict[str, Any] = document["open_requests"]
+    order = map(channel_name, state.hrmp_open_channel_requests_list)
+    document["open_requests"] = {name: requests[name] for name in order}
+    kept: dict[str, dict[str, str]] = {}
+    for plugin, key, value in state.handler_states.entries():
+        kept.setdefault(plugin, {})[key.hex()] = value.hex()
+    return {**document, HANDLER_STATES: kept} if kept else document
 
 
 def _check(node: Node, state: RouterState) -> None:
@@ -202,3 +217,21 @@ def _channel_id(name: str, node: Node) -> ChannelId:
     if len(ends) != 2:
         raise UserError(f"{node.path}: expected a channel 'sender->recipient', found {name!r}")
     return _para(ends[0], node), _para(ends[1], node)
+
+
+def _read(node: Node, settings: ChainSettings) -> RuleSet[Any]:
+    state = read_state(node, settings.configuration, balances=settings.balances, notifications=settings.notifications)
+    return Router(state, settings)
+
+
+def _write(rules: Any) -> dict[str, Any]:
+    assert isinstance(rules, Router)
+    return write_state(rules.state)
+
+
+def _counts(rules: Any) -> dict[str, int]:
+    assert isinstance(rules, Router)
+    return {"paras": len(rules.state.paras), "channels": len(rules.state.hrmp_channels)}
+
+
+STATE_FILE: Final = StateFile(read=_read, write=_write, counts=_counts)
