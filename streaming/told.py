@@ -25,6 +25,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from validator.kafka.client import admin_config, consumer_config
+from validator.kafka.consume import available
 from validator.kafka.retry import answer, partitions_of, passes
 from validator.lanes.marker import Marker
 from validator.service.topic_reader import RECORDS_PER_POLL
@@ -118,7 +119,7 @@ def _committed(kafka: KafkaTable, topic: str) -> Iterator[Message]:
         consumer.assign(places)
         deadline = time.monotonic() + CALL_S_MAX
         while behind:
-            for message in consumer.consume(RECORDS_PER_POLL, POLL_S):
+            for message in available(consumer, RECORDS_PER_POLL, POLL_S):
                 error, partition, offset = message.error(), message.partition(), message.offset()
                 if error is None:
                     deadline = time.monotonic() + CALL_S_MAX

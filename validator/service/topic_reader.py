@@ -10,6 +10,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from validator.errors import UserError
 from validator.kafka.client import consumer_config
+from validator.kafka.consume import available
 from validator.kafka.retry import answer, await_broker, is_missing, partitions_of
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class TopicReader:
         """Return what has come, waiting for it as long as ``timeout_s``."""
         records = []
         with self._translated():
-            messages = self._consumer.consume(RECORDS_PER_POLL, timeout_s)
+            messages = available(self._consumer, RECORDS_PER_POLL, timeout_s)
         for message in messages:
             error = message.error()
             if error is None:

@@ -23,6 +23,7 @@ from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.lane import Counters
 from validator.errors import UserError
 from validator.kafka.client import consumer_config
+from validator.kafka.consume import available
 from validator.kafka.retry import answer, await_broker, passes
 from validator.lanes.worker import LaneWorker
 from validator.service.retention import missing_blocks
@@ -167,7 +168,7 @@ class _Partition:
 
     def _records(self) -> Iterator[tuple[int, bytes | None, bytes | None]]:
         while self.read < self.offsets:
-            for message in self._consumer.consume(RECORDS_PER_POLL, POLL_S):
+            for message in available(self._consumer, RECORDS_PER_POLL, POLL_S):
                 error = message.error()
                 if error is None:
                     offset = message.offset()

@@ -123,6 +123,7 @@ class Broker:
         self.code = code
         self.times = times
         self.calls: dict[str, int] = {}
+        self.messages: list[Any] = []
 
     def fail(self, call: str) -> KafkaError | None:
         self.calls[call] = self.calls.get(call, 0) + 1
@@ -176,6 +177,9 @@ class Broker:
 
     def assignment(self) -> list[TopicPartition]:
         return [TopicPartition("t.verdicts", 0)]
+
+    def poll(self, _: float) -> Any:
+        return self.messages.pop() if self.messages else None
 
     def consume(self, *_: object) -> list[Any]:
         return []
@@ -284,7 +288,7 @@ def test_a_reader_that_lost_all_brokers_waits_for_one(stub: Callable[..., Broker
     down = SimpleNamespace(error=lambda: KafkaError(KafkaError._ALL_BROKERS_DOWN))
     broker = stub(KafkaError._TRANSPORT, 0)
     with topic_reader.TopicReader(KAFKA, "t.", ["verdicts"]) as reader:
-        broker.consume = lambda *_: [down]  # type: ignore[method-assign]
+        broker.messages = [down, down]
         assert reader.poll(0.1) == []
         broker.times = float("inf")
         with pytest.raises(UserError, match=r"no records can be read at 127\.0\.0\.1:1: .*; asked \d+ times in 15 s"):
