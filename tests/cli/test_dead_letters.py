@@ -356,7 +356,7 @@ def test_a_mended_record_that_is_none_is_told_with_its_file(shared: Letters, tmp
 @pytest.mark.parametrize("command", ["list", "show", "replay"])
 def test_a_broker_that_does_not_answer_is_told(shared: Letters, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.setenv("VALIDATOR_KAFKA__BOOTSTRAP__SERVERS", "127.0.0.1:1")
-    monkeypatch.setattr("validator.service.topic_reader.REQUEST_S_MAX", 1.0)
+    monkeypatch.setattr("validator.kafka.retry.ANSWER_S_MAX", 1.0)
     result = shared.run(*([command] if command == "list" else [command, "0"]))
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
     assert result.stderr.startswith("validator: no records can be read at 127.0.0.1:1: ")

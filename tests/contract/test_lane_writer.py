@@ -238,19 +238,3 @@ def test_a_job_without_a_checkpoint_does_not_start_on_topics_that_hold_its_verdi
     ) as refused:
         refuse_what_is_told(settings)
     assert "\n" not in str(refused.value)
-
-
-def test_a_coordinator_that_is_starting_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(told_module, "RETRY_S", 0.0)
-    starting = [KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS]
-
-    def ask() -> TopicPartition:
-        if starting:
-            raise KafkaException(KafkaError(starting.pop()))
-        return TopicPartition("markers", 0, 8)
-
-    assert told_module._patiently(ask) == TopicPartition("markers", 0, 8)
-    assert not starting
-    starting.append(KafkaError.GROUP_AUTHORIZATION_FAILED)
-    with pytest.raises(KafkaException):
-        told_module._patiently(ask)

@@ -21,6 +21,7 @@ from tests.unit.lanes.chains import Record
 from validator.codec.json_form import to_json
 from validator.codec.schemas import INPUT_TOPICS
 from validator.kafka.client import consumer_config, producer_config
+from validator.kafka.consume import available
 from validator.kafka.topics import create_topics, list_topics
 from validator.lanes.definition import LaneDefinition
 
@@ -63,7 +64,7 @@ def consume(kafka: Mapping[str, Any], prefix: str, topics: Sequence[str]) -> Out
         consumer.assign([TopicPartition(prefix + topic, 0, OFFSET_BEGINNING) for topic in topics])
         open_topics = set(topics)
         while open_topics:
-            for message in consumer.consume(500, timeout=1.0):
+            for message in available(consumer, 500, 1.0):
                 topic = message.topic().removeprefix(prefix)
                 if (error := message.error()) is None:
                     outputs[topic].append((message.key() or b"", message.value() or b""))

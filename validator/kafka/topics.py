@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from validator.errors import UserError
 from validator.kafka.client import DEAD_LETTER_BYTES_MAX, MESSAGE_BYTES_MAX, admin_config
+from validator.kafka.retry import ANSWER_S_MAX, answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from validator.kafka.client import KafkaTable
 
 PREFIX: Final = "validator."
-
-REQUEST_S_MAX: Final = 15.0
 
 _MINUTE_MS: Final = 60 * 1000
 _DAY_MS: Final = 24 * 60 * 60 * 1000
@@ -117,31 +116,48 @@ def create_topics(
             )
             for topic in TOPICS
         ]
-        existing = admin.list_topics(timeout=REQUEST_S_MAX).topics
+        existing = _existing(admin)
         missing = [topic for topic in wanted if topic.topic not in existing]
-        created = admin.create_topics(missing, operation_timeout=REQUEST_S_MAX) if missing else {}
-        for name, future in created.items():
-            try:
-                future.result()
-            except KafkaException as error:
-                # Somebody else was faster, which is as good.
-                if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
-                    raise UserError(f"topic {name} could not be created: {error.args[0].str()}") from error
+        created = {topic.topic: topic for topic in missing}
         if created:
+            _create(admin, created)
             _wait_until_known(admin, created)
         return {topic.topic: topic.topic in created for topic in wanted}
 
 
+def _existing(admin: AdminClient) -> dict[str, TopicMetadata]:
+    return answer(lambda left_s: admin.list_topics(timeout=left_s).topics)
+
+
+def _create(admin: AdminClient, topics: Mapping[str, NewTopic]) -> None:
+    """Create topics. One that exists by now is as good: somebody else was faster, or an attempt took effect that nobody heard of."""
+    left = dict(topics)
+
+    def attempt(left_s: float) -> None:
+        for name, future in admin.create_topics(list(left.values()), operation_timeout=left_s).items():
+            try:
+                future.result()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+            del left[name]
+
+    try:
+        answer(attempt)
+    except KafkaException as error:
+        raise UserError(f"topic {next(iter(left))} could not be created: {error.args[0].str()}") from error
+
+
 def _wait_until_known(admin: AdminClient, names: Iterable[str]) -> None:
     """Wait until the brokers know topics that the controller has created, which takes them a moment."""
-    deadline = time.monotonic() + REQUEST_S_MAX
+    deadline = time.monotonic() + ANSWER_S_MAX
     waiting = set(names)
     while waiting:
-        known = admin.list_topics(timeout=REQUEST_S_MAX).topics
+        known = _existing(admin)
         waiting -= {name for name in waiting if name in known and _led(known[name])}
         if waiting and time.monotonic() >= deadline:
             raise UserError(
-                f"topics were created, but no broker knows of them within {REQUEST_S_MAX:.0f} s: {', '.join(sorted(waiting))}"
+                f"topics were created, but no broker knows of them within {ANSWER_S_MAX:.0f} s: {', '.join(sorted(waiting))}"
             )
         if waiting:
             time.sleep(0.05)
@@ -158,7 +174,7 @@ def _led(topic: TopicMetadata) -> bool:
 def list_topics(kafka: KafkaTable, *, prefix: str = PREFIX) -> list[TopicState]:
     """Return the state of every topic of the table, in its order."""
     with _admin(kafka) as admin:
-        existing = admin.list_topics(timeout=REQUEST_S_MAX).topics
+        existing = _existing(admin)
         counts = {
             topic.name: existing[prefix + topic.name].partitions for topic in TOPICS if prefix + topic.name in existing
         }
@@ -168,9 +184,8 @@ def list_topics(kafka: KafkaTable, *, prefix: str = PREFIX) -> list[TopicState]:
         records = dict.fromkeys(counts, 0)
         latest, earliest = OffsetSpec.latest(), OffsetSpec.earliest()
         for spec, sign in ((latest, 1), (earliest, -1)):
-            asked = admin.list_offsets({place: spec for _, place in places}) if places else {}
-            for place, future in asked.items():
-                records[place.topic.removeprefix(prefix)] += sign * future.result().offset
+            for place, offset in _offsets(admin, {place: spec for _, place in places}).items():
+                records[place.topic.removeprefix(prefix)] += sign * offset
     return [
         TopicState(
             name=prefix + topic.name,
@@ -182,6 +197,17 @@ def list_topics(kafka: KafkaTable, *, prefix: str = PREFIX) -> list[TopicState]:
         )
         for topic in TOPICS
     ]
+
+
+def _offsets(admin: AdminClient, asked: dict[TopicPartition, OffsetSpec]) -> dict[TopicPartition, int]:
+    if not asked:
+        return {}
+
+    def ask(left_s: float) -> dict[TopicPartition, int]:
+        futures = admin.list_offsets(asked, request_timeout=left_s)
+        return {place: future.result().offset for place, future in futures.items()}
+
+    return answer(ask)
 
 
 def wait_for_topics(kafka: KafkaTable, *, prefix: str = PREFIX, patience_s: float) -> None:

@@ -23,6 +23,8 @@ from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.lane import Counters
 from validator.errors import UserError
 from validator.kafka.client import consumer_config
+from validator.kafka.consume import available
+from validator.kafka.retry import answer, await_broker, passes
 from validator.lanes.worker import LaneWorker
 from validator.service.retention import missing_blocks
 from validator.service.state import UNLIMITED, RestoredLane
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
 RECORDS_PER_REPLAY: Final = 1_000
 RECORDS_PER_POLL: Final = 1_000
 POLL_S: Final = 0.1
-REQUEST_S_MAX: Final = 15.0
 
 RECEIPTS_KEPT: Final = 2_000
 """Last receipts that are held against those on the topic."""
@@ -137,7 +138,7 @@ class _Partition:
         self._consumer = Consumer(config)
         where = TopicPartition(*place, OFFSET_BEGINNING)
         try:
-            self.low, high = self._consumer.get_watermark_offsets(where, timeout=REQUEST_S_MAX)
+            self.low, high = answer(lambda left_s: self._consumer.get_watermark_offsets(where, left_s))
         except KafkaException as error:
             raise self._unreadable(error.args[0]) from error
         if high < end:
@@ -167,7 +168,7 @@ class _Partition:
 
     def _records(self) -> Iterator[tuple[int, bytes | None, bytes | None]]:
         while self.read < self.offsets:
-            for message in self._consumer.consume(RECORDS_PER_POLL, POLL_S):
+            for message in available(self._consumer, RECORDS_PER_POLL, POLL_S):
                 error = message.error()
                 if error is None:
                     offset = message.offset()
@@ -180,8 +181,18 @@ class _Partition:
                     # what is left up to the end are marks of transactions
                     self.read = self.offsets
                     return
-                elif not error.retriable() and error.code() != KafkaError._TRANSPORT:
-                    raise self._unreadable(error)
+                else:
+                    self._pass_over(error)
+
+    def _pass_over(self, error: KafkaError) -> None:
+        """Return if librdkafka goes on by itself after an error. Raises `UserError`."""
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            try:
+                await_broker(self._consumer)
+            except KafkaException as exception:
+                raise self._unreadable(exception.args[0]) from exception
+        elif not passes(error):
+            raise self._unreadable(error)
 
     def _unreadable(self, error: Any) -> UserError:
         return UserError(
