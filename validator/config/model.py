@@ -19,26 +19,16 @@ from validator.core.types import Balances, Enactment, Para, ParaKind
 from validator.errors import UserError
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.presets import PRESETS
+from validator.topics import TOPICS
+
+DEFAULT_PROTOCOL: Final = "router"
+"""The protocol of a chain that names none: a plugin of group `validator.protocols`."""
 
 LANE_PATTERN: Final = rf"^[a-z0-9][a-z0-9._-]{{0,{core_limits.LANE_NAME_LENGTH_MAX - 1}}}$"
 """Names of lanes: they are Kafka keys and parts of file names."""
 
-TOPIC_NAMES: Final = (
-    "blocks",
-    "candidates",
-    "channel-requests",
-    "downward-messages",
-    "verdicts",
-    "dispatches",
-    "channel-events",
-    "headroom",
-    "receipts",
-    "dead-letters",
-    "lanes",
-    "markers",
-    "dead-letter-replays",
-)
-COMPACTED_TOPICS: Final = ("headroom", "lanes", "markers", "dead-letter-replays")
+TOPIC_NAMES: Final = tuple(topic.name for topic in TOPICS)
+COMPACTED_TOPICS: Final = tuple(topic.name for topic in TOPICS if topic.cleanup == "compact")
 
 PluginName = Annotated[str, Field(pattern=rf"^{KIND.pattern}$")]
 LaneName = Annotated[str, Field(pattern=LANE_PATTERN)]
@@ -220,7 +210,7 @@ class HandlerTable(_Table):
 class Chain(_Table):
     """`[chains.<lane>]`: one relay chain."""
 
-    protocol: PluginName = "router"
+    protocol: PluginName = DEFAULT_PROTOCOL
     """The rule set: the name of a plugin of group `validator.protocols`."""
     enactment: Literal["immediate", "on-inclusion"] = "immediate"
     """Whether an accepted candidate takes effect at once, or in the block that lists it as included."""
@@ -285,7 +275,7 @@ class Chain(_Table):
     def _check_start(self) -> Chain:
         if self.state is not None and self.genesis_paras:
             raise ValueError("expected state or genesis_paras, found both: a state says which paras are valid")
-        if self.protocol == "router" and self.limits:
+        if self.protocol == DEFAULT_PROTOCOL and self.limits:
             raise ValueError("limits: expected host_configuration, by which the router is configured")
         if self.handlers is not None and (self.ump_weights or self.ump_failing_messages):
             raise ValueError("expected handlers, or ump_weights and ump_failing_messages, found both")

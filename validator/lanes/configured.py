@@ -6,8 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from validator.codec.decode import ROUTER
-from validator.config import Chain, Config, configuration_digest
+from validator.codec.codec import Codec
+from validator.config import DEFAULT_PROTOCOL, Chain, Config, configuration_digest
 from validator.config.model import HostConfigurationTable
 from validator.core.execute import Intervals
 from validator.core.lane import LaneSettings
@@ -21,7 +21,7 @@ from validator.plugin.api import ChainSettings
 from validator.plugin.lock import Lock, read_lock
 from validator.plugin.pack import use_artefacts
 from validator.plugin.registry import PluginError, canonical
-from validator.plugin.runtime import HandlerUse, Runtime, RuntimePlan, make_runtime
+from validator.plugin.runtime import HandlerUse, Runtime, RuntimePlan, codec_of, make_runtime
 from validator.protocols.router.rules import Router
 from validator.protocols.router.state import RouterState
 from validator.protocols.router.statefile import read_state
@@ -83,6 +83,18 @@ def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -
     )
 
 
+def configured_codec(config: Config) -> Codec:
+    """Return how the records of all configured chains are read, those of the default protocol where none is. Raises `UserError`."""
+    protocols = {chain.protocol for chain in config.chains.values()} or {DEFAULT_PROTOCOL}
+    return codec_of(map(RuntimePlan, protocols))
+
+
+def protocol_of(config: Config, lane: str) -> str:
+    """Return the protocol of a chain, the default one where the chain is not configured."""
+    chain = config.chains.get(lane)
+    return DEFAULT_PROTOCOL if chain is None else chain.protocol
+
+
 def configured_lock(config: Config) -> Lock | None:
     """Return the lock that the configuration names, None where it names none. Raises `UserError`."""
     return None if config.plugins.lock is None else read_lock(Path(config.plugins.lock))
@@ -126,7 +138,7 @@ def read_state_file(path: Path, chain: Chain) -> tuple[BlockNumber, RouterState]
 
 def _configuration(chain: Chain, runtime: Runtime, lane: str) -> Any:
     """Return a chain's limits in the class of its protocol. Raises `UserError`."""
-    if chain.protocol == ROUTER:
+    if chain.protocol == DEFAULT_PROTOCOL:
         return chain.host_configuration.resolve()
     if chain.host_configuration != HostConfigurationTable():
         raise UserError(
@@ -144,8 +156,10 @@ def _configuration(chain: Chain, runtime: Runtime, lane: str) -> Any:
 def _start(chain: Chain, runtime: Runtime, lane: str) -> Genesis:
     """Return a chain's first block and the pages of the state before it."""
     if chain.state is not None:
-        if chain.protocol != ROUTER:
-            raise UserError(f"chains.{lane}.state: a state to start from can be given to protocol {ROUTER} only")
+        if chain.protocol != DEFAULT_PROTOCOL:
+            raise UserError(
+                f"chains.{lane}.state: a state to start from can be given to protocol {DEFAULT_PROTOCOL} only"
+            )
         first_block, state = read_state_file(Path(chain.state), chain)
         return first_block, tuple(pages(Router(state)))
     settings = ChainSettings(

@@ -263,7 +263,8 @@ class ProtocolDefinition:
     change of the pages. ``genesis`` returns the state of a chain that has seen no message, ``restore`` the one whose `RuleSet` pages these
     are; ``restore`` takes of the settings only the enactment and ``upward_messages``, and raises `DecodeError`. ``configuration`` reads a
     chain's limits from an object of names, as configuration files and traces write them, ``limits`` are all of those names; ``maxima`` are
-    the names, in the protocol's order, and the greatest values of those that a session change may set. ``schemas`` is a folder laid out as
+    the names, in the protocol's order, and the greatest values of those that a session change may set; ``typed_limits`` says that block
+    records have them in the record ``new_config``, not in the map ``limits``. ``schemas`` is a folder laid out as
     `avro/` with those of ``records``. ``simulation`` makes the traffic of `validator simulate` and `validator demo`, where there is any;
     ``proofs`` are those of `validator prove` and `validator verify`.
     """
@@ -281,6 +282,7 @@ class ProtocolDefinition:
     traces: TraceFormat
     simulation: Callable[[SimulationSettings], Simulation] | None = None
     proofs: ProofFormat | None = None
+    typed_limits: bool = False
 
     def changes(self, node: Node) -> tuple[tuple[str, int], ...]:
         """Return the limits that an object names, as `RuleSet.change_session` gets them. Raises `validator.errors.UserError`."""

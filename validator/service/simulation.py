@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from validator.codec.decode import ROUTER
+from validator.config import DEFAULT_PROTOCOL
 from validator.errors import UserError
 from validator.plugin.registry import discover
 from validator.replay.scenario import installed_protocol
@@ -29,4 +29,4 @@ def simulation_of(protocol: str, settings: SimulationSettings) -> Simulation:
 def chain_table(chain: dict[str, Any]) -> dict[str, Any]:
     """Return the table ``[chains.<lane>]`` of a simulated chain."""
     table = {name: value for name, value in chain.items() if name not in ("lane", "config")}
-    return {**table, "host_configuration" if chain["protocol"] == ROUTER else "limits": chain["config"]}
+    return {**table, "host_configuration" if chain["protocol"] == DEFAULT_PROTOCOL else "limits": chain["config"]}

@@ -38,6 +38,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         schemas=schemas_directory(),
         traces=TRACES,
         simulation=_simulation,
+        typed_limits=True,
     )
 
 
