@@ -175,14 +175,14 @@ import sys, time
 from validator.plugin.registry import discover, load_all
 from validator.plugin.runtime import HandlerUse, RuntimePlan, make_runtime
 names = [f"made-{n}" for n in range(int(sys.argv[1]))]
-make_runtime(RuntimePlan(handlers=()))  # what does not depend on how many there are
+make_runtime(RuntimePlan("router", handlers=()))  # what does not depend on how many there are
 make_runtime.cache_clear()
 began = time.perf_counter()
 found = discover("validator.handlers")
 discovered = time.perf_counter()
 load_all([each for each in found if each.name in names])
 loaded = time.perf_counter()
-make_runtime(RuntimePlan(handlers=tuple(HandlerUse(name) for name in names)))
+make_runtime(RuntimePlan("router", handlers=tuple(HandlerUse(name) for name in names)))
 print(discovered - began, loaded - discovered, time.perf_counter() - loaded)
 """
 

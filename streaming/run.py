@@ -29,6 +29,7 @@ from validator.config import Config
 from validator.errors import UserError
 from validator.kafka.topics import wait_for_topics
 from validator.lanes.configured import job_directory, lane_definitions
+from validator.lanes.definition import job_codec
 from validator.service.retention import missing_blocks
 
 POLL_S = 0.5
@@ -147,7 +148,9 @@ def refuse_cut_inputs(settings: JobSettings) -> None:
     definitions = settings.definitions
     starts = {lane: definition.first_block for lane, definition in definitions.items()}
     ahead = max((definition.settings.blocks_ahead_max for definition in definitions.values()), default=0)
-    for lane, (block, lacks) in missing_blocks(settings.kafka, settings.prefix, starts, ahead).items():
+    for lane, (block, lacks) in missing_blocks(
+        settings.kafka, settings.prefix, job_codec(definitions.values()), starts, ahead
+    ).items():
         raise UserError(
             f"lane {lane}: block {block} is missing, {lacks}, retention has removed the rest: the lane cannot start with block "
             f"{starts[lane]}; give it the state after a later block with `validator lanes import`"

@@ -9,6 +9,7 @@ to stay in doubt for ever when a broker of Kafka 4.3 was killed in the middle of
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from confluent_kafka import (
@@ -24,11 +25,13 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from validator.kafka.client import admin_config, consumer_config
+from validator.kafka.consume import available
+from validator.kafka.retry import answer, partitions_of, passes
 from validator.lanes.marker import Marker
 from validator.service.topic_reader import RECORDS_PER_POLL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from confluent_kafka import Message
 
@@ -40,18 +43,11 @@ CALL_S_MAX: Final = 60.0
 MARKER_TOPIC: Final = "markers"
 MARKER_PARTITION: Final = 0
 
-RETRY_S: Final = 0.2
-"""Seconds between two questions to a coordinator that is starting."""
+POLL_S: Final = 0.2
+"""Seconds that one look at a topic waits for records."""
 
 IN_DOUBT_S_MAX: Final = 2.0
 """Seconds that a commit of offsets may be in doubt before it is left out of account."""
-
-_COORDINATOR_STARTS: Final = (
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError._WAIT_COORD,
-)
 
 
 class LastTold(NamedTuple):
@@ -92,18 +88,18 @@ def last_told(admin: AdminClient, prefix: str, lane: str) -> LastTold:
     place = TopicPartition(prefix + MARKER_TOPIC, MARKER_PARTITION)
     asked = ConsumerGroupTopicPartitions(group_of(prefix, lane), [place])
 
-    def ask(*, stable: bool) -> TopicPartition:
-        (answer,) = admin.list_consumer_group_offsets(
-            [asked], require_stable=stable, request_timeout=CALL_S_MAX
-        ).values()
-        (told,) = answer.result().topic_partitions
+    def ask(left_s: float, *, stable: bool) -> TopicPartition:
+        (future,) = admin.list_consumer_group_offsets([asked], require_stable=stable, request_timeout=left_s).values()
+        (told,) = future.result().topic_partitions
         if told.error is not None and told.error.code() != KafkaError.UNSTABLE_OFFSET_COMMIT:
             raise KafkaException(told.error)
         return told
 
+    # right after a broker's start the group's coordinator has to be found and to load what it knows
+    stable, unstable = partial(ask, stable=True), partial(ask, stable=False)
     deadline = time.monotonic() + IN_DOUBT_S_MAX
-    while (told := _patiently(lambda: ask(stable=True))).offset == OFFSET_INVALID:
-        told = _patiently(lambda: ask(stable=False))
+    while (told := answer(stable, patience_s=CALL_S_MAX)).offset == OFFSET_INVALID:
+        told = answer(unstable, patience_s=CALL_S_MAX)
         if told.offset == OFFSET_INVALID or time.monotonic() > deadline:
             break
         time.sleep(IN_DOUBT_S_MAX / 20)
@@ -117,13 +113,13 @@ def _committed(kafka: KafkaTable, topic: str) -> Iterator[Message]:
     """
     consumer = Consumer(consumer_config(kafka, group_id="validator-reader", partition_eof=True))
     try:
-        partitions = consumer.list_topics(topic, timeout=CALL_S_MAX).topics[topic].partitions
+        partitions = partitions_of(consumer, topic, patience_s=CALL_S_MAX)
         places = [TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions]
         behind = {place.partition: end for place, end in _ends(kafka, places).items() if end}
         consumer.assign(places)
         deadline = time.monotonic() + CALL_S_MAX
         while behind:
-            for message in consumer.consume(RECORDS_PER_POLL, RETRY_S):
+            for message in available(consumer, RECORDS_PER_POLL, POLL_S):
                 error, partition, offset = message.error(), message.partition(), message.offset()
                 if error is None:
                     deadline = time.monotonic() + CALL_S_MAX
@@ -131,10 +127,7 @@ def _committed(kafka: KafkaTable, topic: str) -> Iterator[Message]:
                 elif error.code() == KafkaError._PARTITION_EOF:
                     if offset >= behind.get(partition, 0):  # else a transaction is open there
                         behind.pop(partition, None)
-                elif not error.retriable() and error.code() not in (
-                    KafkaError._TRANSPORT,
-                    KafkaError._ALL_BROKERS_DOWN,
-                ):
+                elif not passes(error):
                     raise KafkaException(error)
             if behind and time.monotonic() > deadline:
                 raise KafkaException(
@@ -151,17 +144,9 @@ def _ends(kafka: KafkaTable, places: list[TopicPartition]) -> dict[TopicPartitio
     """Return the offsets after the last records, committed or not."""
     asked = {TopicPartition(place.topic, place.partition): OffsetSpec.latest() for place in places}
     admin = AdminClient(admin_config(kafka))
-    answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=CALL_S_MAX)
-    return {place: answer.result().offset for place, answer in answers.items()}
 
+    def ask(left_s: float) -> dict[TopicPartition, int]:
+        futures = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=left_s)
+        return {place: future.result().offset for place, future in futures.items()}
 
-def _patiently(ask: Callable[[], TopicPartition]) -> TopicPartition:
-    """Ask until the group's coordinator answers: right after a broker's start it has to be found and to load what it knows."""
-    deadline = time.monotonic() + CALL_S_MAX
-    while True:
-        try:
-            return ask()
-        except KafkaException as error:
-            if error.args[0].code() not in _COORDINATOR_STARTS or time.monotonic() > deadline:
-                raise
-            time.sleep(RETRY_S)
+    return answer(ask, patience_s=CALL_S_MAX)

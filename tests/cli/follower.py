@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from typer.testing import CliRunner
 
+from tests.codecs import decoded, encoded
 from validator.cli.demo import configuration
 from validator.cli.main import app
-from validator.codec.decode import decode_record
-from validator.codec.json_form import encode_input
-from validator.codec.schemas import INPUT_TOPICS
 from validator.config import Config, load_config
 from validator.core.inputs import DeadLetter, Input, Source
 from validator.kafka.topics import create_topics
@@ -59,10 +57,8 @@ class Follower:
         """Execute records and send what comes out to the output topics."""
         items: list[Input | DeadLetter] = []
         for offset, (kind, record) in enumerate(records):
-            decoded = decode_record(
-                INPUT_TOPICS[kind], encode_input(INPUT_TOPICS[kind], record), Source(kind, 0, offset)
-            )
-            items.append(decoded if isinstance(decoded, DeadLetter) else decoded[1])
+            item = decoded(kind, encoded(kind, record), Source(kind, 0, offset))
+            items.append(item if isinstance(item, DeadLetter) else item[1])
         sender = RecordSender(self.config.kafka, self.config.topics.prefix)
         for _, outputs in [*self.worker.process(items), self.worker.status()]:
             for topic, key, value, _ in outputs:

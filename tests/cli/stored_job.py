@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.follower import LANE, Follower, follower, invoke
+from tests.codecs import decoded, encoded
 from tests.unit.lanes.backend import Store
 from validator.cli import state as command
-from validator.codec.decode import decode_record
-from validator.codec.json_form import encode_input
-from validator.codec.schemas import INPUT_TOPICS
 from validator.core.inputs import DeadLetter, Input, Source
 from validator.lanes.configured import lane_definition
 from validator.lanes.store import LaneCache, process_batch, restore_lane
 from validator.lanes.stored import Part, write_end, write_entry, write_header
 from validator.service import state
 from validator.service.sender import RecordSender
+from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +53,7 @@ class Job:
         """Send records, take them in some batches, and tell what comes out; ``judged`` are taken instead of those that are sent."""
         sender = RecordSender(self.chain.config.kafka, self.prefix)
         for kind, record in records:
-            sender.send(kind, LANE.encode(), encode_input(INPUT_TOPICS[kind], record))
+            sender.send(kind, LANE.encode(), encoded(kind, record))
         sender.flush()
         definition = lane_definition(self.chain.config, LANE)
         items = [self.item(kind, record) for kind, record in (records if judged is None else judged)]
@@ -72,8 +71,8 @@ class Job:
         place = (self.prefix + kind, 0)
         source = Source(*place, self.consumed[place])
         self.consumed[place] += 1
-        decoded = decode_record(INPUT_TOPICS[kind], encode_input(INPUT_TOPICS[kind], record), source, LANE.encode())
-        return decoded if isinstance(decoded, DeadLetter) else decoded[1]
+        item = decoded(kind, encoded(kind, record), source, LANE.encode())
+        return item if isinstance(item, DeadLetter) else item[1]
 
     def read(self, checkpoint: Path, output: Path, lanes: Sequence[str]) -> None:
         """Do what `streaming.state_reader` does."""

@@ -151,7 +151,7 @@ def test_arguments_that_make_no_sense_are_told(arguments: tuple[str, ...], words
 
 def test_a_broker_that_does_not_answer_is_told(chain: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VALIDATOR_KAFKA__BOOTSTRAP__SERVERS", "127.0.0.1:1")
-    monkeypatch.setattr("validator.service.topic_reader.REQUEST_S_MAX", 1.0)
+    monkeypatch.setattr("validator.kafka.retry.ANSWER_S_MAX", 1.0)
     result = invoke("watch", "verdicts", chain.option())
     assert result.exit_code == 2
     assert result.stderr.startswith("validator: no records can be read at 127.0.0.1:1: ")

@@ -17,6 +17,7 @@ from streaming.sink import ExactlyOnceOutput
 from streaming.told import group_of, read_marker
 from streaming.transactions import LaneWriter, WriteFailed, WriterFenced, take_over
 from validator.codec.encode import OutputRecord, Told, encode_dead_letter
+from validator.config import DEFAULT_PROTOCOL
 from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.errors import UserError
 from validator.kafka.client import admin_config, consumer_config
@@ -24,6 +25,7 @@ from validator.kafka.topics import create_topics
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import Marker
 from validator.lanes.sink import Sink
+from validator.plugin.runtime import RuntimePlan
 
 LANE = "polkadot"
 
@@ -227,7 +229,7 @@ def test_a_marker_outlives_the_offsets_of_its_group(kafka: dict[str, Any], prefi
 def test_a_job_without_a_checkpoint_does_not_start_on_topics_that_hold_its_verdicts(
     kafka: dict[str, Any], prefix: str, tmp_path: Path
 ) -> None:
-    definitions = {LANE: LaneDefinition(LANE, bytes(32), ())}
+    definitions = {LANE: LaneDefinition(LANE, bytes(32), (), RuntimePlan(DEFAULT_PROTOCOL))}
     settings = JobSettings(definitions, kafka, prefix, tmp_path / "checkpoint", 1, 0)
     refuse_what_is_told(settings)
     writer = LaneWriter(kafka, prefix, LANE, "job-1")
@@ -238,19 +240,3 @@ def test_a_job_without_a_checkpoint_does_not_start_on_topics_that_hold_its_verdi
     ) as refused:
         refuse_what_is_told(settings)
     assert "\n" not in str(refused.value)
-
-
-def test_a_coordinator_that_is_starting_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(told_module, "RETRY_S", 0.0)
-    starting = [KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS]
-
-    def ask() -> TopicPartition:
-        if starting:
-            raise KafkaException(KafkaError(starting.pop()))
-        return TopicPartition("markers", 0, 8)
-
-    assert told_module._patiently(ask) == TopicPartition("markers", 0, 8)
-    assert not starting
-    starting.append(KafkaError.GROUP_AUTHORIZATION_FAILED)
-    with pytest.raises(KafkaException):
-        told_module._patiently(ask)

@@ -14,6 +14,7 @@ from tests.crash.traffic import COMPARED, Undisturbed
 from validator.codec.json_form import to_json
 from validator.errors import UserError
 from validator.kafka.client import consumer_config
+from validator.kafka.consume import available
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,7 +76,7 @@ class Reader:
 
     def poll(self, timeout_s: float) -> None:
         """Read and compare what has come; a broker that is away is waited for by later calls."""
-        for message in self._consumer.consume(2_000, timeout_s):
+        for message in available(self._consumer, 2_000, timeout_s):
             topic = message.topic()
             if (error := message.error()) is not None:
                 if error.code() == KafkaError._PARTITION_EOF:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from tests.codecs import decoded, encoded
 from tests.property.shapes import para_of
-from validator.codec.decode import decode_record
 from validator.codec.encode import Encoder, OutputRecord
-from validator.codec.json_form import encode_input
 from validator.core.handlers.upward import FixedWeightDispatcher
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.lane import Lane, LaneSettings
@@ -31,14 +30,14 @@ KINDS = {
 
 
 def decode(kind: RecordKind, raw: bytes, source: Source) -> Input:
-    decoded = decode_record(kind, raw, source)
-    assert not isinstance(decoded, DeadLetter), decoded.detail
-    return decoded[1]
+    item = decoded(kind, raw, source)
+    assert not isinstance(item, DeadLetter), item.detail
+    return item[1]
 
 
 def input_of(topic: str, record: dict[str, Any], offset: int = 0) -> Input:
     kind = KINDS[topic]
-    return decode(kind, encode_input(kind, record), Source(topic, 0, offset))
+    return decode(kind, encoded(kind, record), Source(topic, 0, offset))
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,11 @@ from streaming.job import JobSettings, start_query
 from streaming.session import SPARK_LOG
 from tests.unit.lanes.chains import Record
 from validator.codec.json_form import to_json
-from validator.codec.schemas import INPUT_TOPICS
 from validator.kafka.client import consumer_config, producer_config
+from validator.kafka.consume import available
 from validator.kafka.topics import create_topics, list_topics
 from validator.lanes.definition import LaneDefinition
+from validator.topics import INPUT_TOPICS
 
 Outputs: TypeAlias = dict[str, list[tuple[bytes, bytes]]]
 """Key and value of every record, by topic without the prefix, in order."""
@@ -63,7 +64,7 @@ def consume(kafka: Mapping[str, Any], prefix: str, topics: Sequence[str]) -> Out
         consumer.assign([TopicPartition(prefix + topic, 0, OFFSET_BEGINNING) for topic in topics])
         open_topics = set(topics)
         while open_topics:
-            for message in consumer.consume(500, timeout=1.0):
+            for message in available(consumer, 500, 1.0):
                 topic = message.topic().removeprefix(prefix)
                 if (error := message.error()) is None:
                     outputs[topic].append((message.key() or b"", message.value() or b""))

@@ -46,7 +46,7 @@ def told_alone(definition: LaneDefinition, of: Chain) -> Outputs:
     """What a lane tells that is the only one."""
     worker = LaneWorker.create(definition)
     outputs: Outputs = {topic: [] for topic in SAME_WHATEVER_ARRIVES}
-    for _, records in worker.process(inputs_of(of.records)):
+    for _, records in worker.process(inputs_of(of.records, of.table["protocol"])):
         for record in records:
             outputs[record.topic].append((record.key, record.value))
     return outputs

@@ -93,7 +93,7 @@ def check_state(running: Stream, records: int) -> None:
     saved, known = load_lane(running.definitions[LANE], slots)
     assert [page[0] for page in saved.snapshot()[:2]] == [SNAPSHOT_VERSION, LANE_VERSION]
     assert {entry[0] for entry in journal} == {JOURNAL_VERSION}
-    assert sum(len(decode_entry(entry)[0]) for entry in journal) == records
+    assert sum(len(decode_entry(running.definitions[LANE].codec, entry)[0]) for entry in journal) == records
     kept = Head.decode(head)
     assert (kept.journal_entries, kept.journal_bytes) == (len(journal), sum(map(len, journal)))
     assert (kept.slots_hash, kept.slots_bytes) == (known.hash(), known.total_bytes)

@@ -28,6 +28,7 @@ from validator.core import limits as core_limits
 from validator.core.handlers.handler import KIND
 from validator.core.types import Balances, Enactment, Para, ParaKind
 from validator.errors import UserError
+from validator.topics import TOPICS
 
 DEFAULT_PROTOCOL: Final = "router"
 """The protocol of a chain that names none: a plugin of group `validator.protocols`."""
@@ -35,22 +36,8 @@ DEFAULT_PROTOCOL: Final = "router"
 LANE_PATTERN: Final = rf"^[a-z0-9][a-z0-9._-]{{0,{core_limits.LANE_NAME_LENGTH_MAX - 1}}}$"
 """Names of lanes: they are Kafka keys and parts of file names."""
 
-TOPIC_NAMES: Final = (
-    "blocks",
-    "candidates",
-    "channel-requests",
-    "downward-messages",
-    "verdicts",
-    "dispatches",
-    "channel-events",
-    "headroom",
-    "receipts",
-    "dead-letters",
-    "lanes",
-    "markers",
-    "dead-letter-replays",
-)
-COMPACTED_TOPICS: Final = ("headroom", "lanes", "markers", "dead-letter-replays")
+TOPIC_NAMES: Final = tuple(topic.name for topic in TOPICS)
+COMPACTED_TOPICS: Final = tuple(topic.name for topic in TOPICS if topic.cleanup == "compact")
 
 PluginName = Annotated[str, Field(pattern=rf"^{KIND.pattern}$")]
 LaneName = Annotated[str, Field(pattern=LANE_PATTERN)]

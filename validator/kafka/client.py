@@ -53,6 +53,11 @@ _CONSUMER: Final[dict[str, object]] = {
     "auto.offset.reset": "earliest",
 }
 
+_TO_THE_END: Final[dict[str, object]] = {
+    # The end is reported by the fetch that finds nothing, and a broker keeps that one back for so long (default: 500 ms).
+    "fetch.wait.max.ms": 50,
+}
+
 _ADMIN: Final[dict[str, object]] = {
     # An answer within 10 s or an error: a person waits for it (default: 60 s).
     "socket.timeout.ms": 10_000,
@@ -96,7 +101,8 @@ def producer_config(kafka: KafkaTable, *, transactional_id: str | None = None) -
 
 def consumer_config(kafka: KafkaTable, *, group_id: str, partition_eof: bool = False) -> dict[str, Any]:
     """Return the configuration of a `confluent_kafka.Consumer`; `partition_eof` has it tell where a partition ends."""
-    return _CONSUMER | _common(kafka) | {"group.id": group_id, "enable.partition.eof": partition_eof}
+    tuning = _TO_THE_END if partition_eof else {}
+    return _CONSUMER | tuning | _common(kafka) | {"group.id": group_id, "enable.partition.eof": partition_eof}
 
 
 def admin_config(kafka: KafkaTable) -> dict[str, Any]:

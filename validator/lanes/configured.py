@@ -6,7 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from validator.config import Chain, Config, configuration_digest
+from validator.codec.codec import Codec
+from validator.config import DEFAULT_PROTOCOL, Chain, Config, configuration_digest
 from validator.config.limits import check_table
 from validator.core.execute import Intervals
 from validator.core.lane import LaneSettings
@@ -21,7 +22,7 @@ from validator.plugin.pack import use_artefacts
 from validator.plugin.protocol_api import ChainSettings, ProtocolDefinition
 from validator.plugin.protocol_parts import LIMITS
 from validator.plugin.registry import PluginError, canonical
-from validator.plugin.runtime import HandlerUse, Runtime, RuntimePlan, make_runtime
+from validator.plugin.runtime import HandlerUse, Runtime, RuntimePlan, codec_of, make_runtime
 from validator.resources import state_directory
 
 
@@ -80,6 +81,18 @@ def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -
         upward_weight_max=chain.ump_message_weight_max,
         handler_seconds_max=job.handler_seconds_max,
     )
+
+
+def configured_codec(config: Config) -> Codec:
+    """Return how the records of all configured chains are read, those of the default protocol where none is. Raises `UserError`."""
+    protocols = {chain.protocol for chain in config.chains.values()} or {DEFAULT_PROTOCOL}
+    return codec_of(map(RuntimePlan, protocols))
+
+
+def protocol_of(config: Config, lane: str) -> str:
+    """Return the protocol of a chain, the default one where the chain is not configured."""
+    chain = config.chains.get(lane)
+    return DEFAULT_PROTOCOL if chain is None else chain.protocol
 
 
 def configured_lock(config: Config) -> Lock | None:

@@ -6,10 +6,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from validator.codec.decode import LaneRecords, decode_record
+from validator.codec.codec import Codec, LaneRecords
+from validator.codec.decode import decode_record
 from validator.core.execute import Intervals
 from validator.core.handlers.dispatch import HandlerSink
 from validator.core.handlers.upward import FixedWeightDispatcher, UpwardDispatcher
@@ -27,6 +29,7 @@ from validator.plugin.runtime import (
     HandlerUse,
     RulesUse,
     RuntimePlan,
+    codec_of,
     first_difference,
     first_rules_difference,
     make_runtime,
@@ -51,13 +54,13 @@ class LaneDefinition:
     name: str
     runtime_digest: bytes
     genesis: Iterable[bytes]
+    plan: RuntimePlan
     first_block: BlockNumber = 1
     enactment: Enactment = Enactment.IMMEDIATE
     settings: LaneSettings = field(default_factory=LaneSettings)
     upward_weights: dict[bytes, int] = field(default_factory=dict)
     upward_default_weight: int = 1
     upward_failing: frozenset[bytes] = frozenset()
-    plan: RuntimePlan = field(default_factory=RuntimePlan)
     epochs: tuple[Epoch, ...] = ()
     """What the driver made of the plan; where it is empty, ``runtime_digest`` holds for every block."""
     upward_weight_max: int | None = None
@@ -111,8 +114,15 @@ class LaneDefinition:
 
     def restore(self, snapshot: list[bytes]) -> Lane:
         """Return the lane that a `Lane.snapshot` was taken of; raises `core.scale.DecodeError`, `JournalUnreadable`."""
-        make_runtime(self.plan)  # by which the records that wait can be read
-        return Lane.restore(self.name, snapshot, self._rules, decode_again, self.settings)
+        return Lane.restore(self.name, snapshot, self._rules, partial(decode_again, self.codec), self.settings)
+
+    @classmethod
+    def stored(cls, name: str, runtime_digest: bytes, rules: bytes, settings: LaneSettings) -> LaneDefinition:
+        """Return a lane as `encode_rules` alone describes it, for `under`: where it once started is not in there.
+
+        Raises `core.scale.DecodeError`.
+        """
+        return cls(name, runtime_digest, (), RuntimePlan(_protocol_of(Reader(rules))), settings=settings)
 
     @property
     def protocol(self) -> ProtocolDefinition:
@@ -130,6 +140,11 @@ class LaneDefinition:
         rules = make_runtime(self.plan).plan.rules
         assert rules is not None
         return rules
+
+    @property
+    def codec(self) -> Codec:
+        """How the lane's input records are read."""
+        return make_runtime(self.plan).codec
 
     def encode_rules(self) -> bytes:
         """Return, as canonical bytes, what beside its inputs decides how the lane goes on from a state.
@@ -162,7 +177,7 @@ class LaneDefinition:
         not installed any more.
         """
         reader = Reader(rules)
-        plan = RuntimePlan(reader.bytes().decode("utf-8", "replace"), lock=self.plan.lock)
+        plan = RuntimePlan(_protocol_of(reader), lock=self.plan.lock)
         plan = replace(plan, rules=(RulesUse(0, reader.u32()),))
         make_runtime(plan)
         definition = replace(
@@ -198,6 +213,10 @@ class LaneDefinition:
         return runtime.protocol.restore(pages, settings)
 
 
+def _protocol_of(rules: Reader) -> str:
+    return rules.bytes().decode("utf-8", "replace")
+
+
 def _write_uses(out: Writer, uses: tuple[HandlerUse, ...]) -> None:
     out.compact(len(uses))
     for use in uses:
@@ -213,9 +232,14 @@ def _read_use(reader: Reader) -> HandlerUse:
     return HandlerUse(plugin.decode(), version.decode() or None, from_block, config.decode(), reader.boolean())
 
 
-def decode_again(kind: RecordKind, raw: bytes, source: Source) -> Input:
+def job_codec(definitions: Iterable[LaneDefinition]) -> Codec:
+    """Return how the input records of all lanes of a job are read, before it is known whose they are."""
+    return codec_of(definition.plan for definition in definitions)
+
+
+def decode_again(codec: Codec, kind: RecordKind, raw: bytes, source: Source) -> Input:
     """Decode a record that has been decoded before; raises `JournalUnreadable` where that is no longer possible."""
-    decoded = decode_record(kind, raw, source)
+    decoded = decode_record(codec, kind, raw, source)
     if isinstance(decoded, DeadLetter):
         where = f"{source.topic}[{source.partition}]@{source.offset}"
         raise JournalUnreadable(f"the record at {where} was decoded before and is not any more: {decoded.detail}")

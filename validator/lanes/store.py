@@ -230,6 +230,7 @@ def _bring_up(definition: LaneDefinition, head: Head, backend: StateBackend, cac
         return cached.lane
     began = time.monotonic()
     token, here = head.saved_token, None
+    codec = definition.codec
     replayed = 0
     before: list[bytes] = []
     for entry in backend.load_journal():
@@ -239,7 +240,7 @@ def _bring_up(definition: LaneDefinition, head: Head, backend: StateBackend, cac
         if here is None:
             before.append(entry)
         else:
-            here.worker.replay(*decode_entry(entry))
+            here.worker.replay(*decode_entry(codec, entry))
             replayed += 1
         token = _next_token(token, entry)
     if here is None:
@@ -248,7 +249,7 @@ def _bring_up(definition: LaneDefinition, head: Head, backend: StateBackend, cac
             raise DecodeError("the saved pages are not those that the head names")
         here = LiveLane(worker, slots)
         for entry in before:
-            worker.replay(*decode_entry(entry))
+            worker.replay(*decode_entry(codec, entry))
         cache.rebuilds += 1
     if token != head.token:
         raise DecodeError("the journal is not the one that the head names")

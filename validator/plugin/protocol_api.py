@@ -175,6 +175,7 @@ class ProtocolDefinition:
 
     ``configuration`` reads a chain's limits from an object of names, as configuration files and traces write them, ``limits`` are all of
     those names; ``maxima`` are the names, in the protocol's order, and the greatest values of those that a session change may set.
+    ``typed_limits`` says that block records hold them in the record ``new_config``, not in the map ``limits``.
     ``schemas`` is a folder laid out as `avro/` with those of ``records``. ``simulation`` makes the traffic of `validator simulate` and
     `validator demo`, ``proofs`` are those of `validator prove` and `validator verify`; both are optional.
 
@@ -201,6 +202,7 @@ class ProtocolDefinition:
     state_view: StateView | None = None
     handler_states: Callable[[Any], HandlerStates] | None = None
     handler_bench: HandlerBench | None = None
+    typed_limits: bool = False
 
     def __post_init__(self) -> None:
         starts = [epoch.from_block for epoch in self.rules]

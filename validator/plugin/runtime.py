@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -18,8 +18,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from validator import __version__
-from validator.codec.decode import LaneRecords, learn_records
-from validator.codec.schemas import schemas_of
+from validator.codec.codec import Codec, LaneRecords
 from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, find_conflicts
 from validator.core.handlers.handler import BoundHandler
 from validator.core.handlers.weights import CALL_WEIGHTS
@@ -78,7 +77,7 @@ class RuntimePlan:
     ``lock`` no other plugins run than it names, in no process.
     """
 
-    protocol: str = "router"
+    protocol: str
     configuration: str = ""
     handlers: tuple[HandlerUse, ...] | None = None
     lock: Lock | None = None
@@ -114,6 +113,8 @@ class Runtime:
     """The protocol's rules by height; the first are those of block 0."""
     handlers: tuple[HandlerEpoch, ...] | None
     epochs: tuple[Epoch, ...]
+    codec: Codec
+    """For the protocol's records, and those that all protocols share."""
 
     @property
     def digest(self) -> bytes:
@@ -124,7 +125,7 @@ class Runtime:
     @property
     def records(self) -> LaneRecords:
         """What the records of a lane under this runtime have to be like."""
-        return LaneRecords(self.protocol.name, self.protocol.maxima)
+        return LaneRecords(self.protocol.name, self.protocol.maxima, self.protocol.typed_limits)
 
     def expect(self, epochs: tuple[Epoch, ...]) -> None:
         """Raise `UserError` where another process made something else of the same plan."""
@@ -182,15 +183,24 @@ def make_runtime(plan: RuntimePlan) -> Runtime:
     if problems:
         raise PluginError(list(dict.fromkeys(problems)))
     assert protocol is not None
-    learn_records(protocol.name, protocol.records, schemas_of(protocol.schemas))
+    codec = Codec.of([protocol])
     plan = replace(plan, rules=tuple(RulesUse(epoch.from_block, epoch.version) for epoch in rules))
     if plan.handlers is None:
-        return Runtime(plan, protocol, rules, None, tuple(epochs))
+        return Runtime(plan, protocol, rules, None, tuple(epochs), codec)
     resolved = tuple(
         use if use.removed else use._replace(version=_plugin_of(use, handlers).manifest.version)
         for use in plan.handlers
     )
-    return Runtime(replace(plan, handlers=resolved), protocol, rules, tuple(tables), tuple(epochs))
+    return Runtime(replace(plan, handlers=resolved), protocol, rules, tuple(tables), tuple(epochs), codec)
+
+
+def codec_of(plans: Iterable[RuntimePlan]) -> Codec:
+    """Return one codec for the records of all protocols that plans name. Raises `UserError`."""
+    runtimes = {runtime.protocol.name: runtime for runtime in map(make_runtime, plans)}
+    if len(runtimes) == 1:
+        (runtime,) = runtimes.values()
+        return runtime.codec
+    return Codec.of(runtime.protocol for runtime in runtimes.values())
 
 
 def installed_protocol(name: str) -> ProtocolDefinition | None:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from validator.codec.schemas import INPUT_TOPICS
 from validator.core.inputs import Source
 from validator.errors import UserError
 from validator.kafka.client import producer_config
+from validator.kafka.retry import missing_topics
 from validator.service.dead_letters import LEDGER, Ledger, Place, Replay, StoredLetter, decoded
+from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -115,10 +116,7 @@ class Replayer:
         self._open = False
         try:
             self._producer = Producer(config)
-            there = self._producer.list_topics(
-                timeout=CALL_S_MAX
-            ).topics  # all, by name: to ask for one might create it
-            missing = [prefix + name for name in (*INPUT_TOPICS, LEDGER) if prefix + name not in there]
+            missing = missing_topics(self._producer, [prefix + name for name in (*INPUT_TOPICS, LEDGER)])
             if missing:
                 raise UserError(
                     f"topics are not there at {self._bootstrap} ({', '.join(missing)}): check [topics] prefix, or create them with "

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaException, Producer
 
 from validator.errors import UserError
 from validator.kafka.client import producer_config
+from validator.kafka.retry import missing_topics
 
 if TYPE_CHECKING:
     from validator.kafka.client import KafkaTable
@@ -34,12 +35,12 @@ class RecordSender:
         """Make sure that a topic is there. Raises `UserError`."""
         name = self._prefix + topic
         try:
-            found = self._producer.list_topics(name, timeout=15.0).topics[name]
+            missing = missing_topics(self._producer, [name])
         except KafkaException as error:
             raise UserError(
                 f"no Kafka answers at {self._bootstrap} ({error.args[0].str()}): check bootstrap.servers"
             ) from error
-        if found.error is not None:
+        if missing:
             raise UserError(
                 f"topic {name} is not there at {self._bootstrap}: check [topics] prefix, or create it with `validator topics create`"
             )

@@ -117,7 +117,7 @@ def restore(stored: StoredLanes, lane: str) -> RestoredLane:
     except DecodeError as error:
         raise UserError(f"lane {lane}: its state in the checkpoint cannot be used: {error}") from error
     # where it once started is not asked for: everything else that decides is in the head
-    definition = LaneDefinition(lane, head.runtime_digest, (), settings=UNLIMITED)
+    definition = LaneDefinition.stored(lane, head.runtime_digest, head.rules, UNLIMITED)
     try:
         worker = restore_lane(definition, backend)
     except HandlerFault as fault:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -11,27 +10,21 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from validator.errors import UserError
 from validator.kafka.client import consumer_config
+from validator.kafka.consume import available
+from validator.kafka.retry import answer, await_broker, is_missing, partitions_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from validator.kafka.client import KafkaTable
 
-REQUEST_S_MAX = 15.0
-
 RECORDS_PER_POLL = 1_000
 
 _FATAL = frozenset({
-    "_ALL_BROKERS_DOWN", "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "TOPIC_AUTHORIZATION_FAILED",
-    "_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED",
+    "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "TOPIC_AUTHORIZATION_FAILED", "_AUTHENTICATION",
+    "SASL_AUTHENTICATION_FAILED",
 })  # fmt: skip
-"""What does not mend itself; librdkafka retries the rest."""
-
-
-_LEADER_CHANGES = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
-
-RETRY_S = 0.1
-"""Seconds between two questions to a partition without a leader."""
+"""What does not pass; librdkafka retries the rest."""
 
 
 class TopicRecord(NamedTuple):
@@ -86,7 +79,7 @@ class TopicReader:
         """Return what has come, waiting for it as long as ``timeout_s``."""
         records = []
         with self._translated():
-            messages = self._consumer.consume(RECORDS_PER_POLL, timeout_s)
+            messages = available(self._consumer, RECORDS_PER_POLL, timeout_s)
         for message in messages:
             error = message.error()
             if error is None:
@@ -99,6 +92,9 @@ class TopicReader:
                     )
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._behind.discard((message.topic(), message.partition()))
+            elif error.code() == KafkaError._ALL_BROKERS_DOWN:
+                with self._translated():
+                    await_broker(self._consumer)
             elif error.name() in _FATAL:
                 raise self._user_error(error)
         return records
@@ -119,29 +115,24 @@ class TopicReader:
             }
 
     def _span(self, place: TopicPartition) -> tuple[int, int]:
-        """Ask for a partition's first offset and the one after its last, again while its leader changes, as it does after its creation."""
-        deadline = time.monotonic() + REQUEST_S_MAX
-        while True:
-            try:
-                first, end = self._consumer.get_watermark_offsets(place, REQUEST_S_MAX)
-            except KafkaException as error:
-                if error.args[0].code() not in _LEADER_CHANGES or time.monotonic() >= deadline:
-                    raise
-                time.sleep(RETRY_S)
-            else:
-                return first, end
+        """Ask for a partition's first offset and the one after its last."""
+        first, end = answer(lambda left_s: self._consumer.get_watermark_offsets(place, left_s))
+        return first, end
 
     def _places(self, topics: Sequence[str], tail: int | None) -> list[TopicPartition]:
         places = []
         for topic in topics:
             name = self._prefix + topic
-            found = self._consumer.list_topics(name, timeout=REQUEST_S_MAX).topics[name]
-            if found.error is not None:
+            try:
+                numbers = partitions_of(self._consumer, name)
+            except KafkaException as error:
+                if not is_missing(error.args[0]):
+                    raise
                 raise UserError(
-                    f"topic {name} is not there at {self._bootstrap} ({found.error.str()}): check [topics] prefix, or create the topics "
+                    f"topic {name} is not there at {self._bootstrap} ({error.args[0].str()}): check [topics] prefix, or create the topics "
                     "with `validator topics create`"
-                )
-            places += [TopicPartition(name, number, OFFSET_BEGINNING) for number in sorted(found.partitions)]
+                ) from error
+            places += [TopicPartition(name, number, OFFSET_BEGINNING) for number in numbers]
         if tail is not None:
             for place in places:
                 low, high = self._span(place)

@@ -12,12 +12,13 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from validator.errors import UserError
 from validator.kafka.client import consumer_config
-from validator.kafka.topics import TOPICS
+from validator.kafka.retry import ANSWER_S_MAX, answer, check, partitions_of
 from validator.plugin.lock import check_lock, check_versions, read_lock
 from validator.plugin.pack import use_artefacts
 from validator.plugin.registry import PluginError, Problem, canonical, configure, discover, installed, transports_of
 from validator.plugin.submission import check_submission, check_timeout
 from validator.service.sender import RecordSender
+from validator.topics import OUTPUT_TOPICS
 
 if TYPE_CHECKING:
     from validator.config import Config
@@ -27,17 +28,11 @@ if TYPE_CHECKING:
 
 GROUP: Final = "validator.transports"
 
-REQUEST_S_MAX: Final = 15.0
-"""Seconds in which Kafka has to say which partitions there are."""
-
 POLL_S_MAX: Final = 0.2
 """Seconds after which a transport that waits for a record sees that it is to stop."""
 
 COMMIT_S_MAX: Final = 60.0
 """Seconds in which Kafka has to take an acknowledgement, or to say what was acknowledged."""
-
-RETRY_S: Final = 0.5
-"""Seconds between two attempts at that."""
 
 _FATAL: Final = frozenset({
     "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED",
@@ -79,11 +74,10 @@ def choose_transport(config: Config, name: str) -> Chosen:
         there = ", ".join(sorted(transports)) or "none"
         raise UserError(f"{plugin}: it has no transport {name!r} under [transports.{plugin_name}], there are {there}")
     transport = transports[wanted]
-    outputs = [topic.name for topic in TOPICS if topic.direction == "out"]
     for topic in transport.topics:
-        if topic not in outputs:
+        if topic not in OUTPUT_TOPICS:
             raise UserError(
-                f"{plugin}: transport {wanted}: {topic!r} is none of the output topics {', '.join(outputs)}"
+                f"{plugin}: transport {wanted}: {topic!r} is none of the output topics {', '.join(OUTPUT_TOPICS)}"
             )
     return Chosen(wanted, plugin, transport, configure(plugin, values))
 
@@ -166,20 +160,18 @@ class KafkaTransportContext:
     def acknowledge(self) -> None:
         """Commit the offsets of everything received so far; returns once Kafka has them. Raises `UserError`."""
         places = [TopicPartition(*place, offset) for place, offset in sorted(self._received.items())]
-        deadline = time.monotonic() + COMMIT_S_MAX
-        while places:
-            try:
-                done = self._consumer.commit(offsets=places, asynchronous=False) or ()
-            except KafkaException as exception:
-                error = exception.args[0]
-            else:
-                error = next((place.error for place in done if place.error is not None), None)
-                if error is None:
-                    self._received.clear()
-                    return
-            if error.name() in _FATAL or error.fatal() or time.monotonic() >= deadline:
-                raise self._error(error)
-            time.sleep(RETRY_S)
+        if not places:
+            return
+
+        def commit(_: float) -> None:
+            for place in self._consumer.commit(offsets=places, asynchronous=False) or ():
+                check(place.error)
+
+        try:
+            answer(commit, patience_s=COMMIT_S_MAX)
+        except KafkaException as error:
+            raise self._error(error.args[0]) from error
+        self._received.clear()
 
     def _places(self, topics: list[str]) -> list[TopicPartition]:
         """Return all partitions with the group's offsets, or the first one there is where the group has none.
@@ -188,28 +180,23 @@ class KafkaTransportContext:
         """
         if not topics:
             return []
-        deadline = time.monotonic() + COMMIT_S_MAX
-        while True:
-            try:
-                known = self._consumer.list_topics(timeout=REQUEST_S_MAX).topics
-                places = [
-                    TopicPartition(topic, number) for topic in topics for number in sorted(known[topic].partitions)
-                ]
-                committed = self._consumer.committed(places, timeout=REQUEST_S_MAX)
-            except KafkaException as exception:
-                error = exception.args[0]
-            else:
-                error = next((place.error for place in committed if place.error is not None), None)
-                if error is None:
-                    return [
-                        TopicPartition(
-                            place.topic, place.partition, place.offset if place.offset >= 0 else OFFSET_BEGINNING
-                        )
-                        for place in committed
-                    ]
-            if error.name() in _FATAL or time.monotonic() >= deadline:
-                raise self._error(error)
-            time.sleep(RETRY_S)
+
+        def committed(left_s: float) -> list[TopicPartition]:
+            told: list[TopicPartition] = self._consumer.committed(places, timeout=min(left_s, ANSWER_S_MAX))
+            for place in told:
+                check(place.error)
+            return told
+
+        try:
+            numbers = {topic: partitions_of(self._consumer, topic, patience_s=COMMIT_S_MAX) for topic in topics}
+            places = [TopicPartition(topic, number) for topic in topics for number in numbers[topic]]
+            found = answer(committed, patience_s=COMMIT_S_MAX)
+        except KafkaException as error:
+            raise self._error(error.args[0]) from error
+        return [
+            TopicPartition(place.topic, place.partition, place.offset if place.offset >= 0 else OFFSET_BEGINNING)
+            for place in found
+        ]
 
     def _error(self, error: KafkaError) -> UserError:
         return UserError(f"transport {self._name}: {self._bootstrap} does not go on: {error.str()} ({error.name()})")

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
-from validator.codec.decode import LaneRecords, decode_record
+from validator.codec.decode import decode_record
 from validator.codec.json_form import to_json
-from validator.codec.schemas import INPUT_TOPICS
 from validator.core.handlers.errors import HandlerFault
 from validator.core.handlers.state import FIRST_OWNER
 from validator.core.hashing import blake2b_256
@@ -23,12 +22,16 @@ from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.lane import Counters
 from validator.errors import UserError
 from validator.kafka.client import consumer_config
+from validator.kafka.consume import available
+from validator.kafka.retry import answer, await_broker, passes
 from validator.lanes.worker import LaneWorker
 from validator.service.retention import missing_blocks
 from validator.service.state import UNLIMITED, RestoredLane
 from validator.service.topic_reader import TopicReader
+from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
+    from validator.codec.codec import Codec, LaneRecords
     from validator.core.lane import Lane
     from validator.core.outcomes import Receipt
     from validator.core.types import ParaId
@@ -41,7 +44,6 @@ if TYPE_CHECKING:
 RECORDS_PER_REPLAY: Final = 1_000
 RECORDS_PER_POLL: Final = 1_000
 POLL_S: Final = 0.1
-REQUEST_S_MAX: Final = 15.0
 
 RECEIPTS_KEPT: Final = 2_000
 """Last receipts that are held against those on the topic."""
@@ -74,12 +76,18 @@ class Check:
 
 
 def rebuild(
-    kafka: KafkaTable, prefix: str, definition: LaneDefinition, lane: RestoredLane, progress: Progress
+    kafka: KafkaTable,
+    prefix: str,
+    codec: Codec,
+    definition: LaneDefinition,
+    lane: RestoredLane,
+    progress: Progress,
 ) -> Rebuilt:
     """Execute a lane from its first block, from the inputs that the checkpoint's batch and those before it have consumed.
 
-    Under the rules that the lane is stored under. Memory is bounded by the lane and by how far its records lie out of order in their
-    topics. Errors, in order: the checkpoint is of other topics, retention has removed inputs, a topic ends before what was consumed.
+    Under the rules that the lane is stored under; ``codec`` reads the records of all lanes of the job. Memory is bounded by the lane and by
+    how far its records lie out of order in their topics. Errors, in order: the checkpoint is of other topics, retention has removed inputs,
+    a topic ends before what was consumed.
     """
     wanted = {prefix + topic for topic in INPUT_TOPICS}
     if {topic for topic, _ in lane.consumed} != wanted:
@@ -88,7 +96,7 @@ def rebuild(
             f"[topics] prefix: the checkpoint is of the topics {found}, expected {', '.join(sorted(wanted))}"
         )
     ahead = definition.settings.blocks_ahead_max
-    missing = missing_blocks(kafka, prefix, {lane.name: definition.first_block}, ahead).get(lane.name)
+    missing = missing_blocks(kafka, prefix, codec, {lane.name: definition.first_block}, ahead).get(lane.name)
     if missing is not None:
         raise UserError(
             f"lane {lane.name}: it cannot be rebuilt: block {missing[0]} is missing, {missing[1]}, retention has removed the rest"
@@ -102,7 +110,9 @@ def rebuild(
     try:
         total = sum(partition.offsets for partition in partitions)
         kinds = {prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}
-        streams = (partition.inputs(kinds[partition.topic], lane.name, under.records) for partition in partitions)
+        streams = (
+            partition.inputs(codec, kinds[partition.topic], lane.name, under.records) for partition in partitions
+        )
         # whichever partition has the lowest block next: a lane that got one topic before the others would have to keep all of it
         items = merge(*streams, key=_block)
         while batch := list(islice(items, RECORDS_PER_REPLAY)):
@@ -137,7 +147,7 @@ class _Partition:
         self._consumer = Consumer(config)
         where = TopicPartition(*place, OFFSET_BEGINNING)
         try:
-            self.low, high = self._consumer.get_watermark_offsets(where, timeout=REQUEST_S_MAX)
+            self.low, high = answer(lambda left_s: self._consumer.get_watermark_offsets(where, left_s))
         except KafkaException as error:
             raise self._unreadable(error.args[0]) from error
         if high < end:
@@ -152,13 +162,14 @@ class _Partition:
     def close(self) -> None:
         self._consumer.close()
 
-    def inputs(self, kind: RecordKind, lane: str, records: LaneRecords) -> Iterator[Input | DeadLetter]:
+    def inputs(self, codec: Codec, kind: RecordKind, lane: str, records: LaneRecords) -> Iterator[Input | DeadLetter]:
         """Yield what is a lane's, decoded as the job decodes it."""
         name = lane.encode()
         for offset, key, value in self._records():
             # a record of the lane names it in clear; decoding the others would tell nothing but that
             if name in (value or b"") or name == key:
-                decoded = decode_record(kind, value, Source(self.topic, self.partition, offset), key, {lane: records})
+                source = Source(self.topic, self.partition, offset)
+                decoded = decode_record(codec, kind, value, source, key, {lane: records})
                 if isinstance(decoded, DeadLetter):
                     if decoded.lane == lane:
                         yield decoded
@@ -167,7 +178,7 @@ class _Partition:
 
     def _records(self) -> Iterator[tuple[int, bytes | None, bytes | None]]:
         while self.read < self.offsets:
-            for message in self._consumer.consume(RECORDS_PER_POLL, POLL_S):
+            for message in available(self._consumer, RECORDS_PER_POLL, POLL_S):
                 error = message.error()
                 if error is None:
                     offset = message.offset()
@@ -180,8 +191,18 @@ class _Partition:
                     # what is left up to the end are marks of transactions
                     self.read = self.offsets
                     return
-                elif not error.retriable() and error.code() != KafkaError._TRANSPORT:
-                    raise self._unreadable(error)
+                else:
+                    self._pass_over(error)
+
+    def _pass_over(self, error: KafkaError) -> None:
+        """Return if librdkafka goes on by itself after an error. Raises `UserError`."""
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            try:
+                await_broker(self._consumer)
+            except KafkaException as exception:
+                raise self._unreadable(exception.args[0]) from exception
+        elif not passes(error):
+            raise self._unreadable(error)
 
     def _unreadable(self, error: Any) -> UserError:
         return UserError(

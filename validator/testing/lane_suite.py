@@ -100,7 +100,9 @@ class SuiteLane:
 
     def decoded(self, kind: RecordKind, value: bytes, offset: int = 0) -> Any:
         """Return what a record is to the lane: an input with the lane's name, or a `DeadLetter`."""
-        return decode_record(kind, value, Source("topic", 0, offset), None, {LANE: self.definition.records})
+        return decode_record(
+            self.definition.codec, kind, value, Source("topic", 0, offset), None, {LANE: self.definition.records}
+        )
 
     def restart(self) -> None:
         """Save the lane and go on with what is made of that, which has to be the same."""
@@ -122,7 +124,7 @@ class SuiteLane:
 
     def _encoded(self, kind: RecordKind, block: int, body: Json, index: int | None = None) -> bytes:
         place = {"lane": LANE, "block": block} | ({} if index is None else {"index": index})
-        return encode_input(kind, place | body, self._scenario["protocol"])
+        return encode_input(self.definition.codec, kind, place | body, self._scenario["protocol"])
 
 
 def _result(verdict: Json) -> Json:

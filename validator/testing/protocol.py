@@ -88,7 +88,7 @@ class ProtocolContract:
             if violation is not None:
                 return
             saved = pages(rules)
-            restored = definition.restore(saved, ChainSettings())
+            restored = definition.restore(saved, ChainSettings(rules=definition.rules))
             assert list(restored.changed()) == []
             assert pages(restored) == saved
             assert definition.traces.view(restored) == definition.traces.view(rules)

@@ -10,11 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from validator.codec.schemas import TOPIC_SCHEMAS
 from validator.config import Chain, Config, Job, Topics, load_config
 from validator.config.model import (
-    COMPACTED_TOPICS,
-    TOPIC_NAMES,
     DeadLetters,
     GenesisPara,
     HandlerTable,
@@ -24,7 +21,7 @@ from validator.core import limits
 from validator.core.types import Balances, Enactment, Para, ParaKind
 from validator.errors import UserError
 from validator.kafka.client import flatten
-from validator.kafka.topics import PREFIX, TOPICS
+from validator.kafka.topics import PREFIX
 from validator.lanes.configured import lane_definition
 from validator.protocols.router.configuration import CONFIGURATION_FIELDS, HostConfiguration
 from validator.protocols.router.presets import LIMITS_TABLE, NEVER, PRESETS
@@ -116,9 +113,6 @@ def test_without_a_file_everything_has_its_default(monkeypatch: pytest.MonkeyPat
 
 def test_the_defaults_are_those_of_the_parts_they_configure() -> None:
     assert Topics().prefix == PREFIX
-    assert tuple(TOPIC_SCHEMAS) == TOPIC_NAMES
-    assert {topic.name for topic in TOPICS} == set(TOPIC_NAMES)
-    assert {topic.name for topic in TOPICS if topic.cleanup == "compact"} == set(COMPACTED_TOPICS)
     assert resolved(Chain()) == HostConfiguration()
     assert tuple(LIMITS_TABLE.maxima) == CONFIGURATION_FIELDS
 

@@ -129,3 +129,10 @@ def test_pem_files_become_pem_stores(tmp_path: Path) -> None:
 def test_what_cannot_be_said_to_java_is_an_error(table: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         spark_options(table)
+
+
+def test_a_reader_to_the_end_hears_of_it_at_once_unless_the_table_says_otherwise() -> None:
+    assert "fetch.wait.max.ms" not in consumer_config(KAFKA, group_id="group")
+    assert consumer_config(KAFKA, group_id="group", partition_eof=True)["fetch.wait.max.ms"] == 50
+    table = KAFKA | {"fetch.wait.max.ms": 200}
+    assert consumer_config(table, group_id="group", partition_eof=True)["fetch.wait.max.ms"] == "200"

@@ -49,6 +49,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         state_view=STATE_VIEW,
         handler_states=_handler_states,
         handler_bench=HANDLER_BENCH,
+        typed_limits=True,
     )
 
 

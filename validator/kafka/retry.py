@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asks Kafka again while its error is one that passes: the one place that knows which errors do, and for how long to go on.
+
+librdkafka retries what it produces, fetches and commits. It hands the errors of questions to its caller: metadata, offsets, groups and
+what an admin client asks. A topic that was just created has no leader for a moment, and a coordinator that just started has to load.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+T = TypeVar("T")
+
+ANSWER_S_MAX: Final = 15.0
+"""Seconds in which Kafka has to answer a question, all repetitions together: a person waits for it."""
+
+APPEAR_S_MAX: Final = 2.0
+"""Seconds in which every broker learns of a new topic; one that is still unknown then does not exist."""
+
+RETRY_S: Final = 0.1
+"""Seconds between an error and the next attempt."""
+
+_NEW_TOPIC: Final = frozenset({
+    KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION,
+})  # fmt: skip
+"""What a broker says of a topic that another one has just created, and of a misspelt one."""
+
+_PASSING: Final = frozenset({
+    # a leader changes, or is elected for the first time
+    KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.OFFSET_NOT_AVAILABLE, KafkaError.LISTENER_NOT_FOUND,
+    KafkaError.PREFERRED_LEADER_NOT_AVAILABLE,
+    # a coordinator or controller changes, or loads what it has to know
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR,
+    KafkaError.NOT_CONTROLLER, KafkaError._WAIT_COORD, KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError.CONCURRENT_TRANSACTIONS,
+    # a broker starts, stops or has too much to do
+    KafkaError.BROKER_NOT_AVAILABLE, KafkaError.NETWORK_EXCEPTION, KafkaError.REQUEST_TIMED_OUT, KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.THROTTLING_QUOTA_EXCEEDED, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT,
+    KafkaError._TIMED_OUT_QUEUE,
+})  # fmt: skip
+
+
+def passes(error: KafkaError) -> bool:
+    """Return whether an error may be gone at the next attempt. A fatal one is not, nor is an unknown topic once it had its time."""
+    return not error.fatal() and (error.retriable() or error.code() in _PASSING)
+
+
+def answer(question: Callable[[float], T], *, patience_s: float | None = None) -> T:
+    """Return what ``question`` returns; repeat it while it raises an error that passes.
+
+    ``question`` gets the seconds that are left, for the timeout of its call. ``patience_s`` bounds all attempts together
+    (`ANSWER_S_MAX`); an unknown topic has `APPEAR_S_MAX` of it. Raises `confluent_kafka.KafkaException`: the first error that does not
+    pass, or the last one with the number of attempts.
+    """
+    patience_s = ANSWER_S_MAX if patience_s is None else patience_s
+    began = time.monotonic()
+    attempts = 0
+    while True:
+        attempts += 1
+        try:
+            return question(max(RETRY_S, began + patience_s - time.monotonic()))
+        except KafkaException as exception:
+            error: KafkaError = exception.args[0]
+            limit_s = (
+                min(patience_s, APPEAR_S_MAX) if error.code() in _NEW_TOPIC else patience_s if passes(error) else 0.0
+            )
+            waited_s = time.monotonic() - began
+            if waited_s + RETRY_S < limit_s:
+                time.sleep(RETRY_S)
+                continue
+            if attempts == 1 or not limit_s:
+                raise
+            raise KafkaException(_counted(error, attempts, waited_s)) from exception
+
+
+def check(error: KafkaError | None) -> None:
+    """Raise the error that an answer holds for one of its topics or partitions, so that `answer` asks again."""
+    if error is not None:
+        raise KafkaException(error)
+
+
+def partitions_of(client: Any, topic: str, *, patience_s: float | None = None) -> list[int]:
+    """Return the numbers of a topic's partitions; ``client`` is a producer, consumer or admin client.
+
+    Raises `confluent_kafka.KafkaException` as `answer` does; `is_missing` tells whether the topic does not exist.
+    """
+
+    def ask(left_s: float) -> list[int]:
+        found = client.list_topics(topic, timeout=left_s).topics[topic]
+        check(found.error)
+        return sorted(found.partitions)
+
+    return answer(ask, patience_s=patience_s)
+
+
+def is_missing(error: KafkaError) -> bool:
+    """Return whether an error says that a topic or partition does not exist."""
+    return error.code() in _NEW_TOPIC
+
+
+def missing_topics(client: Any, topics: Iterable[str], *, patience_s: float | None = None) -> list[str]:
+    """Return the topics that do not exist. Asks for all there are: to ask for one might create it. Raises as `answer` does."""
+    missing: list[str] = []
+
+    def ask(left_s: float) -> None:
+        known = client.list_topics(timeout=left_s).topics
+        missing[:] = [topic for topic in topics if topic not in known]
+        if missing:
+            raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+
+    try:
+        answer(ask, patience_s=patience_s)
+    except KafkaException as error:
+        if not is_missing(error.args[0]):
+            raise
+    return missing
+
+
+def await_broker(client: Any) -> None:
+    """Return once any broker answers; for a consumer that reports that it has lost all of them.
+
+    Raises `confluent_kafka.KafkaException` after `ANSWER_S_MAX`.
+    """
+    answer(lambda left_s: client.list_topics(timeout=left_s))
+
+
+def _counted(error: KafkaError, attempts: int, waited_s: float) -> KafkaError:
+    return KafkaError(error.code(), f"{error.str()}; asked {attempts} times in {waited_s:.0f} s")
