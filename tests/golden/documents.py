@@ -13,11 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.traces import generate
-
 from tests.golden import product
 from tests.golden.play import Played
 from tests.golden.recording_file import Line
+from tests.router import generate
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT.parent / "shared" / "traces"

@@ -19,12 +19,12 @@ from streaming import workers
 from streaming.decode_stage import decode_stage
 from validator.cli import state as state_command
 from validator.cli.main import app
-from validator.codec.encode import OutputRecord, Told, encode_dead_letter, write
+from validator.codec import encode, json_form
+from validator.codec.encode import OutputRecord, Told, encode_dead_letter
 from validator.codec.inflight import unpack
-from validator.codec.json_form import encode_input, to_json
-from validator.codec.schemas import INPUT_TOPICS
+from validator.codec.schemas import schemas
 from validator.config import Config
-from validator.core.inputs import DeadLetter, DeadReason, Input
+from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind
 from validator.lanes import sink as sink_module
 from validator.lanes import store as store_module
 from validator.lanes.configured import lane_definition
@@ -36,12 +36,13 @@ from validator.lanes.sink import TransactionalSink
 from validator.lanes.store import Head, LaneCache, process_batch, restore_lane
 from validator.lanes.stored import Part, StoredLane, write_end, write_entry, write_header
 from validator.lanes.worker import LaneWorker
-from validator.replay.scenario import installed_protocol
+from validator.plugin.runtime import RuntimePlan, codec_of, installed_protocol
 from validator.replay.suites import suite_files, suite_names
 from validator.service import state as state_service
 from validator.service.simulation import chain_table, simulation_of
 from validator.service.toml import to_toml
-from validator.simulate.settings import SimulationSettings
+from validator.simulate import SimulationSettings
+from validator.topics import INPUT_TOPICS
 
 __all__ = [
     "INPUT_TOPICS",
@@ -73,7 +74,24 @@ __all__ = [
     "write",
 ]
 
+CODEC = codec_of(RuntimePlan(name) for name in ("router", "early-hrmp", "xcmp"))
+
 COLUMNS = ("topic", "partition", "offset", "key", "value")
+
+
+def encode_input(kind: RecordKind, record: Any, protocol: str = "router") -> bytes:
+    """Return the Kafka value of an input."""
+    return json_form.encode_input(CODEC, kind, record, protocol)
+
+
+def to_json(topic: str, value: bytes) -> dict[str, Any]:
+    """Return the record of a Kafka value."""
+    return json_form.to_json(topic, value, CODEC)
+
+
+def write(name: str, datum: dict[str, Any]) -> bytes:
+    """Return a record that every protocol has, as Kafka holds it."""
+    return encode.write(schemas()[name], datum)
 
 
 def definitions_of(tables: dict[str, dict[str, Any]], job: dict[str, Any]) -> dict[str, LaneDefinition]:
@@ -203,7 +221,7 @@ def decode_bytes(group: str, data: bytes) -> Any:
     if kind == "stored" and names[-1] == "head":
         return _plain(asdict(Head.decode(data)))
     if kind == "stored" and names[-1] == "journal":
-        items, dead = decode_entry(data)
+        items, dead = decode_entry(CODEC, data)
         return {"dead": dead, "items": [_plain(item._asdict()) for item in items]}
     return None
 

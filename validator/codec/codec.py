@@ -93,7 +93,8 @@ class Codec:
         for kind, make_shape in _SHARED.items():
             (schema,) = shared.of_topic(TOPIC_OF_KIND[kind])
             making.add(kind, schema.name, make_shape(schema), None, shared)
-        for protocol in sorted(protocols, key=lambda each: each.name):
+        # what the package ships comes first, so that errors list records in the same order whatever else is installed
+        for protocol in sorted(protocols, key=lambda each: (schemas_of(each.schemas) is not shared, each.name)):
             own = schemas_of(protocol.schemas)
             for record in protocol.records:
                 making.add(_kind(record, protocol, own), record.schema, record.shape, protocol.name, own)
