@@ -267,7 +267,8 @@ class ProtocolDefinition:
     chain's limits from an object of names, as configuration files and traces write them, ``limits`` are all of those names; ``maxima`` are
     the names, in the protocol's order, and the greatest values of those that a session change may set. ``schemas`` is a folder laid out as
     `avro/` with those of ``records``. ``simulation`` makes the traffic of `validator simulate` and `validator demo`, where there is any;
-    ``proofs`` are those of `validator prove` and `validator verify`.
+    ``proofs`` are those of `validator prove` and `validator verify`. ``rules_page`` is the protocol's page of rules, which
+    `validator explain` reads (its grammar: `validator.plugin.rule_pages`).
     """
 
     name: str
@@ -283,6 +284,7 @@ class ProtocolDefinition:
     traces: TraceFormat
     simulation: Callable[[SimulationSettings], Simulation] | None = None
     proofs: ProofFormat | None = None
+    rules_page: Traversable | None = None
 
     def changes(self, node: Node) -> tuple[tuple[str, int], ...]:
         """Return the limits that an object names, as `RuleSet.change_session` gets them. Raises `validator.errors.UserError`."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from validator import __version__
 from validator.codec.router_records import ROUTER_RECORDS
@@ -37,6 +38,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         schemas=schemas_directory(),
         traces=TRACES,
         simulation=_simulation,
+        rules_page=Path(__file__).resolve().parent / "router" / "rules.md",
     )
 
 

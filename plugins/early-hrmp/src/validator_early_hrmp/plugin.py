@@ -58,6 +58,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
             suite=_FOLDER.joinpath("conformance"),
         ),
         simulation=_simulation,
+        rules_page=_FOLDER.joinpath("rules.md"),
     )
 
 

@@ -63,6 +63,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         ),
         simulation=_simulation,
         proofs=ProofFormat(KINDS, prove_document, verify_document),
+        rules_page=_PACKAGE.joinpath("rules.md"),
     )
 
 
