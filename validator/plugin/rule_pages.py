@@ -5,7 +5,7 @@ A protocol names its page with `ProtocolDefinition.rules_page`; the lane has one
 
     # Title                                 once, first; then `- Page: `ADDRESS``, a path or an address where people read the page
     ## Group                                e.g. a phase; it holds the entries that follow
-    ### CODE Title                          a rule R-12, an invariant R-V03, a reading R-I04: the letter before the number says which
+    ### CODE Title                          a rule R-12, an invariant R-V03, a reading H-I04: the letter before the number says which
     ### error KIND                          an error of verdicts, or one of proofs, which has no clause
     ### reason NAME, ### outcome NAME       of dead letters, of dispatches
 
@@ -148,15 +148,17 @@ def installed_pages(names: Iterable[str] | None = None) -> tuple[list[RulesPage]
 def find_entries(pages: Iterable[RulesPage], wanted: str) -> list[Entry]:
     """Return the entries that ``wanted`` names, in any case of letters.
 
-    It is a code, a kind or a name; else a clause or a source; else the beginning of such; else the last part of a kind.
+    It is a code, a kind or a name; else a clause or a source; else the beginning of such; else the last part of a kind; else it ends with a
+    code, as ``router_rules I-06`` does.
     """
     entries = [entry for page in pages for entry in page.entries]
     key = _fold(wanted)
     tests: tuple[Callable[[Entry], bool], ...] = (
         lambda entry: _fold(entry.name) == key,
         lambda entry: any(_fold(text) == key for text in (*entry.clauses, *entry.sources)),
-        lambda entry: any(_fold(text).startswith(f"{key} ") for text in (*entry.clauses, *entry.sources)),
+        lambda entry: any(_fold(text).startswith((f"{key} ", f"{key}.")) for text in (*entry.clauses, *entry.sources)),
         lambda entry: _fold(entry.name).rpartition("/")[2] == key,
+        lambda entry: CODE.fullmatch(entry.name) is not None and _fold(entry.name) == key.rpartition(" ")[2],
     )
     return next((named for test in tests if (named := [entry for entry in entries if test(entry)])), [])
 
