@@ -26,8 +26,8 @@ entry as `rule`.
 |---|---|
 {pages}
 
-The files of this folder are copies of what each protocol ships; `python -m tests.tidy.rule_pages` writes them. A protocol from elsewhere brings
-its own page ([plugins.md](../plugins.md#protocols)).
+The files of this folder are copies of what each protocol ships; `python -m tests.tidy.rule_pages` writes them. A protocol from elsewhere
+brings its own page ([plugins.md](../plugins.md#protocols)).
 
 ## Readings
 

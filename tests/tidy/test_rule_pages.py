@@ -29,9 +29,9 @@ READ = (".py", ".md", ".in", ".json", ".toml", ".avsc")
 CODE = re.compile(r"(?<![\w-])(?:[HLNRX]-[IV]|[HILRX]-)[0-9]{2}[a-z]?(?![\w-])")
 """Codes of our pages. Three digits are none: tests use such for codes that nobody has."""
 
-SECTION = re.compile(r"\b(?:router_rules|xcmp_rules)(?:\.md)? (?:[0-9]\.[0-9]+|(?:[HX]-)?I-?[0-9]{2}[a-z]?)")
-ROUTINE = re.compile(r"\b(?:router|early_hrmp|xcmp_channels)\.txt ``(\w+)``")
-QUOTED = re.compile(r'\b((?:router|early_hrmp|xcmp_channels)\.txt) "([^"]+)"(?: ([0-9.]+[0-9]|[0-9]))?')
+SECTION = re.compile(r"\b((?:router_rules|xcmp_rules)(?:\.md)? (?:[0-9]\.[0-9]+|(?:[HX]-)?I-?[0-9]{2}[a-z]?))")
+ROUTINE = re.compile(r"\b((?:router|early_hrmp|xcmp_channels)\.txt) ``(\w+)``")
+QUOTED = re.compile(r'\b((?:router|early_hrmp|xcmp_channels)\.txt) "(\w[\w ]+)"(?: ([0-9.]+[0-9]|[0-9]))?')
 
 
 @cache
@@ -63,15 +63,14 @@ def violations(protocol: str) -> list[type[Violation]]:
     return [each for each in declared if each not in OF_ALL]
 
 
-def unresolved(cited: re.Pattern[str], wanted: str = "{0}") -> dict[str, str]:
+def unresolved(cited: re.Pattern[str]) -> dict[str, str]:
+    """Return what a pattern finds in the tree and no page has, with a file that has it; the groups of the pattern are what is looked up."""
     found: dict[str, str] = {}
     for name, text in sources():
         for match in cited.finditer(text):
-            key = " ".join(filter(None, match.groups())) if match.groups() else match[0]
-            named = wanted.format(key).replace(".md ", " ")
-            if not find_entries(pages().values(), named):
-                found.setdefault(named, name)
-    return found
+            found[" ".join(filter(None, match.groups())).replace(".md ", " ") or match[0]] = name
+    assert found
+    return {cite: name for cite, name in found.items() if not find_entries(pages().values(), cite)}
 
 
 # --- copies ---
@@ -145,13 +144,7 @@ def test_every_section_of_the_notes_has_an_entry() -> None:
 
 
 def test_every_routine_of_a_specification_has_an_entry() -> None:
-    found: dict[str, str] = {}
-    for name, text in sources():
-        for match in ROUTINE.finditer(text):
-            document = match[0].partition(" ")[0]
-            if not find_entries(pages().values(), f"{document} {match[1]}"):
-                found[match[0]] = name
-    assert found == {}
+    assert unresolved(ROUTINE) == {}
     assert unresolved(QUOTED) == {}
 
 
@@ -188,9 +181,10 @@ def test_every_section_that_a_scenario_names_has_an_entry() -> None:
             source = scenario.get("source", "")
             if source.startswith(("traces FORMAT", "README")) or source in ("", "router.txt"):
                 continue
-            first = re.match(r"(?:[a-z_]+\.txt |[a-z]+_rules )?(?:[A-Z]-[A-Z]?\d+|[A-Za-z_]+(?: [A-Z][a-z]+)*|[0-9.]+[0-9])", source)
+            first = re.match(
+                r"(?:[a-z_]+\.txt |[a-z]+_rules )?(?:[A-Z]-[A-Z]?\d+|[A-Za-z_]+(?: [A-Z][a-z]+)*|[0-9.]+[0-9])", source
+            )
             assert first is not None, source
             if not any(find_entries(pages().values(), f"{prefix}{first[0]}") for prefix in ("", "router.txt ")):
                 found.append((scenario["id"], source, first[0]))
     assert found == []
-

@@ -121,7 +121,7 @@ def _rendered(entry: Entry) -> list[RenderableType]:
     for name, value in _facts(entry):
         facts.add_row(Text(name, style="dim"), Text(value))
     heading = Text.assemble((_heading(entry), _STYLES.get(entry.sort, "bold")), f"  ({_about(entry)})")
-    text = [Text(), Markdown(entry.text)] if entry.text else []
+    text: list[RenderableType] = [Text(), Markdown(entry.text)] if entry.text else []
     return [heading, facts, *text]
 
 

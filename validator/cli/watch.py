@@ -124,21 +124,19 @@ def _with_rules(chunks: Iterable[list[dict[str, Any]]], protocols: Mapping[str, 
     """Give each rejection the page and anchor of its error behind the clause, null if no installed protocol has it."""
     references: RuleReferences | None = None
     for chunk in chunks:
-        shown = []
-        for record in chunk:
-            if not record["ok"]:
-                # only now: pages belong to plugins, which cost their import
-                references = references or RuleReferences(installed_pages()[0])
-                rule = references.of(record["error"]["kind"], record["clause"], protocols.get(record["lane"]))
-                record = _insert_after(record, "clause", "rule", rule)
-            shown.append(record)
-        yield shown
+        if references is None and not all(record["ok"] for record in chunk):
+            references = RuleReferences(installed_pages()[0])  # only now: it imports every protocol's plugin
+        yield [
+            record if record["ok"] or references is None else _with_rule(record, references, protocols)
+            for record in chunk
+        ]
 
 
-def _insert_after(record: dict[str, Any], key: str, name: str, value: Any) -> dict[str, Any]:
+def _with_rule(record: dict[str, Any], references: RuleReferences, protocols: Mapping[str, str]) -> dict[str, Any]:
+    rule = references.of(record["error"]["kind"], record["clause"], protocols.get(record["lane"]))
     items = list(record.items())
-    at = 1 + list(record).index(key)
-    return dict([*items[:at], (name, value), *items[at:]])
+    behind = 1 + list(record).index("clause")
+    return dict([*items[:behind], ("rule", rule), *items[behind:]])
 
 
 def _check_reader() -> None:

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any, Final, TypeAlias
@@ -233,7 +234,9 @@ class _Parser:
             self._heading = (*self._entry_heading(heading), fragment)
             self._attributes = {}
         else:
-            raise self._fail("'# Title' in the first line, then '- Page: `ADDRESS`', '## Group' and '### CODE Title'", line)
+            raise self._fail(
+                "'# Title' in the first line, then '- Page: `ADDRESS`', '## Group' and '### CODE Title'", line
+            )
 
     def _entry_heading(self, heading: str) -> tuple[Sort, str, str]:
         name, _, title = heading.partition(" ")
@@ -310,6 +313,6 @@ def _read(protocol: str, page: Traversable) -> str:
         raise UserError(f"rules page of {protocol}: {error}") from error
 
 
+@cache
 def _fold(text: str) -> str:
     return " ".join(text.split()).casefold()
-

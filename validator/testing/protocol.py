@@ -62,13 +62,17 @@ def unexplained(page: RulesPage, violations: Iterable[type[Violation]]) -> list[
         rules = [entries[rule] for rule in entry.rules if rule in entries]
         if len(rules) != len(entry.rules) or not any(violation.clause in rule.clauses for rule in rules):
             lacking.append(f"{violation.kind}: no rule of {entry.rules} gives clause {violation.clause!r}")
-    stale = [name for name, entry in entries.items() if entry.sort is Sort.ERROR and entry.clauses and name not in kinds]
+    stale = [
+        name for name, entry in entries.items() if entry.sort is Sort.ERROR and entry.clauses and name not in kinds
+    ]
     return [*lacking, *(f"{name}: no such error" for name in stale)]
 
 
 def declared_fields(violation: type[Violation]) -> FieldTypes:
     """Return the names and types of an error's fields, as its class declares them."""
-    return tuple((each.name, each.type if isinstance(each.type, str) else each.type.__name__) for each in fields(violation))
+    return tuple(
+        (each.name, each.type if isinstance(each.type, str) else each.type.__name__) for each in fields(violation)
+    )
 
 
 class ProtocolContract:

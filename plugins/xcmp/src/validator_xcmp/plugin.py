@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib.resources import files  # validator: allow dynamic a definition says where its schemas, traces and rules are
+from importlib.resources import (
+    files,
+)  # validator: allow dynamic a definition says where its schemas, traces and rules are
 from typing import Any
 
 from validator.plugin.api import (
