@@ -40,13 +40,6 @@ def test_sample_verdicts_name_rules_that_exist() -> None:
         assert fragment in anchors(ROOT / name), rule
 
 
-def test_the_code_map_names_folders_that_exist() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    code_map = text[text.index("## Code map") : text.index("## Where do I change")]
-    for folder in re.findall(r"^\| `([a-z/]+)`", code_map, re.MULTILINE):
-        assert (ROOT / folder).is_dir(), folder
-
-
 def test_the_errors_of_the_comparison_are_those_of_the_protocols() -> None:
     text = (ROOT / "docs" / "protocols.md").read_text(encoding="utf-8")
     modules = ("validator.core.router.errors", "validator_early_hrmp.errors", "validator_xcmp.errors")
