@@ -149,17 +149,19 @@ def installed_pages(names: Iterable[str] | None = None) -> tuple[list[RulesPage]
 def find_entries(pages: Iterable[RulesPage], wanted: str) -> list[Entry]:
     """Return the entries that ``wanted`` names, in any case of letters.
 
-    It is a code, a kind or a name; else a clause or a source; else the beginning of such; else the last part of a kind; else it ends with a
-    code, as ``router_rules I-06`` does.
+    It is a code, a kind or a name; else a clause or a source; else the beginning of such; else the last part of a kind; else a document and a
+    code, such as ``router_rules I-06``.
     """
     entries = [entry for page in pages for entry in page.entries]
     key = _fold(wanted)
+    document, _, code = key.rpartition(" ")
+    documents = {_fold(text).partition(" ")[0] for entry in entries for text in (*entry.clauses, *entry.sources)}
     tests: tuple[Callable[[Entry], bool], ...] = (
         lambda entry: _fold(entry.name) == key,
         lambda entry: any(_fold(text) == key for text in (*entry.clauses, *entry.sources)),
         lambda entry: any(_fold(text).startswith((f"{key} ", f"{key}.")) for text in (*entry.clauses, *entry.sources)),
         lambda entry: _fold(entry.name).rpartition("/")[2] == key,
-        lambda entry: CODE.fullmatch(entry.name) is not None and _fold(entry.name) == key.rpartition(" ")[2],
+        lambda entry: document in documents and _fold(entry.name) == code,
     )
     return next((named for test in tests if (named := [entry for entry in entries if test(entry)])), [])
 

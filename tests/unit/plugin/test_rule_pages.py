@@ -128,6 +128,7 @@ def test_headings_that_come_again_have_numbered_anchors() -> None:
         ("paper 2, and", ["M-01"]),
         ("pap", []),
         ("notes M-V03", ["M-V03"]),
+        ("words M-V03", []),
         ("", []),
     ],
 )
