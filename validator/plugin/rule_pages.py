@@ -149,8 +149,8 @@ def installed_pages(names: Iterable[str] | None = None) -> tuple[list[RulesPage]
 def find_entries(pages: Iterable[RulesPage], wanted: str) -> list[Entry]:
     """Return the entries that ``wanted`` names, in any case of letters.
 
-    It is a code, a kind or a name; else a clause or a source; else the beginning of such; else the last part of a kind; else a document and a
-    code, such as ``router_rules I-06``.
+    It is a code, a kind or a name; else a clause or a source; else the beginning of such; else the last part of a kind; else a document
+    and a code, such as ``router_rules I-06``.
     """
     entries = [entry for page in pages for entry in page.entries]
     key = _fold(wanted)
