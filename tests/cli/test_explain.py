@@ -22,10 +22,9 @@ from pathlib import Path
 {MANIFEST.format(name="mine", version="1.0.0")}
 @hookimpl
 def validator_protocols():
-    from validator.protocols.router import validator_protocols as of_the_router
+    from validator.replay.scenario import installed_protocol
 
-    for router in of_the_router():
-        yield replace(router, name="mine", rules_page=Path(__file__).with_name("mine_rules.md"))
+    yield replace(installed_protocol("router"), name="mine", rules_page=Path(__file__).with_name("mine_rules.md"))
 """
 PAGE = "# Mine\n\n- Page: `https://example.org/mine.md`\n\n## All\n\n### M-01 Nothing is forbidden\n\n- Clause: `paper 1`\n"
 
