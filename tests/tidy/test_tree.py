@@ -116,6 +116,7 @@ def test_the_wheel_carries_schemas_and_jar_lists(tmp_path: Path) -> None:
     templates = {path.relative_to(ROOT).as_posix() for path in (ROOT / "validator/plugin/templates").rglob("*.in")}
     assert templates
     assert templates <= names
+    assert {"validator/protocols/kit/rules.md", "validator/protocols/router/rules.md"} <= names
     assert {"validator/kafka/ivy/broker.xml", "validator/kafka/ivy/broker.sha256", "streaming/__init__.py"} <= names
     assert not {name.partition("/")[0] for name in names} & {"tests", "plugins", "avro", "benchmarks"}
     # The unpacked wheel finds its own schemas, the checkout those at its root.

@@ -181,7 +181,8 @@ class ProtocolDefinition:
 
     Of the other optional parts, ``limits_table`` says how `validator.toml` holds the limits (without it they are read by ``configuration``
     from the table ``limits``), ``state_file`` lets a chain start in mid-life, ``state_view`` is what `validator state show` shows.
-    ``handler_states`` returns what handlers of upward messages keep, ``handler_bench`` is for their authors' tests.
+    ``handler_states`` returns what handlers of upward messages keep, ``handler_bench`` is for their authors' tests. ``rules_page`` is the
+    protocol's page of rules, which `validator explain` reads (its grammar: `validator.plugin.rule_pages`).
     """
 
     name: str
@@ -203,6 +204,7 @@ class ProtocolDefinition:
     handler_states: Callable[[Any], HandlerStates] | None = None
     handler_bench: HandlerBench | None = None
     typed_limits: bool = False
+    rules_page: Traversable | None = None
 
     def __post_init__(self) -> None:
         starts = [epoch.from_block for epoch in self.rules]

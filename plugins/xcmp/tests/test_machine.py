@@ -147,7 +147,7 @@ class XcmpMachine(RuleBasedStateMachine):
 
     def candidate(self, candidate: Json) -> None:
         if any(item["candidate"]["para_id"] == candidate["para_id"] for item in self.naive.pending):
-            return  # a para has one candidate pending at a time: xcmp_rules 1.4 (N-I11), router_rules 1.1
+            return  # a para has one candidate pending at a time on a chain: router_rules 1.1
         read = read_candidate(Node(candidate, "candidate"), self.now)
         assert result_of(self.rules.apply_candidate, read) == self.naive.candidate(candidate)
 

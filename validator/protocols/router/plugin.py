@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from validator import __version__
@@ -50,6 +51,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         handler_states=_handler_states,
         handler_bench=HANDLER_BENCH,
         typed_limits=True,
+        rules_page=Path(__file__).resolve().parent / "rules.md",
     )
 
 

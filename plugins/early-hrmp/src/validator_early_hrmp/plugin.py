@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib.resources import files  # validator: allow dynamic a definition says where its schemas and traces are
+from importlib.resources import (
+    files,  # validator: allow dynamic a definition says where its schemas, traces and rules are
+)
 from typing import TYPE_CHECKING, Final
 
 from validator.plugin.protocol_api import Manifest, ProtocolDefinition, TraceFormat, hookimpl
@@ -51,6 +53,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
             suite=_FOLDER.joinpath("conformance"),
         ),
         simulation=_simulation,
+        rules_page=_FOLDER.joinpath("rules.md"),
     )
 
 

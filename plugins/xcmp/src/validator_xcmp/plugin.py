@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib.resources import files  # validator: allow dynamic a definition says where its schemas and traces are
+from importlib.resources import (
+    files,  # validator: allow dynamic a definition says where its schemas, traces and rules are
+)
 from typing import TYPE_CHECKING, Any
 
 from validator.plugin.protocol_api import Manifest, ProofFormat, ProtocolDefinition, TraceFormat, hookimpl
@@ -55,6 +57,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         ),
         simulation=_simulation,
         proofs=ProofFormat(KINDS, prove_document, verify_document),
+        rules_page=_PACKAGE.joinpath("rules.md"),
     )
 
 
