@@ -28,7 +28,7 @@ def execute(rules: RuleSet[Any], block: Block, intervals: Intervals) -> Executed
     """Execute a complete block.
 
     Enactment of what became available comes first, then requests, downward messages and candidates by index, then one round of upward
-    dispatch, and the session change last. Source: ARCHITECTURE "Order inside a block", router_rules 1.1.
+    dispatch, and the session change last. The rules in force are chosen once, when the block begins. Source: ARCHITECTURE "Inside a block".
     """
     record = block.record
     now = record.block

@@ -150,7 +150,7 @@ def find_entries(pages: Iterable[RulesPage], wanted: str) -> list[Entry]:
     """Return the entries that ``wanted`` names, in any case of letters.
 
     It is a code, a kind or a name; else a clause or a source; else the beginning of such; else the last part of a kind; else a document
-    and a code, such as ``router_rules I-06``.
+    and a code, such as ``xcmp_rules X-I06``.
     """
     entries = [entry for page in pages for entry in page.entries]
     key = _fold(wanted)

@@ -164,7 +164,7 @@ def test_validator_handlers() -> None:
 
 def test_validator_protocols() -> None:
     (definition,) = protocols_of(of_examples("validator.protocols", "validator_protocols"))
-    assert definition.name == "router-of-mine"
+    assert definition.name == "protocol-of-mine"
 
 
 def test_validator_transports(capsys: pytest.CaptureFixture[str]) -> None:
