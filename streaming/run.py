@@ -20,9 +20,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.job import JobSettings, start_query
 from streaming.logs import logger, own_output
+from streaming.markers import read_marker
 from streaming.session import SPARK_LOG, JvmGone, jvm_is_gone, spark_session
 from streaming.sink import Output
-from streaming.told import read_marker
 from streaming.transactions import WriteFailed, take_over
 from validator import exit_codes
 from validator.config import Config

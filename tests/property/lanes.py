@@ -54,11 +54,11 @@ class Chain:
             [para_of(para) for para in chain["genesis_paras"]],
             balances=Balances.UNLIMITED if chain["balances"] == "unlimited" else Balances.LEDGER,
             notifications=chain["hrmp_notifications"],
-            sink=self.sink(),
+            dispatcher=self.dispatcher(),
             enactment=Enactment(chain["enactment"]),
         )
 
-    def sink(self) -> FixedWeightDispatcher:
+    def dispatcher(self) -> FixedWeightDispatcher:
         chain = self.description
         weights = {bytes.fromhex(payload): weight for payload, weight in chain["ump_weights"].items()}
         failing = frozenset(bytes.fromhex(payload) for payload in chain["ump_failing_messages"])
@@ -71,7 +71,7 @@ class Chain:
         """Return the lane as it comes back from its snapshot."""
 
         def load_rules(pages: list[bytes]) -> Router:
-            return Router.from_pages(pages, self.sink(), Enactment(self.description["enactment"]))
+            return Router.from_pages(pages, self.dispatcher(), Enactment(self.description["enactment"]))
 
         snapshot = lane.snapshot()
         restored = Lane.restore(lane.name, snapshot, load_rules, decode, lane.settings)

@@ -11,7 +11,7 @@ from functools import partial
 from validator.codec.codec import Codec, LaneRecords
 from validator.codec.decode import decode_record
 from validator.core.execute import Intervals
-from validator.core.handlers.dispatch import HandlerSink
+from validator.core.handlers.dispatch import HandlerDispatcher
 from validator.core.handlers.upward import FixedWeightDispatcher, UpwardDispatcher
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.lane import Lane, LaneSettings
@@ -170,17 +170,17 @@ class LaneDefinition:
 
     def _rules(self, pages: list[bytes]) -> RuleSet:
         runtime = make_runtime(self.plan)
-        sink: UpwardDispatcher
+        dispatcher: UpwardDispatcher
         if runtime.handlers is None:
-            sink = FixedWeightDispatcher(self.upward_weights, self.upward_default_weight, self.upward_failing)
+            dispatcher = FixedWeightDispatcher(self.upward_weights, self.upward_default_weight, self.upward_failing)
         else:
-            sink = HandlerSink(
+            dispatcher = HandlerDispatcher(
                 runtime.handlers,
                 default_weight=self.upward_default_weight,
                 weight_max=self.upward_weight_max,
                 guard=Watchdog(self.handler_seconds_max),
             )
-        settings = ChainSettings(enactment=self.enactment, upward_messages=sink)
+        settings = ChainSettings(enactment=self.enactment, upward_messages=dispatcher)
         return runtime.protocol.restore(pages, settings)
 
 

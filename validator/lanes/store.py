@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
-from validator.codec.encode import Told
+from validator.codec.encode import BlockOutput
 from validator.core.inputs import DeadLetter, Input
 from validator.core.scale import DecodeError, Upgrade, Writer, upgraded
 from validator.errors import UserError
@@ -155,7 +155,7 @@ class LaneCache:
 
 def process_batch(
     definition: LaneDefinition, backend: StateBackend, cache: LaneCache, items: list[Input | DeadLetter]
-) -> Iterator[Told]:
+) -> Iterator[BlockOutput]:
     """Process one batch of a lane against its store, and yield what it tells (`LaneWorker.process`), last where the lane stands.
 
     The store is written whole only when the iterator has been exhausted; until then the lane is in no cache.
@@ -230,7 +230,7 @@ def _bring_up(definition: LaneDefinition, head: Head, backend: StateBackend, cac
     began = time.monotonic()
     token, here = head.saved_token, None
     codec = definition.codec
-    replayed = 0
+    caught_up = 0
     before: list[bytes] = []
     for entry in backend.load_journal():
         if cached is not None and cached.token == token:
@@ -239,8 +239,8 @@ def _bring_up(definition: LaneDefinition, head: Head, backend: StateBackend, cac
         if here is None:
             before.append(entry)
         else:
-            here.worker.replay(*decode_entry(codec, entry))
-            replayed += 1
+            here.worker.catch_up(*decode_entry(codec, entry))
+            caught_up += 1
         token = _next_token(token, entry)
     if here is None:
         worker, slots = load_lane(definition, backend.load_slots())
@@ -248,14 +248,14 @@ def _bring_up(definition: LaneDefinition, head: Head, backend: StateBackend, cac
             raise DecodeError("the saved pages are not those that the head names")
         here = LiveLane(worker, slots)
         for entry in before:
-            worker.replay(*decode_entry(codec, entry))
+            worker.catch_up(*decode_entry(codec, entry))
         cache.rebuilds += 1
     if token != head.token:
         raise DecodeError("the journal is not the one that the head names")
     if here.worker.summary() != head.summary:
-        raise DecodeError("replaying the journal leads to another state than it did before")
-    rebuilt, replayed = (False, replayed) if replayed else (True, len(before))
-    cache.recovered(Recovery(definition.name, rebuilt, head.slots_bytes, replayed, time.monotonic() - began))
+        raise DecodeError("the journal leads to another state than it did before")
+    rebuilt, caught_up = (False, caught_up) if caught_up else (True, len(before))
+    cache.recovered(Recovery(definition.name, rebuilt, head.slots_bytes, caught_up, time.monotonic() - began))
     return here
 
 

@@ -118,7 +118,7 @@ def rebuild(
         while batch := list(islice(items, RECORDS_PER_REPLAY)):
             inputs = [item for item in batch if isinstance(item, Input)]
             try:
-                rebuilt.receipts += rebuilt.worker.replay(inputs, len(batch) - len(inputs))
+                rebuilt.receipts += rebuilt.worker.catch_up(inputs, len(batch) - len(inputs))
             except HandlerFault as fault:
                 raise UserError(f"lane {lane.name}: it cannot be rebuilt: {fault}") from fault
             rebuilt.records += len(batch)

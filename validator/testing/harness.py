@@ -8,7 +8,7 @@ from copy import copy
 from typing import Any, Final
 
 from validator.core.handlers.context import Context
-from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, HandlerSink, find_conflicts
+from validator.core.handlers.dispatch import DispatchTable, HandlerDispatcher, HandlerEpoch, find_conflicts
 from validator.core.outcomes import ChannelEvent, Dispatch
 from validator.core.paged import Account
 from validator.core.rules import pages
@@ -92,9 +92,9 @@ class Harness:
         self._fail_at: int | None = None
         self._weight_max = weight_max
         self._watchdog = Watchdog(seconds_max)
-        self._sink = self._make_sink()
+        self._dispatcher = self._make_dispatcher()
         self._router = Router.at_genesis(
-            _host_configuration(host_configuration), _paras(paras, balances), sink=self._sink
+            _host_configuration(host_configuration), _paras(paras, balances), dispatcher=self._dispatcher
         )
         self._next_block = block
 
@@ -168,8 +168,8 @@ class Harness:
         """
         before, root = pages(self._router), self.state_root
         self.handlers = handlers_of(self.plugin, self._values)
-        self._sink = self._make_sink()
-        self._router = Router.from_pages(before, self._sink)
+        self._dispatcher = self._make_dispatcher()
+        self._router = Router.from_pages(before, self._dispatcher)
         assert pages(self._router) == before, "the restored state encodes to other pages"
         assert self.state_root == root == state_hash(self._router.state), "the restored state has another root"
 
@@ -224,9 +224,9 @@ class Harness:
         """The channels that somebody asked to close, ascending."""
         return sorted(self._router.state.hrmp_close_channel_requests)
 
-    def _make_sink(self) -> HandlerSink:
+    def _make_dispatcher(self) -> HandlerDispatcher:
         epochs = [HandlerEpoch(0, DispatchTable(self.handlers))]
-        return HandlerSink(epochs, weight_max=self._weight_max, guard=self._watchdog, context=self._context())
+        return HandlerDispatcher(epochs, weight_max=self._weight_max, guard=self._watchdog, context=self._context())
 
     def _begin(self, block: BlockNumber | None) -> None:
         number = self._next_block if block is None else block

@@ -46,7 +46,7 @@ class Chain:
     def __init__(self, enactment: Enactment = Enactment.IMMEDIATE, intervals: Intervals | None = None) -> None:
         paras = [Para(para, balance=100) for para in (1, 2, 3)]
         self.router = Router.at_genesis(
-            CONFIG, paras, enactment=enactment, sink=FixedWeightDispatcher(default_weight=4)
+            CONFIG, paras, enactment=enactment, dispatcher=FixedWeightDispatcher(default_weight=4)
         )
         self.intervals = intervals or Intervals(headroom=1, root=1)
         self.number = 0

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 
-from streaming import told
+from streaming import markers
 from validator.errors import UserError
 from validator.kafka import retry, topics
 from validator.kafka.retry import answer, await_broker, missing_topics, partitions_of
@@ -225,8 +225,8 @@ ASKERS: dict[str, tuple[Callable[[Broker], object], object]] = {
     "replayer": (lambda _: replayer.Replayer(KAFKA, "t.")._open, False),
     "topics": (lambda _: {state.records for state in topics.list_topics(KAFKA, prefix="t.")}, {0}),
     "create": (create, None),
-    "last_told": (lambda broker: told.last_told(broker, "t.", "lane"), (8, "job")),  # type: ignore[arg-type]
-    "ends": (lambda _: list(told._ends(KAFKA, [TopicPartition("t.markers", 0)]).values()), [5]),
+    "last_write": (lambda broker: markers.last_write(broker, "t.", "lane"), (8, "job")),  # type: ignore[arg-type]
+    "ends": (lambda _: list(markers._ends(KAFKA, [TopicPartition("t.markers", 0)]).values()), [5]),
 }
 
 
@@ -234,7 +234,7 @@ ASKERS: dict[str, tuple[Callable[[Broker], object], object]] = {
 def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, float], Broker]]:
     def make(code: int, times: float) -> Broker:
         broker = Broker(code, times)
-        for module in (topic_reader, transport, verification, sender, replayer, topics, told):
+        for module in (topic_reader, transport, verification, sender, replayer, topics, markers):
             for client in ("Consumer", "Producer", "AdminClient"):
                 if hasattr(module, client):
                     monkeypatch.setattr(module, client, lambda _: broker)
@@ -261,7 +261,7 @@ def test_who_asks_in_vain_gets_one_clear_line(stub: Callable[..., Broker], asker
     text = str(caught.value)
     assert "Not leader for partition; asked " in text
     assert "\n" not in text
-    assert clock.now - 100 <= told.CALL_S_MAX
+    assert clock.now - 100 <= markers.CALL_S_MAX
 
 
 def test_topics_that_are_there_are_not_missing(stub: Callable[..., Broker], clock: Clock) -> None:

@@ -54,7 +54,7 @@ def _genesis(settings: ChainSettings) -> RuleSet:
         settings.paras,
         balances=settings.balances,
         notifications=settings.notifications,
-        sink=settings.upward_messages,
+        dispatcher=settings.upward_messages,
         enactment=settings.enactment,
     )
 

@@ -61,12 +61,12 @@ class Router(PagedRules[RouterState]):
     def __init__(
         self,
         state: RouterState,
-        sink: UpwardDispatcher | None = None,
+        dispatcher: UpwardDispatcher | None = None,
         enactment: Enactment = Enactment.IMMEDIATE,
         page_hashes: dict[int, Hash] | None = None,
     ) -> None:
         super().__init__(state, enactment, page_hashes)
-        self._sink = sink or FixedWeightDispatcher()
+        self._dispatcher = dispatcher or FixedWeightDispatcher()
 
     @classmethod
     def at_genesis(
@@ -76,25 +76,25 @@ class Router(PagedRules[RouterState]):
         *,
         balances: Balances = Balances.LEDGER,
         notifications: bool = False,
-        sink: UpwardDispatcher | None = None,
+        dispatcher: UpwardDispatcher | None = None,
         enactment: Enactment = Enactment.IMMEDIATE,
     ) -> Router:
         """Return a Router whose paras are valid from the start and which has seen no message."""
         state = RouterState(config, balances, notifications)
         for para in paras:
             onboard_para(state, para)
-        return cls(state, sink, enactment)
+        return cls(state, dispatcher, enactment)
 
     @classmethod
     def from_pages(
-        cls, pages: list[bytes], sink: UpwardDispatcher | None = None, enactment: Enactment = Enactment.IMMEDIATE
+        cls, pages: list[bytes], dispatcher: UpwardDispatcher | None = None, enactment: Enactment = Enactment.IMMEDIATE
     ) -> Router:
         """Return the Router whose `pages` these are. Raises `scale.DecodeError`."""
         common_page, untold_page, *owned = pages
         state = decode_state(common_page, owned)
         decode_untold_page(untold_page, state)
         hashes = {owner_of(page): blake2b_256(page) for page in owned if is_current(page)}
-        return cls(state, sink, enactment, hashes)
+        return cls(state, dispatcher, enactment, hashes)
 
     def request(self, fields: tuple[Any, ...]) -> ChannelRequest:
         """Return the channel request that a decoded record holds."""
@@ -136,7 +136,9 @@ class Router(PagedRules[RouterState]):
 
     def dispatch(self) -> list[Dispatch]:
         """Run one round of `process_pending_upward_messages`."""
-        return process_pending_upward_messages(self.state, self._sink, RouterHost(self.state, self._events), self._now)
+        return process_pending_upward_messages(
+            self.state, self._dispatcher, RouterHost(self.state, self._events), self._now
+        )
 
     def change_session(self, change: SessionChange) -> None:
         """Change the session; candidates that are pending stay so unless the block record says otherwise."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Kafka holds of what a lane has told.
+"""Up to where Kafka holds a lane's output: its marker, the offsets of its consumer group, its dead letters.
 
 The marker is read from its topic, where it was written in the transaction of what it marks: whatever becomes of a transaction becomes of
 both. The offsets of the lane's consumer group are for people, and for a quick look whether somebody else has gone on: they have been seen
@@ -29,6 +29,7 @@ from validator.kafka.consume import available
 from validator.kafka.retry import answer, partitions_of, passes
 from validator.lanes.marker import Marker
 from validator.service.topic_reader import RECORDS_PER_POLL
+from validator.topics import DEAD_LETTERS, MARKERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 CALL_S_MAX: Final = 60.0
 """Seconds for one call to Kafka, and without any progress in reading a topic."""
 
-MARKER_TOPIC: Final = "markers"
 MARKER_PARTITION: Final = 0
 
 POLL_S: Final = 0.2
@@ -50,8 +50,8 @@ IN_DOUBT_S_MAX: Final = 2.0
 """Seconds that a commit of offsets may be in doubt before it is left out of account."""
 
 
-class LastTold(NamedTuple):
-    """The offset that stands for the last told block of a lane, and the job that told it; None where there is none."""
+class LastWrite(NamedTuple):
+    """The offset that stands for the last block whose output is committed, and the job that committed it; None if there is none."""
 
     offset: int | None
     job: str | None
@@ -65,7 +65,7 @@ def group_of(prefix: str, lane: str) -> str:
 def read_marker(kafka: KafkaTable, prefix: str, lane: str) -> Marker:
     """Return a lane's marker. Raises `confluent_kafka.KafkaException`, `UserError` where its record is none of ours."""
     last = None
-    for message in _committed(kafka, prefix + MARKER_TOPIC):
+    for message in _committed(kafka, prefix + MARKERS):
         if message.key() == lane.encode():
             last = message.value()
     return Marker() if last is None else Marker.decode(last)
@@ -75,17 +75,17 @@ def read_dead_letters(kafka: KafkaTable, prefix: str, lane: str) -> set[bytes]:
     """Return the sources (`codec.encode.source_header`) of a lane's dead letters. Raises `confluent_kafka.KafkaException`."""
     return {
         dict(message.headers() or ())["source"]
-        for message in _committed(kafka, f"{prefix}dead-letters")
+        for message in _committed(kafka, prefix + DEAD_LETTERS)
         if message.key() == lane.encode()
     }
 
 
-def last_told(admin: AdminClient, prefix: str, lane: str) -> LastTold:
+def last_write(admin: AdminClient, prefix: str, lane: str) -> LastWrite:
     """Return what the lane's consumer group says. Raises `confluent_kafka.KafkaException`.
 
     A commit that is being finished is waited for, at most `IN_DOUBT_S_MAX`; then the one before it counts.
     """
-    place = TopicPartition(prefix + MARKER_TOPIC, MARKER_PARTITION)
+    place = TopicPartition(prefix + MARKERS, MARKER_PARTITION)
     asked = ConsumerGroupTopicPartitions(group_of(prefix, lane), [place])
 
     def ask(left_s: float, *, stable: bool) -> TopicPartition:
@@ -103,7 +103,7 @@ def last_told(admin: AdminClient, prefix: str, lane: str) -> LastTold:
         if told.offset == OFFSET_INVALID or time.monotonic() > deadline:
             break
         time.sleep(IN_DOUBT_S_MAX / 20)
-    return LastTold(None, None) if told.offset == OFFSET_INVALID else LastTold(told.offset, told.metadata or None)
+    return LastWrite(None, None) if told.offset == OFFSET_INVALID else LastWrite(told.offset, told.metadata or None)
 
 
 def _committed(kafka: KafkaTable, topic: str) -> Iterator[Message]:
