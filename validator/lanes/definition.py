@@ -16,7 +16,7 @@ from validator.core.handlers.upward import FixedWeightDispatcher, UpwardDispatch
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.lane import Lane, LaneSettings
 from validator.core.rules import RuleSet
-from validator.core.scale import Reader, Writer
+from validator.core.scale import Reader, Upgrade, Writer, upgraded
 from validator.core.types import BlockNumber, Enactment
 from validator.errors import UserError
 from validator.plugin.api import ChainSettings
@@ -25,6 +25,10 @@ from validator.plugin.runtime import Epoch, HandlerUse, RuntimePlan, codec_of, f
 from validator.plugin.watchdog import HANDLER_SECONDS_MAX_DEFAULT, Watchdog
 
 _ENACTMENTS = tuple(Enactment)
+
+RULES_ENCODING_VERSION = 1
+UPGRADES: dict[int, Upgrade] = {}
+"""By version, what makes of encoded rules those of the version after it."""
 
 
 class RulesOutdated(Exception):
@@ -104,7 +108,7 @@ class LaneDefinition:
 
         Raises `core.scale.DecodeError`.
         """
-        return cls(name, runtime_digest, (), RuntimePlan(_protocol_of(Reader(rules))), settings=settings)
+        return cls(name, runtime_digest, (), RuntimePlan(_protocol_of(_versioned(rules))), settings=settings)
 
     @property
     def records(self) -> LaneRecords:
@@ -122,6 +126,7 @@ class LaneDefinition:
         The blocks ahead and the bytes that may wait are not of it: they stop a lane and change nothing.
         """
         out = Writer()
+        out.u8(RULES_ENCODING_VERSION)
         out.bytes(self.plan.protocol.encode())
         out.u32(make_runtime(self.plan).protocol.rules_version)
         out.u8(_ENACTMENTS.index(self.enactment))
@@ -146,7 +151,7 @@ class LaneDefinition:
         Raises `RulesOutdated` where this program has other rules by now, `core.scale.DecodeError`, `PluginError` where a plugin of then is
         not installed any more.
         """
-        reader = Reader(rules)
+        reader = _versioned(rules)
         plan = RuntimePlan(_protocol_of(reader), lock=self.plan.lock)
         version, own = reader.u32(), make_runtime(plan).protocol.rules_version
         if version != own:
@@ -182,6 +187,10 @@ class LaneDefinition:
             )
         settings = ChainSettings(enactment=self.enactment, upward_messages=dispatcher)
         return runtime.protocol.restore(pages, settings)
+
+
+def _versioned(rules: bytes) -> Reader:
+    return upgraded(rules, RULES_ENCODING_VERSION, UPGRADES, "rules")
 
 
 def _protocol_of(rules: Reader) -> str:

@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 
 from validator.codec.encode import BlockOutput
 from validator.core.inputs import DeadLetter, Input
-from validator.core.scale import DecodeError, Upgrade, Writer, upgraded
+from validator.core.scale import DecodeError, Reader, Upgrade, Writer, upgraded
 from validator.errors import UserError
 from validator.lanes.definition import JournalUnreadable, LaneDefinition, RulesOutdated
 from validator.lanes.journal import decode_entry, encode_entry
@@ -29,9 +29,7 @@ from validator.lanes.slots import Slots, SlotStore, load_lane
 from validator.lanes.worker import LaneWorker
 from validator.plugin.registry import PluginError
 
-HEAD_VERSION = 2
-UPGRADES: dict[int, Upgrade] = {}
-"""By version, what makes of a head that of the version after it."""
+HEAD_VERSION = 3
 TOKEN_BYTES = 16
 
 JOURNAL_BYTES_MIN = 16 * 1024 * 1024
@@ -76,6 +74,8 @@ class Head:
     runtime_digest: bytes
     rules: bytes
     """Those that the journal was written under (`LaneDefinition.encode_rules`)."""
+    para_slots: int
+    """Slots for the pages of paras (`lanes.slots`)."""
     slots_bytes: int = 0
     journal_bytes: int = 0
     journal_entries: int = 0
@@ -86,6 +86,7 @@ class Head:
         out.u8(HEAD_VERSION)
         for part in (self.token, self.saved_token, self.slots_hash, self.summary, self.runtime_digest, self.rules):
             out.bytes(part)
+        out.u32(self.para_slots)
         for number in (self.slots_bytes, self.journal_bytes, self.journal_entries):
             out.u64(number)
         return bytes(out.buffer)
@@ -95,12 +96,29 @@ class Head:
         """Return the head that bytes encode; raises `core.scale.DecodeError`."""
         reader = upgraded(data, HEAD_VERSION, UPGRADES, "state head")
         token, saved_token, slots_hash, summary, runtime_digest, rules = (reader.bytes() for _ in range(6))
-        slots_bytes, journal_bytes, journal_entries = (reader.u64() for _ in range(3))
-        head = cls(
-            token, saved_token, slots_hash, summary, runtime_digest, rules, slots_bytes, journal_bytes, journal_entries
-        )
+        para_slots = reader.u32()
+        numbers = (reader.u64() for _ in range(3))
+        head = cls(token, saved_token, slots_hash, summary, runtime_digest, rules, para_slots, *numbers)
         reader.end()
         return head
+
+
+def _upgrade_2(data: bytes) -> bytes:
+    """Make a head of version 3: the rules get a version, which was implied, and so was the number of slots."""
+    reader = Reader(data)
+    reader.position = 1
+    *parts, rules = (reader.bytes() for _ in range(6))
+    out = Writer()
+    out.u8(3)
+    for part in (*parts, b"\x01" + rules):
+        out.bytes(part)
+    out.u32(1024)
+    out.buffer += data[reader.position :]
+    return bytes(out.buffer)
+
+
+UPGRADES: dict[int, Upgrade] = {2: _upgrade_2}
+"""By version, what makes of a head that of the version after it."""
 
 
 @dataclass(slots=True)
@@ -201,7 +219,7 @@ def _open(definition: LaneDefinition, backend: StateBackend, cache: LaneCache) -
     if stored is None:
         lane = LiveLane(LaneWorker.create(definition), Slots())
         token = _next_token(b"", definition.runtime_digest + rules)
-        head = Head(token, token, b"", b"", definition.runtime_digest, rules)
+        head = Head(token, token, b"", b"", definition.runtime_digest, rules, lane.slots.para_slots)
         # the genesis of a later start may be another one; what this lane started from is part of its state
         return _save(head, token, lane, backend, everything=True), lane
     with _explained(definition.name):
@@ -243,7 +261,7 @@ def _bring_up(definition: LaneDefinition, head: Head, backend: StateBackend, cac
             caught_up += 1
         token = _next_token(token, entry)
     if here is None:
-        worker, slots = load_lane(definition, backend.load_slots())
+        worker, slots = load_lane(definition, backend.load_slots(), head.para_slots)
         if slots.hash() != head.slots_hash:
             raise DecodeError("the saved pages are not those that the head names")
         here = LiveLane(worker, slots)
@@ -276,6 +294,7 @@ def _save(head: Head, token: bytes, lane: LiveLane, backend: StateBackend, *, ev
         saved_token=token,
         slots_hash=lane.slots.hash(),
         summary=lane.worker.summary(),
+        para_slots=lane.slots.para_slots,
         slots_bytes=lane.slots.total_bytes,
         journal_bytes=0,
         journal_entries=0,

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
 from hashlib import blake2b
 
 from validator.codec.encode import BlockOutput, Encoder, LaneStatus, OutputRecord, encode_dead_letter
@@ -89,8 +88,8 @@ class LaneWorker:
         out.hash(self._receipts_hash)
         out.u32(self.lane.executed_block)
         out.u64(self.lane.waiting_bytes)
-        for counter in fields(self.lane.counters):
-            out.u64(getattr(self.lane.counters, counter.name))
+        for count in self.lane.counters.in_order():
+            out.u64(count)
         return blake2b(out.buffer, digest_size=16).digest()
 
     @classmethod

@@ -6,7 +6,7 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +19,7 @@ from validator.core.handlers.errors import HandlerFault
 from validator.core.handlers.state import FIRST_OWNER
 from validator.core.hashing import blake2b_256
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
-from validator.core.lane import Counters
+from validator.core.lane import COUNTERS, Counters
 from validator.errors import UserError
 from validator.kafka.client import consumer_config
 from validator.kafka.consume import available
@@ -241,7 +241,7 @@ def _counters(ours: Counters, theirs: Counters) -> Iterator[Check]:
     A record that comes again long after its block is a duplicate within the window of known ones and else late, so a dead letter; which it
     was depends on what else was in its batch.
     """
-    for name in (each.name for each in fields(Counters)):
+    for name in COUNTERS:
         if name not in ("duplicate", "dead"):
             yield _check(name, getattr(ours, name), getattr(theirs, name))
     stored, rebuilt = (f"{each.duplicate} + {each.dead}" for each in (ours, theirs))
