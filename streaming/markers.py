@@ -12,39 +12,25 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    OFFSET_INVALID,
-    Consumer,
-    ConsumerGroupTopicPartitions,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import OFFSET_INVALID, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 
-from validator.kafka.client import admin_config, consumer_config
-from validator.kafka.consume import available
-from validator.kafka.retry import answer, partitions_of, passes
+from validator.kafka.reader import TopicReader
+from validator.kafka.retry import answer
 from validator.lanes.marker import Marker
-from validator.service.topic_reader import RECORDS_PER_POLL
 from validator.topics import DEAD_LETTERS, MARKERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from confluent_kafka import Message
+    from confluent_kafka.admin import AdminClient
 
     from validator.kafka.client import KafkaTable
+    from validator.kafka.reader import TopicRecord
 
 CALL_S_MAX: Final = 60.0
 """Seconds for one call to Kafka, and without any progress in reading a topic."""
 
 MARKER_PARTITION: Final = 0
-
-POLL_S: Final = 0.2
-"""Seconds that one look at a topic waits for records."""
 
 IN_DOUBT_S_MAX: Final = 2.0
 """Seconds that a commit of offsets may be in doubt before it is left out of account."""
@@ -63,21 +49,23 @@ def group_of(prefix: str, lane: str) -> str:
 
 
 def read_marker(kafka: KafkaTable, prefix: str, lane: str) -> Marker:
-    """Return a lane's marker. Raises `confluent_kafka.KafkaException`, `UserError` where its record is none of ours."""
+    """Return a lane's marker. Raises `UserError`, also if its record is none of ours."""
     last = None
-    for message in _committed(kafka, prefix + MARKERS):
-        if message.key() == lane.encode():
-            last = message.value()
+    for record in _committed(kafka, prefix, MARKERS, lane):
+        last = record.value
     return Marker() if last is None else Marker.decode(last)
 
 
 def read_dead_letters(kafka: KafkaTable, prefix: str, lane: str) -> set[bytes]:
-    """Return the sources (`codec.encode.source_header`) of a lane's dead letters. Raises `confluent_kafka.KafkaException`."""
-    return {
-        dict(message.headers() or ())["source"]
-        for message in _committed(kafka, prefix + DEAD_LETTERS)
-        if message.key() == lane.encode()
-    }
+    """Return the sources (`codec.encode.source_header`) of a lane's dead letters. Raises `UserError`."""
+    return {dict(record.headers)["source"] for record in _committed(kafka, prefix, DEAD_LETTERS, lane)}
+
+
+def _committed(kafka: KafkaTable, prefix: str, topic: str, lane: str) -> Iterator[TopicRecord]:
+    """Yield the records of a lane that are committed up to the topic's present end."""
+    key = lane.encode()
+    with TopicReader(kafka, prefix, [topic], patience_s=CALL_S_MAX) as reader:
+        yield from (record for record in reader.read_past_transactions() if record.key == key)
 
 
 def last_write(admin: AdminClient, prefix: str, lane: str) -> LastWrite:
@@ -104,49 +92,3 @@ def last_write(admin: AdminClient, prefix: str, lane: str) -> LastWrite:
             break
         time.sleep(IN_DOUBT_S_MAX / 20)
     return LastWrite(None, None) if told.offset == OFFSET_INVALID else LastWrite(told.offset, told.metadata or None)
-
-
-def _committed(kafka: KafkaTable, topic: str) -> Iterator[Message]:
-    """Yield what is committed on a topic up to its present end.
-
-    What transactions hold open there is waited for: they end, or the call gives up after `CALL_S_MAX`.
-    """
-    consumer = Consumer(consumer_config(kafka, group_id="validator-reader", partition_eof=True))
-    try:
-        partitions = partitions_of(consumer, topic, patience_s=CALL_S_MAX)
-        places = [TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions]
-        behind = {place.partition: end for place, end in _ends(kafka, places).items() if end}
-        consumer.assign(places)
-        deadline = time.monotonic() + CALL_S_MAX
-        while behind:
-            for message in available(consumer, RECORDS_PER_POLL, POLL_S):
-                error, partition, offset = message.error(), message.partition(), message.offset()
-                if error is None:
-                    deadline = time.monotonic() + CALL_S_MAX
-                    yield message
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    if offset >= behind.get(partition, 0):  # else a transaction is open there
-                        behind.pop(partition, None)
-                elif not passes(error):
-                    raise KafkaException(error)
-            if behind and time.monotonic() > deadline:
-                raise KafkaException(
-                    KafkaError(
-                        KafkaError._TIMED_OUT,
-                        f"{topic} cannot be read to its end: a transaction may be open there",
-                    )
-                )
-    finally:
-        consumer.close()
-
-
-def _ends(kafka: KafkaTable, places: list[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the offsets after the last records, committed or not."""
-    asked = {TopicPartition(place.topic, place.partition): OffsetSpec.latest() for place in places}
-    admin = AdminClient(admin_config(kafka))
-
-    def ask(left_s: float) -> dict[TopicPartition, int]:
-        futures = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=left_s)
-        return {place: future.result().offset for place, future in futures.items()}
-
-    return answer(ask, patience_s=CALL_S_MAX)

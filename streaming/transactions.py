@@ -110,8 +110,6 @@ class LaneWriter:
         if self._marker is None:
             try:
                 self._marker = read_marker(self._kafka, self._prefix, self._lane)
-            except KafkaException as error:
-                raise self._failed(error) from error
             except UserError as error:
                 raise WriteFailed(str(error)) from error
             self._seen = self._last_write()
@@ -122,8 +120,8 @@ class LaneWriter:
         if self._dead_letters is None:
             try:
                 self._dead_letters = read_dead_letters(self._kafka, self._prefix, self._lane)
-            except KafkaException as error:
-                raise self._failed(error) from error
+            except UserError as error:
+                raise WriteFailed(str(error)) from error
         return self._dead_letters
 
     def write(self, records: Iterable[OutputRecord]) -> None:
