@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from benchmarks.figures import Figure
 from validator.core.handlers.context import Context
-from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, HandlerSink
+from validator.core.handlers.dispatch import DispatchTable, HandlerDispatcher, HandlerEpoch
 from validator.core.handlers.handler import BoundHandler, Handler, MessageWeight
 from validator.core.handlers.upward import FixedWeightDispatcher, UpwardDispatcher
 from validator.core.rules import ChainSettings
@@ -72,7 +72,7 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
 
 
 def _calls(repeats: int) -> list[Figure]:
-    """Call an empty handler through the sink, with and without the watchdog, and by itself."""
+    """Call an empty handler through the dispatcher, with and without the watchdog, and by itself."""
 
     def handle(context: Context, payload: bytes) -> None:
         pass
@@ -81,8 +81,8 @@ def _calls(repeats: int) -> list[Figure]:
     router = _router()
     host = RouterHost(router.state, router.events)
     context = Context(host, PARAS[0], "empty", None, used=0, limit=1)
-    plain = HandlerSink([HandlerEpoch(0, table)])
-    watched = HandlerSink([HandlerEpoch(0, table)], guard=Watchdog(10.0))
+    plain = HandlerDispatcher([HandlerEpoch(0, table)])
+    watched = HandlerDispatcher([HandlerEpoch(0, table)], guard=Watchdog(10.0))
     direct, through, guarded = [], [], []
     for _ in range(repeats):
         direct.append(_microseconds(lambda: handle(context, b"m")))
@@ -112,7 +112,7 @@ def _dispatches(repeats: int) -> list[Figure]:
     """Dispatch the same messages by a table of weights, which does nothing with them, and by each plugin."""
     figures: list[Figure] = []
     for shipped in SHIPPED:
-        sink = _sink_of(shipped.plugin)
+        dispatcher = _dispatcher_of(shipped.plugin)
         outcomes: set[str] = set()
         module = import_module(f"validator_{shipped.plugin.replace('-', '_')}")
         messages = [
@@ -122,20 +122,20 @@ def _dispatches(repeats: int) -> list[Figure]:
         weighed, handled = [], []
         for _ in range(repeats):
             weighed.append(_rate(FixedWeightDispatcher(), messages, set()))
-            handled.append(_rate(sink, messages, outcomes))
+            handled.append(_rate(dispatcher, messages, outcomes))
         assert outcomes == {"ok"}, outcomes
         figures.append(Figure("handlers", f"{shipped.plugin}: {shipped.what}", "dispatches/s", tuple(handled)))
         figures.append(Figure("handlers", "... against a table of weights", "of its rate", _ratios(handled, weighed)))
     return figures
 
 
-def _sink_of(plugin: str) -> HandlerSink:
+def _dispatcher_of(plugin: str) -> HandlerDispatcher:
     (found,) = installed("validator.handlers", [plugin]).values()
-    return HandlerSink([HandlerEpoch(0, DispatchTable(handlers_of(found, "{}")))], guard=Watchdog(10.0))
+    return HandlerDispatcher([HandlerEpoch(0, DispatchTable(handlers_of(found, "{}")))], guard=Watchdog(10.0))
 
 
-def _rate(sink: UpwardDispatcher, messages: list[list[bytes]], outcomes: set[str]) -> float:
-    router = _router(sink)
+def _rate(dispatcher: UpwardDispatcher, messages: list[list[bytes]], outcomes: set[str]) -> float:
+    router = _router(dispatcher)
     with _Quiet():
         began = time.process_time()
         for block, payloads in enumerate(messages, start=2):
@@ -149,10 +149,10 @@ def _rate(sink: UpwardDispatcher, messages: list[list[bytes]], outcomes: set[str
     return BLOCKS * len(PARAS) / seconds
 
 
-def _router(sink: UpwardDispatcher | None = None) -> Router:
+def _router(dispatcher: UpwardDispatcher | None = None) -> Router:
     limits = replace(PRESETS["polkadot-2023"], hrmp_max_parachain_outbound_channels=len(PARAS))
     router = Router.at_genesis(
-        ChainSettings(limits, tuple(Para(para, balance=10**20) for para in PARAS), upward_messages=sink)
+        ChainSettings(limits, tuple(Para(para, balance=10**20) for para in PARAS), upward_messages=dispatcher)
     )
     router.begin_block(1)
     return router

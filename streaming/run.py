@@ -13,16 +13,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.job import JobSettings, start_query
 from streaming.logs import logger, own_output
+from streaming.markers import read_marker
 from streaming.session import SPARK_LOG, JvmGone, jvm_is_gone, spark_session
 from streaming.sink import Output
-from streaming.told import read_marker
 from streaming.transactions import WriteFailed, take_over
 from validator import exit_codes
 from validator.config import Config
@@ -132,10 +131,7 @@ def refuse_what_is_told(settings: JobSettings) -> None:
     Nothing would be told twice, but a chain that starts over would have its first blocks taken for told.
     """
     for lane in settings.definitions:
-        try:
-            marker = read_marker(settings.kafka, settings.prefix, lane)
-        except KafkaException as error:
-            raise UserError(f"Kafka does not say what lane {lane} has told: {error.args[0].str()}") from None
+        marker = read_marker(settings.kafka, settings.prefix, lane)
         if marker.block is not None:
             raise UserError(
                 f"{settings.prefix}verdicts holds lane {lane} up to block {marker.block}, but {settings.checkpoint} has no checkpoint: "

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.follower import LANE, Follower, follower, invoke
 from tests.codecs import codec_for
 from validator.codec.json_form import to_json
-from validator.service.topic_reader import TopicReader
+from validator.kafka.reader import TopicReader
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -56,12 +56,12 @@ class Chain:
                 tuple(para_of(para) for para in chain["genesis_paras"]),
                 balances=Balances.UNLIMITED if chain["balances"] == "unlimited" else Balances.LEDGER,
                 notifications=chain["hrmp_notifications"],
-                upward_messages=self.sink(),
+                upward_messages=self.dispatcher(),
                 enactment=Enactment(chain["enactment"]),
             )
         )
 
-    def sink(self) -> FixedWeightDispatcher:
+    def dispatcher(self) -> FixedWeightDispatcher:
         chain = self.description
         weights = {bytes.fromhex(payload): weight for payload, weight in chain["ump_weights"].items()}
         failing = frozenset(bytes.fromhex(payload) for payload in chain["ump_failing_messages"])
@@ -75,7 +75,8 @@ class Chain:
 
         def load_rules(pages: list[bytes]) -> Router:
             return Router.from_pages(
-                pages, ChainSettings(enactment=Enactment(self.description["enactment"]), upward_messages=self.sink())
+                pages,
+                ChainSettings(enactment=Enactment(self.description["enactment"]), upward_messages=self.dispatcher()),
             )
 
         snapshot = lane.snapshot()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.hypothesis_profile import examples
 from validator.core.errors import Violation
 from validator.core.handlers.context import Context
-from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, HandlerSink
+from validator.core.handlers.dispatch import DispatchTable, HandlerDispatcher, HandlerEpoch
 from validator.core.handlers.errors import ContextError
 from validator.core.handlers.handler import BoundHandler, Handler, MessageWeight
 from validator.core.outcomes import Processed
@@ -104,8 +104,8 @@ def dispatch(router: Router, script: Script, how: str | None = None) -> Processe
         return None if how is None else fail(context, how)
 
     handler = Handler("script", handle, MessageWeight(1), b"m")
-    sink = HandlerSink([HandlerEpoch(0, DispatchTable([BoundHandler("plugin", "1.0", handler)]))])
-    return sink.process(RouterHost(router.state, router.events), para, b"m")
+    dispatcher = HandlerDispatcher([HandlerEpoch(0, DispatchTable([BoundHandler("plugin", "1.0", handler)]))])
+    return dispatcher.process(RouterHost(router.state, router.events), para, b"m")
 
 
 def everything(state: RouterState) -> dict[str, Any]:
@@ -201,7 +201,7 @@ def test_it_fails_at_every_call(*, script: Script, data: st.DataObject, notifica
     para, steps = script
     handler = Handler("script", lambda context, message: play(context, steps), MessageWeight(1), b"m")
     table = DispatchTable([BoundHandler("plugin", "1.0", handler)])
-    sink = HandlerSink([HandlerEpoch(0, table)], weight_max=limit)
-    processed = sink.process(RouterHost(router.state, router.events), para, b"m")
+    dispatcher = HandlerDispatcher([HandlerEpoch(0, table)], weight_max=limit)
+    processed = dispatcher.process(RouterHost(router.state, router.events), para, b"m")
     assert (processed.outcome, processed.weight, processed.events) == ("out_of_weight", limit, ())
     assert snapshot(router) == expected

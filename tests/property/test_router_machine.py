@@ -28,7 +28,7 @@ from tests.property.shapes import (
 )
 from validator.core.errors import Violation
 from validator.core.handlers.context import Context, Host
-from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, HandlerSink
+from validator.core.handlers.dispatch import DispatchTable, HandlerDispatcher, HandlerEpoch
 from validator.core.handlers.errors import ContextError
 from validator.core.handlers.handler import BoundHandler, Handler, MessageWeight
 from validator.core.handlers.upward import FixedWeightDispatcher
@@ -117,10 +117,10 @@ def meddle(context: Context, payload: bytes) -> None:
 MEDDLING = BoundHandler("meddling", "1.0", Handler("any", meddle, MessageWeight(0), decode=lambda payload: payload))
 
 
-class MeddlingSink(FixedWeightDispatcher):
+class MeddlingDispatcher(FixedWeightDispatcher):
     """Messages that fail do so after their handler has changed all that it could: the model does not see any of it."""
 
-    handlers = HandlerSink([HandlerEpoch(0, DispatchTable([MEDDLING]))], weight_max=10**9)
+    handlers = HandlerDispatcher([HandlerEpoch(0, DispatchTable([MEDDLING]))], weight_max=10**9)
 
     def process(self, host: Host, para: ParaId, payload: bytes) -> Processed:
         processed = super().process(host, para, payload)
@@ -165,7 +165,7 @@ class RouterMachine(RuleBasedStateMachine):
             for para, kind in zip(PARAS, kinds, strict=True)
             if para not in absent
         ]
-        self.sink = MeddlingSink(
+        self.dispatcher = MeddlingDispatcher(
             {bytes.fromhex(payload): weight for payload, weight in WEIGHTS.items()},
             1,
             frozenset(bytes.fromhex(payload) for payload in FAILING),
@@ -177,7 +177,7 @@ class RouterMachine(RuleBasedStateMachine):
                 tuple(para_of(para) for para in genesis),
                 balances=Balances.UNLIMITED if unlimited else Balances.LEDGER,
                 notifications=notifications,
-                upward_messages=self.sink,
+                upward_messages=self.dispatcher,
                 enactment=self.enactment,
             )
         )
@@ -367,7 +367,9 @@ class RouterMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         """Go on with a Router that was made from the pages of this one."""
         before = pages(self.router)
-        self.router = Router.from_pages(before, ChainSettings(enactment=self.enactment, upward_messages=self.sink))
+        self.router = Router.from_pages(
+            before, ChainSettings(enactment=self.enactment, upward_messages=self.dispatcher)
+        )
         assert pages(self.router) == before
         self.router.begin_block(self.now)
 

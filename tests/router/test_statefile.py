@@ -107,7 +107,7 @@ def test_a_lane_goes_on_from_a_written_state_as_if_it_had_been_there_before(of: 
     expected = play(whole, of, MIDDLE + 1, 40)
 
     seeded = definition_of(of).create()
-    seeded = Lane(seeded.name, Router(read(written(in_mid_life(of)), in_mid_life(of)), _sink(seeded)), MIDDLE)
+    seeded = Lane(seeded.name, Router(read(written(in_mid_life(of)), in_mid_life(of)), _dispatcher(seeded)), MIDDLE)
     told = play(seeded, of, MIDDLE + 1, 40)
     assert len(told) == len(expected) > 0
     for one, other in zip(told, expected, strict=True):
@@ -120,9 +120,9 @@ def test_a_lane_goes_on_from_a_written_state_as_if_it_had_been_there_before(of: 
     assert {**view(state_of(seeded)), "valid_paras": []} == {**view(state_of(whole)), "valid_paras": []}
 
 
-def _sink(lane: Lane) -> Any:
+def _dispatcher(lane: Lane) -> Any:
     assert isinstance(lane.rules, Router)
-    return lane.rules._sink
+    return lane.rules._dispatcher
 
 
 def channel(document: Json) -> Json:

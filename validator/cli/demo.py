@@ -27,6 +27,7 @@ from validator.config import DEFAULT_PROTOCOL, load_config
 from validator.errors import UserError
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.jars import ensure_jars
+from validator.kafka.reader import TopicReader
 from validator.resources import state_directory
 from validator.service.comparison import Comparison
 from validator.service.feed import Feed
@@ -34,7 +35,6 @@ from validator.service.job import OUTPUT, configured_by_environment
 from validator.service.simulation import chain_table, simulation_of
 from validator.service.start import Service
 from validator.service.toml import to_toml
-from validator.service.topic_reader import TopicReader
 from validator.simulate import settings_of_profile
 
 if TYPE_CHECKING:

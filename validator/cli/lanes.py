@@ -15,10 +15,10 @@ from validator.codec.json_form import to_json
 from validator.config import load_config
 from validator.document import Node, read_document
 from validator.errors import UserError
+from validator.kafka.reader import TopicReader
 from validator.lanes.configured import chain_runtime, configured_lock, imported_state_path
 from validator.plugin.pack import use_artefacts
 from validator.service.lag import lags
-from validator.service.topic_reader import TopicReader
 
 if TYPE_CHECKING:
     from validator.config import Config

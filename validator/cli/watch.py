@@ -23,8 +23,8 @@ from validator.cli.rows import ACCEPTED, COLUMNS, NUMBERS, REJECTED, ROWS
 from validator.codec.json_form import to_json
 from validator.config import load_config
 from validator.errors import UserError
+from validator.kafka.reader import TopicReader
 from validator.plugin.rule_pages import RuleReferences, installed_pages
-from validator.service.topic_reader import TopicReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -41,8 +41,8 @@ class OutputRecord(NamedTuple):
     headers: tuple[tuple[str, bytes], ...] = ()
 
 
-class Told(NamedTuple):
-    """Records that belong together: all that ``block`` told, or where that is None what a batch told beside its blocks."""
+class BlockOutput(NamedTuple):
+    """Records that are emitted together: all of ``block``, or if that is None what a batch emits that belongs to no block."""
 
     block: int | None
     records: list[OutputRecord]

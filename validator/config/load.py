@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from pydantic import ValidationError
 
-from validator.config.environment import EnvironmentSource, flat
+from validator.config.environment import EnvironmentSource
 from validator.config.explain import explain
 from validator.config.model import Config
 from validator.errors import UserError
+from validator.tables import dotted
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -44,7 +45,7 @@ def _read(file: Path) -> dict[str, Any]:
     except ValueError as error:  # not UTF-8, or not TOML
         raise UserError(f"{file}: expected TOML: {error}") from error
     if isinstance(kafka := tables.get("kafka"), dict):
-        tables["kafka"] = flat(kafka)
+        tables["kafka"] = dotted(kafka)
     chains = tables.get("chains")
     for chain in chains.values() if isinstance(chains, dict) else ():
         if isinstance(chain, dict) and isinstance(state := chain.get("state"), str):

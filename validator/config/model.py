@@ -21,13 +21,14 @@ from pydantic import (
 from pydantic_core import InitErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from validator.config.environment import EnvironmentSource, flat
+from validator.config.environment import EnvironmentSource
 from validator.config.explain import as_input
 from validator.config.limits import limit_errors, limits_by_table
 from validator.core import limits as core_limits
 from validator.core.handlers.handler import KIND
 from validator.core.types import Balances, Enactment, Para, ParaKind
 from validator.errors import UserError
+from validator.tables import dotted
 from validator.topics import TOPICS
 
 DEFAULT_PROTOCOL: Final = "router"
@@ -323,7 +324,7 @@ class Config(BaseSettings):
     @field_validator("kafka", mode="before")
     @classmethod
     def _flatten_kafka(cls, value: object) -> object:
-        return flat(value) if isinstance(value, dict) else value
+        return dotted(value) if isinstance(value, dict) else value
 
     @classmethod
     def settings_customise_sources(

@@ -13,12 +13,12 @@ from typing import Any
 from validator.codec.codec import Codec, LaneRecords
 from validator.codec.decode import decode_record
 from validator.core.execute import Intervals
-from validator.core.handlers.dispatch import HandlerSink
+from validator.core.handlers.dispatch import HandlerDispatcher
 from validator.core.handlers.upward import FixedWeightDispatcher, UpwardDispatcher
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.lane import Lane, LaneSettings
 from validator.core.rules import RuleSet
-from validator.core.scale import Reader, Writer
+from validator.core.scale import Reader, Upgrade, Writer, upgraded
 from validator.core.types import BlockNumber, Enactment
 from validator.errors import UserError
 from validator.lanes.genesis import genesis_path
@@ -37,6 +37,10 @@ from validator.plugin.runtime import (
 from validator.plugin.watchdog import HANDLER_SECONDS_MAX_DEFAULT, Watchdog
 
 _ENACTMENTS = tuple(Enactment)
+
+RULES_ENCODING_VERSION = 1
+UPGRADES: dict[int, Upgrade] = {}
+"""By version, what makes of encoded rules those of the version after it."""
 
 
 class JournalUnreadable(Exception):
@@ -122,7 +126,7 @@ class LaneDefinition:
 
         Raises `core.scale.DecodeError`.
         """
-        return cls(name, runtime_digest, (), RuntimePlan(_protocol_of(Reader(rules))), settings=settings)
+        return cls(name, runtime_digest, (), RuntimePlan(_protocol_of(_versioned(rules))), settings=settings)
 
     @property
     def protocol(self) -> ProtocolDefinition:
@@ -152,8 +156,12 @@ class LaneDefinition:
         The blocks ahead and the bytes that may wait are not of it: they stop a lane and change nothing.
         """
         out = Writer()
+        out.u8(RULES_ENCODING_VERSION)
         out.bytes(self.plan.protocol.encode())
-        out.u32(make_runtime(self.plan).rules[0].version)
+        out.compact(len(self.rules))
+        for from_block, version in self.rules:
+            out.u32(from_block)
+            out.u32(version)
         out.u8(_ENACTMENTS.index(self.enactment))
         out.u32(self.settings.duplicate_window_blocks)
         out.u32(self.settings.intervals.headroom)
@@ -176,9 +184,9 @@ class LaneDefinition:
         Raises `RulesOutdated` where this program has other rules by now, `core.scale.DecodeError`, `PluginError` where a plugin of then is
         not installed any more.
         """
-        reader = Reader(rules)
+        reader = _versioned(rules)
         plan = RuntimePlan(_protocol_of(reader), lock=self.plan.lock)
-        plan = replace(plan, rules=(RulesUse(0, reader.u32()),))
+        plan = replace(plan, rules=tuple(reader.items(lambda: RulesUse(reader.u32(), reader.u32()))))
         make_runtime(plan)
         definition = replace(
             self,
@@ -199,18 +207,22 @@ class LaneDefinition:
 
     def _rules(self, pages: list[bytes]) -> RuleSet[Any]:
         runtime = make_runtime(self.plan)
-        sink: UpwardDispatcher
+        dispatcher: UpwardDispatcher
         if runtime.handlers is None:
-            sink = FixedWeightDispatcher(self.upward_weights, self.upward_default_weight, self.upward_failing)
+            dispatcher = FixedWeightDispatcher(self.upward_weights, self.upward_default_weight, self.upward_failing)
         else:
-            sink = HandlerSink(
+            dispatcher = HandlerDispatcher(
                 runtime.handlers,
                 default_weight=self.upward_default_weight,
                 weight_max=self.upward_weight_max,
                 guard=Watchdog(self.handler_seconds_max),
             )
-        settings = ChainSettings(enactment=self.enactment, upward_messages=sink, rules=runtime.rules)
+        settings = ChainSettings(enactment=self.enactment, upward_messages=dispatcher, rules=runtime.rules)
         return runtime.protocol.restore(pages, settings)
+
+
+def _versioned(rules: bytes) -> Reader:
+    return upgraded(rules, RULES_ENCODING_VERSION, UPGRADES, "rules")
 
 
 def _protocol_of(rules: Reader) -> str:

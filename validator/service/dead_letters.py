@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from confluent_kafka import TopicPartition
-
 from validator.codec.codec import LaneRecords
 from validator.codec.decode import decode_record
 from validator.codec.encode import OutputRecord, write
@@ -18,9 +16,9 @@ from validator.codec.schemas import schemas
 from validator.codec.walk import WALK_BYTES_MIN
 from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.errors import UserError
+from validator.kafka.reader import TopicReader, TopicRecord
 from validator.lanes.configured import chain_runtime, configured_codec, protocol_of
 from validator.plugin.runtime import RuntimePlan, codec_of
-from validator.service.topic_reader import TopicReader, TopicRecord
 from validator.topics import DEAD_LETTER_REPLAYS, DEAD_LETTERS, INPUT_TOPICS
 
 if TYPE_CHECKING:
@@ -170,10 +168,7 @@ class LetterReader(TopicReader):
         first, end = self._spans.get(place.partition, (0, 0))
         if not first <= place.offset < end:
             return None
-        topic = self._prefix + LETTERS
-        with self._translated():
-            self._consumer.assign([TopicPartition(topic, *place)])
-        self._behind = {(topic, place.partition)}
+        self.restart(LETTERS, *place)
         for record in self.read_to_end():
             if record.partition == place.partition and record.offset >= place.offset:
                 return StoredLetter.of(record, self._prefix) if record.offset == place.offset else None

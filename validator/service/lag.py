@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from validator.kafka.reader import TopicReader
 from validator.lanes.marker import Marker
-from validator.service.topic_reader import TopicReader
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from validator.codec.decode import decode_record
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.records import block_record
 from validator.core.types import BlockNumber, BlockRecord
-from validator.service.topic_reader import TopicReader
+from validator.kafka.reader import TopicReader
 from validator.topics import INPUT_TOPICS, TOPIC_OF_KIND
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from validator.config import DEFAULT_PROTOCOL
 from validator.core.handlers.context import Context
-from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, HandlerSink, find_conflicts
+from validator.core.handlers.dispatch import DispatchTable, HandlerDispatcher, HandlerEpoch, find_conflicts
 from validator.core.outcomes import ChannelEvent, Dispatch
 from validator.core.rules import pages
 from validator.core.types import Balance, BlockNumber, ChannelId, Hash, Para, ParaId, SessionChange, Weight
@@ -90,11 +90,11 @@ class Harness:
         self._fail_at: int | None = None
         self._weight_max = weight_max
         self._watchdog = Watchdog(seconds_max)
-        self._sink = self._make_sink()
+        self._dispatcher = self._make_dispatcher()
         self._protocol, self._bench = _bench(protocol)
         configuration = _configuration(host_configuration, self._protocol, self._bench)
         settings = ChainSettings(
-            configuration, tuple(_paras(paras, balances)), upward_messages=self._sink, rules=self._protocol.rules
+            configuration, tuple(_paras(paras, balances)), upward_messages=self._dispatcher, rules=self._protocol.rules
         )
         self._rules = self._protocol.genesis(settings)
         self._next_block = block
@@ -168,9 +168,9 @@ class Harness:
         """
         before, root = pages(self._rules), self.state_root
         self.handlers = handlers_of(self.plugin, self._values)
-        self._sink = self._make_sink()
+        self._dispatcher = self._make_dispatcher()
         self._rules = self._protocol.restore(
-            before, ChainSettings(upward_messages=self._sink, rules=self._protocol.rules)
+            before, ChainSettings(upward_messages=self._dispatcher, rules=self._protocol.rules)
         )
         assert pages(self._rules) == before, "the restored state encodes to other pages"
         assert self.state_root == root, "the restored state has another root"
@@ -226,9 +226,9 @@ class Harness:
         """The channels that somebody asked to close, ascending."""
         return self._bench.close_requests(self._rules)
 
-    def _make_sink(self) -> HandlerSink:
+    def _make_dispatcher(self) -> HandlerDispatcher:
         epochs = [HandlerEpoch(0, DispatchTable(self.handlers))]
-        return HandlerSink(epochs, weight_max=self._weight_max, guard=self._watchdog, context=self._context())
+        return HandlerDispatcher(epochs, weight_max=self._weight_max, guard=self._watchdog, context=self._context())
 
     def _begin(self, block: BlockNumber | None) -> None:
         number = self._next_block if block is None else block

@@ -13,9 +13,9 @@ from validator.codec.encode import encode_dead_letter
 from validator.config import Chain, Config
 from validator.config.model import DeadLetters
 from validator.core.inputs import DeadLetter, DeadReason, RecordKind, Source
+from validator.kafka.reader import TopicRecord
 from validator.service.dead_letters import Filter, Ledger, Place, Replay, StoredLetter
 from validator.service.replayer import Declined, Task, judge, pointless
-from validator.service.topic_reader import TopicRecord
 
 RECORD: dict[str, Any] = {"lane": "polkadot", "block": 17, "index": 0, "para_id": 2000, "msg": "0102"}
 GOOD = encoded(RecordKind.DOWNWARD, RECORD)

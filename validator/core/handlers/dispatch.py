@@ -81,7 +81,7 @@ class HandlerEpoch:
     table: DispatchTable
 
 
-class HandlerSink:
+class HandlerDispatcher:
     """Dispatches upward messages to handlers; which ones depends on the block alone.
 
     ``epochs`` are ascending by block, the first from block 0. A message may use ``weight_max``, or where that is None the weight of a whole

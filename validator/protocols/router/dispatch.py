@@ -14,7 +14,7 @@ from validator.protocols.router.state import RouterState
 
 
 def process_pending_upward_messages(
-    state: RouterState, sink: UpwardDispatcher, host: Host, now: BlockNumber
+    state: RouterState, dispatcher: UpwardDispatcher, host: Host, now: BlockNumber
 ) -> list[Dispatch]:
     """Serve dispatch queues one message at a time, round robin, until the weight budget is used up.
 
@@ -43,7 +43,7 @@ def process_pending_upward_messages(
         if turn >= len(needs_dispatch):
             turn = 0
 
-        processed = sink.process(host, para, payload)
+        processed = dispatcher.process(host, para, payload)
         weight_used += processed.weight
         dispatched.append(Dispatch(now, len(dispatched), para, payload, *processed))
 

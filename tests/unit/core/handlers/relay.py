@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from validator.core.handlers.context import Context
-from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, HandlerSink
+from validator.core.handlers.dispatch import DispatchTable, HandlerDispatcher, HandlerEpoch
 from validator.core.handlers.handler import BoundHandler, Handler, MessageWeight
 from validator.core.outcomes import Processed
 from validator.core.rules import ChainSettings
@@ -77,12 +77,12 @@ def bound(
     return BoundHandler(plugin, version, Handler(kind, handle, weight, prefix, decode, **more), config)
 
 
-def sink(handlers: Sequence[BoundHandler], **more: Any) -> HandlerSink:
-    """Return a sink that has the same handlers from block 0 on."""
-    return HandlerSink([HandlerEpoch(0, DispatchTable(handlers))], **more)
+def dispatcher(handlers: Sequence[BoundHandler], **more: Any) -> HandlerDispatcher:
+    """Return a dispatcher that has the same handlers from block 0 on."""
+    return HandlerDispatcher([HandlerEpoch(0, DispatchTable(handlers))], **more)
 
 
 def run(handle: Handle, payload: bytes = b"m", *, router: Router | None = None, **more: Any) -> Processed:
     """Dispatch one message of para 1 to a handler of everything that starts with the payload's first byte."""
     owner = bound("kind", handle, payload[:1], weight=more.pop("weight", TEN), config=more.pop("config", None))
-    return sink([owner], **more).process(host_of(router or relay()), 1, payload)
+    return dispatcher([owner], **more).process(host_of(router or relay()), 1, payload)
