@@ -128,7 +128,7 @@ class _Player:
         self._logs[lane].batch = batch
         if lane == NO_LANE:
             buried = [product.encode_dead_letter(item) for item in items if isinstance(item, DeadLetter)]
-            self._sink.write(lane, [product.Told(None, buried)])
+            self._sink.write(lane, [product.BlockOutput(None, buried)])
         else:
             stored = self._stored[lane]
             before = dict(stored.slots), list(stored.journal)

@@ -20,7 +20,7 @@ from streaming.decode_stage import decode_stage
 from validator.cli import state as state_command
 from validator.cli.main import app
 from validator.codec import encode, json_form
-from validator.codec.encode import OutputRecord, Told, encode_dead_letter
+from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
 from validator.codec.inflight import unpack
 from validator.codec.schemas import schemas
 from validator.config import Config
@@ -46,6 +46,7 @@ from validator.topics import INPUT_TOPICS
 
 __all__ = [
     "INPUT_TOPICS",
+    "BlockOutput",
     "DeadLetter",
     "DeadReason",
     "Input",
@@ -56,7 +57,6 @@ __all__ = [
     "OutputRecord",
     "SimulationSettings",
     "StoredLane",
-    "Told",
     "TransactionalSink",
     "chain_table",
     "consumed_by",

@@ -66,7 +66,7 @@ def _roots(state: XcmpState) -> Iterator[str]:
 
 
 def _requests(state: XcmpState) -> Iterator[str]:
-    channels = {(sender, column.recipient) for sender, row in state.rows.items() for column in row}
+    channels = {(sender, recipient) for recipient, senders in state.ingress.items() for sender in senders}
     yield from state.open_requests.broken_invariants(channels)
 
 
