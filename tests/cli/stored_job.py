@@ -77,20 +77,7 @@ class Job:
     def read(self, checkpoint: Path, output: Path, lanes: Sequence[str]) -> None:
         """Do what `streaming.state_reader` does."""
         assert checkpoint == self.checkpoint
-        kept = self.store.committed
-        with output.open("wb") as file:
-            write_header(file, BATCH, self.consumed)
-            entries = 0
-            if kept.head is not None:
-                write_entry(file, Part.HEAD, LANE, 0, kept.head)
-                entries += 1
-            if not lanes or LANE in lanes:
-                for number, data in kept.slots.items():
-                    write_entry(file, Part.SLOT, LANE, number, data)
-                for number, data in enumerate(kept.journal):
-                    write_entry(file, Part.JOURNAL, LANE, number, data)
-                entries += len(kept.slots) + len(kept.journal)
-            write_end(file, entries)
+        write_store(output, self.store, self.consumed, lanes)
 
     def worker(self) -> LaneWorker:
         restored = restore_lane(lane_definition(self.chain.config, LANE), self.store.attempt())
@@ -113,6 +100,26 @@ class Job:
 
     def verify(self, *arguments: str) -> Any:
         return invoke("state", "verify", *arguments, self.chain.option())
+
+
+def write_store(
+    output: Path, store: Store, consumed: dict[tuple[str, int], int], lanes: Sequence[str], lane: str = LANE
+) -> None:
+    """Write what the reader of a checkpoint writes of a job with one lane."""
+    kept = store.committed
+    with output.open("wb") as file:
+        write_header(file, BATCH, consumed)
+        entries = 0
+        if kept.head is not None:
+            write_entry(file, Part.HEAD, lane, 0, kept.head)
+            entries += 1
+        if not lanes or lane in lanes:
+            for number, data in kept.slots.items():
+                write_entry(file, Part.SLOT, lane, number, data)
+            for number, data in enumerate(kept.journal):
+                write_entry(file, Part.JOURNAL, lane, number, data)
+            entries += len(kept.slots) + len(kept.journal)
+        write_end(file, entries)
 
 
 def maker(directory: Path, kafka: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Job]:

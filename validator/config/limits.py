@@ -29,15 +29,13 @@ class Found(NamedTuple):
 
 def find_limits(protocol: str) -> Found:
     """Look for a protocol among the plugins that are installed; others may come with artefacts that are not in use yet."""
-    from validator.plugin.runtime import installed_protocol  # imports the protocol's plugin
+    from validator.plugin.runtime import RuntimePlan, make_runtime  # import the protocol's plugin
 
     try:
-        definition = installed_protocol(protocol)
-    except UserError:
-        return Found(
-            installed=False
-        )  # what is wrong with the plugin is said when the lane is made, with all else that is
-    return Found(installed=False) if definition is None else Found(installed=True, table=definition.limits_table)
+        definition = make_runtime(RuntimePlan(protocol)).protocol
+    except UserError:  # what is wrong with the plugin is said when the lane is made, with all else that is
+        return Found(installed=False)
+    return Found(installed=True, table=definition.limits_table)
 
 
 def limit_errors(chain: Mapping[str, Any], own: Mapping[str, Any], default: str) -> list[InitErrorDetails]:

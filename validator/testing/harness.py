@@ -11,12 +11,12 @@ from validator.core.handlers.context import Context
 from validator.core.handlers.dispatch import DispatchTable, HandlerDispatcher, HandlerEpoch, find_conflicts
 from validator.core.outcomes import ChannelEvent, Dispatch
 from validator.core.rules import pages
-from validator.core.types import Balance, BlockNumber, ChannelId, Hash, Para, ParaId, SessionChange, Weight
+from validator.core.types import Balance, Balances, BlockNumber, ChannelId, Hash, Para, ParaId, SessionChange, Weight
 from validator.errors import UserError
 from validator.plugin.api import Manifest
 from validator.plugin.protocol_api import ChainSettings, HandlerBench, LimitsTable, Node, ProtocolDefinition
 from validator.plugin.registry import Found, Plugin, PluginError, Problem, canonical, handlers_of, installed, register
-from validator.plugin.runtime import installed_protocol
+from validator.plugin.runtime import RuntimePlan, make_runtime
 from validator.plugin.watchdog import HANDLER_SECONDS_MAX_DEFAULT, Watchdog
 
 HostConfiguration: TypeAlias = str | Mapping[str, int] | Any | None
@@ -55,10 +55,11 @@ class Harness:
     ``config`` is what a chain's configuration would hold under ``config``. ``paras`` are ids or `Para`s, ``host_configuration`` is a
     preset, limits by name (those that are missing are 0), or the configuration in the class of the protocol; None is the protocol's
     choice. ``balances`` is the free balance of each para's account, by para or one for all, ``block`` the first block. A message may use
-    ``weight_max`` (None: the weight of a whole round), and a handler ``seconds_max``. ``protocol`` is the chain's rule set.
+    ``weight_max`` (None: the weight of a whole round), and a handler ``seconds_max``. ``protocol`` is the chain's rule set;
+    an ``unlimited`` chain keeps no ledger: it only tracks what is reserved.
 
-    Raises `PluginError` for whatever is wrong with the plugin or its configuration, then `UserError` for a protocol that has no handlers,
-    for an unknown preset or limit, for a configuration that dispatches nothing, for a balance of a para that is not there.
+    Raises `PluginError` for whatever is wrong with the plugin, its configuration or the protocol's plugin, then `UserError` for a protocol
+    without a bench, for an unknown preset or limit, for a configuration that dispatches nothing, for a balance of a para that is not there.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Harness:
         weight_max: Weight | None = None,
         seconds_max: float = HANDLER_SECONDS_MAX_DEFAULT,
         protocol: str = DEFAULT_PROTOCOL,
+        unlimited: bool = False,
     ) -> None:
         self.plugin = resolve_plugin(plugin)
         self._values = canonical(dict(config or {}))
@@ -94,7 +96,11 @@ class Harness:
         self._protocol, self._bench = _bench(protocol)
         configuration = _configuration(host_configuration, self._protocol, self._bench)
         settings = ChainSettings(
-            configuration, tuple(_paras(paras, balances)), upward_messages=self._dispatcher, rules=self._protocol.rules
+            configuration,
+            tuple(_paras(paras, balances)),
+            balances=Balances.UNLIMITED if unlimited else Balances.LEDGER,
+            upward_messages=self._dispatcher,
+            rules=self._protocol.rules,
         )
         self._rules = self._protocol.genesis(settings)
         self._next_block = block
@@ -301,9 +307,7 @@ def resolve_plugin(plugin: Any) -> Plugin:
 
 
 def _bench(name: str) -> tuple[ProtocolDefinition, HandlerBench]:
-    protocol = installed_protocol(name)
-    if protocol is None:
-        raise UserError(f"protocol {name!r} is not installed")
+    protocol = make_runtime(RuntimePlan(name)).protocol
     if protocol.handler_bench is None:
         raise UserError(f"protocol {name!r} has no bench on which handlers could be tested")
     return protocol, protocol.handler_bench

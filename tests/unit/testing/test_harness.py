@@ -131,7 +131,7 @@ def test_sessions_onboard_offboard_and_configure() -> None:
             "host_configuration.max_queue: no such limit, there are max_upward_",
         ),
         ({"host_configuration": {"max_upward_queue_count": "x"}}, "max_upward_queue_count: expected an integer from 0"),
-        ({"protocol": "no-such-protocol"}, "protocol 'no-such-protocol' is not installed"),
+        ({"protocol": "no-such-protocol"}, "no-such-protocol: no installed plugin of group"),
         ({"protocol": "xcmp"}, "protocol 'xcmp' has no bench on which handlers could be tested"),
         ({"balances": {9: 1}}, "para 9 is not one of paras"),
         ({"config": {"bytes_max": "x"}}, "config.bytes_max"),
