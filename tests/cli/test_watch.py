@@ -14,9 +14,9 @@ import pytest
 from tests.cli.follower import Follower, follower, invoke, lines
 from validator.cli.rows import COLUMNS, ROWS, why
 from validator.codec.json_form import to_json
+from validator.kafka.reader import TopicReader
 from validator.plugin.rule_pages import anchor
 from validator.service.sender import RecordSender
-from validator.service.topic_reader import TopicReader
 
 if TYPE_CHECKING:
     from validator.service.comparison import Json

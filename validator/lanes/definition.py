@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from validator.codec.codec import Codec, LaneRecords
+from validator.codec.codec import Codec, RecordChecks
 from validator.codec.decode import decode_record
 from validator.core.execute import Intervals
 from validator.core.handlers.dispatch import HandlerDispatcher
@@ -134,7 +134,7 @@ class LaneDefinition:
         return make_runtime(self.plan).protocol
 
     @property
-    def records(self) -> LaneRecords:
+    def records(self) -> RecordChecks:
         """What the lane's input records have to be like."""
         return make_runtime(self.plan).records
 

@@ -21,8 +21,8 @@ from validator.errors import UserError
 from validator.lanes import slots as slots_module
 from validator.lanes import store as store_module
 from validator.lanes.definition import RULES_ENCODING_VERSION, LaneDefinition
+from validator.lanes.processor import LaneProcessor
 from validator.lanes.store import Head, LaneCache, restore_lane
-from validator.lanes.worker import LaneWorker
 from validator.protocols.router.rules import Router
 
 TALLY = """
@@ -226,7 +226,7 @@ def test_a_journal_of_a_version_that_is_gone_is_refused_in_one_line(plugins: Pat
 def test_the_pages_of_an_upgraded_lane_are_restored_to_the_same_lane() -> None:
     upgraded = definition(OLD, NEW)
     *_, (_, worker) = live(upgraded, cut(CHAIN.records))
-    again = LaneWorker.restore(upgraded, worker.snapshot())
+    again = LaneProcessor.restore(upgraded, worker.snapshot())
     assert again.snapshot() == worker.snapshot()
     assert again.lane.rules.state_root() == worker.lane.rules.state_root()
 
