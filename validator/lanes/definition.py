@@ -27,6 +27,7 @@ from validator.plugin.registry import PluginError
 from validator.plugin.runtime import (
     Epoch,
     HandlerUse,
+    RulesOutdated,
     RulesUse,
     RuntimePlan,
     codec_of,
@@ -80,6 +81,10 @@ class LaneDefinition:
         except PluginError as error:
             there = ", ".join(dict.fromkeys(name for epoch in self.epochs for name in epoch.plugins()))
             raise UserError(f"lane {self.name}: the driver has {there}, this worker has not: {error.line}") from None
+        except RulesOutdated as error:
+            raise UserError(
+                f"lane {self.name}: the driver has {error}: this worker has another version of the protocol"
+            ) from None
         except UserError as error:
             raise UserError(f"lane {self.name}: {error}") from None
 

@@ -229,10 +229,11 @@ def test_journal_under_rules_that_are_gone_is_refused_in_one_line(
     monkeypatch.setattr("validator.plugin.runtime.protocols_of", lambda _: (changed,))
     make_runtime.cache_clear()
     request.addfinalizer(make_runtime.cache_clear)
+    newer = replace(DEFINITION, plan=replace(DEFINITION.plan, rules=None))
     for used in (cache, LaneCache()):
         before = store.attempt()
         with pytest.raises(UserError, match=r"rules of version 1, this program has version 2") as told:
-            list(process_batch(DEFINITION, store.attempt(), used, batches[1]))
+            list(process_batch(newer, store.attempt(), used, batches[1]))
         assert "\n" not in str(told.value)
         assert replace(store.committed, calls=[]) == before
 

@@ -67,9 +67,10 @@ def test_older_encodings_are_brought_up_to_date(monkeypatch: pytest.MonkeyPatch)
         (journal_module, JOURNAL_VERSION),
         (worker_module, SNAPSHOT_VERSION),
         (lane_module, LANE_VERSION),
-        (encoding_module, ENCODING_VERSION),
     ):
         monkeypatch.setattr(module, "UPGRADES", steps(version))
+    for version, step in steps(ENCODING_VERSION).items():
+        monkeypatch.setitem(encoding_module.UPGRADES, version, step)
     store.committed.head = old(head)
     assert rebuilt(DEFINITION, store) == list(live(DEFINITION, batches[:4]))[-1][1].snapshot()
 

@@ -16,7 +16,8 @@ from tests.unit.lanes.batches import CHAIN, Batch, cut, live, rebuilt, run
 from tests.unit.lanes.chains import definition_of, inputs_of
 from validator.codec.encode import OutputRecord
 from validator.codec.json_form import to_json
-from validator.core.scale import Writer
+from validator.core.hashing import compact
+from validator.core.scale import Reader, Writer
 from validator.errors import UserError
 from validator.lanes import slots as slots_module
 from validator.lanes import store as store_module
@@ -238,7 +239,10 @@ def head_of_version_2(head: Head) -> bytes:
     """A head as version 2 wrote it: 1024 slots for paras, and rules without a version, both implied."""
     out = Writer()
     out.u8(2)
-    for part in (head.token, head.saved_token, head.slots_hash, head.summary, head.runtime_digest, head.rules[1:]):
+    name = Reader(head.rules[1:]).bytes()
+    listed = 1 + len(compact(len(name))) + len(name)
+    rules = head.rules[1:listed] + head.rules[listed + 5 :]  # the only epoch began at block 0, and neither was written
+    for part in (head.token, head.saved_token, head.slots_hash, head.summary, head.runtime_digest, rules):
         out.bytes(part)
     for number in (head.slots_bytes, head.journal_bytes, head.journal_entries):
         out.u64(number)
