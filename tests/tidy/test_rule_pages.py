@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.tidy.rule_pages import FOLDER, ROOT, SOURCES, render
+from tests.tidy.tree import tracked_or_skip
 from validator.core.errors import Violation
 from validator.core.inputs import DeadReason
 from validator.core.outcomes import DispatchOutcome
@@ -42,13 +42,9 @@ def pages() -> dict[str, RulesPage]:
 
 
 def sources() -> Iterator[tuple[str, str]]:
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
-    if listed.returncode != 0:
-        pytest.skip("not a git checkout")
-    for name in listed.stdout.split("\0"):
-        path = ROOT / name
-        if name.endswith(READ) and path.is_file():
-            yield name, path.read_text(encoding="utf-8")
+    for name in tracked_or_skip():
+        if name.endswith(READ):
+            yield name, (ROOT / name).read_text(encoding="utf-8")
 
 
 def violations(protocol: str) -> list[type[Violation]]:

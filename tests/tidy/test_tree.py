@@ -10,21 +10,13 @@ import sys
 import zipfile
 from pathlib import Path
 
-import pytest
+from tests.tidy.tree import ROOT, tracked_or_skip
 
-ROOT = Path(__file__).resolve().parents[2]
 LINES_MAX = 400
 
 
-def tracked_files() -> list[Path]:
-    told = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
-    if told.returncode != 0:
-        pytest.skip("not a git checkout")
-    return [path for name in told.stdout.split("\0") if name and (path := ROOT / name).is_file()]
-
-
 def texts(*suffixes: str) -> list[tuple[Path, str]]:
-    wanted = [path for path in tracked_files() if not suffixes or path.suffix in suffixes]
+    wanted = [path for name in tracked_or_skip() if (path := ROOT / name).suffix in suffixes or not suffixes]
     return [(path.relative_to(ROOT), path.read_bytes().decode("utf-8", errors="replace")) for path in wanted]
 
 
