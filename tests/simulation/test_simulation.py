@@ -105,7 +105,7 @@ def a_cached_lane_is_taken_whatever_its_token(patch: Patch) -> None:
 
 
 def a_rebuilt_lane_leaves_out_its_journal(patch: Patch) -> None:
-    patch.setattr(LaneWorker, "replay", lambda *_: None)
+    patch.setattr(LaneWorker, "catch_up", lambda *_: None)
 
 
 def the_journal_is_not_cut(patch: Patch) -> None:
