@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from typer.testing import CliRunner
 
+from tests.sending import send
 from validator.cli.demo import configuration
 from validator.cli.main import app
 from validator.codec.decode import decode_record
@@ -19,7 +20,6 @@ from validator.core.inputs import DeadLetter, Input, Source
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import lane_definition
 from validator.lanes.worker import LaneWorker
-from validator.service.sender import RecordSender
 from validator.service.toml import to_toml
 from validator.simulate.settings import settings_of_profile
 from validator.simulate.traffic import Simulation
@@ -63,11 +63,9 @@ class Follower:
                 INPUT_TOPICS[kind], encode_input(INPUT_TOPICS[kind], record), Source(kind, 0, offset)
             )
             items.append(decoded if isinstance(decoded, DeadLetter) else decoded[1])
-        sender = RecordSender(self.config.kafka, self.config.topics.prefix)
-        for _, outputs in [*self.worker.process(items), self.worker.status()]:
-            for topic, key, value, _ in outputs:
-                sender.send(topic, key, value)
-        sender.flush()
+        told = [*self.worker.process(items), self.worker.status()]
+        records = [(topic, key, value) for _, outputs in told for topic, key, value, _ in outputs]
+        send(self.config.kafka, self.config.topics.prefix, records)
 
     def option(self) -> str:
         return f"--config={self.config_path}"
