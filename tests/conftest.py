@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +18,11 @@ if TYPE_CHECKING:
 
 
 def pytest_configure() -> None:
-    """Undo what a shell does to what it starts in the background: processes that ignore SIGINT cannot be stopped by it."""
+    """Have every JVM of Spark start quickly, and undo what a shell does to what it starts in the background.
+
+    Processes that ignore SIGINT cannot be stopped by it.
+    """
+    os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark-conf"))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
