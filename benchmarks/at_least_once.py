@@ -16,7 +16,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 from streaming.run import run_job
-from validator.codec.encode import Told
+from validator.codec.encode import BlockOutput
 from validator.config import Config
 from validator.kafka.client import producer_config
 from validator.lanes.marker import Consumed
@@ -29,7 +29,7 @@ class AtLeastOnceSink:
         self._producer = Producer(producer_config(kafka))
         self._prefix = prefix
 
-    def write(self, lane: str, told: list[Told]) -> None:
+    def write(self, lane: str, told: list[BlockOutput]) -> None:
         """Produce records."""
         for each in told:
             for topic, key, value, headers in each.records:

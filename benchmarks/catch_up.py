@@ -17,7 +17,7 @@ from benchmarks.service import configuration, encoded, end_offset, forget_told, 
 from validator.config import Config
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.topics import create_topics
-from validator.simulate.load import SettingsLoad
+from validator.protocols.router.simulation.load import SettingsLoad
 
 CANDIDATES = 500_000
 CANDIDATES_PER_BLOCK = 100

@@ -10,19 +10,23 @@ from collections.abc import Callable
 from benchmarks.figures import Figure
 from validator.codec.decode import decode_record
 from validator.codec.json_form import encode_input
-from validator.codec.schemas import INPUT_TOPICS
 from validator.core.execute import Intervals, execute
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
-from validator.core.records import block_record, candidate
-from validator.core.router.router import Router
-from validator.core.router.state import HrmpChannel, RouterState, add_channel, reserve
-from validator.core.types import Balances, Block, Candidate, HostConfiguration, ParaKind
-from validator.simulate.load import SettingsLoad, load, load_chain, load_channels
+from validator.core.records import block_record
+from validator.core.types import Balances, Block, ParaKind
+from validator.plugin.runtime import RuntimePlan, codec_of
+from validator.protocols.router.configuration import HostConfiguration
+from validator.protocols.router.records import Candidate, candidate
+from validator.protocols.router.rules import Router
+from validator.protocols.router.simulation.load import SettingsLoad, load, load_chain, load_channels
+from validator.protocols.router.state import HrmpChannel, RouterState, add_channel, reserve
+from validator.topics import INPUT_TOPICS
 
 SIZES = ((10, 90), (100, 1_000), (1_000, 50_000), (10_000, 1_000_000))
 """(paras, channels)."""
 
 CANDIDATES = 60_000
+CODEC = codec_of([RuntimePlan("router")])
 INTERVALS = Intervals(headroom=0, root=0)
 
 
@@ -77,7 +81,7 @@ def prepare(settings: SettingsLoad) -> list[Block]:
 def decoded(topic: str, record: dict[str, object]) -> Input:
     """Return a record's input, through its Avro bytes."""
     kind = INPUT_TOPICS[topic]
-    result = decode_record(kind, encode_input(kind, record), Source(topic, 0, 0))
+    result = decode_record(CODEC, kind, encode_input(CODEC, kind, record, "router"), Source(topic, 0, 0))
     assert not isinstance(result, DeadLetter), result
     return result[1]
 

@@ -12,7 +12,7 @@ from benchmarks.figures import Figure
 from benchmarks.service import configuration, encoded, forget_told, produce
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.topics import create_topics
-from validator.simulate.load import SettingsLoad
+from validator.protocols.router.simulation.load import SettingsLoad
 
 CANDIDATES = 800_000
 MODULES = {"exactly once": "streaming", "at least once": "benchmarks.at_least_once"}

@@ -16,17 +16,18 @@ from types import ModuleType
 from typing import NamedTuple
 
 from benchmarks.figures import Figure
-from validator.config.presets import PRESETS
 from validator.core.handlers.context import Context
-from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, HandlerSink
+from validator.core.handlers.dispatch import DispatchTable, HandlerDispatcher, HandlerEpoch
 from validator.core.handlers.handler import BoundHandler, Handler, MessageWeight
-from validator.core.router.dispatch import FixedWeightSink, UpwardMessageSink
-from validator.core.router.enactment import enact_upward_messages
-from validator.core.router.entry_points import RouterHost
-from validator.core.router.router import Router
+from validator.core.handlers.upward import FixedWeightDispatcher, UpwardDispatcher
+from validator.core.rules import ChainSettings
 from validator.core.types import Para, ParaId
 from validator.plugin.registry import handlers_of, installed
 from validator.plugin.watchdog import Watchdog
+from validator.protocols.router.enactment import enact_upward_messages
+from validator.protocols.router.host import RouterHost
+from validator.protocols.router.presets import PRESETS
+from validator.protocols.router.rules import Router
 
 CALLS = 50_000
 BLOCKS = 90
@@ -71,17 +72,17 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
 
 
 def _calls(repeats: int) -> list[Figure]:
-    """Call an empty handler through the sink, with and without the watchdog, and by itself."""
+    """Call an empty handler through the dispatcher, with and without the watchdog, and by itself."""
 
     def handle(context: Context, payload: bytes) -> None:
         pass
 
     table = DispatchTable([BoundHandler("empty", "1.0", Handler("empty", handle, MessageWeight(1), b"m"))])
     router = _router()
-    host = RouterHost(router.state, router._events)
+    host = RouterHost(router.state, router.events)
     context = Context(host, PARAS[0], "empty", None, used=0, limit=1)
-    plain = HandlerSink([HandlerEpoch(0, table)])
-    watched = HandlerSink([HandlerEpoch(0, table)], guard=Watchdog(10.0))
+    plain = HandlerDispatcher([HandlerEpoch(0, table)])
+    watched = HandlerDispatcher([HandlerEpoch(0, table)], guard=Watchdog(10.0))
     direct, through, guarded = [], [], []
     for _ in range(repeats):
         direct.append(_microseconds(lambda: handle(context, b"m")))
@@ -111,7 +112,7 @@ def _dispatches(repeats: int) -> list[Figure]:
     """Dispatch the same messages by a table of weights, which does nothing with them, and by each plugin."""
     figures: list[Figure] = []
     for shipped in SHIPPED:
-        sink = _sink_of(shipped.plugin)
+        dispatcher = _dispatcher_of(shipped.plugin)
         outcomes: set[str] = set()
         module = import_module(f"validator_{shipped.plugin.replace('-', '_')}")
         messages = [
@@ -120,21 +121,21 @@ def _dispatches(repeats: int) -> list[Figure]:
         ]
         weighed, handled = [], []
         for _ in range(repeats):
-            weighed.append(_rate(FixedWeightSink(), messages, set()))
-            handled.append(_rate(sink, messages, outcomes))
+            weighed.append(_rate(FixedWeightDispatcher(), messages, set()))
+            handled.append(_rate(dispatcher, messages, outcomes))
         assert outcomes == {"ok"}, outcomes
         figures.append(Figure("handlers", f"{shipped.plugin}: {shipped.what}", "dispatches/s", tuple(handled)))
         figures.append(Figure("handlers", "... against a table of weights", "of its rate", _ratios(handled, weighed)))
     return figures
 
 
-def _sink_of(plugin: str) -> HandlerSink:
+def _dispatcher_of(plugin: str) -> HandlerDispatcher:
     (found,) = installed("validator.handlers", [plugin]).values()
-    return HandlerSink([HandlerEpoch(0, DispatchTable(handlers_of(found, "{}")))], guard=Watchdog(10.0))
+    return HandlerDispatcher([HandlerEpoch(0, DispatchTable(handlers_of(found, "{}")))], guard=Watchdog(10.0))
 
 
-def _rate(sink: UpwardMessageSink, messages: list[list[bytes]], outcomes: set[str]) -> float:
-    router = _router(sink)
+def _rate(dispatcher: UpwardDispatcher, messages: list[list[bytes]], outcomes: set[str]) -> float:
+    router = _router(dispatcher)
     with _Quiet():
         began = time.process_time()
         for block, payloads in enumerate(messages, start=2):
@@ -148,9 +149,11 @@ def _rate(sink: UpwardMessageSink, messages: list[list[bytes]], outcomes: set[st
     return BLOCKS * len(PARAS) / seconds
 
 
-def _router(sink: UpwardMessageSink | None = None) -> Router:
+def _router(dispatcher: UpwardDispatcher | None = None) -> Router:
     limits = replace(PRESETS["polkadot-2023"], hrmp_max_parachain_outbound_channels=len(PARAS))
-    router = Router.at_genesis(limits, [Para(para, balance=10**20) for para in PARAS], sink=sink)
+    router = Router.at_genesis(
+        ChainSettings(limits, tuple(Para(para, balance=10**20) for para in PARAS), upward_messages=dispatcher)
+    )
     router.begin_block(1)
     return router
 
@@ -172,14 +175,14 @@ import sys, time
 from validator.plugin.registry import discover, load_all
 from validator.plugin.runtime import HandlerUse, RuntimePlan, make_runtime
 names = [f"made-{n}" for n in range(int(sys.argv[1]))]
-make_runtime(RuntimePlan(handlers=()))  # what does not depend on how many there are
+make_runtime(RuntimePlan("router", handlers=()))  # what does not depend on how many there are
 make_runtime.cache_clear()
 began = time.perf_counter()
 found = discover("validator.handlers")
 discovered = time.perf_counter()
 load_all([each for each in found if each.name in names])
 loaded = time.perf_counter()
-make_runtime(RuntimePlan(handlers=tuple(HandlerUse(name) for name in names)))
+make_runtime(RuntimePlan("router", handlers=tuple(HandlerUse(name) for name in names)))
 print(discovered - began, loaded - discovered, time.perf_counter() - loaded)
 """
 

@@ -20,7 +20,7 @@ from validator.codec.json_form import to_json
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.client import consumer_config, producer_config
 from validator.kafka.topics import create_topics
-from validator.simulate.load import SettingsLoad
+from validator.protocols.router.simulation.load import SettingsLoad
 
 CANDIDATES_PER_BLOCK = 20
 BLOCK_S = 1.0

@@ -15,7 +15,6 @@ from validator_xcmp.state import Column
 from benchmarks.figures import Figure
 from validator.codec.decode import decode_record
 from validator.codec.json_form import encode_input
-from validator.codec.schemas import INPUT_TOPICS
 from validator.config import Config
 from validator.core.execute import Intervals, execute
 from validator.core.inputs import DeadLetter, Source
@@ -24,7 +23,8 @@ from validator.core.rules import RuleSet, pages
 from validator.core.types import Block
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
-from validator.simulate.presets import PRESETS
+from validator.protocols.router.simulation.limits import LIMITS
+from validator.topics import INPUT_TOPICS
 
 Json = dict[str, Any]
 
@@ -70,7 +70,7 @@ def _accept(sender: int, recipient: int) -> Json:
 TRAFFIC: Final = (
     Traffic(
         "router",
-        {"host_configuration": PRESETS["polkadot"]},
+        {"host_configuration": LIMITS["polkadot"]},
         _router_init,
         lambda sender, recipient: {"kind": "accept_open_channel", "origin": recipient, "sender": sender},
         lambda para, recipient, _, block: {
@@ -183,8 +183,8 @@ def _prepared(rules: RuleSet, definition: LaneDefinition, blocks: list[Json]) ->
     def fields(topic: str, record: Json, *place: int) -> tuple[Any, ...]:
         kind = INPUT_TOPICS[topic]
         named = {"lane": LANE, **dict(zip(("block", "index"), place, strict=False)), **record}
-        value = encode_input(kind, named, definition.plan.protocol)
-        decoded = decode_record(kind, value, Source(topic, 0, 0), None, {LANE: definition.records})
+        value = encode_input(definition.codec, kind, named, definition.plan.protocol)
+        decoded = decode_record(definition.codec, kind, value, Source(topic, 0, 0), None, {LANE: definition.records})
         assert not isinstance(decoded, DeadLetter), decoded
         return decoded[1].fields
 

@@ -15,13 +15,13 @@ from benchmarks.core import initial_state
 from benchmarks.figures import Figure
 from benchmarks.service import configuration, encoded, end_offset, produce, running
 from validator.config import Config
-from validator.core.router.router import Router
 from validator.core.rules import pages
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import chain_runtime
 from validator.lanes.genesis import genesis_path, keep_genesis
-from validator.simulate.load import SettingsLoad
+from validator.protocols.router.rules import Router
+from validator.protocols.router.simulation.load import SettingsLoad
 
 SIZES = ((100, 1_000), (10_000, 1_000_000))
 """(paras, channels)."""
@@ -97,7 +97,8 @@ def _prepared(load: SettingsLoad, folder: Path, kafka: dict[str, Any], prefix: s
     A million channels are a third of a gigabyte of JSON, which a job reads once in its life.
     """
     config = configuration(load, folder, kafka, prefix, write_state=False, max_records_per_trigger=RECORDS_PER_TRIGGER)
-    path = genesis_path(folder / "job" / "lanes", load.lane, chain_runtime(config.chains[load.lane], load.lane).digest)
+    runtime = chain_runtime(config.chains[load.lane], load.lane)
+    path = genesis_path(folder / "job" / "lanes", load.lane, runtime.digest, runtime.protocol.encoding_version)
     keep_genesis(path, (load.first_block, tuple(pages(Router(initial_state(load))))))
     return config
 

@@ -16,12 +16,13 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from streaming.told import group_of
+from streaming.markers import group_of
 from validator.codec.json_form import encode_input
-from validator.codec.schemas import INPUT_TOPICS
 from validator.config import Config
 from validator.kafka.client import admin_config, consumer_config, producer_config
-from validator.simulate.load import SettingsLoad, initial_state, load, load_chain
+from validator.plugin.runtime import RuntimePlan, codec_of
+from validator.protocols.router.simulation.load import SettingsLoad, initial_state, load, load_chain
+from validator.topics import INPUT_TOPICS
 
 READY_S_MAX = 180.0
 
@@ -62,9 +63,10 @@ def configuration(
 
 def encoded(settings: SettingsLoad) -> Iterator[tuple[str, bytes]]:
     """Yield (topic, value) of a load's records."""
+    codec = codec_of([RuntimePlan("router")])
     for block in load(settings):
         for topic, record in block.records:
-            yield topic, encode_input(INPUT_TOPICS[topic], record)
+            yield topic, encode_input(codec, INPUT_TOPICS[topic], record, "router")
 
 
 def produce(kafka: dict[str, Any], prefix: str, lane: str, records: Iterable[tuple[str, bytes]]) -> int:

@@ -33,7 +33,7 @@ from streaming.job import STAGE_VARIABLE
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.client import producer_config
 from validator.kafka.topics import create_topics
-from validator.simulate.load import SettingsLoad
+from validator.protocols.router.simulation.load import SettingsLoad
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt

@@ -12,7 +12,7 @@ from streaming.workers import check_plugins, tune_garbage_collector
 from validator.codec.decode import decode_record
 from validator.codec.inflight import pack
 from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
-from validator.lanes.definition import LaneDefinition
+from validator.lanes.definition import LaneDefinition, job_codec
 
 CHUNK_SCHEMA = "lane string, topic string, partition int, first_offset long, chunk binary"
 """One row is a run of one lane's inputs from one Kafka partition, in order of offset."""
@@ -39,6 +39,7 @@ def decode_stage(
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_garbage_collector()
         check_plugins(definitions.values())
+        codec = job_codec(definitions.values())
         lanes = {lane: definition.records for lane, definition in definitions.items()}
         for batch in batches:
             runs = _Runs()
@@ -48,7 +49,7 @@ def decode_stage(
             )
             for topic, partition, offset, key, value in rows:
                 source = Source(topic, partition, offset)
-                decoded = decode_record(kinds[topic], value, source, key, lanes)
+                decoded = decode_record(codec, kinds[topic], value, source, key, lanes)
                 if isinstance(decoded, DeadLetter):
                     runs.add(decoded.lane if decoded.lane in lanes else "", source, decoded, len(decoded.raw))
                 else:

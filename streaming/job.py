@@ -15,9 +15,9 @@ from streaming.decode_stage import CHUNK_SCHEMA, decode_stage
 from streaming.lane_operator import OUTPUT_SCHEMA, LaneOperator, shipped
 from streaming.options import source_options
 from streaming.sink import WRITTEN_SCHEMA, ExactlyOnceOutput, Output, sink_stage
-from validator.codec.schemas import INPUT_TOPICS
 from validator.kafka.spark_options import spark_options
 from validator.lanes.definition import LaneDefinition
+from validator.topics import INPUT_TOPICS
 
 T = TypeVar("T")
 

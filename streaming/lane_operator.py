@@ -17,12 +17,12 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from streaming.options import CHUNK_BYTES
 from streaming.workers import bound_worker, check_plugins, tune_garbage_collector
-from validator.codec.encode import OutputRecord, Told, encode_dead_letter
+from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
 from validator.codec.inflight import unpack
 from validator.core.inputs import DeadLetter, Input
 from validator.errors import UserError
 from validator.lanes.definition import LaneDefinition
-from validator.lanes.genesis import genesis_path, keep_genesis, read_genesis
+from validator.lanes.genesis import keep_genesis, read_genesis
 from validator.lanes.marker import Consumed, consumed_by
 from validator.lanes.store import LaneCache, Recovery, process_batch
 
@@ -41,15 +41,15 @@ CACHE = LaneCache(_log_recovery)
 """The live lanes of this worker. A module's own object: what is pickled with the plan, or lives in ``__main__``, is new in every task."""
 
 
-def pack_told(told: list[Told]) -> bytes:
+def pack_told(told: list[BlockOutput]) -> bytes:
     """Return what a lane told as bytes for the next stage of the same batch (`validator.codec.inflight` says why marshal)."""
     return marshal.dumps([(block, [tuple(record) for record in records]) for block, records in told])
 
 
-def unpack_told(packed: bytes) -> list[Told]:
+def unpack_told(packed: bytes) -> list[BlockOutput]:
     """Return what was given to `pack_told`."""
     plain = marshal.loads(packed)  # noqa: S302 - made by the stage before, see `pack_told`
-    return [Told(block, list(map(OutputRecord._make, records))) for block, records in plain]
+    return [BlockOutput(block, list(map(OutputRecord._make, records))) for block, records in plain]
 
 
 def pack_consumed(consumed: Consumed) -> bytes:
@@ -116,7 +116,7 @@ class ShippedGenesis:
 
 def shipped(context: SparkContext, definition: LaneDefinition, folder: Path) -> LaneDefinition:
     """Return a definition as it travels with the plan; its genesis is kept in a folder of the driver."""
-    path = genesis_path(folder, definition.name, definition.runtime_digest)
+    path = definition.genesis_path(folder)
     if not path.exists():
         keep_genesis(path, (definition.first_block, tuple(definition.genesis)))
     context.addFile(str(path))
@@ -171,12 +171,12 @@ class LaneOperator(StatefulProcessor):
         """Leave the cache: the worker lives on."""
 
 
-def _bury(items: Iterable[Input | DeadLetter]) -> Iterator[Told]:
+def _bury(items: Iterable[Input | DeadLetter]) -> Iterator[BlockOutput]:
     """Tell the dead letters that belong to no configured lane."""
-    yield Told(None, [encode_dead_letter(item) for item in items if isinstance(item, DeadLetter)])
+    yield BlockOutput(None, [encode_dead_letter(item) for item in items if isinstance(item, DeadLetter)])
 
 
-def _within_memory(lane: str, told: Iterator[Told]) -> Iterator[Told]:
+def _within_memory(lane: str, told: Iterator[BlockOutput]) -> Iterator[BlockOutput]:
     """Say what to do where a lane, not a handler of it, has used up the worker's memory."""
     try:
         yield from told
@@ -184,8 +184,8 @@ def _within_memory(lane: str, told: Iterator[Told]) -> Iterator[Told]:
         raise UserError(f"lane {lane}: its worker has used up its memory: raise [job] worker_memory") from None
 
 
-def _packed(lane: str, told: Iterator[Told], consumed: Consumed) -> Iterator[pd.DataFrame]:
-    run: list[Told] = []
+def _packed(lane: str, told: Iterator[BlockOutput], consumed: Consumed) -> Iterator[pd.DataFrame]:
+    run: list[BlockOutput] = []
     size = 0
     for each in told:
         run.append(each)
@@ -196,5 +196,5 @@ def _packed(lane: str, told: Iterator[Told], consumed: Consumed) -> Iterator[pd.
     yield _frame(lane, run, pack_consumed(consumed))
 
 
-def _frame(lane: str, run: list[Told], consumed: bytes | None) -> pd.DataFrame:
+def _frame(lane: str, run: list[BlockOutput], consumed: bytes | None) -> pd.DataFrame:
     return pd.DataFrame({"lane": [lane], "told": [pack_told(run)], "consumed": [consumed]})

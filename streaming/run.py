@@ -13,22 +13,22 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.job import JobSettings, start_query
 from streaming.logs import logger, own_output
+from streaming.markers import read_marker
 from streaming.session import SPARK_LOG, JvmGone, jvm_is_gone, spark_session
 from streaming.sink import Output
-from streaming.told import read_marker
 from streaming.transactions import WriteFailed, take_over
 from validator import exit_codes
 from validator.config import Config
 from validator.errors import UserError
 from validator.kafka.topics import wait_for_topics
 from validator.lanes.configured import job_directory, lane_definitions
+from validator.lanes.definition import job_codec
 from validator.service.retention import missing_blocks
 
 POLL_S = 0.5
@@ -131,10 +131,7 @@ def refuse_what_is_told(settings: JobSettings) -> None:
     Nothing would be told twice, but a chain that starts over would have its first blocks taken for told.
     """
     for lane in settings.definitions:
-        try:
-            marker = read_marker(settings.kafka, settings.prefix, lane)
-        except KafkaException as error:
-            raise UserError(f"Kafka does not say what lane {lane} has told: {error.args[0].str()}") from None
+        marker = read_marker(settings.kafka, settings.prefix, lane)
         if marker.block is not None:
             raise UserError(
                 f"{settings.prefix}verdicts holds lane {lane} up to block {marker.block}, but {settings.checkpoint} has no checkpoint: "
@@ -147,7 +144,9 @@ def refuse_cut_inputs(settings: JobSettings) -> None:
     definitions = settings.definitions
     starts = {lane: definition.first_block for lane, definition in definitions.items()}
     ahead = max((definition.settings.blocks_ahead_max for definition in definitions.values()), default=0)
-    for lane, (block, lacks) in missing_blocks(settings.kafka, settings.prefix, starts, ahead).items():
+    for lane, (block, lacks) in missing_blocks(
+        settings.kafka, settings.prefix, job_codec(definitions.values()), starts, ahead
+    ).items():
         raise UserError(
             f"lane {lane}: block {block} is missing, {lacks}, retention has removed the rest: the lane cannot start with block "
             f"{starts[lane]}; give it the state after a later block with `validator lanes import`"

@@ -7,7 +7,7 @@ last one told, with the name of the job that told it as that offset's metadata. 
 
 librdkafka lacks KIP-890: after a transactional call that failed or timed out nobody knows whether it took effect. So nothing is ever
 retried on the same producer. It is thrown away; a new one with the same transactional.id fences it off, its `init_transactions` finishes
-or aborts what was open, and the marker, read again (`streaming.told`), says which.
+or aborts what was open, and the marker, read again (`streaming.markers`), says which.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from streaming.told import (
+from streaming.markers import (
     CALL_S_MAX,
     MARKER_PARTITION,
-    MARKER_TOPIC,
-    LastTold,
+    LastWrite,
     group_of,
-    last_told,
+    last_write,
     read_dead_letters,
     read_marker,
 )
 from validator.errors import UserError
 from validator.kafka.client import admin_config, consumer_config, producer_config
+from validator.topics import MARKERS
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
@@ -89,7 +89,7 @@ class LaneWriter:
         self._failure: KafkaError | None = None
         self._consumer = Consumer(consumer_config(kafka, group_id=group_of(prefix, lane)))
         self._marker: Marker | None = None
-        self._seen = LastTold(None, None)
+        self._seen = LastWrite(None, None)
         self._dead_letters: set[bytes] | None = None
         try:
             self._admin = AdminClient(admin_config(kafka))
@@ -101,7 +101,7 @@ class LaneWriter:
         """Say whether nobody has gone on with the lane since this writer last looked. Raises `WriteFailed`, `WriterFenced`."""
         if self._marker is None:
             return False
-        told = self._last_told()
+        told = self._last_write()
         self._refuse_another_job(told)
         return not self._is_further(told)
 
@@ -110,11 +110,9 @@ class LaneWriter:
         if self._marker is None:
             try:
                 self._marker = read_marker(self._kafka, self._prefix, self._lane)
-            except KafkaException as error:
-                raise self._failed(error) from error
             except UserError as error:
                 raise WriteFailed(str(error)) from error
-            self._seen = self._last_told()
+            self._seen = self._last_write()
         return self._marker.after(None, dict.fromkeys(places, 0))
 
     def told_dead_letters(self) -> Container[bytes]:
@@ -122,8 +120,8 @@ class LaneWriter:
         if self._dead_letters is None:
             try:
                 self._dead_letters = read_dead_letters(self._kafka, self._prefix, self._lane)
-            except KafkaException as error:
-                raise self._failed(error) from error
+            except UserError as error:
+                raise WriteFailed(str(error)) from error
         return self._dead_letters
 
     def write(self, records: Iterable[OutputRecord]) -> None:
@@ -148,7 +146,7 @@ class LaneWriter:
         ]
         if marker.block is not None:
             offsets.append(
-                TopicPartition(self._prefix + MARKER_TOPIC, MARKER_PARTITION, marker.block + 1, metadata=self._job)
+                TopicPartition(self._prefix + MARKERS, MARKER_PARTITION, marker.block + 1, metadata=self._job)
             )
         self.write([marker.encode(self._lane)])
         try:
@@ -163,7 +161,7 @@ class LaneWriter:
             raise WriteFailed(f"Kafka refused a record: {self._failure.str()}")
         self._open = False
         self._marker = marker
-        self._seen = LastTold(None if marker.block is None else marker.block + 1, self._job)
+        self._seen = LastWrite(None if marker.block is None else marker.block + 1, self._job)
 
     def _begin(self) -> None:
         if not self._open:
@@ -182,16 +180,16 @@ class LaneWriter:
         if error is not None and self._failure is None:
             self._failure = error
 
-    def _last_told(self) -> LastTold:
+    def _last_write(self) -> LastWrite:
         try:
-            return last_told(self._admin, self._prefix, self._lane)
+            return last_write(self._admin, self._prefix, self._lane)
         except KafkaException as error:
             raise WriteFailed(f"Kafka does not say who wrote lane {self._lane}: {error.args[0].str()}") from error
 
-    def _is_further(self, told: LastTold) -> bool:
+    def _is_further(self, told: LastWrite) -> bool:
         return told.offset is not None and told.offset > (self._seen.offset or 0)
 
-    def _refuse_another_job(self, told: LastTold) -> None:
+    def _refuse_another_job(self, told: LastWrite) -> None:
         if self._is_further(told) and told.job != self._job:
             raise WriterFenced(f"another job has taken over lane {self._lane}: {told.job}")
 
@@ -200,7 +198,7 @@ class LaneWriter:
         if reason.code() not in _FENCED:
             return WriteFailed(f"Kafka did not take the batch: {reason.str()}")
         try:
-            self._refuse_another_job(self._last_told())
+            self._refuse_another_job(self._last_write())
         except WriterFenced as fenced:
             return fenced
         # by another worker of this job, or by another job that has not told anything yet: one of the two will find the other's marker

@@ -10,7 +10,8 @@ from difflib import get_close_matches
 from importlib.resources.abc import Traversable
 from typing import Any, TypeVar
 
-from validator.core.limits import U32_MAX
+from validator.core.limits import U32_MAX, U128_MAX
+from validator.core.types import Para, ParaKind
 from validator.errors import UserError
 
 T = TypeVar("T")
@@ -135,6 +136,14 @@ def parse_document(data: bytes, name: str) -> Node:
     if _is_deeper(value, DEPTH_MAX):
         raise UserError(f"{name}: nested more than {DEPTH_MAX} levels deep")
     return Node(value, name)
+
+
+def read_para(node: Node) -> Para:
+    """Return a para that becomes valid. Raises `UserError`. Source: traces FORMAT, ``genesis_paras``."""
+    kind = node["kind"].one_of(list(ParaKind)) if node.has("kind") else ParaKind.PARACHAIN
+    return Para(
+        node["para_id"].integer(), ParaKind(kind), node.get("balance", lambda member: member.integer(U128_MAX), 0)
+    )
 
 
 def printable(text: str) -> str:

@@ -12,12 +12,12 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from streaming.workers import tune_garbage_collector
 from validator.codec.decode import decode_record
-from validator.codec.schemas import INPUT_TOPICS
 from validator.config import Config
 from validator.core.inputs import DeadLetter, Input, Source
 from validator.kafka.client import consumer_config, producer_config
 from validator.lanes.configured import lane_definitions
 from validator.lanes.worker import LaneWorker
+from validator.topics import INPUT_TOPICS
 
 CONSUMED_AT_ONCE = 10_000
 
@@ -45,7 +45,11 @@ def main(configuration: str, total: int) -> None:
         for message in messages:
             topic = message.topic()
             decoded = decode_record(
-                kinds[topic], message.value(), Source(topic, message.partition(), message.offset()), message.key()
+                definition.codec,
+                kinds[topic],
+                message.value(),
+                Source(topic, message.partition(), message.offset()),
+                message.key(),
             )
             items.append(decoded if isinstance(decoded, DeadLetter) else decoded[1])
         for _, records in worker.process(items):

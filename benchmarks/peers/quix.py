@@ -17,11 +17,11 @@ from quixstreams.models.serializers import Serializer
 from streaming.workers import tune_garbage_collector
 from validator.codec.decode import decode_record
 from validator.codec.encode import OutputRecord
-from validator.codec.schemas import INPUT_TOPICS
 from validator.config import Config
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.lanes.configured import lane_definitions
 from validator.lanes.worker import LaneWorker
+from validator.topics import INPUT_TOPICS
 
 TOLD = ("verdicts", "dispatches", "channel-events", "headroom", "receipts", "dead-letters")
 
@@ -61,7 +61,7 @@ def main(configuration: str, total: int) -> None:
                 clock["began"] = time.perf_counter()
             clock["seen"] += 1
             context = message_context()
-            decoded = decode_record(kind, value, Source(topic, context.partition, context.offset))
+            decoded = decode_record(definition.codec, kind, value, Source(topic, context.partition, context.offset))
             item = decoded if isinstance(decoded, DeadLetter) else decoded[1]
             told = [record for _, records in worker.process([item]) for record in records]
             if clock["seen"] == total:

@@ -9,20 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from typer.testing import CliRunner
 
+from tests.codecs import decoded, encoded
 from tests.sending import send
 from validator.cli.demo import configuration
 from validator.cli.main import app
-from validator.codec.decode import decode_record
-from validator.codec.json_form import encode_input
-from validator.codec.schemas import INPUT_TOPICS
 from validator.config import Config, load_config
 from validator.core.inputs import DeadLetter, Input, Source
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import lane_definition
 from validator.lanes.worker import LaneWorker
+from validator.protocols.router.simulation.traffic import RouterSimulation
 from validator.service.toml import to_toml
-from validator.simulate.settings import settings_of_profile
-from validator.simulate.traffic import Simulation
+from validator.simulate import settings_of_profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,10 +57,8 @@ class Follower:
         """Execute records and send what comes out to the output topics."""
         items: list[Input | DeadLetter] = []
         for offset, (kind, record) in enumerate(records):
-            decoded = decode_record(
-                INPUT_TOPICS[kind], encode_input(INPUT_TOPICS[kind], record), Source(kind, 0, offset)
-            )
-            items.append(decoded if isinstance(decoded, DeadLetter) else decoded[1])
+            item = decoded(kind, encoded(kind, record), Source(kind, 0, offset))
+            items.append(item if isinstance(item, DeadLetter) else item[1])
         told = [*self.worker.process(items), self.worker.status()]
         records = [(topic, key, value) for _, outputs in told for topic, key, value, _ in outputs]
         send(self.config.kafka, self.config.topics.prefix, records)
@@ -72,7 +68,7 @@ class Follower:
 
 
 def follower(directory: Path, kafka: dict[str, object], prefix: str, *, blocks: int = 12, seed: int = 5) -> Follower:
-    simulation = Simulation(settings_of_profile("demo", seed=seed, blocks=blocks, lane=LANE))
+    simulation = RouterSimulation(settings_of_profile("demo", seed=seed, blocks=blocks, lane=LANE))
     tables = configuration(simulation.chain(), directory)
     path = directory / "validator.toml"
     path.write_text(to_toml({**tables, "kafka": kafka, "topics": {"prefix": prefix}}), encoding="utf-8")

@@ -11,23 +11,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.follower import LANE, Follower, follower, invoke
+from tests.codecs import decoded, encoded
 from tests.sending import send
 from tests.unit.lanes.backend import Store
 from validator.cli import state as command
-from validator.codec.decode import decode_record
-from validator.codec.json_form import encode_input
-from validator.codec.schemas import INPUT_TOPICS
 from validator.core.inputs import DeadLetter, Input, Source
 from validator.lanes.configured import lane_definition
 from validator.lanes.store import LaneCache, process_batch, restore_lane
 from validator.lanes.stored import Part, write_end, write_entry, write_header
 from validator.service import state
+from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from validator.core.router.state import RouterState
     from validator.lanes.worker import LaneWorker
+    from validator.protocols.router.state import RouterState
 
 BATCH = 17
 
@@ -53,8 +52,7 @@ class Job:
     def follow(self, records: Records, *, batches: int = 3, judged: Records | None = None) -> None:
         """Send records, take them in some batches, and tell what comes out; ``judged`` are taken instead of those that are sent."""
         kafka = self.chain.config.kafka
-        inputs = [(kind, LANE.encode(), encode_input(INPUT_TOPICS[kind], record)) for kind, record in records]
-        send(kafka, self.prefix, inputs)
+        send(kafka, self.prefix, [(kind, LANE.encode(), encoded(kind, record)) for kind, record in records])
         definition = lane_definition(self.chain.config, LANE)
         items = [self.item(kind, record) for kind, record in (records if judged is None else judged)]
         cache = LaneCache()
@@ -69,26 +67,13 @@ class Job:
         place = (self.prefix + kind, 0)
         source = Source(*place, self.consumed[place])
         self.consumed[place] += 1
-        decoded = decode_record(INPUT_TOPICS[kind], encode_input(INPUT_TOPICS[kind], record), source, LANE.encode())
-        return decoded if isinstance(decoded, DeadLetter) else decoded[1]
+        item = decoded(kind, encoded(kind, record), source, LANE.encode())
+        return item if isinstance(item, DeadLetter) else item[1]
 
     def read(self, checkpoint: Path, output: Path, lanes: Sequence[str]) -> None:
         """Do what `streaming.state_reader` does."""
         assert checkpoint == self.checkpoint
-        kept = self.store.committed
-        with output.open("wb") as file:
-            write_header(file, BATCH, self.consumed)
-            entries = 0
-            if kept.head is not None:
-                write_entry(file, Part.HEAD, LANE, 0, kept.head)
-                entries += 1
-            if not lanes or LANE in lanes:
-                for number, data in kept.slots.items():
-                    write_entry(file, Part.SLOT, LANE, number, data)
-                for number, data in enumerate(kept.journal):
-                    write_entry(file, Part.JOURNAL, LANE, number, data)
-                entries += len(kept.slots) + len(kept.journal)
-            write_end(file, entries)
+        write_store(output, self.store, self.consumed, lanes)
 
     def worker(self) -> LaneWorker:
         restored = restore_lane(lane_definition(self.chain.config, LANE), self.store.attempt())
@@ -111,6 +96,26 @@ class Job:
 
     def verify(self, *arguments: str) -> Any:
         return invoke("state", "verify", *arguments, self.chain.option())
+
+
+def write_store(
+    output: Path, store: Store, consumed: dict[tuple[str, int], int], lanes: Sequence[str], lane: str = LANE
+) -> None:
+    """Write what the reader of a checkpoint writes of a job with one lane."""
+    kept = store.committed
+    with output.open("wb") as file:
+        write_header(file, BATCH, consumed)
+        entries = 0
+        if kept.head is not None:
+            write_entry(file, Part.HEAD, lane, 0, kept.head)
+            entries += 1
+        if not lanes or lane in lanes:
+            for number, data in kept.slots.items():
+                write_entry(file, Part.SLOT, lane, number, data)
+            for number, data in enumerate(kept.journal):
+                write_entry(file, Part.JOURNAL, lane, number, data)
+            entries += len(kept.slots) + len(kept.journal)
+        write_end(file, entries)
 
 
 def maker(directory: Path, kafka: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Job]:

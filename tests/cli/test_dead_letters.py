@@ -13,17 +13,16 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
 from tests.cli.follower import Follower, follower, invoke, lines
+from tests.codecs import decoded, encoded
 from tests.sending import send
-from validator.codec.decode import decode_record
 from validator.codec.encode import encode_dead_letter
-from validator.codec.json_form import encode_input
-from validator.codec.schemas import INPUT_TOPICS
 from validator.core.inputs import DeadLetter, DeadReason, Input, Source
 from validator.errors import UserError
 from validator.kafka.client import consumer_config
-from validator.kafka.topics import TOPICS, create_topics
+from validator.kafka.topics import create_topics
 from validator.service.dead_letters import Place
 from validator.service.replayer import Replayer, Task
+from validator.topics import INPUT_TOPICS, TOPICS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +57,7 @@ class Letters:
 
     @staticmethod
     def encoded(record: dict[str, Any], topic: str = "candidates") -> bytes:
-        return encode_input(INPUT_TOPICS[topic], record)
+        return encoded(topic, record)
 
     def inputs(self, topic: str) -> list[Message]:
         """What is committed on a topic of one partition."""
@@ -79,15 +78,14 @@ class Letters:
     def judge_inputs(self) -> None:
         """Do what the job would with what is new on the input topics."""
         items: list[Input | DeadLetter] = []
-        for topic, kind in INPUT_TOPICS.items():
+        for topic in INPUT_TOPICS:
             for message in self.inputs(topic):
                 place = topic, message.offset() or 0
                 if place not in self._judged:
                     self._judged.add(place)
-                    decoded = decode_record(
-                        kind, message.value(), Source(self.prefix + topic, 0, place[1]), message.key()
-                    )
-                    items.append(decoded if isinstance(decoded, DeadLetter) else decoded[1])
+                    source = Source(self.prefix + topic, 0, place[1])
+                    item = decoded(topic, message.value(), source, message.key())
+                    items.append(item if isinstance(item, DeadLetter) else item[1])
         for _, outputs in self.chain.worker.process(items):
             for topic, key, value, _ in outputs:
                 self.send(topic, value, key)

@@ -12,10 +12,9 @@ import pytest
 from tests.cli.follower import Follower, follower, invoke, lines
 from tests.sending import send
 from validator import __version__
-from validator.core.router.router import Router
 from validator.core.rules import pages
 from validator.kafka.process import start_time
-from validator.lanes.configured import imported_state_path, lane_definition, read_state_file
+from validator.lanes.configured import chain_protocol, imported_state_path, lane_definition, read_state_file
 from validator.lanes.marker import Marker
 
 if TYPE_CHECKING:
@@ -145,10 +144,11 @@ def test_an_imported_state_is_where_the_lane_starts(setup: tuple[Path, Path], tm
         "channels": 1,
         "file": str(kept),
     }
-    _, wanted = read_state_file(state, config.chains["polkadot"])
+    chain = config.chains["polkadot"]
+    _, wanted = read_state_file(state, chain, "polkadot", chain_protocol(chain, "polkadot"))
     definition = lane_definition(config, "polkadot")
     assert definition.first_block == 100
-    assert definition.genesis == tuple(pages(Router(wanted)))
+    assert definition.genesis == tuple(pages(wanted))
     assert json.loads(kept.read_text())["state"]["valid_paras"][1] == {"para_id": 2, "kind": "parathread"}
 
 

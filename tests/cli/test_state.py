@@ -13,8 +13,8 @@ from tests.cli.follower import LANE, invoke
 from tests.cli.stored_job import BATCH, Job, refused
 from validator.config import load_config
 from validator.lanes.configured import lane_definition
+from validator.protocols.router.statefile import write_state
 from validator.service import state
-from validator.service.importing import state_keys
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +47,7 @@ def test_a_whole_lane_is_a_state_that_can_be_imported(job: Callable[..., Job], t
     followed.follow(followed.chain.records)
     document = followed.shown()
     worker = followed.worker()
-    assert document["state"] == state_keys(followed.state())
+    assert document["state"] == write_state(followed.state())
     assert document["state"]["contents"], "an empty one would prove little"
     assert (document["lane"], document["batch"]) == (LANE, BATCH)
     assert (document["executed_block"], document["first_block"]) == (60, 61)
@@ -64,7 +64,7 @@ def test_a_whole_lane_is_a_state_that_can_be_imported(job: Callable[..., Job], t
     definition = lane_definition(load_config(other), LANE)
     fork = definition.create().rules
     assert definition.first_block == 61
-    assert state_keys(fork.state) == document["state"]  # type: ignore[attr-defined]
+    assert write_state(fork.state) == document["state"]  # type: ignore[attr-defined]
 
 
 def test_a_para_is_shown_with_all_that_concerns_it(job: Callable[..., Job]) -> None:

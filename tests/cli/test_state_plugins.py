@@ -16,8 +16,8 @@ from tests.throwaway import files_of, importable, install
 from tests.unit.lanes.test_upgrades import TALLY
 from validator.config import load_config
 from validator.core.handlers.state import HandlerStates
-from validator.core.router.router import Router
 from validator.lanes.configured import lane_definition
+from validator.protocols.router.rules import Router
 from validator.service.toml import to_toml
 
 if TYPE_CHECKING:

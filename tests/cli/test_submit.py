@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.follower import LANE, Follower, follower, invoke
+from tests.codecs import codec_for
 from validator.codec.json_form import to_json
-from validator.service.topic_reader import TopicReader
+from validator.kafka.reader import TopicReader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +24,7 @@ def chain(tmp_path: Path, kafka: dict[str, object]) -> Follower:
 
 def on_topic(chain: Follower, kind: str) -> list[tuple[bytes | None, dict[str, Any]]]:
     with TopicReader(chain.config.kafka, chain.config.topics.prefix, [kind]) as reader:
-        return [(record.key, to_json(kind, record.value)) for record in reader.read_to_end()]
+        return [(record.key, to_json(kind, record.value, codec_for())) for record in reader.read_to_end()]
 
 
 def written(path: Path, *records: Any) -> str:

@@ -16,9 +16,9 @@ import pytest
 from tests.cli.follower import invoke
 from tests.sending import send
 from tests.unit.plugin.distributions import IMPORTS, MANIFEST, install, on_path
+from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
 from validator.service.toml import to_toml
-from validator.service.topic_reader import TopicReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

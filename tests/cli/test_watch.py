@@ -14,6 +14,9 @@ import pytest
 from tests.cli.follower import Follower, follower, invoke, lines
 from tests.sending import send
 from validator.cli.rows import COLUMNS, ROWS, why
+from validator.codec.json_form import to_json
+from validator.kafka.reader import TopicReader
+from validator.plugin.rule_pages import anchor
 
 if TYPE_CHECKING:
     from validator.service.comparison import Json
@@ -41,6 +44,27 @@ def test_rejections_alone(chain: Follower) -> None:
     shown = lines(invoke("watch", "verdicts", "--json", "--reject-only", chain.option()).stdout)
     assert len(shown) == sum(not each["ok"] for each in chain.expected) > 0
     assert not any(verdict["ok"] for verdict in shown)
+
+
+def test_rejections_name_their_rule_behind_the_clause(chain: Follower) -> None:
+    shown = lines(invoke("watch", "verdicts", "--json", chain.option()).stdout)
+    rejected = [verdict for verdict in shown if not verdict["ok"]]
+    assert rejected
+    for verdict in rejected:
+        kind = verdict["error"]["kind"]
+        assert verdict["rule"] == f"docs/rules/router.md#{anchor(f'error {kind}')}"
+        names = list(verdict)
+        assert names.index("rule") == names.index("clause") + 1
+    assert not any("rule" in verdict for verdict in shown if verdict["ok"])
+
+
+def test_verdicts_as_kafka_has_them_name_no_rule(chain: Follower) -> None:
+    with TopicReader(chain.config.kafka, chain.config.topics.prefix, ["verdicts"]) as reader:
+        records = []
+        while not reader.at_end:
+            records += [to_json("verdicts", read.value) for read in reader.poll(0.2)]
+    assert [record for record in records if not record["ok"]]
+    assert not any("rule" in record for record in records)
 
 
 def test_one_para_alone(chain: Follower) -> None:

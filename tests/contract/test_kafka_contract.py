@@ -13,7 +13,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from tests.contract.kafka_backends import Backend, Container, embedded, no_docker
 from validator.errors import UserError
 from validator.kafka.client import admin_config, consumer_config, producer_config
-from validator.kafka.topics import TOPICS, create_topics, list_topics
+from validator.kafka.topics import create_topics, list_topics
+from validator.topics import TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

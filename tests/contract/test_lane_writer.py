@@ -10,13 +10,14 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from streaming import told as told_module
+from streaming import markers as told_module
 from streaming.job import JobSettings
+from streaming.markers import group_of, read_marker
 from streaming.run import refuse_what_is_told
 from streaming.sink import ExactlyOnceOutput
-from streaming.told import group_of, read_marker
 from streaming.transactions import LaneWriter, WriteFailed, WriterFenced, take_over
-from validator.codec.encode import OutputRecord, Told, encode_dead_letter
+from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
+from validator.config import DEFAULT_PROTOCOL
 from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.errors import UserError
 from validator.kafka.client import admin_config, consumer_config
@@ -24,6 +25,7 @@ from validator.kafka.topics import create_topics
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import Marker
 from validator.lanes.sink import Sink
+from validator.plugin.runtime import RuntimePlan
 
 LANE = "polkadot"
 
@@ -57,13 +59,13 @@ def opened(kafka: dict[str, Any], prefix: str, job: str = "job-1") -> Sink:
     return ExactlyOnceOutput.of(kafka, prefix, job).open()
 
 
-def block(number: int, text: str = "") -> Told:
-    return Told(number, [OutputRecord("verdicts", LANE.encode(), f"{number}{text}".encode())])
+def block(number: int, text: str = "") -> BlockOutput:
+    return BlockOutput(number, [OutputRecord("verdicts", LANE.encode(), f"{number}{text}".encode())])
 
 
-def beside(*offsets: int, topic: str) -> Told:
+def beside(*offsets: int, topic: str) -> BlockOutput:
     letters = [DeadLetter(LANE, DeadReason.LATE, "late", Source(topic, 0, at), b"raw %d" % at) for at in offsets]
-    return Told(None, [*map(encode_dead_letter, letters), OutputRecord("lanes", LANE.encode(), b"status")])
+    return BlockOutput(None, [*map(encode_dead_letter, letters), OutputRecord("lanes", LANE.encode(), b"status")])
 
 
 def test_a_batch_and_its_marker_are_one(kafka: dict[str, Any], prefix: str) -> None:
@@ -173,7 +175,9 @@ def test_the_topic_of_dead_letters_says_which_have_been_told(kafka: dict[str, An
     inputs = prefix + "candidates"
     assert LaneWriter(kafka, prefix, LANE, "job-1").told_dead_letters() == set()
     other = opened(kafka, prefix)
-    other.write("kusama", [Told(None, [letter._replace(key=b"kusama") for letter in beside(7, topic=inputs).records])])
+    other.write(
+        "kusama", [BlockOutput(None, [letter._replace(key=b"kusama") for letter in beside(7, topic=inputs).records])]
+    )
     other.commit("kusama", {(inputs, 0): 9})
     abandoned = LaneWriter(kafka, prefix, LANE, "job-1")
     abandoned.write(beside(5, topic=inputs).records)
@@ -227,7 +231,7 @@ def test_a_marker_outlives_the_offsets_of_its_group(kafka: dict[str, Any], prefi
 def test_a_job_without_a_checkpoint_does_not_start_on_topics_that_hold_its_verdicts(
     kafka: dict[str, Any], prefix: str, tmp_path: Path
 ) -> None:
-    definitions = {LANE: LaneDefinition(LANE, bytes(32), ())}
+    definitions = {LANE: LaneDefinition(LANE, bytes(32), (), RuntimePlan(DEFAULT_PROTOCOL))}
     settings = JobSettings(definitions, kafka, prefix, tmp_path / "checkpoint", 1, 0)
     refuse_what_is_told(settings)
     writer = LaneWriter(kafka, prefix, LANE, "job-1")

@@ -14,14 +14,16 @@ from confluent_kafka.admin import AdminClient
 
 from streaming.job import JobSettings
 from streaming.run import refuse_cut_inputs
+from tests.codecs import codec_for
 from tests.sending import send
 from tests.unit.lanes.chains import Record, chain, definition_of
 from validator.errors import UserError
 from validator.kafka.client import admin_config
 from validator.kafka.topics import create_topics
 from validator.service.retention import missing_blocks
-from validator.simulate.settings import SimulationSettings
+from validator.simulate import SimulationSettings
 
+CODEC = codec_for()
 CHAIN = chain(SimulationSettings(seed=3, blocks=12, candidates_per_block=4, first_block=100))
 AHEAD = 1000
 
@@ -50,18 +52,18 @@ def cut(kafka: dict[str, Any], prefix: str, topic: str, records: int) -> None:
 
 
 def test_whole_topics_miss_nothing(kafka: dict[str, Any], prefix: str) -> None:
-    assert missing_blocks(kafka, prefix, {CHAIN.lane: 100}, AHEAD) == {}
-    assert missing_blocks(kafka, prefix, {CHAIN.lane: 100, "kusama": 5}, AHEAD) == {}
-    assert missing_blocks(kafka, prefix, {CHAIN.lane: 50}, AHEAD) == {}, "what has never come may still come"
+    assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: 100}, AHEAD) == {}
+    assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: 100, "kusama": 5}, AHEAD) == {}
+    assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: 50}, AHEAD) == {}, "what has never come may still come"
 
 
 def test_blocks_that_are_gone(kafka: dict[str, Any], prefix: str, tmp_path: Path) -> None:
     cut(kafka, prefix, "blocks", 3)
     expected = (100, f"{prefix}blocks begins with block 103")
-    assert missing_blocks(kafka, prefix, {CHAIN.lane: 100}, AHEAD) == {CHAIN.lane: expected}
-    assert missing_blocks(kafka, prefix, {CHAIN.lane: 103}, AHEAD) == {}
+    assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: 100}, AHEAD) == {CHAIN.lane: expected}
+    assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: 103}, AHEAD) == {}
     lacks = f"{prefix}blocks holds nothing of the lane"
-    assert missing_blocks(kafka, prefix, {"kusama": 7}, AHEAD) == {"kusama": (7, lacks)}
+    assert missing_blocks(kafka, prefix, CODEC, {"kusama": 7}, AHEAD) == {"kusama": (7, lacks)}
 
     settings = JobSettings({CHAIN.lane: definition_of(CHAIN)}, kafka, prefix, tmp_path, 1, 0)
     with pytest.raises(UserError, match=r"lane polkadot: block 100 is missing, .* begins with block 103") as refused:
@@ -76,14 +78,14 @@ def test_records_of_a_block_that_are_gone(kafka: dict[str, Any], prefix: str, to
     following = of_topic(topic)[of_first].block
     cut(kafka, prefix, topic, 1)
     lacks = f"{prefix}{topic} holds {of_first - 1} of its {of_first}"
-    assert missing_blocks(kafka, prefix, {CHAIN.lane: 100}, AHEAD) == {CHAIN.lane: (first, lacks)}
-    assert missing_blocks(kafka, prefix, {CHAIN.lane: following}, AHEAD) == {}
+    assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: 100}, AHEAD) == {CHAIN.lane: (first, lacks)}
+    assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: following}, AHEAD) == {}
     cut(kafka, prefix, topic, len(of_topic(topic)))
     lacks = f"{prefix}{topic} holds 0 of its {of_first}"
-    assert missing_blocks(kafka, prefix, {CHAIN.lane: 100}, AHEAD) == {CHAIN.lane: (first, lacks)}
+    assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: 100}, AHEAD) == {CHAIN.lane: (first, lacks)}
     # with the blocks gone too, the first one that is missing is said
     cut(kafka, prefix, "blocks", 1)
-    assert missing_blocks(kafka, prefix, {CHAIN.lane: 100}, AHEAD)[CHAIN.lane][0] == 100
+    assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: 100}, AHEAD)[CHAIN.lane][0] == 100
 
 
 def test_records_that_came_out_of_order_are_there(kafka: dict[str, Any], prefix: str) -> None:
@@ -95,5 +97,5 @@ def test_records_that_came_out_of_order_are_there(kafka: dict[str, Any], prefix:
     others = [record for record in candidates if record not in of_first]
     write(kafka, name, [candidates[0], *others, *of_first, *of_topic("blocks")])
     cut(kafka, name, "candidates", 1)
-    assert missing_blocks(kafka, name, {CHAIN.lane: 100}, AHEAD) == {}
-    assert missing_blocks(kafka, name, {CHAIN.lane: 100}, 1)[CHAIN.lane][0] == candidates[0].block
+    assert missing_blocks(kafka, name, CODEC, {CHAIN.lane: 100}, AHEAD) == {}
+    assert missing_blocks(kafka, name, CODEC, {CHAIN.lane: 100}, 1)[CHAIN.lane][0] == candidates[0].block

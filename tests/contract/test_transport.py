@@ -16,9 +16,9 @@ from confluent_kafka import Producer
 from tests.sending import send
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.kafka.client import producer_config
+from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
 from validator.plugin.api import Manifest, Record, Transport, TransportContext, hookimpl
-from validator.service.topic_reader import TopicReader
 from validator.service.transport import KafkaTransportContext
 from validator.testing.transport import MemoryTransport
 

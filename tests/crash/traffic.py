@@ -9,12 +9,11 @@ from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
+from tests.codecs import decoded
 from tests.unit.lanes.chains import Chain, chain, definition_of, record
-from validator.codec.decode import decode_record
-from validator.codec.schemas import INPUT_TOPICS
 from validator.core.inputs import DeadLetter, Input, Source
 from validator.lanes.worker import LaneWorker
-from validator.simulate.settings import SimulationSettings
+from validator.simulate import SimulationSettings
 
 COMPARED = ("verdicts", "dispatches", "channel-events", "headroom", "receipts")
 """Topics that tell the same whatever arrives when."""
@@ -110,7 +109,7 @@ class Traffic:
 
 
 def _decode(sent: Sent, source: Source) -> DeadLetter | tuple[str, Input]:
-    return decode_record(INPUT_TOPICS[sent.topic], sent.value, source, sent.key)
+    return decoded(sent.topic, sent.value, source, sent.key)
 
 
 class Undisturbed:

@@ -21,7 +21,7 @@ import json, sys
 from pathlib import Path
 from validator.codec.decode import decode_record
 from validator.codec.json_form import encode_input, to_json
-from validator.codec.schemas import INPUT_TOPICS
+from validator.topics import INPUT_TOPICS
 from validator.config import load_config
 from validator.core.inputs import Source
 from validator.lanes.configured import lane_definition
@@ -30,10 +30,11 @@ from validator.lanes.worker import LaneWorker
 definition = lane_definition(load_config(Path("validator.toml")), "polkadot")
 definition.check()
 worker = LaneWorker.create(definition)
+codec = definition.codec
 inputs = []
 for offset, (topic, record) in enumerate(json.load(open("records.json"))):
     kind = INPUT_TOPICS[topic]
-    inputs.append(decode_record(kind, encode_input(kind, record), Source(topic, 0, offset))[1])
+    inputs.append(decode_record(codec, kind, encode_input(codec, kind, record, "router"), Source(topic, 0, offset))[1])
 for _, records in worker.process(inputs):
     for topic, _, value, *_ in records:
         if topic in ("dispatches", "verdicts"):

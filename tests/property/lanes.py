@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from tests.codecs import decoded, encoded
 from tests.property.shapes import para_of
-from validator.codec.decode import decode_record
 from validator.codec.encode import Encoder, OutputRecord
-from validator.codec.json_form import encode_input
+from validator.core.handlers.upward import FixedWeightDispatcher
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.lane import Lane, LaneSettings
 from validator.core.outcomes import Executed
-from validator.core.router.dispatch import FixedWeightSink
-from validator.core.router.router import Router
-from validator.core.types import Balances, Enactment, HostConfiguration
-from validator.simulate.settings import SimulatedBlock, SimulationSettings
-from validator.simulate.traffic import Simulation
+from validator.core.rules import ChainSettings
+from validator.core.types import Balances, Enactment
+from validator.protocols.router.configuration import HostConfiguration
+from validator.protocols.router.rules import Router
+from validator.protocols.router.simulation.traffic import RouterSimulation
+from validator.simulate import SimulatedBlock, SimulationSettings
 
 KINDS = {
     "blocks": RecordKind.BLOCK,
@@ -29,14 +30,14 @@ KINDS = {
 
 
 def decode(kind: RecordKind, raw: bytes, source: Source) -> Input:
-    decoded = decode_record(kind, raw, source)
-    assert not isinstance(decoded, DeadLetter), decoded.detail
-    return decoded[1]
+    item = decoded(kind, raw, source)
+    assert not isinstance(item, DeadLetter), item.detail
+    return item[1]
 
 
 def input_of(topic: str, record: dict[str, Any], offset: int = 0) -> Input:
     kind = KINDS[topic]
-    return decode(kind, encode_input(kind, record), Source(topic, 0, offset))
+    return decode(kind, encoded(kind, record), Source(topic, 0, offset))
 
 
 @dataclass(frozen=True)
@@ -50,19 +51,21 @@ class Chain:
     def router(self) -> Router:
         chain = self.description
         return Router.at_genesis(
-            HostConfiguration(**chain["config"]),
-            [para_of(para) for para in chain["genesis_paras"]],
-            balances=Balances.UNLIMITED if chain["balances"] == "unlimited" else Balances.LEDGER,
-            notifications=chain["hrmp_notifications"],
-            sink=self.sink(),
-            enactment=Enactment(chain["enactment"]),
+            ChainSettings(
+                HostConfiguration(**chain["config"]),
+                tuple(para_of(para) for para in chain["genesis_paras"]),
+                balances=Balances.UNLIMITED if chain["balances"] == "unlimited" else Balances.LEDGER,
+                notifications=chain["hrmp_notifications"],
+                upward_messages=self.dispatcher(),
+                enactment=Enactment(chain["enactment"]),
+            )
         )
 
-    def sink(self) -> FixedWeightSink:
+    def dispatcher(self) -> FixedWeightDispatcher:
         chain = self.description
         weights = {bytes.fromhex(payload): weight for payload, weight in chain["ump_weights"].items()}
         failing = frozenset(bytes.fromhex(payload) for payload in chain["ump_failing_messages"])
-        return FixedWeightSink(weights, chain["ump_default_weight"], failing)
+        return FixedWeightDispatcher(weights, chain["ump_default_weight"], failing)
 
     def lane(self, settings: LaneSettings | None = None) -> Lane:
         return Lane("polkadot", self.router(), self.description["first_block"] - 1, settings)
@@ -71,7 +74,10 @@ class Chain:
         """Return the lane as it comes back from its snapshot."""
 
         def load_rules(pages: list[bytes]) -> Router:
-            return Router.from_pages(pages, self.sink(), Enactment(self.description["enactment"]))
+            return Router.from_pages(
+                pages,
+                ChainSettings(enactment=Enactment(self.description["enactment"]), upward_messages=self.dispatcher()),
+            )
 
         snapshot = lane.snapshot()
         restored = Lane.restore(lane.name, snapshot, load_rules, decode, lane.settings)
@@ -81,7 +87,7 @@ class Chain:
 
 @cache
 def simulated(**settings: Any) -> Chain:
-    simulation = Simulation(SimulationSettings(**settings))
+    simulation = RouterSimulation(SimulationSettings(**settings))
     blocks = tuple(simulation.blocks())
     records = [record for block in blocks for record in block.records]
     inputs = tuple(input_of(topic, record, offset) for offset, (topic, record) in enumerate(records))

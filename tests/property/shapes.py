@@ -7,19 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 from validator.core.errors import Violation
-from validator.core.types import (
+from validator.core.types import DownwardMessage, Para, ParaKind, PendingRef, SessionChange
+from validator.protocols.router.records import (
     AcceptOpenChannel,
     Candidate,
     ChannelRequest,
     CloseChannel,
-    DownwardMessage,
     HorizontalMessage,
     InitOpenChannel,
-    Para,
-    ParaKind,
-    PendingRef,
     ScheduleParaCleanup,
-    SessionChange,
 )
 
 Json = dict[str, Any]

@@ -14,17 +14,19 @@ from hypothesis import strategies as st
 from tests.hypothesis_profile import examples
 from validator.core.errors import Violation
 from validator.core.handlers.context import Context
-from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, HandlerSink
+from validator.core.handlers.dispatch import DispatchTable, HandlerDispatcher, HandlerEpoch
 from validator.core.handlers.errors import ContextError
 from validator.core.handlers.handler import BoundHandler, Handler, MessageWeight
 from validator.core.outcomes import Processed
-from validator.core.router.encoding import decode_state, encode_state
-from validator.core.router.entry_points import RouterHost
-from validator.core.router.invariants import check_invariants
-from validator.core.router.router import Router, state_hash
-from validator.core.router.state import RouterState
-from validator.core.router.view import view
-from validator.core.types import Balances, HostConfiguration, Para, ParaKind, SessionChange
+from validator.core.rules import ChainSettings
+from validator.core.types import Balances, Para, ParaKind, SessionChange
+from validator.protocols.router.configuration import HostConfiguration
+from validator.protocols.router.encoding import decode_state, encode_state
+from validator.protocols.router.host import RouterHost
+from validator.protocols.router.invariants import check_invariants
+from validator.protocols.router.rules import Router, state_hash
+from validator.protocols.router.state import RouterState
+from validator.protocols.router.view import view
 
 PARAS = (1, 2, 3, 4)
 NOBODY = 99
@@ -102,8 +104,8 @@ def dispatch(router: Router, script: Script, how: str | None = None) -> Processe
         return None if how is None else fail(context, how)
 
     handler = Handler("script", handle, MessageWeight(1), b"m")
-    sink = HandlerSink([HandlerEpoch(0, DispatchTable([BoundHandler("plugin", "1.0", handler)]))])
-    return sink.process(RouterHost(router.state, router._events), para, b"m")
+    dispatcher = HandlerDispatcher([HandlerEpoch(0, DispatchTable([BoundHandler("plugin", "1.0", handler)]))])
+    return dispatcher.process(RouterHost(router.state, router.events), para, b"m")
 
 
 def everything(state: RouterState) -> dict[str, Any]:
@@ -128,20 +130,22 @@ def snapshot(router: Router) -> tuple[Any, ...]:
 def genesis(balances: Balances, *, notifications: bool) -> Router:
     kinds = (ParaKind.PARACHAIN, ParaKind.PARACHAIN, ParaKind.PARACHAIN, ParaKind.PARATHREAD)
     router = Router.at_genesis(
-        LIMITS,
-        [Para(para, kind, 40) for para, kind in zip(PARAS, kinds, strict=True)],
-        balances=balances,
-        notifications=notifications,
+        ChainSettings(
+            LIMITS,
+            tuple(Para(para, kind, 40) for para, kind in zip(PARAS, kinds, strict=True)),
+            balances=balances,
+            notifications=notifications,
+        )
     )
     router.begin_block(1)
     for sender, recipient in ((1, 2), (2, 1), (3, 1)):
-        host = RouterHost(router.state, router._events)
+        host = RouterHost(router.state, router.events)
         host.init_open_channel(sender, recipient, 4, 8)
         host.accept_open_channel(recipient, sender)
     router.change_session(SessionChange())
     router.begin_block(2)
     for sender, recipient in ((2, 3), (1, 4), (4, 2)):  # to be accepted
-        RouterHost(router.state, router._events).init_open_channel(sender, recipient, 4, 8)
+        RouterHost(router.state, router.events).init_open_channel(sender, recipient, 4, 8)
     return router
 
 
@@ -197,7 +201,7 @@ def test_it_fails_at_every_call(*, script: Script, data: st.DataObject, notifica
     para, steps = script
     handler = Handler("script", lambda context, message: play(context, steps), MessageWeight(1), b"m")
     table = DispatchTable([BoundHandler("plugin", "1.0", handler)])
-    sink = HandlerSink([HandlerEpoch(0, table)], weight_max=limit)
-    processed = sink.process(RouterHost(router.state, router._events), para, b"m")
+    dispatcher = HandlerDispatcher([HandlerEpoch(0, table)], weight_max=limit)
+    processed = dispatcher.process(RouterHost(router.state, router.events), para, b"m")
     assert (processed.outcome, processed.weight, processed.events) == ("out_of_weight", limit, ())
     assert snapshot(router) == expected

@@ -28,18 +28,19 @@ from tests.property.shapes import (
 )
 from validator.core.errors import Violation
 from validator.core.handlers.context import Context, Host
-from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, HandlerSink
+from validator.core.handlers.dispatch import DispatchTable, HandlerDispatcher, HandlerEpoch
 from validator.core.handlers.errors import ContextError
 from validator.core.handlers.handler import BoundHandler, Handler, MessageWeight
+from validator.core.handlers.upward import FixedWeightDispatcher
 from validator.core.outcomes import DispatchOutcome, Processed
-from validator.core.router.dispatch import FixedWeightSink
-from validator.core.router.encoding import decode_state, encode_state
-from validator.core.router.invariants import check_invariants
-from validator.core.router.router import Router, state_hash
-from validator.core.router.view import view
-from validator.core.rules import pages
-from validator.core.types import Balances, Enactment, HostConfiguration, ParaId
-from validator.simulate.model import NaiveRouter
+from validator.core.rules import ChainSettings, pages
+from validator.core.types import Balances, Enactment, ParaId
+from validator.protocols.router.configuration import HostConfiguration
+from validator.protocols.router.encoding import decode_state, encode_state
+from validator.protocols.router.invariants import check_invariants
+from validator.protocols.router.rules import Router, state_hash
+from validator.protocols.router.simulation.model import NaiveRouter
+from validator.protocols.router.view import view
 
 PARAS = (1, 2, 3, 4, 70)
 NOBODY = 99
@@ -116,10 +117,10 @@ def meddle(context: Context, payload: bytes) -> None:
 MEDDLING = BoundHandler("meddling", "1.0", Handler("any", meddle, MessageWeight(0), decode=lambda payload: payload))
 
 
-class MeddlingSink(FixedWeightSink):
+class MeddlingDispatcher(FixedWeightDispatcher):
     """Messages that fail do so after their handler has changed all that it could: the model does not see any of it."""
 
-    handlers = HandlerSink([HandlerEpoch(0, DispatchTable([MEDDLING]))], weight_max=10**9)
+    handlers = HandlerDispatcher([HandlerEpoch(0, DispatchTable([MEDDLING]))], weight_max=10**9)
 
     def process(self, host: Host, para: ParaId, payload: bytes) -> Processed:
         processed = super().process(host, para, payload)
@@ -164,19 +165,21 @@ class RouterMachine(RuleBasedStateMachine):
             for para, kind in zip(PARAS, kinds, strict=True)
             if para not in absent
         ]
-        self.sink = MeddlingSink(
+        self.dispatcher = MeddlingDispatcher(
             {bytes.fromhex(payload): weight for payload, weight in WEIGHTS.items()},
             1,
             frozenset(bytes.fromhex(payload) for payload in FAILING),
         )
         self.enactment = Enactment.ON_INCLUSION if on_inclusion else Enactment.IMMEDIATE
         self.router = Router.at_genesis(
-            HostConfiguration(**GENEROUS),
-            [para_of(para) for para in genesis],
-            balances=Balances.UNLIMITED if unlimited else Balances.LEDGER,
-            notifications=notifications,
-            sink=self.sink,
-            enactment=self.enactment,
+            ChainSettings(
+                HostConfiguration(**GENEROUS),
+                tuple(para_of(para) for para in genesis),
+                balances=Balances.UNLIMITED if unlimited else Balances.LEDGER,
+                notifications=notifications,
+                upward_messages=self.dispatcher,
+                enactment=self.enactment,
+            )
         )
         self.naive = NaiveRouter(
             GENEROUS,
@@ -364,7 +367,9 @@ class RouterMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         """Go on with a Router that was made from the pages of this one."""
         before = pages(self.router)
-        self.router = Router.from_pages(before, self.sink, self.enactment)
+        self.router = Router.from_pages(
+            before, ChainSettings(enactment=self.enactment, upward_messages=self.dispatcher)
+        )
         assert pages(self.router) == before
         self.router.begin_block(self.now)
 

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from tests.realdata.recorded import Json, blocks, events
 from tests.unit.lanes.chains import Record, record
 from validator.config import Config
-from validator.core.types import CONFIGURATION_FIELDS
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
+from validator.protocols.router.configuration import CONFIGURATION_FIELDS
 
 RENAMED = {
     "hrmp_channel_max_capacity": "hrmp_channel_max_places",

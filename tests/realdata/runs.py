@@ -11,10 +11,10 @@ from tests.realdata.convert import PLACEHOLDER, Conversion, Records, convert, de
 from tests.realdata.recorded import Json
 from tests.unit.lanes.chains import inputs_of
 from validator.core.outcomes import Executed, InputKind, Verdict
-from validator.core.router.invariants import check_invariants
-from validator.core.router.router import Router
-from validator.core.router.state import RouterState
 from validator.lanes.definition import LaneDefinition
+from validator.protocols.router.invariants import check_invariants
+from validator.protocols.router.rules import Router
+from validator.protocols.router.state import RouterState
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,14 @@ from tests.realdata.convert import Records, candidate_record, definition, seed
 from tests.realdata.recorded import Json, blocks, events, links, needs_data, topology
 from tests.realdata.runs import follow
 from tests.unit.lanes.chains import inputs_of, record
-from validator.core.commitments import candidate_commitments_hash
 from validator.core.hashing import blake2b_256, message_hash, mqc_link
 from validator.core.inputs import DeadLetter
 from validator.core.outcomes import InputKind
-from validator.core.records import candidate as candidate_of
 from validator.core.scale import Reader
-from validator.core.types import ZERO_HASH, Candidate
+from validator.core.types import ZERO_HASH
+from validator.protocols.router.commitments import candidate_commitments_hash
+from validator.protocols.router.records import Candidate
+from validator.protocols.router.records import candidate as candidate_of
 
 pytestmark = needs_data
 

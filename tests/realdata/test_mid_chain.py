@@ -17,10 +17,10 @@ from tests.unit.lanes.chains import inputs_of, record
 from validator.codec.json_form import to_json
 from validator.config import load_config
 from validator.core.outcomes import Executed, Verdict
-from validator.core.router.router import state_hash
-from validator.core.router.view import view
 from validator.lanes.configured import imported_state_path, lane_definition
 from validator.lanes.worker import LaneWorker
+from validator.protocols.router.rules import state_hash
+from validator.protocols.router.view import view
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "real-data.md"
 

@@ -10,9 +10,9 @@ import pytest
 
 from tests.realdata.convert import host_configuration
 from tests.realdata.recorded import events, needs_data, topology
-from validator.simulate.payloads import DOWNWARD, HORIZONTAL, UPWARD
-from validator.simulate.presets import PRESETS
-from validator.simulate.topology import by_degree, recorded_channels
+from validator.protocols.router.simulation.limits import LIMITS
+from validator.protocols.router.simulation.payloads import DOWNWARD, HORIZONTAL, UPWARD
+from validator.protocols.router.simulation.topology import by_degree, recorded_channels
 
 pytestmark = needs_data
 
@@ -53,7 +53,7 @@ def test_sizes_span_the_recorded_ones() -> None:
 
 
 def test_limits_are_those_of_the_recorded_channels() -> None:
-    limits: dict[str, Any] = PRESETS["polkadot"]
+    limits: dict[str, Any] = LIMITS["polkadot"]
     names = {
         "max_capacity": "hrmp_channel_max_places",
         "max_total_size": "hrmp_channel_max_size",
@@ -67,7 +67,7 @@ def test_limits_are_those_of_the_recorded_channels() -> None:
 
 def test_the_configuration_is_what_polkadot_had_in_storage() -> None:
     recorded = host_configuration("polkadot", 8_000_000, "polkadot-2021-09")
-    simulated = PRESETS["polkadot"]
+    simulated = LIMITS["polkadot"]
     assert {name: simulated[name] for name in recorded if name != "preset"} == {
         name: value for name, value in recorded.items() if name != "preset"
     }

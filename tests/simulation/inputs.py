@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias
 
+from tests.codecs import decoded
 from tests.unit.lanes.chains import PREFIX, Chain, Record, chain, definition_of, record
-from validator.codec.decode import decode_record
 from validator.codec.encode import OutputRecord, source_header
 from validator.codec.json_form import to_json
-from validator.codec.schemas import INPUT_TOPICS
 from validator.core.inputs import DeadLetter, DeadReason, Input, Source
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import consumed_by
 from validator.lanes.worker import LaneWorker
-from validator.simulate.settings import SimulationSettings
+from validator.simulate import SimulationSettings
+from validator.topics import INPUT_TOPICS
 
 Item: TypeAlias = Input | DeadLetter
 Place: TypeAlias = tuple[str, int]
@@ -146,13 +146,13 @@ def _candidate(lane: str, block: int, index: int) -> Record:
 
 
 def _decoded(topic: str, value: bytes, lane: str, source: Source) -> tuple[str, Item]:
-    decoded = decode_record(INPUT_TOPICS[topic], value, source, lane.encode())
-    if isinstance(decoded, DeadLetter):
-        return decoded.lane, decoded
-    named, item = decoded
+    made = decoded(topic, value, source, lane.encode())
+    if isinstance(made, DeadLetter):
+        return made.lane, made
+    named, item = made
     if lane == NO_LANE:
         return NO_LANE, DeadLetter(named, DeadReason.UNKNOWN_LANE, "", source, value, item.block, item.index)
-    return decoded
+    return made
 
 
 def _played(definitions: dict[str, LaneDefinition], partitions: dict[Place, tuple[tuple[str, Item], ...]]) -> Inputs:

@@ -17,7 +17,7 @@ from tests.simulation.log import CallFailed, Fenced, JobKilled, Log, WorkerKille
 from tests.simulation.schedule import Schedule
 from tests.simulation.strands import Strand, Strands
 from tests.unit.lanes.backend import Attempt
-from validator.codec.encode import Told, encode_dead_letter
+from validator.codec.encode import BlockOutput, encode_dead_letter
 from validator.core.inputs import DeadLetter
 from validator.lanes.marker import consumed_by
 from validator.lanes.sink import TransactionalSink
@@ -329,7 +329,7 @@ def short_way(job: Job, worker: Worker, by_lane: dict[str, list[Item]], states: 
         told = _buried(items) if definition is None else process_batch(definition, state, worker.cache, items)
         if job.schedule.chance(0.3):
             told = iter(list(told))  # the lane's worker is ahead of the sink's, and holds the lane as it will be
-        run: list[Told] = []
+        run: list[BlockOutput] = []
         for each in told:
             run.append(each)
             if job.schedule.chance(0.4):
@@ -343,8 +343,8 @@ def short_way(job: Job, worker: Worker, by_lane: dict[str, list[Item]], states: 
     worker.sink = sink
 
 
-def _buried(items: list[Item]) -> Iterator[Told]:
-    yield Told(None, [encode_dead_letter(item) for item in items if isinstance(item, DeadLetter)])
+def _buried(items: list[Item]) -> Iterator[BlockOutput]:
+    yield BlockOutput(None, [encode_dead_letter(item) for item in items if isinstance(item, DeadLetter)])
 
 
 __all__ = ["Checkpoint", "Fenced", "Job", "JobKilled", "QueryFailed", "Stages", "StatesDiffer", "Worker", "short_way"]

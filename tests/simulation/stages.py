@@ -23,9 +23,9 @@ from tests.simulation.inputs import Item
 from tests.simulation.schedule import Schedule
 from tests.simulation.spark import Job, SteppedAttempt, Worker
 from tests.unit.lanes.chains import PREFIX
-from validator.codec.schemas import INPUT_TOPICS
 from validator.core.inputs import DeadLetter
 from validator.lanes.sink import TransactionalSink
+from validator.topics import INPUT_TOPICS
 
 COLUMNS = ("topic", "partition", "offset", "key", "value")
 

@@ -20,11 +20,11 @@ from streaming.session import SPARK_LOG
 from tests.sending import send
 from tests.unit.lanes.chains import Record
 from validator.codec.json_form import to_json
-from validator.codec.schemas import INPUT_TOPICS
 from validator.kafka.client import consumer_config
 from validator.kafka.consume import available
 from validator.kafka.topics import create_topics, list_topics
 from validator.lanes.definition import LaneDefinition
+from validator.topics import INPUT_TOPICS
 
 Outputs: TypeAlias = dict[str, list[tuple[bytes, bytes]]]
 """Key and value of every record, by topic without the prefix, in order."""

@@ -9,7 +9,7 @@ from tests.streaming.harness import SAME_WHATEVER_ARRIVES, Outputs
 from tests.unit.lanes.chains import Chain, chain, definition_of, inputs_of
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.worker import LaneWorker
-from validator.simulate.settings import SimulationSettings
+from validator.simulate import SimulationSettings
 
 IMMEDIATE = SimulationSettings(seed=11, blocks=60, violation_share=0.15)
 ON_INCLUSION = SimulationSettings(
@@ -46,7 +46,7 @@ def told_alone(definition: LaneDefinition, of: Chain) -> Outputs:
     """What a lane tells that is the only one."""
     worker = LaneWorker.create(definition)
     outputs: Outputs = {topic: [] for topic in SAME_WHATEVER_ARRIVES}
-    for _, records in worker.process(inputs_of(of.records)):
+    for _, records in worker.process(inputs_of(of.records, of.table["protocol"])):
         for record in records:
             outputs[record.topic].append((record.key, record.value))
     return outputs

@@ -53,7 +53,9 @@ def unreadable() -> Iterator[Bad]:
     candidate = executed("candidates").value
     header = schemas()["validator.router.Candidate"].header
     unknown = b"\xc3\x01" + b"\x01\x02\x03\x04\x05\x06\x07\x08"
-    limit = write("validator.DownwardMessage", {"lane": LANE, "block": -1, "index": 0, "para_id": 0, "msg": b""})
+    limit = write(
+        schemas()["validator.DownwardMessage"], {"lane": LANE, "block": -1, "index": 0, "para_id": 0, "msg": b""}
+    )
     yield Bad("candidates", KEY, b"", "UNDECODABLE", "0 bytes that start with nothing")
     yield Bad("candidates", KEY, b'{"json": true}', "UNDECODABLE", "single-object encoding")
     yield Bad("candidates", KEY, candidate[:-3], "UNDECODABLE", "expected Avro binary of its schema")

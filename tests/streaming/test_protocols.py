@@ -10,7 +10,7 @@ from typing import Final
 from tests.streaming.harness import Stream, decoded, first_difference, last_status, of_lane
 from tests.streaming.reference import told_alone
 from tests.unit.lanes.chains import chain, definition_of
-from validator.simulate.settings import SimulationSettings
+from validator.simulate import SimulationSettings
 
 BLOCKS: Final = 60
 PROTOCOLS: Final = {"polkadot": "router", "rococo": "early-hrmp", "westend": "xcmp"}

@@ -90,10 +90,10 @@ def check_state(running: Stream, records: int) -> None:
     journal = [bytes(row["list_element"]["entry"]) for row in running.state("journal")]
     slots = {row["user_map_key"]["slot"]: bytes(row["user_map_value"]["pages"]) for row in running.state("slots")}
     assert head[0] == HEAD_VERSION
-    saved, known = load_lane(running.definitions[LANE], slots)
+    saved, known = load_lane(running.definitions[LANE], slots, Head.decode(head).para_slots)
     assert [page[0] for page in saved.snapshot()[:2]] == [SNAPSHOT_VERSION, LANE_VERSION]
     assert {entry[0] for entry in journal} == {JOURNAL_VERSION}
-    assert sum(len(decode_entry(entry)[0]) for entry in journal) == records
+    assert sum(len(decode_entry(running.definitions[LANE].codec, entry)[0]) for entry in journal) == records
     kept = Head.decode(head)
     assert (kept.journal_entries, kept.journal_bytes) == (len(journal), sum(map(len, journal)))
     assert (kept.slots_hash, kept.slots_bytes) == (known.hash(), known.total_bytes)

@@ -129,7 +129,7 @@ def test_show_and_verify_beside_the_query_and_a_damaged_store(stream: Callable[.
 def alone(chain: Chain, records: int) -> LaneWorker:
     """Return the lane that got so many of a chain's records, in this process."""
     worker = LaneWorker.create(definition(IMMEDIATE))
-    worker.replay(inputs_of(chain.records[:records]), 0)  # type: ignore[arg-type]
+    worker.catch_up(inputs_of(chain.records[:records]), 0)  # type: ignore[arg-type]
     return worker
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin's simulated chains are judged by a model of their own: it imports nothing of the rules that it checks."""
+"""Simulated chains are judged by models of their own: these import nothing of the rules that they check."""
 
 from __future__ import annotations
 
@@ -9,40 +9,50 @@ from pathlib import Path
 
 import pytest
 
-PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
-PACKAGES = sorted(PLUGINS.glob("*/src/*/simulation"))
-API_NAMES = {"Draws", "LeastMet", "ModelledChain", "SimulationSettings"}
-"""What traffic of every protocol is made with; no rule is among it."""
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = {
+    "validator.simulate": ROOT / "validator" / "simulate",
+    **{f"{folder.parent.name}.simulation": folder for folder in sorted(ROOT.glob("plugins/*/src/*/simulation"))},
+    **{
+        f"validator.protocols.{folder.parent.name}.simulation": folder
+        for folder in sorted(ROOT.glob("validator/protocols/*/simulation"))
+    },
+}
+"""Folder of each package by its name."""
+SHARED = ("validator.simulate", "validator.errors")
+"""What every simulation may import; no rule is in it."""
 
 
 def foreign_imports(source: str, package: str) -> list[tuple[int, str]]:
-    """Return (line, what) of each import that is neither the standard library's, nor ``package``'s, nor a plain value of the API."""
+    """Return (line, what) of each import that is neither the standard library's, nor ``package``'s, nor `SHARED`."""
     found = []
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Import(names=names):
                 found += [(node.lineno, name.name) for name in names if not own(name.name, package)]
-            case ast.ImportFrom(module="validator.plugin.api", names=names):
-                found += [(node.lineno, name.name) for name in names if name.name not in API_NAMES]
             case ast.ImportFrom(module=module) if node.level or not own(module or "", package):
                 found.append((node.lineno, module or "."))
     return found
 
 
 def own(module: str, package: str) -> bool:
-    return module.partition(".")[0] in sys.stdlib_module_names or f"{module}.".startswith(f"{package}.")
+    return (
+        module.partition(".")[0] in sys.stdlib_module_names
+        or module in SHARED
+        or f"{module}.".startswith(f"{package}.")
+    )
 
 
-def test_there_are_such_packages() -> None:
-    assert PACKAGES
+def test_every_protocol_with_a_simulation_is_looked_at() -> None:
+    assert {"validator.simulate", "validator_early_hrmp.simulation", "validator_xcmp.simulation"} < set(PACKAGES)
+    assert len(PACKAGES) > 3
 
 
-@pytest.mark.parametrize("folder", PACKAGES, ids=lambda folder: folder.parent.name)
-def test_a_simulation_shares_nothing_with_the_rules(folder: Path) -> None:
-    package = f"{folder.parent.name}.simulation"
+@pytest.mark.parametrize("package", PACKAGES)
+def test_simulation_imports_nothing_of_the_rules(package: str) -> None:
     found = {
         path.name: names
-        for path in sorted(folder.rglob("*.py"))
+        for path in sorted(PACKAGES[package].rglob("*.py"))
         if (names := foreign_imports(path.read_text(encoding="utf-8"), package))
     }
     assert found == {}
@@ -57,11 +67,13 @@ def test_a_simulation_shares_nothing_with_the_rules(folder: Path) -> None:
         "from . import rules",
         "from p.simulations import Model",
         "from validator.plugin.api import message_hash",
+        "from validator.simulate.hashing import compact",
+        "import validator.simulation",
         "from validator.core.hashing import message_hash",
         "def late():\n    import p.state",
     ],
 )
-def test_what_is_foreign_is_found(source: str) -> None:
+def test_foreign_import_is_found(source: str) -> None:
     assert foreign_imports(source, "p.simulation")
 
 
@@ -71,8 +83,8 @@ def test_what_is_foreign_is_found(source: str) -> None:
         "import json",
         "from p.simulation import model",
         "from p.simulation.model import Model",
-        "from validator.plugin.api import ModelledChain",
+        "from validator.simulate import ModelledChain",
     ],
 )
-def test_what_is_its_own_is_not(source: str) -> None:
+def test_own_import_is_not_found(source: str) -> None:
     assert foreign_imports(source, "p.simulation") == []

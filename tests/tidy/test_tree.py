@@ -97,7 +97,9 @@ def test_plugins_import_only_the_public_part() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            private = [name for name in names if re.match(r"(validator|streaming)\b(?!\.plugin\.api$)", name)]
+            private = [
+                name for name in names if re.match(r"(validator|streaming)\b(?!\.(plugin\.api|simulate)$)", name)
+            ]
             assert private == [], path
 
 
@@ -114,6 +116,7 @@ def test_the_wheel_carries_schemas_and_jar_lists(tmp_path: Path) -> None:
     templates = {path.relative_to(ROOT).as_posix() for path in (ROOT / "validator/plugin/templates").rglob("*.in")}
     assert templates
     assert templates <= names
+    assert {"validator/protocols/kit/rules.md", "validator/protocols/router/rules.md"} <= names
     assert {"validator/kafka/ivy/broker.xml", "validator/kafka/ivy/broker.sha256", "streaming/__init__.py"} <= names
     assert not {name.partition("/")[0] for name in names} & {"tests", "plugins", "avro", "benchmarks"}
     # The unpacked wheel finds its own schemas, the checkout those at its root.

@@ -23,10 +23,11 @@ from validator.cli.demo_screen import DemoProgress, DemoScreen, print_summary
 from validator.cli.job_log import describe
 from validator.cli.progress import jar_progress
 from validator.codec.json_form import to_json
-from validator.config import load_config
+from validator.config import DEFAULT_PROTOCOL, load_config
 from validator.errors import UserError
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.jars import ensure_jars
+from validator.kafka.reader import TopicReader
 from validator.resources import state_directory
 from validator.service.comparison import Comparison
 from validator.service.feed import Feed
@@ -34,15 +35,14 @@ from validator.service.job import OUTPUT, configured_by_environment
 from validator.service.simulation import chain_table, simulation_of
 from validator.service.start import Service
 from validator.service.toml import to_toml
-from validator.service.topic_reader import TopicReader
-from validator.simulate.settings import settings_of_profile
+from validator.simulate import settings_of_profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from validator.config import Config
-    from validator.plugin.api import Simulation
     from validator.service.job import Event
+    from validator.simulate import Simulation
 
 OUTPUT_TOPICS: Final = ("verdicts", "dispatches", "channel-events", "dead-letters", "lanes")
 
@@ -58,7 +58,7 @@ FRAMES_PER_S: Final = 8
 def demo(
     blocks: Annotated[int, typer.Option(min=1, help="Blocks to stream.")] = 200,
     seed: Annotated[int, typer.Option(help="Another seed, another chain.")] = 1,
-    protocol: Annotated[str, typer.Option(help="Rule set: router, or that of a plugin.")] = "router",
+    protocol: Annotated[str, typer.Option(help="Rule set: the name of an installed protocol.")] = DEFAULT_PROTOCOL,
     profile: Annotated[
         str, typer.Option(help="Load: demo, real, full or ceiling, as in `validator simulate`.")
     ] = "demo",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
     from validator.service.comparison import Comparison
-    from validator.simulate.settings import SimulationSettings
+    from validator.simulate import SimulationSettings
 
 PHASES: Final = ("Kafka", "topics", "Spark", "first verdict")
 

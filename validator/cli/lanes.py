@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,10 +15,10 @@ from validator.codec.json_form import to_json
 from validator.config import load_config
 from validator.document import Node, read_document
 from validator.errors import UserError
+from validator.kafka.reader import TopicReader
 from validator.lanes.configured import chain_runtime, configured_lock, imported_state_path
 from validator.plugin.pack import use_artefacts
 from validator.service.lag import lags
-from validator.service.topic_reader import TopicReader
 
 if TYPE_CHECKING:
     from validator.config import Config
@@ -144,9 +143,7 @@ def import_(
 
     imported = import_state(config, lane, file, first_block, executed_block)
     if as_json:
-        typer.echo(json.dumps(asdict(imported)))
+        typer.echo(json.dumps(imported.to_json()))
     else:
-        typer.echo(
-            f"lane {lane} starts with block {imported.first_block}: {imported.paras} paras, {imported.channels} channels; kept as "
-            f"{imported.file}"
-        )
+        counts = ", ".join(f"{number} {name}" for name, number in imported.counts.items())
+        typer.echo(f"lane {lane} starts with block {imported.first_block}: {counts}; kept as {imported.file}")

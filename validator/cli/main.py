@@ -37,6 +37,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "validator.cli.state:app",
         "Show a lane's state from the job's checkpoint, or verify it against the topics.",
     ),
+    "explain": (
+        "validator.cli.explain:explain",
+        "Print a rule, reading, invariant or error by its code, kind or clause.",
+    ),
     "replay": ("validator.cli.replay:replay", "Run conformance traces through the rules, without Kafka or Spark."),
     "prove": ("validator.cli.proofs:prove", "Prove what a protocol can prove outside of blocks, as JSON."),
     "verify": ("validator.cli.proofs:verify", "Verify such a proof, whoever it comes from."),

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from validator.config import Config
 from validator.errors import UserError
 from validator.plugin.lock import distribution_digest
+from validator.plugin.protocol_api import ProtocolDefinition
 from validator.plugin.registry import (
     Found,
     Plugin,
@@ -168,7 +169,7 @@ def _details(plugin: Plugin, values: str) -> list[Row]:
         ]
     if plugin.found.group == "validator.protocols":
         protocols = sorted(protocols_of(plugin), key=lambda protocol: protocol.name)
-        return [{"protocol": protocol.name, "rules_version": protocol.rules_version} for protocol in protocols]
+        return [{"protocol": protocol.name, "rules_version": _rules_of(protocol)} for protocol in protocols]
     transports = sorted(transports_of(plugin, values), key=lambda transport: transport.name)
     return [{"transport": transport.name, "topics": " ".join(transport.topics) or "none"} for transport in transports]
 
@@ -199,3 +200,8 @@ def _uses(found: Found, version: str | None, config: Config) -> list[Row]:
 
 def _use(table: str) -> Row:
     return {"table": table, "from_block": 0, "before_block": None, "version": None, "config": {}}
+
+
+def _rules_of(protocol: ProtocolDefinition) -> str:
+    first, *later = protocol.rules
+    return " ".join([str(first.version), *(f"{epoch.version} from block {epoch.from_block}" for epoch in later)])

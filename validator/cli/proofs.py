@@ -13,9 +13,9 @@ import typer
 from validator import exit_codes
 from validator.document import Node, parse_document
 from validator.errors import UserError
-from validator.plugin.api import ProofFormat
+from validator.plugin.protocol_api import ProofFormat
 from validator.plugin.registry import discover
-from validator.replay.scenario import installed_protocol
+from validator.plugin.runtime import installed_protocol
 
 DOCUMENT_BYTES_MAX: Final = 32 * 1024 * 1024
 """Bytes of the JSON that is proved or verified."""

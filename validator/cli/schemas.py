@@ -14,8 +14,9 @@ from rich.table import Column, Table
 
 from validator import exit_codes
 from validator.codec.compatibility import check_schemas, policy
-from validator.codec.schemas import TOPIC_SCHEMAS, Schema, schemas
+from validator.codec.schemas import Schema, schemas, short_name
 from validator.errors import UserError
+from validator.topics import TOPICS
 
 app = typer.Typer(no_args_is_help=True, help="List, show and check the Avro schemas.")
 
@@ -28,14 +29,14 @@ def list_(as_json: Json = False) -> None:
     known = schemas()
     rows: list[dict[str, Any]] = [
         {
-            "name": name,
-            "topic": topic,
-            "fingerprint": known[name].fingerprint.hex(),
-            "versions": len(known.versions[name]),
-            "compatibility": policy(name),
+            "name": schema.name,
+            "topic": topic.name,
+            "fingerprint": schema.fingerprint.hex(),
+            "versions": len(known.versions[schema.name]),
+            "compatibility": policy(schema),
         }
-        for topic, names in TOPIC_SCHEMAS.items()
-        for name in names
+        for topic in TOPICS
+        for schema in known.of_topic(topic.name)
     ]
     if as_json:
         _write(json.dumps(rows))
@@ -71,7 +72,9 @@ def check(as_json: Json = False) -> None:
             versions = known.versions[name]
             released = versions and versions[-1].canonical == known[name].canonical
             state = f"is version {versions[-1].version}" if released else "has changes that no released version has"
-            _write(f"{'FAIL' if found else 'ok  '} {name}: {policy(name)} with {len(versions)} released, {state}")
+            _write(
+                f"{'FAIL' if found else 'ok  '} {name}: {policy(known[name])} with {len(versions)} released, {state}"
+            )
             for problem in found:
                 _write(f"     {problem}")
     if any(problems.values()):
@@ -80,7 +83,7 @@ def check(as_json: Json = False) -> None:
 
 def _find(name: str, version: int | None) -> Schema:
     known = schemas()
-    by_name = {**{full.rpartition(".")[2]: full for full in known.current}, **{full: full for full in known.current}}
+    by_name = {**{short_name(full): full for full in known.current}, **{full: full for full in known.current}}
     full = by_name.get(name)
     if full is None:
         close = get_close_matches(name, by_name, 1)

@@ -12,6 +12,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
+from validator.config import DEFAULT_PROTOCOL
 from validator.errors import UserError
 
 FILES = ("blocks", "channel-requests", "downward-messages", "candidates", "expected-verdicts")
@@ -28,15 +29,19 @@ def simulate(
         str, typer.Option(help="demo, real (45 paras, few messages), full (100 cores) or ceiling (full of messages).")
     ] = "demo",
     violations: Annotated[float, typer.Option(help="Share of records that set out to break a rule, 0 to 1.")] = 0.1,
-    protocol: Annotated[str, typer.Option(help="Rule set: router, or that of a plugin.")] = "router",
+    protocol: Annotated[str, typer.Option(help="Rule set: the name of an installed protocol.")] = DEFAULT_PROTOCOL,
     lane: Annotated[str, typer.Option(help="Name of the relay chain.")] = "polkadot",
     preset: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Host configuration: polkadot (of 2021-09, with requests that expire), or tight (every limit within reach)."
+            help="Limits by name, if the protocol has such names: polkadot (of 2021-09, with requests that expire; the default), "
+            "or tight (every limit within reach)."
         ),
-    ] = "polkadot",
-    topology: Annotated[str, typer.Option(help="Whose channels: polkadot or kusama.")] = "polkadot",
+    ] = None,
+    topology: Annotated[
+        str | None,
+        typer.Option(help="Whose channels, if the protocol has recorded ones: polkadot (the default) or kusama."),
+    ] = None,
     paras: Annotated[int | None, typer.Option(help="Number of paras, the busiest first.")] = None,
     candidates_per_block: Annotated[int | None, typer.Option(help="Number of candidates in a block.")] = None,
     session_length_blocks: Annotated[int | None, typer.Option(help="Blocks in a session.")] = None,
@@ -53,7 +58,7 @@ def simulate(
     chain.json (the lane's configuration) into the directory.
     """
     from validator.service.simulation import simulation_of
-    from validator.simulate.settings import settings_of_profile
+    from validator.simulate import settings_of_profile
 
     if (out is None) == (not to_stdout):
         raise UserError("simulate: expected either --out DIR or --json, found " + ("both" if to_stdout else "neither"))

@@ -22,7 +22,7 @@ from validator.config import load_config
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
 from validator.kafka.jars import ensure_jars
-from validator.lanes.configured import job_directory, lane_definition
+from validator.lanes.configured import configured_codec, job_directory, lane_definition
 from validator.plugin.pack import use_artefacts
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _verify(config: Config, restored: RestoredLane, *, as_json: bool) -> bool:
     name = restored.name
     definition = _definition(config, name)
     with _reading(f"lane {name}: executing its inputs") as progress:
-        rebuilt = rebuild(config.kafka, config.topics.prefix, definition, restored, progress)
+        rebuilt = rebuild(config.kafka, config.topics.prefix, configured_codec(config), definition, restored, progress)
     checks = compare(restored, rebuilt, config.kafka, config.topics.prefix)
     same = all(check.same for check in checks)
     reconfigured = definition.runtime_digest != restored.head.runtime_digest

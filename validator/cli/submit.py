@@ -13,14 +13,14 @@ import typer
 
 from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say
-from validator.codec.decode import ROUTER
 from validator.codec.json_form import encode_input
-from validator.codec.schemas import INPUT_TOPICS
 from validator.config import load_config
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.errors import UserError
-from validator.plugin.runtime import RuntimePlan, make_runtime
+from validator.lanes.configured import protocol_of
+from validator.plugin.runtime import RuntimePlan, codec_of
 from validator.service.sender import RecordSender
+from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -87,7 +87,7 @@ class _Submission:
 
     def __init__(self, kind: str, config: Config, sender: RecordSender, *, keep_going: bool) -> None:
         self._kind = kind
-        self._chains = config.chains
+        self._config = config
         self._lanes = frozenset(config.chains)
         self._sender = sender
         self._keep_going = keep_going
@@ -124,19 +124,17 @@ class _Submission:
         except (ValueError, RecursionError) as error:
             raise UserError(f"{where}: expected a JSON object, found {_start(line)} ({error})") from None
         try:
-            value = encode_input(INPUT_TOPICS[self._kind], record, self._protocol_of(record))
+            protocol = self._protocol_of(record)
+            value = encode_input(codec_of([RuntimePlan(protocol)]), INPUT_TOPICS[self._kind], record, protocol)
             self._check_lane(record["lane"])
         except UserError as error:
             raise UserError(f"{where}: {error}") from None
         return record["lane"], value
 
     def _protocol_of(self, record: Any) -> str:
-        """Return the protocol of the chain that a record names, the Router where it names none that is configured."""
+        """Return the protocol of the chain that a record names, the default one where it names none that is configured."""
         lane = record.get("lane") if isinstance(record, dict) else None
-        chain = self._chains.get(lane) if isinstance(lane, str) else None
-        if chain is None or chain.protocol == ROUTER:
-            return ROUTER
-        return make_runtime(RuntimePlan(chain.protocol)).protocol.name
+        return protocol_of(self._config, lane if isinstance(lane, str) else "")
 
     def _check_lane(self, lane: str) -> None:
         if self._lanes and lane not in self._lanes:

@@ -23,10 +23,11 @@ from validator.cli.rows import ACCEPTED, COLUMNS, NUMBERS, REJECTED, ROWS
 from validator.codec.json_form import to_json
 from validator.config import load_config
 from validator.errors import UserError
-from validator.service.topic_reader import TopicReader
+from validator.kafka.reader import TopicReader
+from validator.plugin.rule_pages import RuleReferences, installed_pages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 TAIL_FOLLOWING: Final = 20
 """Records of before that `--follow` begins with, where nothing else is said."""
@@ -74,7 +75,10 @@ def watch(
         TopicReader(kafka_table(config), config.topics.prefix, [topic], tail=tail) as reader,
     ):
         try:
-            _show(topic, _chunks(reader, topic, wanted, follow=follow), as_json=as_json, follow=follow)
+            chunks = _chunks(reader, topic, wanted, follow=follow)
+            if as_json and topic == "verdicts":
+                chunks = _with_rules(chunks, {name: chain.protocol for name, chain in config.chains.items()})
+            _show(topic, chunks, as_json=as_json, follow=follow)
             sys.stdout.flush()
         except KeyboardInterrupt:
             return
@@ -114,6 +118,25 @@ def _chunks(reader: TopicReader, topic: str, wanted: _Filter, *, follow: bool) -
         if reader.at_end and not follow:
             return
         _check_reader()
+
+
+def _with_rules(chunks: Iterable[list[dict[str, Any]]], protocols: Mapping[str, str]) -> Iterator[list[dict[str, Any]]]:
+    """Give each rejection the page and anchor of its error behind the clause, null if no installed protocol has it."""
+    references: RuleReferences | None = None
+    for chunk in chunks:
+        if references is None and not all(record["ok"] for record in chunk):
+            references = RuleReferences(installed_pages()[0])  # only now: it imports every protocol's plugin
+        yield [
+            record if record["ok"] or references is None else _with_rule(record, references, protocols)
+            for record in chunk
+        ]
+
+
+def _with_rule(record: dict[str, Any], references: RuleReferences, protocols: Mapping[str, str]) -> dict[str, Any]:
+    rule = references.of(record["error"]["kind"], record["clause"], protocols.get(record["lane"]))
+    items = list(record.items())
+    behind = 1 + list(record).index("clause")
+    return dict([*items[:behind], ("rule", rule), *items[behind:]])
 
 
 def _check_reader() -> None:

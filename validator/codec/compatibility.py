@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from validator.codec.schemas import INPUT_TOPICS, TOPIC_SCHEMAS
+from validator.topics import OUTPUT_TOPICS
 
 if TYPE_CHECKING:
-    from validator.codec.schemas import Json, SchemaSet
+    from validator.codec.schemas import Json, Schema, SchemaSet
 
 FULL_TRANSITIVE: Final = "FULL_TRANSITIVE"
 """Every version reads every other: consumers of outputs are upgraded before or after the job, as they please."""
@@ -30,10 +30,9 @@ _PROMOTIONS: Final[dict[str, frozenset[str]]] = {
 }
 
 
-def policy(name: str) -> str:
-    """Return what a record's versions promise each other."""
-    inputs = {record for topic in INPUT_TOPICS for record in TOPIC_SCHEMAS[topic]}
-    return BACKWARD_TRANSITIVE if name in inputs else FULL_TRANSITIVE
+def policy(schema: Schema) -> str:
+    """Return what a record's versions promise each other; one that names no topic is an input of a protocol."""
+    return FULL_TRANSITIVE if schema.topic in OUTPUT_TOPICS else BACKWARD_TRANSITIVE
 
 
 def check_schemas(known: SchemaSet) -> dict[str, list[str]]:
@@ -43,7 +42,7 @@ def check_schemas(known: SchemaSet) -> dict[str, list[str]]:
         found = problems[name] = []
         for earlier in known.versions[name]:
             pairs = [(f"cannot read version {earlier.version}", current, earlier)]
-            if policy(name) == FULL_TRANSITIVE:
+            if policy(current) == FULL_TRANSITIVE:
                 pairs.append((f"cannot be read by version {earlier.version}", earlier, current))
             for text, reader, writer in pairs:
                 found += [f"{text}: {problem}" for problem in incompatibilities(reader.source, writer.source)]

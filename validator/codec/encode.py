@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fastavro import schemaless_writer
 
-from validator.codec.schemas import schema_named, schemas
+from validator.codec.schemas import schemas, short_name
 from validator.core.inputs import DeadReason, Source
 from validator.core.limits import U128_MAX
 from validator.core.outcomes import InputKind, ParaHeadroom
 
 if TYPE_CHECKING:
+    from validator.codec.schemas import Schema
     from validator.core.errors import FieldValue, Violation
     from validator.core.inputs import DeadLetter
     from validator.core.lane import Counters
@@ -40,8 +41,8 @@ class OutputRecord(NamedTuple):
     headers: tuple[tuple[str, bytes], ...] = ()
 
 
-class Told(NamedTuple):
-    """Records that belong together: all that ``block`` told, or where that is None what a batch told beside its blocks."""
+class BlockOutput(NamedTuple):
+    """Records that are emitted together: all of ``block``, or if that is None what a batch emits that belongs to no block."""
 
     block: int | None
     records: list[OutputRecord]
@@ -63,9 +64,8 @@ def verdict_id(lane: str, block: int, kind: str, index: int) -> bytes:
     return blake2b(f"{lane}/{block}/{kind}/{index}".encode(), digest_size=16).digest()
 
 
-def write(name: str, datum: dict[str, Any]) -> bytes:
-    """Return a record in single-object encoding under the current schema of ``name``; ``datum`` is as fastavro takes it."""
-    schema = schema_named(name)
+def write(schema: Schema, datum: dict[str, Any]) -> bytes:
+    """Return a record in single-object encoding under a schema; ``datum`` is as fastavro takes it."""
     stream = BytesIO()
     stream.write(schema.header)
     schemaless_writer(stream, schema.parsed, datum)
@@ -89,7 +89,7 @@ def encode_dead_letter(dead: DeadLetter) -> OutputRecord:
         "raw": dead.raw,
     }
     headers = (("reason", dead.reason.name.encode()), ("source", source_header(dead.source)))
-    return OutputRecord("dead-letters", dead.lane.encode(), write("validator.DeadLetter", datum), headers)
+    return OutputRecord("dead-letters", dead.lane.encode(), write(schemas()["validator.DeadLetter"], datum), headers)
 
 
 def source_header(source: Source) -> bytes:
@@ -120,9 +120,11 @@ class Encoder:
         self.lane = lane
         self.key = lane.encode()
         self.runtime_digest = runtime_digest
-        self._verdict_start = schemas()["validator.Verdict"].header + _text(lane)
-        self._para_headroom_start = schemas()["validator.router.ParaHeadroom"].header + _text(lane)
-        self._channel_headroom_start = schemas()["validator.router.ChannelHeadroom"].header + _text(lane)
+        self._schemas = schemas()
+        headroom = {short_name(schema.name): schema.header for schema in self._schemas.of_topic("headroom")}
+        self._verdict_start = self._schemas["validator.Verdict"].header + _text(lane)
+        self._para_headroom_start = headroom["ParaHeadroom"] + _text(lane)
+        self._channel_headroom_start = headroom["ChannelHeadroom"] + _text(lane)
         self._id_start = blake2b(self.key + b"/", digest_size=16)
 
     def executed(self, executed: Executed) -> list[OutputRecord]:
@@ -132,7 +134,9 @@ class Encoder:
         records += [OutputRecord("dispatches", key, self.dispatch(dispatch)) for dispatch in executed.dispatches]
         records += [OutputRecord("channel-events", key, self.channel_event(event)) for event in executed.channel_events]
         records += [self.headroom(block, headroom) for headroom in executed.headroom]
-        records.append(OutputRecord("receipts", key, write("validator.Receipt", self._receipt(executed.receipt))))
+        records.append(
+            OutputRecord("receipts", key, write(self._schemas["validator.Receipt"], self._receipt(executed.receipt)))
+        )
         return records
 
     def verdict(self, verdict: Verdict) -> bytes:
@@ -169,7 +173,7 @@ class Encoder:
             "weight": min(dispatch.weight, LONG_MAX),
             "events": [event._asdict() for event in dispatch.events],
         }
-        return write("validator.Dispatch", datum)
+        return write(self._schemas["validator.Dispatch"], datum)
 
     def channel_event(self, event: ChannelEvent) -> bytes:
         """Encode a channel event; a deposit is reserved where it is positive, returned where it is negative."""
@@ -181,7 +185,7 @@ class Encoder:
             "recipient_reserved": _u128(max(event.recipient_deposit, 0)),
             "recipient_returned": _u128(max(-event.recipient_deposit, 0)),
         }
-        return write("validator.ChannelEvent", datum)
+        return write(self._schemas["validator.ChannelEvent"], datum)
 
     def headroom(self, block: int, headroom: ParaHeadroom | ChannelHeadroom) -> OutputRecord:
         """Encode what a para or a channel still takes after ``block``; the topic keeps the last record per para and channel.
@@ -211,7 +215,7 @@ class Encoder:
 
     def receipt(self, receipt: Receipt) -> OutputRecord:
         """Encode a block's receipt."""
-        return OutputRecord("receipts", self.key, write("validator.Receipt", self._receipt(receipt)))
+        return OutputRecord("receipts", self.key, write(self._schemas["validator.Receipt"], self._receipt(receipt)))
 
     def lane_status(self, status: LaneStatus) -> OutputRecord:
         """Encode where the lane stands."""
@@ -227,7 +231,7 @@ class Encoder:
             "waiting": counters.waiting,
             "last_receipt": None if status.last_receipt is None else self._receipt(status.last_receipt),
         }
-        return OutputRecord("lanes", self.key, write("validator.LaneStatus", datum))
+        return OutputRecord("lanes", self.key, write(self._schemas["validator.LaneStatus"], datum))
 
     def _common(self, outcome: Dispatch | ChannelEvent | Receipt) -> dict[str, Any]:
         return {"lane": self.lane, **outcome._asdict(), "runtime_digest": self.runtime_digest}

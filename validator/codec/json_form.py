@@ -2,24 +2,26 @@
 """Records as JSON: what people write to `validator submit` and read from `validator watch --json`.
 
 Names are those of the schemas; bytes and hashes are lower-case hex without a prefix, balances plain integers, absent optional fields null.
-Three shapes differ from the Avro ones: a channel request is flat with a ``kind``, a channel is ``[sender, recipient]``, and a verdict says
-``ok`` and holds its error as the conformance traces do (``{"kind", **fields}``, the clause beside it).
+Some shapes differ from the Avro ones. A channel request is flat with a ``kind``. A verdict says ``ok`` and holds its error as the
+conformance traces do (``{"kind", **fields}``, the clause beside it). A record whose schema has the attribute ``"json": "pair"`` is the
+array of its fields (a channel is ``[sender, recipient]``), one with ``"json": "sparse"`` an object without those that are null.
 """
 
 from __future__ import annotations
 
 import re
 from difflib import get_close_matches
-from functools import cache
+from functools import lru_cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
 from fastavro import schemaless_reader
 from fastavro.read import SchemaResolutionError
 
-from validator.codec.decode import ROUTER, decode_record, input_schema, input_schemas
+from validator.codec.codec import Codec, shared_codec
+from validator.codec.decode import decode_record
 from validator.codec.encode import LONG_MAX, write
-from validator.codec.schemas import HEADER_SIZE, INPUT_TOPICS, TOPIC_SCHEMAS, schema_named, schema_of_header
+from validator.codec.schemas import HEADER_SIZE, short_name
 from validator.codec.walk import named_types
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.core.limits import RECORD_BYTES_MAX, U32_MAX, U128_MAX
@@ -40,16 +42,16 @@ _CALL: Final = "request"
 """The field of a channel request that is a union of calls: JSON has a call's name as ``kind``, and its arguments beside that."""
 
 
-def encode_input(kind: RecordKind, record: Json, protocol: str = ROUTER) -> bytes:
+def encode_input(codec: Codec, kind: RecordKind, record: Json, protocol: str) -> bytes:
     """Return the Kafka value of an input of a protocol, given as JSON.
 
     Raises `UserError` that names the field, what was expected and what was found; a value that is returned decodes.
     """
-    name = input_schema(kind, protocol)
-    value = encode_json(name, record)
-    decoded = decode_record(kind, value, _NOWHERE)
+    schema = codec.input_schema(kind, protocol)
+    value = encode_json(schema, record)
+    decoded = decode_record(codec, kind, value, _NOWHERE)
     if isinstance(decoded, DeadLetter):
-        raise UserError(decoded.detail.removeprefix(name).lstrip("."))
+        raise UserError(decoded.detail.removeprefix(schema.name).lstrip("."))
     return value
 
 
@@ -59,18 +61,22 @@ def _calls(schema: Json) -> dict[str, str]:
     if field is None or not isinstance(field["type"], list):
         return {}
     names = (branch if isinstance(branch, str) else branch["name"] for branch in field["type"])
-    return {re.sub(r"(?<!^)(?=[A-Z])", "_", name.rpartition(".")[2]).lower(): name for name in names}
+    return {re.sub(r"(?<!^)(?=[A-Z])", "_", short_name(name)).lower(): name for name in names}
 
 
-def encode_json(name: str, record: Json) -> bytes:
-    """Return the Kafka value of the record ``name`` (``validator.Verdict``, ...) given as `to_json` returns it; raises `UserError`."""
-    return write(name, _to_avro(name).convert(record))
+def encode_json(schema: Schema, record: Json) -> bytes:
+    """Return the Kafka value of a record of a schema, given as `to_json` returns it; raises `UserError`."""
+    return write(schema, _to_avro(schema).convert(record))
 
 
-def to_json(topic: str, value: bytes) -> dict[str, Any]:
-    """Return the record that a Kafka value of a topic (without the prefix) holds, in JSON; raises `UserError`."""
-    schema = _schema_of(topic, value)
-    current = schema_named(schema.name)
+def to_json(topic: str, value: bytes, codec: Codec | None = None) -> dict[str, Any]:
+    """Return the record that a Kafka value of a topic (without the prefix) holds, in JSON; raises `UserError`.
+
+    Without a ``codec``, which outputs do not need, records of protocols are not known.
+    """
+    codec = shared_codec() if codec is None else codec
+    schema = _schema_of(topic, value, codec)
+    current = codec.schemas[schema.name]
     reader = None if schema.canonical == current.canonical else current.parsed
     stream = BytesIO(value)
     stream.seek(HEADER_SIZE)
@@ -78,13 +84,13 @@ def to_json(topic: str, value: bytes) -> dict[str, Any]:
         datum = schemaless_reader(stream, schema.parsed, reader, return_record_name=True)
     except (EOFError, IndexError, ValueError, OverflowError, SchemaResolutionError) as error:
         raise UserError(f"{topic}: expected Avro binary of {schema.name}, found {type(error).__name__}") from error
-    record: dict[str, Any] = _to_json(schema.name).convert(datum)
+    record: dict[str, Any] = _to_json(current).convert(datum)
     return record
 
 
-def _schema_of(topic: str, value: bytes) -> Schema:
-    expected = input_schemas(INPUT_TOPICS[topic]) if topic in INPUT_TOPICS else TOPIC_SCHEMAS[topic]
-    schema = schema_of_header(value[:HEADER_SIZE]) if len(value) <= RECORD_BYTES_MAX * 2 else None
+def _schema_of(topic: str, value: bytes, codec: Codec) -> Schema:
+    expected = codec.names(topic)
+    schema = codec.by_header.get(value[:HEADER_SIZE]) if len(value) <= RECORD_BYTES_MAX * 2 else None
     if schema is None or schema.name not in expected:
         found = (
             schema.name if schema else f"{len(value)} bytes that start with {value[:HEADER_SIZE].hex() or 'nothing'}"
@@ -157,17 +163,17 @@ class _ToAvro(_Named):
         return value
 
     def to_record(self, attributes: dict[str, Any], value: Json, path: str) -> Any:
-        name = attributes["name"]
-        if name == "validator.router.HrmpChannelId":
-            if not isinstance(value, list) or len(value) != 2:
-                raise self.error(path, "[sender, recipient]", value)
-            value = {"sender": value[0], "recipient": value[1]}
+        if attributes.get("json") == "pair":
+            names = [field["name"] for field in attributes["fields"]]
+            if not isinstance(value, list) or len(value) != len(names):
+                raise self.error(path, f"[{', '.join(names)}]", value)
+            value = dict(zip(names, value, strict=True))
         if not isinstance(value, dict):
             raise self.error(path, "an object", value)
         calls = _calls(attributes)
         if calls:
             value = self.request(value, path, calls)
-        elif name == "validator.Verdict":
+        elif attributes["name"] == "validator.Verdict":
             value = self.verdict(value, path)
         fields = {field["name"]: field for field in attributes["fields"]}
         for key in value:
@@ -318,18 +324,18 @@ class _ToJson(_Named):
                 return datum
 
     def record(self, attributes: dict[str, Any], datum: dict[str, Any]) -> Any:
-        name = attributes["name"]
         if calls := _calls(attributes):
             call, _ = datum[_CALL]
             outer: dict[str, Any] = {key: datum[key] for key in ("lane", "block", "index")}
             arguments: dict[str, Any] = self.value([call], datum[_CALL])
             return {**outer, "kind": next(kind for kind, each in calls.items() if each == call), **arguments}
         record = {field["name"]: self.value(field["type"], datum[field["name"]]) for field in attributes["fields"]}
-        if name == "validator.router.HostConfiguration":
-            return {key: value for key, value in record.items() if value is not None}
-        if name == "validator.router.HrmpChannelId":
-            return [record["sender"], record["recipient"]]
-        return self.verdict(record) if name == "validator.Verdict" else record
+        match attributes.get("json"):
+            case "sparse":
+                return {key: value for key, value in record.items() if value is not None}
+            case "pair":
+                return list(record.values())
+        return self.verdict(record) if attributes["name"] == "validator.Verdict" else record
 
     @staticmethod
     def verdict(record: dict[str, Any]) -> dict[str, Any]:
@@ -345,11 +351,11 @@ class _ToJson(_Named):
         return shaped
 
 
-@cache
-def _to_avro(name: str) -> _ToAvro:
-    return _ToAvro(schema_named(name).source)
+@lru_cache(maxsize=256)
+def _to_avro(schema: Schema) -> _ToAvro:
+    return _ToAvro(schema.source)
 
 
-@cache
-def _to_json(name: str) -> _ToJson:
-    return _ToJson(schema_named(name).source)
+@lru_cache(maxsize=256)
+def _to_json(schema: Schema) -> _ToJson:
+    return _ToJson(schema.source)

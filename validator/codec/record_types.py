@@ -5,10 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from validator.core.errors import LimitError
 from validator.core.limits import PAYLOAD_BYTES_MAX, U32_MAX
+
+Shaped: TypeAlias = tuple[Any, ...]
+"""Fields as `Input.fields` has them."""
+
+Shape: TypeAlias = Callable[[dict[str, Any]], Shaped]
+"""What makes fields of a decoded record, and checks their ranges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +29,7 @@ class RecordType:
 
     topic: str
     schema: str
-    shape: Callable[[dict[str, Any]], tuple[Any, ...]]
+    shape: Shape
 
 
 def check_u32(field: str, value: int) -> None:

@@ -1,27 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Avro schemas of every record, by name, by topic and by fingerprint.
+"""The Avro schemas of records, by name and by topic.
 
 Every record is in single-object encoding: ``C3 01``, the 8-byte little-endian CRC-64-AVRO fingerprint of the writer's schema in Parsing
 Canonical Form, then the Avro binary. Source: Avro 1.12 specification, "Single-object encoding" and "Schema fingerprints".
 
 `avro/<name>.avsc` is what this version writes; `avro/versions/<name>/<n>.avsc` is every released version of it, ``n`` from 1. A record
 written with any of them is read into the current one.
+
+Two attributes are ours. Neither is part of the Parsing Canonical Form, so neither changes a fingerprint. ``topic``, of the outermost
+record, names the topic that carries it. ``json``, of any record, says how JSON writes it if not as an object with all fields (`json_form`).
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from fastavro.schema import SchemaParseException, UnknownType, parse_schema, to_parsing_canonical_form
 from fastavro.schema import fingerprint as avro_fingerprint
 
-from validator.core.inputs import RecordKind
 from validator.errors import UserError
 from validator.resources import schemas_directory
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
     from importlib.resources.abc import Traversable
 
 Json: TypeAlias = Any
@@ -34,40 +40,14 @@ SUFFIX: Final = ".avsc"
 HEADER_SIZE: Final = 10
 """Bytes of marker and fingerprint."""
 
-INPUT_TOPICS: Final[dict[str, RecordKind]] = {
-    "blocks": RecordKind.BLOCK,
-    "channel-requests": RecordKind.REQUEST,
-    "downward-messages": RecordKind.DOWNWARD,
-    "candidates": RecordKind.CANDIDATE,
-}
-"""Topic (without the prefix) of every kind of input."""
 
-TOPIC_OF_KIND: Final[dict[RecordKind, str]] = {kind: topic for topic, kind in INPUT_TOPICS.items()}
-
-TOPIC_SCHEMAS: Final[dict[str, tuple[str, ...]]] = {
-    "blocks": ("validator.Block",),
-    "candidates": ("validator.router.Candidate",),
-    "channel-requests": ("validator.router.ChannelRequest",),
-    "downward-messages": ("validator.DownwardMessage",),
-    "verdicts": ("validator.Verdict",),
-    "dispatches": ("validator.Dispatch",),
-    "channel-events": ("validator.ChannelEvent",),
-    "headroom": ("validator.router.ParaHeadroom", "validator.router.ChannelHeadroom"),
-    "receipts": ("validator.Receipt",),
-    "dead-letters": ("validator.DeadLetter",),
-    "lanes": ("validator.LaneStatus",),
-    "markers": ("validator.Marker",),
-    "dead-letter-replays": ("validator.DeadLetterReplay",),
-}
-"""Names of the records that a topic (without the prefix) carries."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Schema:
     """One version of one record's schema.
 
     ``source`` is the JSON of the file, ``parsed`` what fastavro reads and writes with (no docs, no logical types: it would look them up for
-    every value), ``header`` the 10 bytes that a record of it starts with. ``version`` is None for the current one.
+    every value), ``header`` the 10 bytes that a record of it starts with. ``version`` is None for the current one, ``topic`` where the
+    schema names none.
     """
 
     name: str
@@ -76,6 +56,7 @@ class Schema:
     parsed: Json
     canonical: str
     header: bytes
+    topic: str | None
 
     @property
     def fingerprint(self) -> bytes:
@@ -83,28 +64,45 @@ class Schema:
         return self.header[len(MARKER) :]
 
 
+@dataclass(frozen=True, slots=True)
 class SchemaSet:
-    """Every schema under a folder laid out as `avro/`, which may be one in an archive."""
+    """Every schema of a folder: by name the current one, and the released versions in ascending order."""
 
-    def __init__(self, directory: Traversable) -> None:
-        self.current: dict[str, Schema] = {}
-        self.versions: dict[str, tuple[Schema, ...]] = {}
-        self.by_header: dict[bytes, Schema] = {}
+    current: Mapping[str, Schema]
+    versions: Mapping[str, tuple[Schema, ...]]
+
+    @classmethod
+    def read(cls, directory: Traversable) -> SchemaSet:
+        """Read a folder laid out as `avro/`, which may be one in an archive. Raises `UserError`."""
+        current: dict[str, Schema] = {}
+        versions: dict[str, tuple[Schema, ...]] = {}
         for name, path in sorted(_files(directory).items()):
             schema = load_schema(path)
             if schema.name != name:
                 raise UserError(f"{path}: expected the schema of {name!r} by the file's name, found {schema.name!r}")
-            self.current[schema.name] = schema
-            earlier = _files(directory.joinpath("versions", schema.name))
+            current[name] = schema
+            earlier = _files(directory.joinpath("versions", name))
             released = {_version(number, file): file for number, file in earlier.items()}
-            self.versions[schema.name] = tuple(load_schema(released[each], version=each) for each in sorted(released))
-            for each in (*self.versions[schema.name], schema):
-                self.by_header[each.header] = each
-        if not self.current:
+            versions[name] = tuple(load_schema(released[each], version=each) for each in sorted(released))
+        if not current:
             raise UserError(f"{directory}: expected Avro schemas (*.avsc), found none")
+        return cls(MappingProxyType(current), MappingProxyType(versions))
 
     def __getitem__(self, name: str) -> Schema:
         return self.current[name]
+
+    def every_version(self, name: str) -> tuple[Schema, ...]:
+        """Return the versions of a record, the current one last. Raises ``KeyError``."""
+        return (*self.versions[name], self.current[name])
+
+    def of_topic(self, topic: str) -> tuple[Schema, ...]:
+        """Return the current schemas of a topic's records."""
+        return tuple(schema for schema in self.current.values() if schema.topic == topic)
+
+
+def short_name(name: str) -> str:
+    """Return a record's name without its namespace."""
+    return name.rpartition(".")[2]
 
 
 def _files(directory: Traversable) -> dict[str, Traversable]:
@@ -137,56 +135,35 @@ def make_schema(source: Json, *, version: int | None = None) -> Schema:
         parsed=parse_schema(_bare(source), {}),
         canonical=canonical,
         header=MARKER + bytes.fromhex(avro_fingerprint(canonical, "CRC-64-AVRO")),
+        topic=source.get("topic"),
     )
 
 
+_NOT_BINARY: Final = frozenset({"doc", "logicalType", "topic", "json"})
+
+
 def _bare(schema: Json) -> Json:
-    """Drop documentation and logical types, which mean nothing to the binary form."""
+    """Drop documentation, logical types and attributes of ours, which mean nothing to the binary form."""
     if isinstance(schema, list):
         return [_bare(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {key: value for key, value in schema.items() if key not in ("doc", "logicalType")}
+    kept = {key: value for key, value in schema.items() if key not in _NOT_BINARY}
     if kept.keys() == {"type"}:
         return _bare(kept["type"])
     return {key: _bare(value) if key in ("type", "items", "values", "fields") else value for key, value in kept.items()}
 
 
-_READ: Final[dict[str, SchemaSet]] = {}
-
-
 def schemas_of(directory: Traversable) -> SchemaSet:
     """Return the schemas of a folder, read once. Raises `UserError`."""
-    place = str(directory)
-    if place not in _READ:
-        _READ[place] = SchemaSet(directory)
-    return _READ[place]
+    return _read_once(cast("Hashable", directory))
+
+
+@cache
+def _read_once(directory: Any) -> SchemaSet:
+    return SchemaSet.read(directory)
 
 
 def schemas() -> SchemaSet:
     """Return the schemas that the package ships."""
     return schemas_of(schemas_directory())
-
-
-_LEARNED: Final[dict[int, SchemaSet]] = {}
-
-
-def learn_schemas(known: SchemaSet) -> None:
-    """Have this process know the schemas of a protocol from now on; again changes nothing."""
-    _LEARNED[id(known)] = known
-
-
-def schema_named(name: str) -> Schema:
-    """Return the current schema of a record that the package ships or a protocol has brought. Raises ``KeyError``."""
-    for known in (schemas(), *_LEARNED.values()):
-        if name in known.current:
-            return known.current[name]
-    raise KeyError(name)
-
-
-def schema_of_header(header: bytes) -> Schema | None:
-    """Return the schema whose records start with these bytes, None where none is known."""
-    for known in (schemas(), *_LEARNED.values()):
-        if header in known.by_header:
-            return known.by_header[header]
-    return None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator.toml`: what it may hold (`model`), named configurations of real chains (`presets`), reading and checking it (`load`)."""
+"""`validator.toml`: what it may hold (`model`, and `limits` of chains), reading and checking it (`load`)."""
 
 from validator.config.load import load_config
-from validator.config.model import Chain, Config, Job, Topics, configuration_digest
+from validator.config.model import DEFAULT_PROTOCOL, Chain, Config, Job, Topics, configuration_digest
 
-__all__ = ["Chain", "Config", "Job", "Topics", "configuration_digest", "load_config"]
+__all__ = ["DEFAULT_PROTOCOL", "Chain", "Config", "Job", "Topics", "configuration_digest", "load_config"]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_settings import PydanticBaseSettingsSource
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from validator.tables import dotted
 
+if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
 PREFIX: Final = "VALIDATOR_"
@@ -41,7 +41,7 @@ class EnvironmentSource(PydanticBaseSettingsSource):
                 continue
             value = _value(os.environ[variable])
             if path == ["kafka"] and isinstance(value, dict):
-                value = flat(value)
+                value = dotted(value)
             elif path[0] == "kafka":
                 # librdkafka takes text, and a password may look like a number
                 path, value = ["kafka", ".".join(path[1:])], os.environ[variable]
@@ -51,17 +51,6 @@ class EnvironmentSource(PydanticBaseSettingsSource):
                 table[name] = table = below if isinstance(below, dict) else {}
             table[path[-1]] = value
         return found
-
-
-def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested tables as dotted keys: TOML reads ``bootstrap.servers = ...`` without quotes as a table in a table."""
-    leaves: dict[str, Any] = {}
-    for name, value in table.items():
-        if isinstance(value, dict):
-            leaves |= flat(value, f"{prefix}{name}.")
-        else:
-            leaves[f"{prefix}{name}"] = value
-    return leaves
 
 
 def _value(text: str) -> Any:

@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 import tomllib
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from pydantic import ValidationError
 
-from validator.config.environment import EnvironmentSource, flat
+from validator.config.environment import EnvironmentSource
+from validator.config.explain import explain
 from validator.config.model import Config
 from validator.errors import UserError
+from validator.tables import dotted
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -32,7 +33,7 @@ def load_config(path: str | Path | None = None) -> Config:
         return Config(**tables)
     except ValidationError as error:
         origin = str(file) if tables else "environment"
-        lines = [f"{_origin(each, origin)}: {_explain(each)}" for each in error.errors(include_url=False)]
+        lines = [f"{_origin(each, origin)}: {explain(each, _names_at)}" for each in error.errors(include_url=False)]
         raise UserError("\n".join(lines)) from None
 
 
@@ -44,7 +45,7 @@ def _read(file: Path) -> dict[str, Any]:
     except ValueError as error:  # not UTF-8, or not TOML
         raise UserError(f"{file}: expected TOML: {error}") from error
     if isinstance(kafka := tables.get("kafka"), dict):
-        tables["kafka"] = flat(kafka)
+        tables["kafka"] = dotted(kafka)
     chains = tables.get("chains")
     for chain in chains.values() if isinstance(chains, dict) else ():
         if isinstance(chain, dict) and isinstance(state := chain.get("state"), str):
@@ -65,41 +66,6 @@ def _origin(error: ErrorDetails, file: str) -> str:
             return file
         there = there[name]
     return "environment"
-
-
-def _explain(error: ErrorDetails) -> str:
-    location = error["loc"]
-    path = _path(location[:-1] if location[-1] == "[key]" else location)
-    if error["type"] == "extra_forbidden":
-        known = sorted(_names_at(location[:-1]))
-        close = get_close_matches(str(location[-1]), known, 1)
-        return f"{path}: no such key; " + (f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}")
-    if error["type"] == "missing":
-        return f"{path}: expected a value, found none"
-    message = error["msg"].removeprefix("Value error, ")
-    if error["type"] == "value_error":
-        return f"{path}: {message}"
-    expected = (
-        message.removeprefix("Input should be ").replace("a valid integer", "an integer").replace("a valid ", "a ")
-    )
-    if error["type"] in ("model_type", "dict_type"):
-        expected = "a table"
-    elif error["type"] == "string_pattern_mismatch":
-        expected = f"{'a name' if location[-1] == '[key]' else 'text'} that matches {error['ctx']['pattern']}"
-    elif expected.startswith(("greater", "less")):
-        expected = f"a number {expected}"
-    found = repr(error["input"])
-    return f"{path}: expected {expected}, found {found if len(found) <= 60 else found[:57] + '...'}"
-
-
-def _path(location: tuple[int | str, ...]) -> str:
-    path = ""
-    for part in location:
-        if isinstance(part, int):
-            path += f"[{part}]"
-        else:
-            path += f".{part}" if path else part
-    return path
 
 
 def _names_at(location: tuple[int | str, ...]) -> list[str]:

@@ -4,40 +4,41 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from validator.config.environment import EnvironmentSource, flat
-from validator.config.presets import PRESETS
+from validator.config.environment import EnvironmentSource
+from validator.config.explain import as_input
+from validator.config.limits import limit_errors, limits_by_table
 from validator.core import limits as core_limits
 from validator.core.handlers.handler import KIND
-from validator.core.types import Balances, Enactment, HostConfiguration, Para, ParaKind
+from validator.core.types import Balances, Enactment, Para, ParaKind
 from validator.errors import UserError
+from validator.tables import dotted
+from validator.topics import TOPICS
+
+DEFAULT_PROTOCOL: Final = "router"
+"""The protocol of a chain that names none: a plugin of group `validator.protocols`."""
 
 LANE_PATTERN: Final = rf"^[a-z0-9][a-z0-9._-]{{0,{core_limits.LANE_NAME_LENGTH_MAX - 1}}}$"
 """Names of lanes: they are Kafka keys and parts of file names."""
 
-TOPIC_NAMES: Final = (
-    "blocks",
-    "candidates",
-    "channel-requests",
-    "downward-messages",
-    "verdicts",
-    "dispatches",
-    "channel-events",
-    "headroom",
-    "receipts",
-    "dead-letters",
-    "lanes",
-    "markers",
-    "dead-letter-replays",
-)
-COMPACTED_TOPICS: Final = ("headroom", "lanes", "markers", "dead-letter-replays")
+TOPIC_NAMES: Final = tuple(topic.name for topic in TOPICS)
+COMPACTED_TOPICS: Final = tuple(topic.name for topic in TOPICS if topic.cleanup == "compact")
 
 PluginName = Annotated[str, Field(pattern=rf"^{KIND.pattern}$")]
 LaneName = Annotated[str, Field(pattern=LANE_PATTERN)]
@@ -155,37 +156,6 @@ class Plugins(_Table):
         return value
 
 
-class HostConfigurationTable(_Table):
-    """`[chains.<lane>.host_configuration]`: a preset, single values, or a preset with single values over it.
-
-    What neither gives is zero: nothing is allowed. Names, units: `validator.core.types.HostConfiguration`.
-    """
-
-    preset: Literal["minimal", "dev-2020-11", "polkadot-2021-09", "kusama-2022", "polkadot-2023"] | None = None
-    max_upward_message_num_per_candidate: U32 | None = None
-    max_upward_message_size: U32 | None = None
-    max_upward_queue_count: U32 | None = None
-    max_upward_queue_size: U32 | None = None
-    preferred_dispatchable_upward_messages_step_weight: U63 | None = None
-    max_downward_message_size: U32 | None = None
-    hrmp_max_message_num_per_candidate: U32 | None = None
-    hrmp_channel_max_places: U32 | None = None
-    hrmp_channel_max_message_size: U32 | None = None
-    hrmp_channel_max_size: U32 | None = None
-    hrmp_max_parachain_outbound_channels: U32 | None = None
-    hrmp_max_parathread_outbound_channels: U32 | None = None
-    hrmp_max_parachain_inbound_channels: U32 | None = None
-    hrmp_max_parathread_inbound_channels: U32 | None = None
-    hrmp_sender_deposit: U128 | None = None
-    hrmp_recipient_deposit: U128 | None = None
-    hrmp_open_request_ttl: U32 | None = None
-
-    def resolve(self) -> HostConfiguration:
-        """Return the configuration that the table means."""
-        base = HostConfiguration() if self.preset is None else PRESETS[self.preset]
-        return replace(base, **self.model_dump(exclude={"preset"}, exclude_none=True))
-
-
 class GenesisPara(_Table):
     """`[[chains.<lane>.genesis_paras]]`: a para that is valid from the start."""
 
@@ -217,9 +187,14 @@ class HandlerTable(_Table):
 
 
 class Chain(_Table):
-    """`[chains.<lane>]`: one relay chain."""
+    """`[chains.<lane>]`: one relay chain.
 
-    protocol: PluginName = "router"
+    Its limits are in a table of the name that the protocol gives it (`validator.plugin.protocol_parts.LimitsTable`), by default ``limits``.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    protocol: PluginName = DEFAULT_PROTOCOL
     """The rule set: the name of a plugin of group `validator.protocols`."""
     enactment: Literal["immediate", "on-inclusion"] = "immediate"
     """Whether an accepted candidate takes effect at once, or in the block that lists it as included."""
@@ -231,9 +206,8 @@ class Chain(_Table):
     """The first block that is executed; its parent counts as executed."""
     state: str | None = None
     """A STATE.json to start from in mid-life, made by `validator lanes import`; relative to this file. With it no genesis_paras."""
-    host_configuration: HostConfigurationTable = Field(default_factory=HostConfigurationTable)
     limits: dict[str, Any] = Field(default_factory=dict)
-    """The limits of a protocol other than the router, by its own names; without it every one is the protocol's default."""
+    """The limits of a protocol that names no other table for them, by its own names; each that is missing is the protocol's default."""
     genesis_paras: list[GenesisPara] = Field(default_factory=list)
     ump_default_weight: U63 = 1
     """Weight of an upward message that ump_weights does not name."""
@@ -245,6 +219,22 @@ class Chain(_Table):
     """Weight that one upward message may use in its handler; where it is not given, that of a whole dispatch round."""
     handlers: list[HandlerTable] | None = None
     """Who takes upward messages; without it they are only weighed, by the keys above."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _check_limits(cls, value: Any, handler: ModelWrapValidatorHandler[Chain]) -> Chain:
+        """Check the limits as the protocol wants them, and say what is wrong with them beside everything else."""
+        errors: list[InitErrorDetails] = []
+        chain: Chain | None = None
+        try:
+            chain = handler(value)
+        except ValidationError as error:
+            errors += map(as_input, error.errors(include_url=False))
+        if isinstance(value, dict):
+            errors += limit_errors(value, cls.model_fields, DEFAULT_PROTOCOL)
+        if chain is None or errors:
+            raise ValidationError.from_exception_data(cls.__name__, errors)
+        return chain
 
     @field_validator("genesis_paras")
     @classmethod
@@ -284,11 +274,13 @@ class Chain(_Table):
     def _check_start(self) -> Chain:
         if self.state is not None and self.genesis_paras:
             raise ValueError("expected state or genesis_paras, found both: a state says which paras are valid")
-        if self.protocol == "router" and self.limits:
-            raise ValueError("limits: expected host_configuration, by which the router is configured")
         if self.handlers is not None and (self.ump_weights or self.ump_failing_messages):
             raise ValueError("expected handlers, or ump_weights and ump_failing_messages, found both")
         return self
+
+    def limit_tables(self) -> dict[str, Any]:
+        """Return the tables that may hold the chain's limits, as the file has them."""
+        return {**(self.model_extra or {}), "limits": self.limits}
 
     def core_enactment(self) -> Enactment:
         """Return the enactment as the core names it."""
@@ -332,7 +324,7 @@ class Config(BaseSettings):
     @field_validator("kafka", mode="before")
     @classmethod
     def _flatten_kafka(cls, value: object) -> object:
-        return flat(value) if isinstance(value, dict) else value
+        return dotted(value) if isinstance(value, dict) else value
 
     @classmethod
     def settings_customise_sources(
@@ -350,8 +342,8 @@ class Config(BaseSettings):
 def configuration_digest(chain: Chain) -> bytes:
     """Return 32 bytes of BLAKE2b over all of a chain's configuration that bears on verdicts.
 
-    Hashed is canonical JSON: sorted keys, no spaces, presets resolved to numbers, genesis paras by id, weights by lower-case hex, and
-    instead of the name of a state file the BLAKE2b-256 of its bytes. Handlers are not in it: they hold from blocks on, and have digests
+    Hashed is canonical JSON: sorted keys, no spaces, limits as `limits_by_table` has them, genesis paras by id, weights by lower-case hex,
+    and instead of the name of a state file the BLAKE2b-256 of its bytes. Handlers are not in it: they hold from blocks on, and have digests
     of their own (`validator.plugin.runtime`). Two ways to write the same configuration give the same digest.
     Raises `UserError` where the state file cannot be read.
     """
@@ -362,8 +354,7 @@ def configuration_digest(chain: Chain) -> bytes:
         "hrmp_notifications": chain.hrmp_notifications,
         "first_block": chain.first_block,
         "state": None if chain.state is None else _file_digest(Path(chain.state)),
-        "host_configuration": asdict(chain.host_configuration.resolve()),
-        "limits": chain.limits,
+        **limits_by_table(chain.protocol, chain.limit_tables(), DEFAULT_PROTOCOL),
         "genesis_paras": [[para.para_id, para.kind.value, para.balance] for para in chain.core_paras()],
         "ump_default_weight": chain.ump_default_weight,
         "ump_weights": {payload.hex(): weight for payload, weight in chain.core_ump_weights().items()},

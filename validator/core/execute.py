@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from validator.core.errors import Violation
 from validator.core.limits import HEADROOM_INTERVAL_BLOCKS_DEFAULT, ROOT_INTERVAL_BLOCKS_DEFAULT
@@ -24,11 +24,11 @@ class Intervals:
     root: int = ROOT_INTERVAL_BLOCKS_DEFAULT
 
 
-def execute(rules: RuleSet, block: Block, intervals: Intervals) -> Executed:
+def execute(rules: RuleSet[Any], block: Block, intervals: Intervals) -> Executed:
     """Execute a complete block.
 
     Enactment of what became available comes first, then requests, downward messages and candidates by index, then one round of upward
-    dispatch, and the session change last. Source: ARCHITECTURE "Order inside a block", router_rules 1.1.
+    dispatch, and the session change last. The rules in force are chosen once, when the block begins. Source: ARCHITECTURE "Inside a block".
     """
     record = block.record
     now = record.block

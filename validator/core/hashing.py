@@ -26,13 +26,13 @@ def compact(value: int) -> bytes:
 
 
 def message_hash(message: bytes) -> Hash:
-    """Return H(M): the BLAKE2b-256 of the message as a SCALE ``Vec<u8>``, its length prefix included (router_rules 1.2)."""
+    """Return H(M): the BLAKE2b-256 of the message as a SCALE ``Vec<u8>``, its length prefix included."""
     return blake2b(compact(len(message)) + message, digest_size=32).digest()
 
 
 def mqc_link(previous_head: Hash, block: BlockNumber, hashed_message: Hash) -> Hash:
     """Return the head of a message queue chain after one more message.
 
-    ``block`` is that of enactment (HRMP) or of queueing (DMP). Source: router.txt ``mqc_head``, router_rules 1.2.
+    ``block`` is that of enactment (HRMP) or of queueing (DMP).
     """
     return blake2b(previous_head + block.to_bytes(4, "little") + hashed_message, digest_size=32).digest()

@@ -9,8 +9,8 @@ into batches and any redelivery give the same verdicts. Every record ends as exa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
-from typing import TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from validator.core.execute import Intervals, execute
 from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
@@ -54,6 +54,10 @@ class LaneSettings:
     intervals: Intervals = field(default_factory=Intervals)
 
 
+COUNTERS = ("consumed", "accepted", "rejected", "duplicate", "dead", "waiting")
+"""Every counter, in the order of what is stored: another order or another counter is another version of it."""
+
+
 @dataclass(slots=True)
 class Counters:
     """Where every record that reached the lane ended. Invariant: ``consumed`` is the sum of the others."""
@@ -64,6 +68,10 @@ class Counters:
     duplicate: int = 0
     dead: int = 0
     waiting: int = 0
+
+    def in_order(self) -> tuple[int, ...]:
+        """Return the counters in the order of `COUNTERS`."""
+        return tuple(getattr(self, name) for name in COUNTERS)
 
 
 @dataclass(slots=True)
@@ -83,7 +91,7 @@ class Lane:
     """Takes records one by one and executes blocks as they become complete."""
 
     def __init__(
-        self, name: str, rules: RuleSet, executed_block: BlockNumber, settings: LaneSettings | None = None
+        self, name: str, rules: RuleSet[Any], executed_block: BlockNumber, settings: LaneSettings | None = None
     ) -> None:
         self.name = name
         self.rules = rules
@@ -299,8 +307,8 @@ class Lane:
         out = Writer()
         out.u8(SNAPSHOT_VERSION)
         out.u32(self.executed_block)
-        for counter in fields(Counters):
-            out.u64(getattr(self.counters, counter.name))
+        for count in self.counters.in_order():
+            out.u64(count)
         out.compact(len(self._executed_prints))
         for number, prints in self._executed_prints.items():
             out.u32(number)
@@ -326,14 +334,14 @@ class Lane:
         cls,
         name: str,
         snapshot: list[bytes],
-        load_rules: Callable[[list[bytes]], RuleSet],
+        load_rules: Callable[[list[bytes]], RuleSet[Any]],
         decode: Callable[[RecordKind, bytes, Source], Input],
         settings: LaneSettings | None = None,
     ) -> Lane:
         """Return the lane that `snapshot` was taken of; raises `scale.DecodeError`."""
         reader = upgraded(snapshot[0], SNAPSHOT_VERSION, UPGRADES, "lane snapshot")
         lane = cls(name, load_rules(snapshot[1:]), reader.u32(), settings)
-        counters = Counters(*(reader.u64() for _ in fields(Counters)))
+        counters = Counters(**{name: reader.u64() for name in COUNTERS})
         for _ in range(reader.compact()):
             number = reader.u32()
             prints = reader.items(lambda: ((RecordKind(reader.u8()), reader.u32()), reader.take(FINGERPRINT_BYTES)))

@@ -9,49 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from validator.core.types import (
-    AcceptOpenChannel,
-    BlockRecord,
-    Candidate,
-    ChannelRequest,
-    CloseChannel,
-    HorizontalMessage,
-    InitOpenChannel,
-    Para,
-    ParaKind,
-    PendingRef,
-    ScheduleParaCleanup,
-    SessionChange,
-)
-
-_REQUESTS: tuple[type[InitOpenChannel | AcceptOpenChannel | CloseChannel | ScheduleParaCleanup], ...] = (
-    InitOpenChannel,
-    AcceptOpenChannel,
-    CloseChannel,
-    ScheduleParaCleanup,
-)
-
-
-def candidate(fields: tuple[Any, ...]) -> Candidate:
-    """Return the candidate of its seven fields.
-
-    In order: para_id, relay_parent_number, hrmp_watermark, ``(upward message, ...)``, processed_downward_messages, ``((recipient, data,
-    data_hash), ...)``, candidate_hash.
-    """
-    horizontal = fields[5]
-    if not horizontal:
-        return Candidate._make(fields)
-    return Candidate._make((*fields[:5], tuple(map(HorizontalMessage._make, horizontal)), fields[6]))
-
-
-def request(fields: tuple[Any, ...]) -> ChannelRequest:
-    """Return the request of ``(variant, *arguments)``.
-
-    The variant is 0 init_open_channel, 1 accept_open_channel, 2 close_channel (its channel is ``(sender, recipient)``), 3
-    schedule_para_cleanup.
-    """
-    made: ChannelRequest = _REQUESTS[fields[0]]._make(fields[1:])
-    return made
+from validator.core.types import BlockRecord, Para, ParaKind, PendingRef, SessionChange
 
 
 def block_record(fields: tuple[Any, ...]) -> BlockRecord:

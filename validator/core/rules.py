@@ -1,13 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a protocol has to be able to do, so that a block can be executed by it."""
+"""What a protocol brings so that a lane can execute its blocks: a state with rules for every input, encoded in pages.
+
+A rule that an input breaks is a `Violation`: the input is rejected and changes nothing. A page holds what one owner has (paras by their id,
+u64 above them for anything else), so that a save, and the state root, cost what has changed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from validator.core.events import EventLog
+from validator.core.hashing import blake2b_256
 from validator.core.outcomes import ChannelEvent, ChannelHeadroom, Dispatch, MessageRef, ParaHeadroom
-from validator.core.types import BlockNumber, DownwardMessage, Hash, PendingRef, SessionChange, SessionIndex
+from validator.core.root import merkle_root
+from validator.core.types import (
+    Balances,
+    BlockNumber,
+    DownwardMessage,
+    Enactment,
+    Hash,
+    Para,
+    ParaId,
+    PendingRef,
+    SessionChange,
+    SessionIndex,
+)
+
+OrderedSet: TypeAlias = dict[ParaId, None]
+"""A set that iterates in order of insertion."""
 
 
 class Effects(NamedTuple):
@@ -20,81 +44,217 @@ class Effects(NamedTuple):
     candidate_hash: bytes | None = None
 
 
-class RuleSet(Protocol):
-    """One lane's state under one protocol.
+class RulesEpoch(NamedTuple):
+    """The rules in force from a block on, until the next epoch begins.
 
-    The `apply_` methods either apply an input whole or raise a `Violation` and change nothing. Requests and candidates are of the
-    protocol's own types.
+    ``version`` names these rules in digests and stored states: it changes with every change after which the same state and inputs may give
+    another state. ``profile`` is what the protocol's own rules look at, None if it has only one set of them.
     """
 
+    from_block: BlockNumber
+    version: int
+    profile: Any = None
+
+
+FIRST_RULES: tuple[RulesEpoch, ...] = (RulesEpoch(0, 1),)
+"""One set of rules for every block."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainSettings:
+    """A chain as its protocol sees it: limits and modes, the paras that are valid from the start, and who processes upward messages.
+
+    ``configuration`` is of the protocol's own class. ``upward_messages`` is handed through to the rule set's dispatch round. ``rules``
+    ascend by block; the first holds from block 0.
+    """
+
+    configuration: Any = None
+    paras: tuple[Para, ...] = ()
+    balances: Balances = Balances.LEDGER
+    notifications: bool = False
+    enactment: Enactment = Enactment.IMMEDIATE
+    upward_messages: Any = None
+    rules: tuple[RulesEpoch, ...] = FIRST_RULES
+
+
+class Touched(Protocol):
+    """What has changed since it was last read; ``pages`` are the paras whose page of the state encoding has."""
+
+    pages: OrderedSet
+
+
+class State(Protocol):
+    """What a `RuleSet` needs of a protocol's state."""
+
+    session_index: SessionIndex
+
+    @property
+    def touched(self) -> Touched:
+        """Return what has changed."""
+
+
+S = TypeVar("S", bound=State)
+
+
+class RuleSet(ABC, Generic[S]):
+    """One lane's state under one protocol.
+
+    The ``apply_`` methods either apply an input whole or raise a `Violation` and change nothing. Requests and candidates are of the
+    protocol's own types. Every change notes the para in ``state.touched.pages``: only those pages are encoded again.
+
+    Between `begin_block` and `end_block`, ``now`` is the block, ``events`` collects what happens to channels, and ``profile`` is that of
+    the rules in force.
+    """
+
+    def __init__(
+        self, state: S, settings: ChainSettings | None = None, page_hashes: dict[int, Hash] | None = None
+    ) -> None:
+        """Take a state; ``page_hashes`` are, by owner, those of pages that are saved as the state has them."""
+        self.state = state
+        self.settings = settings or ChainSettings()
+        self.now: BlockNumber = 0
+        self.profile = self.settings.rules[0].profile
+        self.events = EventLog(0, state.session_index)
+        self._page_hashes = page_hashes or {}
+        unsaved = dict.fromkeys(owner for owner in self.owners() if owner not in self._page_hashes)
+        self._to_hash: OrderedSet = dict(unsaved)
+        self._to_save: OrderedSet = unsaved
+
+    # --- records ---
+
+    @abstractmethod
     def request(self, fields: tuple[Any, ...]) -> Any:
         """Return the channel request that a decoded record holds."""
 
+    @abstractmethod
+    def candidate(self, fields: tuple[Any, ...]) -> Any:
+        """Return the candidate that a decoded record holds; it has ``para_id`` and ``candidate_hash``."""
+
     def downward(self, fields: tuple[Any, ...]) -> DownwardMessage:
         """Return the downward message that a decoded record holds."""
+        return DownwardMessage._make(fields)
 
-    def candidate(self, fields: tuple[Any, ...]) -> Any:
-        """Return the candidate that a decoded record holds."""
+    # --- a block, in the order of `execute.execute` ---
 
     def begin_block(self, now: BlockNumber) -> None:
-        """Start block ``now``; everything until `end_block` happens in it."""
+        """Start block ``now`` under the rules of its height."""
+        self.now = now
+        self.profile = in_force(self.settings.rules, now).profile
+        self.events = EventLog(now, self.state.session_index)
 
+    @abstractmethod
     def apply_inclusion(self, ref: PendingRef) -> Effects:
         """Enact a pending candidate."""
 
+    @abstractmethod
     def apply_timeout(self, ref: PendingRef) -> Effects:
         """Drop a pending candidate."""
 
+    @abstractmethod
     def apply_request(self, request: Any) -> Effects:
         """Apply a channel request."""
 
+    @abstractmethod
     def apply_downward(self, message: DownwardMessage) -> Effects:
         """Queue a downward message."""
 
+    @abstractmethod
     def check_candidate(self, candidate: Any) -> None:
-        """Raise the `Violation` for which a candidate is not acceptable, if there is one."""
+        """Raise the violation for which a candidate is not acceptable, if there is one."""
 
+    @abstractmethod
     def enact_candidate(self, candidate: Any) -> Effects:
         """Apply a candidate that has been accepted; cannot fail."""
 
+    @abstractmethod
     def apply_candidate(self, candidate: Any) -> Effects:
-        """Accept a candidate; enact it where the chain enacts immediately, else keep it pending."""
+        """Accept a candidate; enact it if the chain enacts immediately, else keep it pending."""
 
     def dispatch(self) -> list[Dispatch]:
-        """Run the block's round of upward message dispatch."""
+        """Run the block's round of upward message dispatch; a protocol without upward messages has none."""
+        return []
 
+    @abstractmethod
     def change_session(self, change: SessionChange) -> None:
         """Change the session."""
 
     def end_block(self) -> list[ChannelEvent]:
-        """End the block and return what it told about channels."""
+        """Return the block's channel events."""
+        return self.events.events
 
+    @abstractmethod
     def take_headroom(self) -> list[ParaHeadroom | ChannelHeadroom]:
         """Return the headroom of everything that changed since the last call: paras, then channels, each ascending."""
 
     @property
     def session(self) -> SessionIndex:
         """The current session's index."""
+        return self.state.session_index
 
-    def state_root(self) -> Hash:
-        """Return the root over the canonical encoding of the whole state."""
+    # --- pages ---
+
+    @abstractmethod
+    def common_page(self) -> bytes:
+        """Return the canonical encoding of what no owner has."""
+
+    @abstractmethod
+    def headroom_page(self) -> bytes:
+        """Return the canonical encoding of whose headroom `take_headroom` would return; it is not part of the root."""
+
+    @abstractmethod
+    def owners(self) -> list[int]:
+        """Return, ascending, the owners that may have a page."""
+
+    @abstractmethod
+    def page(self, owner: int) -> bytes | None:
+        """Return the canonical encoding of what an owner has, None if it has nothing."""
+
+    def touched_owners(self) -> Iterable[OrderedSet]:
+        """Return the sets of owners whose pages have changed, to be emptied."""
+        return (self.state.touched.pages,)
 
     def common_pages(self) -> list[bytes]:
-        """Return the canonical encoding of what no para owns, and of what has not been told yet."""
+        """Return the pages without an owner: the common page and the headroom page."""
+        return [self.common_page(), self.headroom_page()]
 
-    def owners(self) -> Collection[int]:
-        """Return, ascending, the owners that may have a page: paras by their id, u64 above them for whatever else there is."""
-
-    def page(self, owner: int) -> bytes | None:
-        """Return the canonical encoding of what an owner has, None where that is nothing."""
+    def state_root(self) -> Hash:
+        """Return the root over the canonical encoding of the whole state; costs the encoding of what was touched since the last one."""
+        self._note_touched()
+        for owner in self._to_hash:
+            page = self.page(owner)
+            if page is None:
+                self._page_hashes.pop(owner, None)
+            else:
+                self._page_hashes[owner] = blake2b_256(page)
+        self._to_hash.clear()
+        return merkle_root(blake2b_256(self.common_page()), self._page_hashes)
 
     def changed(self) -> Collection[int]:
         """Return whose pages have changed since the last `mark_saved`."""
+        self._note_touched()
+        return self._to_save
 
     def mark_saved(self) -> None:
-        """Take note that all pages have been saved as they are now."""
+        """Note that all pages have been saved as they are now."""
+        self._note_touched()
+        self._to_save.clear()
+
+    def _note_touched(self) -> None:
+        for touched in self.touched_owners():
+            self._to_hash.update(touched)
+            self._to_save.update(touched)
+            touched.clear()
 
 
-def pages(rules: RuleSet) -> list[bytes]:
+def in_force(rules: tuple[RulesEpoch, ...], block: BlockNumber) -> RulesEpoch:
+    """Return the epoch that a block belongs to: the last one that begins at or before it."""
+    return rules[bisect_right(rules, block, key=_from_block) - 1]
+
+
+def _from_block(epoch: RulesEpoch) -> BlockNumber:
+    return epoch.from_block
+
+
+def pages(rules: RuleSet[Any]) -> list[bytes]:
     """Return the canonical encoding of a whole state: the common pages, then those of owners, ascending."""
     return [*rules.common_pages(), *filter(None, map(rules.page, rules.owners()))]

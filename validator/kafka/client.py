@@ -11,9 +11,10 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from validator.errors import UserError
+from validator.tables import dotted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     KafkaTable = Mapping[str, object]
     """A `[kafka]` table, `bootstrap.servers` among its keys; nested tables are dotted names."""
@@ -73,24 +74,19 @@ def flatten(table: KafkaTable) -> dict[str, str]:
     TOML reads `security.protocol = "SSL"` as a table in a table; both spellings mean the same here.
     Errors, in order: a value that is neither text, number nor boolean; a key that the guarantees rest on.
     """
-    flat = dict(_flatten(table, ""))
+    flat = {name: _text(name, value) for name, value in dotted(table).items()}
     for key in _FIXED:
         if key in flat:
             raise UserError(f"[kafka] {key} cannot be set: exactly-once delivery rests on the product's own value")
     return flat
 
 
-def _flatten(table: KafkaTable, prefix: str) -> Iterator[tuple[str, str]]:
-    for key, value in table.items():
-        name = prefix + key
-        if isinstance(value, dict):
-            yield from _flatten(value, f"{name}.")
-        elif isinstance(value, bool):
-            yield name, "true" if value else "false"
-        elif isinstance(value, str | int | float):
-            yield name, str(value)
-        else:
-            raise UserError(f"[kafka] {name}: expected text, a number or a boolean, found {value!r}")
+def _text(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise UserError(f"[kafka] {name}: expected text, a number or a boolean, found {value!r}")
 
 
 def producer_config(kafka: KafkaTable, *, transactional_id: str | None = None) -> dict[str, Any]:

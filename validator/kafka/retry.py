@@ -122,12 +122,12 @@ def missing_topics(client: Any, topics: Iterable[str], *, patience_s: float | No
     return missing
 
 
-def await_broker(client: Any) -> None:
+def await_broker(client: Any, *, patience_s: float | None = None) -> None:
     """Return once any broker answers; for a consumer that reports that it has lost all of them.
 
-    Raises `confluent_kafka.KafkaException` after `ANSWER_S_MAX`.
+    Raises `confluent_kafka.KafkaException` as `answer` does.
     """
-    answer(lambda left_s: client.list_topics(timeout=left_s))
+    answer(lambda left_s: client.list_topics(timeout=left_s), patience_s=patience_s)
 
 
 def _counted(error: KafkaError, attempts: int, waited_s: float) -> KafkaError:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The topics: one table, and the calls that create and list them."""
+"""Calls that create and list the topics of `validator.topics`."""
 
 from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from validator.errors import UserError
 from validator.kafka.client import DEAD_LETTER_BYTES_MAX, MESSAGE_BYTES_MAX, admin_config
 from validator.kafka.retry import ANSWER_S_MAX, answer
+from validator.topics import DEAD_LETTERS, TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -21,56 +22,9 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import TopicMetadata
 
     from validator.kafka.client import KafkaTable
+    from validator.topics import Topic
 
 PREFIX: Final = "validator."
-
-_MINUTE_MS: Final = 60 * 1000
-_DAY_MS: Final = 24 * 60 * 60 * 1000
-_FOR_EVER: Final = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """A topic of the product.
-
-    Keys are the lane's name; on compacted topics what the record is about: `lane/para`, `lane/sender/recipient`, `lane`.
-    """
-
-    name: str
-    direction: Literal["in", "out"]
-    cleanup: Literal["delete", "compact"]
-    retention_ms: int
-    purpose: str
-
-    def config(self) -> dict[str, str]:
-        """Return the topic-level options."""
-        limit = DEAD_LETTER_BYTES_MAX if self.name == "dead-letters" else MESSAGE_BYTES_MAX
-        kept = {"cleanup.policy": self.cleanup, "max.message.bytes": str(limit)}
-        if self.cleanup == "delete":
-            return kept | {"retention.ms": str(self.retention_ms)}
-        # A reader of a compacted topic wants the latest of each key: the fewer old ones lie before it the better.
-        # The job reads its markers whole at every start, and writes one for each lane and batch.
-        segment_ms, dirty = (10 * _MINUTE_MS, "0.01") if self.name == "markers" else (_DAY_MS, "0.1")
-        return kept | {"min.cleanable.dirty.ratio": dirty, "segment.ms": str(segment_ms)}
-
-
-# Inputs and per-candidate outputs are kept for a week, as Kafka does by default; what people look for later, a month;
-# receipts for ever, since they are what two deployments compare and small.
-TOPICS: Final[tuple[Topic, ...]] = (
-    Topic("blocks", "in", "delete", 7 * _DAY_MS, "what belongs to each block"),
-    Topic("candidates", "in", "delete", 7 * _DAY_MS, "backed candidates with their messages"),
-    Topic("channel-requests", "in", "delete", 7 * _DAY_MS, "calls that open, accept and close channels"),
-    Topic("downward-messages", "in", "delete", 7 * _DAY_MS, "messages of the relay chain to paras"),
-    Topic("verdicts", "out", "delete", 7 * _DAY_MS, "accepted or rejected, and why"),
-    Topic("dispatches", "out", "delete", 7 * _DAY_MS, "results of upward messages"),
-    Topic("channel-events", "out", "delete", 30 * _DAY_MS, "channels opened, closed, expired, dropped; deposits"),
-    Topic("headroom", "out", "compact", _FOR_EVER, "places and bytes left for each para and channel"),
-    Topic("receipts", "out", "delete", _FOR_EVER, "one for each executed block"),
-    Topic("dead-letters", "out", "delete", 30 * _DAY_MS, "what could not be a record of the lane, raw"),
-    Topic("lanes", "out", "compact", _FOR_EVER, "where each lane stands and what it waits for"),
-    Topic("markers", "out", "compact", _FOR_EVER, "what of each lane has been told for good; the job's own"),
-    Topic("dead-letter-replays", "out", "compact", _FOR_EVER, "which dead letters were put back, and where to"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +40,15 @@ class TopicState:
     purpose: str
     partitions: int | None
     records: int | None
+
+
+def topic_config(topic: Topic, retention_ms: int) -> dict[str, str]:
+    """Return the topic-level options; ``retention_ms`` means nothing to a compacted topic."""
+    limit = DEAD_LETTER_BYTES_MAX if topic.name == DEAD_LETTERS else MESSAGE_BYTES_MAX
+    kept = {"cleanup.policy": topic.cleanup, "max.message.bytes": str(limit)}
+    if topic.cleanup == "delete":
+        return kept | {"retention.ms": str(retention_ms)}
+    return kept | {"min.cleanable.dirty.ratio": topic.dirty_ratio, "segment.ms": str(topic.segment_ms)}
 
 
 def create_topics(
@@ -112,7 +75,7 @@ def create_topics(
                 prefix + topic.name,
                 counts[topic.direction],
                 replication_factor,
-                config=replace(topic, retention_ms=kept.get(topic.name, topic.retention_ms)).config(),
+                config=topic_config(topic, kept.get(topic.name, topic.retention_ms)),
             )
             for topic in TOPICS
         ]

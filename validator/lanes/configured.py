@@ -6,25 +6,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from validator.codec.decode import ROUTER
-from validator.config import Chain, Config, configuration_digest
-from validator.config.model import HostConfigurationTable
+from validator.codec.codec import Codec
+from validator.config import DEFAULT_PROTOCOL, Chain, Config, configuration_digest
+from validator.config.limits import check_table
 from validator.core.execute import Intervals
 from validator.core.lane import LaneSettings
-from validator.core.router.router import Router
-from validator.core.router.state import RouterState
-from validator.core.rules import pages
+from validator.core.rules import RuleSet, pages
 from validator.core.types import BlockNumber
 from validator.document import Node, read_document
 from validator.errors import UserError
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.genesis import Genesis, genesis_path, kept_genesis
-from validator.lanes.statefile import read_state
-from validator.plugin.api import ChainSettings
 from validator.plugin.lock import Lock, read_lock
 from validator.plugin.pack import use_artefacts
+from validator.plugin.protocol_api import ChainSettings, ProtocolDefinition
+from validator.plugin.protocol_parts import LIMITS
 from validator.plugin.registry import PluginError, canonical
-from validator.plugin.runtime import HandlerUse, Runtime, RuntimePlan, make_runtime
+from validator.plugin.runtime import HandlerUse, Runtime, RuntimePlan, codec_of, make_runtime
 from validator.resources import state_directory
 
 
@@ -56,10 +54,12 @@ def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -
     use_artefacts(config.plugins.artefacts)
     runtime = chain_runtime(chain, lane, configured_lock(config))
     digest = runtime.digest
+    protocol = runtime.protocol
     if kept_in is None or chain.state is None:
-        first_block, genesis = _start(chain, runtime, lane)
+        first_block, genesis = _start(chain, protocol, lane)
     else:
-        first_block, genesis = kept_genesis(genesis_path(kept_in, lane, digest), lambda: _start(chain, runtime, lane))
+        kept = genesis_path(kept_in, lane, digest, protocol.encoding_version)
+        first_block, genesis = kept_genesis(kept, lambda: _start(chain, protocol, lane))
     job = config.job
     return LaneDefinition(
         name=lane,
@@ -81,6 +81,18 @@ def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -
         upward_weight_max=chain.ump_message_weight_max,
         handler_seconds_max=job.handler_seconds_max,
     )
+
+
+def configured_codec(config: Config) -> Codec:
+    """Return how the records of all configured chains are read, those of the default protocol where none is. Raises `UserError`."""
+    protocols = {chain.protocol for chain in config.chains.values()} or {DEFAULT_PROTOCOL}
+    return codec_of(map(RuntimePlan, protocols))
+
+
+def protocol_of(config: Config, lane: str) -> str:
+    """Return the protocol of a chain, the default one where the chain is not configured."""
+    chain = config.chains.get(lane)
+    return DEFAULT_PROTOCOL if chain is None else chain.protocol
 
 
 def configured_lock(config: Config) -> Lock | None:
@@ -105,53 +117,66 @@ def chain_runtime(chain: Chain, lane: str, lock: Lock | None = None) -> Runtime:
         raise UserError(f"chain {lane}: {error}") from error
 
 
-def read_state_file(path: Path, chain: Chain) -> tuple[BlockNumber, RouterState]:
-    """Return the first block and the state of a STATE.json under a chain's configuration.
+def chain_protocol(chain: Chain, lane: str) -> ProtocolDefinition:
+    """Return a chain's protocol. Raises `UserError` with everything that is wrong with its plugin."""
+    try:
+        return make_runtime(RuntimePlan(chain.protocol)).protocol
+    except PluginError as error:
+        raise UserError(f"chain {lane}: {error}") from error
 
-    The file is an object with ``first_block`` and ``state`` (state keys of the conformance format), or the state keys alone, and then the
-    chain's own ``first_block`` holds. Raises `UserError`.
+
+def read_state_file(
+    path: Path, chain: Chain, lane: str, protocol: ProtocolDefinition
+) -> tuple[BlockNumber, RuleSet[Any]]:
+    """Return the first block and the rules in the state of a STATE.json, under a chain's configuration.
+
+    The file is an object with ``first_block`` and ``state`` (`plugin.protocol_parts.StateFile`), or the state alone, and then the chain's
+    own ``first_block`` holds. Raises `UserError`: the chain's limits, a protocol without state files, the file.
     """
+    settings = _settings(chain, lane, protocol)
+    if protocol.state_file is None:
+        raise UserError(f"chains.{lane}.state: protocol {protocol.name} cannot start from a state file")
     document = read_document(path)
     first_block = document.get("first_block", Node.integer, chain.first_block)
     if first_block == 0:
         raise document["first_block"].fail("a block from 1 on")
-    state = read_state(
-        document["state"] if document.has("state") else document,
-        chain.host_configuration.resolve(),
-        balances=chain.core_balances(),
-        notifications=chain.hrmp_notifications,
-    )
-    return first_block, state
+    return first_block, protocol.state_file.read(document["state"] if document.has("state") else document, settings)
 
 
-def _configuration(chain: Chain, runtime: Runtime, lane: str) -> Any:
+def _configuration(chain: Chain, lane: str, protocol: ProtocolDefinition) -> Any:
     """Return a chain's limits in the class of its protocol. Raises `UserError`."""
-    if chain.protocol == ROUTER:
-        return chain.host_configuration.resolve()
-    if chain.host_configuration != HostConfigurationTable():
-        raise UserError(
-            f"chains.{lane}.host_configuration: expected limits, by which protocol {chain.protocol} is configured"
-        )
-    node = Node(chain.limits, f"chains.{lane}.limits")
-    for name in chain.limits:
-        if name not in runtime.protocol.limits:
-            raise UserError(
-                f"{node.path}.{name}: no such limit of {chain.protocol}; there are {', '.join(runtime.protocol.limits)}"
-            )
-    return runtime.protocol.configuration(node)
+    table = protocol.limits_table
+    key = LIMITS if table is None else table.key
+    given = chain.limit_tables()
+    for name in given:
+        if name != key and given[name]:
+            raise UserError(f"chains.{lane}.{name}: expected {key}, by which protocol {protocol.name} is configured")
+    values = given.get(key, {})
+    path = f"chains.{lane}.{key}"
+    if table is None:
+        for name in values:
+            if name not in protocol.limits:
+                raise UserError(
+                    f"{path}.{name}: no such limit of {protocol.name}; there are {', '.join(protocol.limits)}"
+                )
+        return protocol.configuration(Node(values, path))
+    check_table(table, values, f"chains.{lane}")
+    return protocol.configuration(Node(table.resolve(values), path))
 
 
-def _start(chain: Chain, runtime: Runtime, lane: str) -> Genesis:
-    """Return a chain's first block and the pages of the state before it."""
-    if chain.state is not None:
-        if chain.protocol != ROUTER:
-            raise UserError(f"chains.{lane}.state: a state to start from can be given to protocol {ROUTER} only")
-        first_block, state = read_state_file(Path(chain.state), chain)
-        return first_block, tuple(pages(Router(state)))
-    settings = ChainSettings(
-        _configuration(chain, runtime, lane),
+def _settings(chain: Chain, lane: str, protocol: ProtocolDefinition) -> ChainSettings:
+    return ChainSettings(
+        _configuration(chain, lane, protocol),
         chain.core_paras(),
         balances=chain.core_balances(),
         notifications=chain.hrmp_notifications,
+        rules=protocol.rules,
     )
-    return chain.first_block, tuple(pages(runtime.protocol.genesis(settings)))
+
+
+def _start(chain: Chain, protocol: ProtocolDefinition, lane: str) -> Genesis:
+    """Return a chain's first block and the pages of the state before it."""
+    if chain.state is None:
+        return chain.first_block, tuple(pages(protocol.genesis(_settings(chain, lane, protocol))))
+    first_block, rules = read_state_file(Path(chain.state), chain, lane, protocol)
+    return first_block, tuple(pages(rules))

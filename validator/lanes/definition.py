@@ -6,27 +6,41 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
-from validator.codec.decode import LaneRecords, decode_record
+from validator.codec.codec import Codec, LaneRecords
+from validator.codec.decode import decode_record
 from validator.core.execute import Intervals
-from validator.core.handlers.dispatch import HandlerSink
+from validator.core.handlers.dispatch import HandlerDispatcher
+from validator.core.handlers.upward import FixedWeightDispatcher, UpwardDispatcher
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.lane import Lane, LaneSettings
-from validator.core.router.dispatch import FixedWeightSink, UpwardMessageSink
 from validator.core.rules import RuleSet
-from validator.core.scale import Reader, Writer
-from validator.core.types import BlockNumber, Enactment, HostConfiguration
+from validator.core.scale import Reader, Upgrade, Writer, upgraded
+from validator.core.types import BlockNumber, Enactment
 from validator.errors import UserError
-from validator.plugin.api import ChainSettings
+from validator.lanes.genesis import genesis_path
+from validator.plugin.protocol_api import ChainSettings, ProtocolDefinition
 from validator.plugin.registry import PluginError
-from validator.plugin.runtime import Epoch, HandlerUse, RuntimePlan, first_difference, make_runtime
+from validator.plugin.runtime import (
+    Epoch,
+    HandlerUse,
+    RulesUse,
+    RuntimePlan,
+    codec_of,
+    first_difference,
+    first_rules_difference,
+    make_runtime,
+)
 from validator.plugin.watchdog import HANDLER_SECONDS_MAX_DEFAULT, Watchdog
 
 _ENACTMENTS = tuple(Enactment)
 
-
-class RulesOutdated(Exception):
-    """A journal was written under rules that this program no longer has."""
+RULES_ENCODING_VERSION = 1
+UPGRADES: dict[int, Upgrade] = {}
+"""By version, what makes of encoded rules those of the version after it."""
 
 
 class JournalUnreadable(Exception):
@@ -44,13 +58,13 @@ class LaneDefinition:
     name: str
     runtime_digest: bytes
     genesis: Iterable[bytes]
+    plan: RuntimePlan
     first_block: BlockNumber = 1
     enactment: Enactment = Enactment.IMMEDIATE
     settings: LaneSettings = field(default_factory=LaneSettings)
     upward_weights: dict[bytes, int] = field(default_factory=dict)
     upward_default_weight: int = 1
     upward_failing: frozenset[bytes] = frozenset()
-    plan: RuntimePlan = field(default_factory=RuntimePlan)
     epochs: tuple[Epoch, ...] = ()
     """What the driver made of the plan; where it is empty, ``runtime_digest`` holds for every block."""
     upward_weight_max: int | None = None
@@ -80,7 +94,13 @@ class LaneDefinition:
         return epochs[bisect_right(epochs, block, key=lambda epoch: epoch.from_block) - 1].plugins()
 
     def refuse_to_change_the_past(self, before: LaneDefinition, executed_block: BlockNumber) -> None:
-        """Raise `UserError` where blocks that are executed would have had other handlers."""
+        """Raise `UserError` if blocks that are executed would have had other rules or other handlers."""
+        changed = first_rules_difference(before.rules, self.rules)
+        if changed is not None and changed <= executed_block:
+            raise UserError(
+                f"lane {self.name}: its rules differ from block {changed} on, but block {executed_block} is executed: let the change "
+                f"begin with a block after that, or remove the job's checkpoint and take another topics prefix"
+            )
         changed = first_difference(before.plan.handlers or (), self.plan.handlers or ())
         if changed is not None and changed <= executed_block:
             raise UserError(
@@ -88,19 +108,47 @@ class LaneDefinition:
                 f"begin with a block after that (from_block), or remove the job's checkpoint and take another topics prefix"
             )
 
+    def genesis_path(self, folder: Path) -> Path:
+        """Return where the job keeps the lane's genesis, below its folder. Raises `PluginError`."""
+        return genesis_path(folder, self.name, self.runtime_digest, self.protocol.encoding_version)
+
     def create(self) -> Lane:
         """Return the lane as it stands before its first block."""
         return Lane(self.name, self._rules(list(self.genesis)), self.first_block - 1, self.settings)
 
     def restore(self, snapshot: list[bytes]) -> Lane:
         """Return the lane that a `Lane.snapshot` was taken of; raises `core.scale.DecodeError`, `JournalUnreadable`."""
-        make_runtime(self.plan)  # by which the records that wait can be read
-        return Lane.restore(self.name, snapshot, self._rules, decode_again, self.settings)
+        return Lane.restore(self.name, snapshot, self._rules, partial(decode_again, self.codec), self.settings)
+
+    @classmethod
+    def stored(cls, name: str, runtime_digest: bytes, rules: bytes, settings: LaneSettings) -> LaneDefinition:
+        """Return a lane as `encode_rules` alone describes it, for `under`: where it once started is not in there.
+
+        Raises `core.scale.DecodeError`.
+        """
+        return cls(name, runtime_digest, (), RuntimePlan(_protocol_of(_versioned(rules))), settings=settings)
+
+    @property
+    def protocol(self) -> ProtocolDefinition:
+        """The lane's protocol. Raises `PluginError`."""
+        return make_runtime(self.plan).protocol
 
     @property
     def records(self) -> LaneRecords:
         """What the lane's input records have to be like."""
         return make_runtime(self.plan).records
+
+    @property
+    def rules(self) -> tuple[RulesUse, ...]:
+        """The versions of the protocol's rules by the block that they begin at."""
+        rules = make_runtime(self.plan).plan.rules
+        assert rules is not None
+        return rules
+
+    @property
+    def codec(self) -> Codec:
+        """How the lane's input records are read."""
+        return make_runtime(self.plan).codec
 
     def encode_rules(self) -> bytes:
         """Return, as canonical bytes, what beside its inputs decides how the lane goes on from a state.
@@ -108,8 +156,12 @@ class LaneDefinition:
         The blocks ahead and the bytes that may wait are not of it: they stop a lane and change nothing.
         """
         out = Writer()
+        out.u8(RULES_ENCODING_VERSION)
         out.bytes(self.plan.protocol.encode())
-        out.u32(make_runtime(self.plan).protocol.rules_version)
+        out.compact(len(self.rules))
+        for from_block, version in self.rules:
+            out.u32(from_block)
+            out.u32(version)
         out.u8(_ENACTMENTS.index(self.enactment))
         out.u32(self.settings.duplicate_window_blocks)
         out.u32(self.settings.intervals.headroom)
@@ -132,11 +184,10 @@ class LaneDefinition:
         Raises `RulesOutdated` where this program has other rules by now, `core.scale.DecodeError`, `PluginError` where a plugin of then is
         not installed any more.
         """
-        reader = Reader(rules)
-        plan = RuntimePlan(reader.bytes().decode("utf-8", "replace"), lock=self.plan.lock)
-        version, own = reader.u32(), make_runtime(plan).protocol.rules_version
-        if version != own:
-            raise RulesOutdated(f"rules of version {version}, this program has version {own}")
+        reader = _versioned(rules)
+        plan = RuntimePlan(_protocol_of(reader), lock=self.plan.lock)
+        plan = replace(plan, rules=tuple(reader.items(lambda: RulesUse(reader.u32(), reader.u32()))))
+        make_runtime(plan)
         definition = replace(
             self,
             enactment=reader.choice(_ENACTMENTS),
@@ -154,20 +205,28 @@ class LaneDefinition:
         reader.end()
         return definition
 
-    def _rules(self, pages: list[bytes]) -> RuleSet:
+    def _rules(self, pages: list[bytes]) -> RuleSet[Any]:
         runtime = make_runtime(self.plan)
-        sink: UpwardMessageSink
+        dispatcher: UpwardDispatcher
         if runtime.handlers is None:
-            sink = FixedWeightSink(self.upward_weights, self.upward_default_weight, self.upward_failing)
+            dispatcher = FixedWeightDispatcher(self.upward_weights, self.upward_default_weight, self.upward_failing)
         else:
-            sink = HandlerSink(
+            dispatcher = HandlerDispatcher(
                 runtime.handlers,
                 default_weight=self.upward_default_weight,
                 weight_max=self.upward_weight_max,
                 guard=Watchdog(self.handler_seconds_max),
             )
-        settings = ChainSettings(HostConfiguration(), enactment=self.enactment, upward_messages=sink)
+        settings = ChainSettings(enactment=self.enactment, upward_messages=dispatcher, rules=runtime.rules)
         return runtime.protocol.restore(pages, settings)
+
+
+def _versioned(rules: bytes) -> Reader:
+    return upgraded(rules, RULES_ENCODING_VERSION, UPGRADES, "rules")
+
+
+def _protocol_of(rules: Reader) -> str:
+    return rules.bytes().decode("utf-8", "replace")
 
 
 def _write_uses(out: Writer, uses: tuple[HandlerUse, ...]) -> None:
@@ -185,9 +244,14 @@ def _read_use(reader: Reader) -> HandlerUse:
     return HandlerUse(plugin.decode(), version.decode() or None, from_block, config.decode(), reader.boolean())
 
 
-def decode_again(kind: RecordKind, raw: bytes, source: Source) -> Input:
+def job_codec(definitions: Iterable[LaneDefinition]) -> Codec:
+    """Return how the input records of all lanes of a job are read, before it is known whose they are."""
+    return codec_of(definition.plan for definition in definitions)
+
+
+def decode_again(codec: Codec, kind: RecordKind, raw: bytes, source: Source) -> Input:
     """Decode a record that has been decoded before; raises `JournalUnreadable` where that is no longer possible."""
-    decoded = decode_record(kind, raw, source)
+    decoded = decode_record(codec, kind, raw, source)
     if isinstance(decoded, DeadLetter):
         where = f"{source.topic}[{source.partition}]@{source.offset}"
         raise JournalUnreadable(f"the record at {where} was decoded before and is not any more: {decoded.detail}")

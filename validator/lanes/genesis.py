@@ -12,7 +12,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TypeAlias
 
-from validator.core.router.encoding import ENCODING_VERSION
 from validator.core.scale import DecodeError, Reader, Writer
 from validator.core.types import BlockNumber
 
@@ -25,9 +24,13 @@ _CHECKSUM_BYTES = 16
 _SUFFIX = ".genesis"
 
 
-def genesis_path(folder: Path, lane: str, runtime_digest: bytes) -> Path:
-    """Return where the genesis of a lane is kept: under a name of its own for everything that it is made from."""
-    key = blake2b(runtime_digest + bytes((GENESIS_VERSION, ENCODING_VERSION)), digest_size=_KEY_BYTES)
+def genesis_path(folder: Path, lane: str, runtime_digest: bytes, encoding_version: int) -> Path:
+    """Return where the genesis of a lane is kept: under a name of its own for everything that it is made from.
+
+    ``encoding_version`` is that of the pages of the lane's protocol (`plugin.api.ProtocolDefinition.encoding_version`).
+    """
+    versions = GENESIS_VERSION.to_bytes(1, "little") + encoding_version.to_bytes(4, "little")
+    key = blake2b(runtime_digest + versions, digest_size=_KEY_BYTES)
     return folder / f"{lane}-{key.hexdigest()}{_SUFFIX}"
 
 

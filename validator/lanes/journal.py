@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from struct import Struct
 
+from validator.codec.codec import Codec
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.scale import Upgrade, Writer, upgraded
 from validator.lanes.definition import decode_again
@@ -43,7 +44,7 @@ def encode_entry(items: Iterable[Input | DeadLetter]) -> bytes:
     return bytes(out.buffer) + b"".join(parts)
 
 
-def decode_entry(entry: bytes) -> tuple[list[Input], int]:
+def decode_entry(codec: Codec, entry: bytes) -> tuple[list[Input], int]:
     """Return the inputs of an entry and the number of records that were dead on arrival.
 
     Raises `core.scale.DecodeError`, `definition.JournalUnreadable`.
@@ -54,6 +55,7 @@ def decode_entry(entry: bytes) -> tuple[list[Input], int]:
     inputs = []
     for _ in range(reader.compact()):
         kind, number, partition, offset, size = _RECORD.unpack(reader.take(_RECORD.size))
-        inputs.append(decode_again(RecordKind(kind), reader.take(size), Source(topics[number], partition, offset)))
+        source = Source(topics[number], partition, offset)
+        inputs.append(decode_again(codec, RecordKind(kind), reader.take(size), source))
     reader.end()
     return inputs, dead

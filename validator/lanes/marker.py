@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 from validator.codec.encode import OutputRecord, reason_of, source_header, source_of, write
 from validator.codec.json_form import to_json
+from validator.codec.schemas import schemas
 from validator.core.inputs import DeadLetter, Input
 from validator.core.types import BlockNumber
 
@@ -66,7 +67,7 @@ class Marker:
                 {"topic": topic, "partition": partition, "offset": offset} for (topic, partition), offset in places
             ],
         }
-        return OutputRecord("markers", lane.encode(), write("validator.Marker", datum))
+        return OutputRecord("markers", lane.encode(), write(schemas()["validator.Marker"], datum))
 
     @classmethod
     def decode(cls, value: bytes) -> Marker:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from validator.codec.encode import OutputRecord, Told
+from validator.codec.encode import BlockOutput, OutputRecord
 from validator.core.types import BlockNumber
 from validator.lanes.marker import Consumed, Marker
 
@@ -23,7 +23,7 @@ the readers of committed records have to hold for a lane has a bound, and no bat
 class Sink(Protocol):
     """Takes what the lanes of one state partition tell in a batch."""
 
-    def write(self, lane: str, told: list[Told]) -> None:
+    def write(self, lane: str, told: list[BlockOutput]) -> None:
         """Take a part of what a lane told; a lane's parts arrive in order."""
 
     def commit(self, lane: str, consumed: Consumed) -> dict[str, int]:
@@ -64,7 +64,7 @@ class TransactionalSink:
         self._writers: dict[str, BatchWriter] = {}
         self._batches: dict[str, _Batch] = {}
 
-    def write(self, lane: str, told: list[Told]) -> None:
+    def write(self, lane: str, told: list[BlockOutput]) -> None:
         """Write what belongs to blocks at once; the rest waits for `commit`, which knows what the batch took."""
         writer, batch = self._begin(lane)
         marker = writer.marker(())

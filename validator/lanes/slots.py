@@ -4,7 +4,7 @@
 A call to the store costs about a millisecond, whatever it carries. With a page to each call a chain of ten thousand paras would wait ten
 seconds for a save; with everything in one call a save would write the whole state. So a para's page lies in the slot of its id modulo
 `PARA_SLOTS`: a chain of today has a slot for each para, a very large one has ten paras to a slot. What no para owns lies in the slots
-after these.
+after these. The head records how many slots for paras a store has; one with another number keeps it until it is written whole.
 """
 
 from __future__ import annotations
@@ -48,12 +48,14 @@ class Slots:
     hashes: dict[int, bytes] = field(default_factory=dict)
     paras: int = 0
     """Paras that owned pages at the last save."""
+    para_slots: int = field(default_factory=lambda: PARA_SLOTS)
+    """Slots for the pages of paras in this store."""
 
     @classmethod
-    def of(cls, slots: Mapping[int, bytes], paras: int) -> Slots:
+    def of(cls, slots: Mapping[int, bytes], paras: int, para_slots: int) -> Slots:
         """Return what is known of slots that have been read."""
         sizes = {number: len(data) for number, data in slots.items()}
-        return cls(sizes, {number: _hash(data) for number, data in slots.items()}, paras)
+        return cls(sizes, {number: _hash(data) for number, data in slots.items()}, paras, para_slots)
 
     @property
     def total_bytes(self) -> int:
@@ -69,19 +71,22 @@ class Slots:
 
     def unsaved_bytes(self, worker: LaneWorker) -> int:
         """Estimate how many bytes of para pages a save would write, from the mean size of a page."""
-        in_paras = sum(size for number, size in self.sizes.items() if number < PARA_SLOTS)
+        in_paras = sum(size for number, size in self.sizes.items() if number < self.para_slots)
         return in_paras * len(worker.lane.rules.changed()) // max(1, self.paras)
 
     def save(self, worker: LaneWorker, store: SlotStore, *, everything: bool = False) -> None:
-        """Write the pages that have changed since the last save, or all of them."""
+        """Write the pages that have changed since the last save, or all of them, and then in `PARA_SLOTS` slots."""
         rules = worker.lane.rules
         owners = rules.owners()
-        changed = {owner % PARA_SLOTS for owner in (owners if everything else rules.changed())}
         if everything:
-            changed.update(number for number in self.sizes if number < PARA_SLOTS)
+            self.para_slots = PARA_SLOTS
+        count = self.para_slots
+        changed = {owner % count for owner in (owners if everything else rules.changed())}
+        if everything:
+            changed.update(number for number in self.sizes if number < count)
         in_slot: dict[int, Writer] = {number: Writer() for number in sorted(changed)}
         for owner in owners:
-            out = in_slot.get(owner % PARA_SLOTS)
+            out = in_slot.get(owner % count)
             if out is not None and (page := rules.page(owner)) is not None:
                 out.u64(owner)
                 out.bytes(page)
@@ -89,9 +94,9 @@ class Slots:
             self._put(store, number, bytes(out.buffer))
         common = _joined(worker.common_pages())
         parts = [common[at : at + SLOT_BYTES_MAX] for at in range(0, len(common), SLOT_BYTES_MAX)]
-        for number, part in enumerate(parts, PARA_SLOTS):
+        for number, part in enumerate(parts, count):
             self._put(store, number, part)
-        for number in [number for number in self.sizes if number >= PARA_SLOTS + len(parts)]:
+        for number in [number for number in self.sizes if number >= count + len(parts)]:
             self._put(store, number, b"")
         self.paras = len(owners)
         rules.mark_saved()
@@ -105,14 +110,17 @@ class Slots:
             del self.sizes[number], self.hashes[number]
 
 
-def load_lane(definition: LaneDefinition, slots: Mapping[int, bytes]) -> tuple[LaneWorker, Slots]:
-    """Return the lane that slots hold, and what is known of them; raises `core.scale.DecodeError`, `definition.JournalUnreadable`."""
-    pages = dict(page for number, data in slots.items() if number < PARA_SLOTS for page in _pages(data))
-    common = Reader(b"".join(slots[number] for number in sorted(slots) if number >= PARA_SLOTS))
+def load_lane(definition: LaneDefinition, slots: Mapping[int, bytes], para_slots: int) -> tuple[LaneWorker, Slots]:
+    """Return the lane that slots hold, and what is known of them.
+
+    ``para_slots`` of them are for the pages of paras. Raises `core.scale.DecodeError`, `definition.JournalUnreadable`.
+    """
+    pages = dict(page for number, data in slots.items() if number < para_slots for page in _pages(data))
+    common = Reader(b"".join(slots[number] for number in sorted(slots) if number >= para_slots))
     snapshot = [*common.items(common.bytes), *(pages[owner] for owner in sorted(pages))]
     common.end()
     worker = LaneWorker.restore(definition, snapshot)
-    return worker, Slots.of(slots, len(worker.lane.rules.owners()))
+    return worker, Slots.of(slots, len(worker.lane.rules.owners()), para_slots)
 
 
 def _pages(slot: bytes) -> Iterator[tuple[int, bytes]]:

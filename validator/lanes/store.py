@@ -19,19 +19,18 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
-from validator.codec.encode import Told
+from validator.codec.encode import BlockOutput
 from validator.core.inputs import DeadLetter, Input
-from validator.core.scale import DecodeError, Upgrade, Writer, upgraded
+from validator.core.scale import DecodeError, Reader, Upgrade, Writer, upgraded
 from validator.errors import UserError
-from validator.lanes.definition import JournalUnreadable, LaneDefinition, RulesOutdated
+from validator.lanes.definition import JournalUnreadable, LaneDefinition
 from validator.lanes.journal import decode_entry, encode_entry
 from validator.lanes.slots import Slots, SlotStore, load_lane
 from validator.lanes.worker import LaneWorker
 from validator.plugin.registry import PluginError
+from validator.plugin.runtime import RulesOutdated
 
-HEAD_VERSION = 2
-UPGRADES: dict[int, Upgrade] = {}
-"""By version, what makes of a head that of the version after it."""
+HEAD_VERSION = 3
 TOKEN_BYTES = 16
 
 JOURNAL_BYTES_MIN = 16 * 1024 * 1024
@@ -76,6 +75,8 @@ class Head:
     runtime_digest: bytes
     rules: bytes
     """Those that the journal was written under (`LaneDefinition.encode_rules`)."""
+    para_slots: int
+    """Slots for the pages of paras (`lanes.slots`)."""
     slots_bytes: int = 0
     journal_bytes: int = 0
     journal_entries: int = 0
@@ -86,6 +87,7 @@ class Head:
         out.u8(HEAD_VERSION)
         for part in (self.token, self.saved_token, self.slots_hash, self.summary, self.runtime_digest, self.rules):
             out.bytes(part)
+        out.u32(self.para_slots)
         for number in (self.slots_bytes, self.journal_bytes, self.journal_entries):
             out.u64(number)
         return bytes(out.buffer)
@@ -95,12 +97,36 @@ class Head:
         """Return the head that bytes encode; raises `core.scale.DecodeError`."""
         reader = upgraded(data, HEAD_VERSION, UPGRADES, "state head")
         token, saved_token, slots_hash, summary, runtime_digest, rules = (reader.bytes() for _ in range(6))
-        slots_bytes, journal_bytes, journal_entries = (reader.u64() for _ in range(3))
-        head = cls(
-            token, saved_token, slots_hash, summary, runtime_digest, rules, slots_bytes, journal_bytes, journal_entries
-        )
+        para_slots = reader.u32()
+        numbers = (reader.u64() for _ in range(3))
+        head = cls(token, saved_token, slots_hash, summary, runtime_digest, rules, para_slots, *numbers)
         reader.end()
         return head
+
+
+def _upgrade_2(data: bytes) -> bytes:
+    """Upgrade a head to version 3: the number of slots, the version of the encoded rules and their only epoch were implied."""
+    reader = Reader(data)
+    reader.position = 1
+    *parts, rules = (reader.bytes() for _ in range(6))
+    rest = Reader(rules)
+    listed = Writer()
+    listed.u8(1)
+    listed.bytes(rest.bytes())
+    listed.compact(1)
+    listed.u32(0)
+    listed.buffer += rules[rest.position :]
+    out = Writer()
+    out.u8(3)
+    for part in (*parts, bytes(listed.buffer)):
+        out.bytes(part)
+    out.u32(1024)
+    out.buffer += data[reader.position :]
+    return bytes(out.buffer)
+
+
+UPGRADES: dict[int, Upgrade] = {2: _upgrade_2}
+"""By version, what makes of a head that of the version after it."""
 
 
 @dataclass(slots=True)
@@ -155,7 +181,7 @@ class LaneCache:
 
 def process_batch(
     definition: LaneDefinition, backend: StateBackend, cache: LaneCache, items: list[Input | DeadLetter]
-) -> Iterator[Told]:
+) -> Iterator[BlockOutput]:
     """Process one batch of a lane against its store, and yield what it tells (`LaneWorker.process`), last where the lane stands.
 
     The store is written whole only when the iterator has been exhausted; until then the lane is in no cache.
@@ -201,7 +227,7 @@ def _open(definition: LaneDefinition, backend: StateBackend, cache: LaneCache) -
     if stored is None:
         lane = LiveLane(LaneWorker.create(definition), Slots())
         token = _next_token(b"", definition.runtime_digest + rules)
-        head = Head(token, token, b"", b"", definition.runtime_digest, rules)
+        head = Head(token, token, b"", b"", definition.runtime_digest, rules, lane.slots.para_slots)
         # the genesis of a later start may be another one; what this lane started from is part of its state
         return _save(head, token, lane, backend, everything=True), lane
     with _explained(definition.name):
@@ -229,7 +255,8 @@ def _bring_up(definition: LaneDefinition, head: Head, backend: StateBackend, cac
         return cached.lane
     began = time.monotonic()
     token, here = head.saved_token, None
-    replayed = 0
+    codec = definition.codec
+    caught_up = 0
     before: list[bytes] = []
     for entry in backend.load_journal():
         if cached is not None and cached.token == token:
@@ -238,23 +265,23 @@ def _bring_up(definition: LaneDefinition, head: Head, backend: StateBackend, cac
         if here is None:
             before.append(entry)
         else:
-            here.worker.replay(*decode_entry(entry))
-            replayed += 1
+            here.worker.catch_up(*decode_entry(codec, entry))
+            caught_up += 1
         token = _next_token(token, entry)
     if here is None:
-        worker, slots = load_lane(definition, backend.load_slots())
+        worker, slots = load_lane(definition, backend.load_slots(), head.para_slots)
         if slots.hash() != head.slots_hash:
             raise DecodeError("the saved pages are not those that the head names")
         here = LiveLane(worker, slots)
         for entry in before:
-            worker.replay(*decode_entry(entry))
+            worker.catch_up(*decode_entry(codec, entry))
         cache.rebuilds += 1
     if token != head.token:
         raise DecodeError("the journal is not the one that the head names")
     if here.worker.summary() != head.summary:
-        raise DecodeError("replaying the journal leads to another state than it did before")
-    rebuilt, replayed = (False, replayed) if replayed else (True, len(before))
-    cache.recovered(Recovery(definition.name, rebuilt, head.slots_bytes, replayed, time.monotonic() - began))
+        raise DecodeError("the journal leads to another state than it did before")
+    rebuilt, caught_up = (False, caught_up) if caught_up else (True, len(before))
+    cache.recovered(Recovery(definition.name, rebuilt, head.slots_bytes, caught_up, time.monotonic() - began))
     return here
 
 
@@ -275,6 +302,7 @@ def _save(head: Head, token: bytes, lane: LiveLane, backend: StateBackend, *, ev
         saved_token=token,
         slots_hash=lane.slots.hash(),
         summary=lane.worker.summary(),
+        para_slots=lane.slots.para_slots,
         slots_bytes=lane.slots.total_bytes,
         journal_bytes=0,
         journal_entries=0,

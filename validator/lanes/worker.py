@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
 from hashlib import blake2b
 
-from validator.codec.encode import Encoder, LaneStatus, OutputRecord, Told, encode_dead_letter
+from validator.codec.encode import BlockOutput, Encoder, LaneStatus, OutputRecord, encode_dead_letter
 from validator.core.inputs import DeadLetter, Input
 from validator.core.lane import Lane
 from validator.core.outcomes import Receipt
@@ -37,7 +36,7 @@ class LaneWorker:
         """Return a lane as it stands before its first block."""
         return cls(definition.create(), definition)
 
-    def process(self, items: Iterable[Input | DeadLetter]) -> Iterator[Told]:
+    def process(self, items: Iterable[Input | DeadLetter]) -> Iterator[BlockOutput]:
         """Take a batch whole, then yield what its arrival told, and what each block tells that it completes.
 
         Raises `core.lane.LaneOverflow`; any other exception is a bug.
@@ -51,16 +50,16 @@ class LaneWorker:
             else:
                 dead += map(encode_dead_letter, lane.add(item))
         if dead:
-            yield Told(None, dead)
+            yield BlockOutput(None, dead)
         for executed, passed in lane.execute_ready():
             self._note(executed.receipt)
             self._encoder.runtime_digest = self._digest_at(executed.receipt.block)
-            yield Told(executed.receipt.block, self._encoder.executed(executed))
+            yield BlockOutput(executed.receipt.block, self._encoder.executed(executed))
             if passed:
-                yield Told(None, list(map(encode_dead_letter, passed)))
+                yield BlockOutput(None, list(map(encode_dead_letter, passed)))
 
-    def replay(self, items: Iterable[Input], dead: int) -> list[Receipt]:
-        """Take a batch again that was told already, tell nothing, and return the receipts of the blocks that it completed."""
+    def catch_up(self, items: Iterable[Input], dead: int) -> list[Receipt]:
+        """Take a batch again that was processed before, and return nothing but the receipts of the blocks that it completes."""
         for item in items:
             self.lane.add(item)
         for _ in range(dead):
@@ -89,8 +88,8 @@ class LaneWorker:
         out.hash(self._receipts_hash)
         out.u32(self.lane.executed_block)
         out.u64(self.lane.waiting_bytes)
-        for counter in fields(self.lane.counters):
-            out.u64(getattr(self.lane.counters, counter.name))
+        for count in self.lane.counters.in_order():
+            out.u64(count)
         return blake2b(out.buffer, digest_size=16).digest()
 
     @classmethod
@@ -117,7 +116,7 @@ class LaneWorker:
         self._last_receipt = receipt
         self._receipts_hash = blake2b(out.buffer, digest_size=_CHAIN_BYTES).digest()
 
-    def status(self) -> Told:
+    def status(self) -> BlockOutput:
         """Return the record of where the lane stands."""
         lane = self.lane
         status = LaneStatus(
@@ -128,7 +127,7 @@ class LaneWorker:
             lane.counters,
             self._last_receipt,
         )
-        return Told(None, [self._encoder.lane_status(status)])
+        return BlockOutput(None, [self._encoder.lane_status(status)])
 
 
 def _write_receipt(out: Writer, receipt: Receipt) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pluggy
 
-from validator.plugin.api import Handler, Manifest, ProtocolDefinition, Transport
+from validator.plugin.api import Handler, Manifest, Transport
+from validator.plugin.protocol_api import ProtocolDefinition
 
 hookspec = pluggy.HookspecMarker("validator")
 
@@ -55,12 +56,13 @@ class Protocols(EveryGroup):
         """Yield the rule sets that chains may choose by name. Since API 1.0.
 
         >>> from dataclasses import replace
-        >>> from validator.plugin.api import hookimpl
-        >>> from validator.protocols.router import validator_protocols as those_of_the_router
+        >>> from importlib.metadata import entry_points
+        >>> from validator.plugin.protocol_api import hookimpl
+        >>> another = sorted(entry_points(group="validator.protocols"))[0].load()
         >>> @hookimpl
         ... def validator_protocols():
-        ...     for router in those_of_the_router():
-        ...         yield replace(router, name="router-of-mine")
+        ...     for definition in another.validator_protocols():
+        ...         yield replace(definition, name="protocol-of-mine")
         """
         raise NotImplementedError
 

@@ -22,9 +22,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from validator.core.handlers.handler import BoundHandler, Handler
 from validator.errors import UserError
-from validator.plugin.api import API_VERSION, Manifest, ProtocolDefinition, Transport
+from validator.plugin.api import API_VERSION, Manifest, Transport
 from validator.plugin.files import same_name
 from validator.plugin.hookspecs import GROUPS
+from validator.plugin.protocol_api import ProtocolDefinition
 
 _MEND_CONFIG: Final = "mend the chain's configuration"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -18,15 +18,16 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from validator import __version__
-from validator.codec.decode import LaneRecords, learn_records
-from validator.codec.schemas import schemas_of
+from validator.codec.codec import Codec, LaneRecords
 from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, find_conflicts
 from validator.core.handlers.handler import BoundHandler
 from validator.core.handlers.weights import CALL_WEIGHTS
+from validator.core.rules import RulesEpoch, in_force
 from validator.core.types import BlockNumber
 from validator.errors import UserError
-from validator.plugin.api import API_VERSION, ProtocolDefinition
+from validator.plugin.api import API_VERSION
 from validator.plugin.lock import Lock, check_lock, check_versions
+from validator.plugin.protocol_api import ProtocolDefinition
 from validator.plugin.registry import (
     Plugin,
     PluginError,
@@ -57,6 +58,17 @@ class HandlerUse(NamedTuple):
     removed: bool = False
 
 
+class RulesUse(NamedTuple):
+    """A chain's use of a version of its protocol's rules from a block on, until the next use."""
+
+    from_block: BlockNumber
+    version: int
+
+
+class RulesOutdated(Exception):
+    """A plan names rules that this program does not have."""
+
+
 @dataclass(frozen=True, slots=True)
 class RuntimePlan:
     """What a chain's configuration asks for.
@@ -65,10 +77,12 @@ class RuntimePlan:
     ``lock`` no other plugins run than it names, in no process.
     """
 
-    protocol: str = "router"
+    protocol: str
     configuration: str = ""
     handlers: tuple[HandlerUse, ...] | None = None
     lock: Lock | None = None
+    rules: tuple[RulesUse, ...] | None = None
+    """The rules by height; None: those that the protocol's definition lists."""
 
 
 class Epoch(NamedTuple):
@@ -95,8 +109,12 @@ class Runtime:
     plan: RuntimePlan
     """With every version that it left open."""
     protocol: ProtocolDefinition
+    rules: tuple[RulesEpoch, ...]
+    """The protocol's rules by height; the first are those of block 0."""
     handlers: tuple[HandlerEpoch, ...] | None
     epochs: tuple[Epoch, ...]
+    codec: Codec
+    """For the protocol's records, and those that all protocols share."""
 
     @property
     def digest(self) -> bytes:
@@ -107,7 +125,7 @@ class Runtime:
     @property
     def records(self) -> LaneRecords:
         """What the records of a lane under this runtime have to be like."""
-        return LaneRecords(self.protocol.name, self.protocol.maxima)
+        return LaneRecords(self.protocol.name, self.protocol.maxima, self.protocol.typed_limits)
 
     def expect(self, epochs: tuple[Epoch, ...]) -> None:
         """Raise `UserError` where another process made something else of the same plan."""
@@ -121,9 +139,9 @@ class Runtime:
 
 @lru_cache(maxsize=64)
 def make_runtime(plan: RuntimePlan) -> Runtime:
-    """Load what a plan names, and freeze it. Raises `PluginError` with everything that is wrong.
+    """Load what a plan names, and freeze it. Raises `PluginError` with everything that is wrong, `RulesOutdated`.
 
-    What a lock does not allow is told before anything is imported.
+    What a lock does not allow is reported before anything is imported.
     """
     problems: list[Problem] = _against_lock(plan)
     if problems:
@@ -138,7 +156,8 @@ def make_runtime(plan: RuntimePlan) -> Runtime:
         problems += check_versions(plan.lock, [*protocols.values(), *handlers.values()])
     protocol, protocol_plugin = _protocol(plan, protocols, problems)
     bound = _bind(uses_of_all, handlers, problems)
-    starts = sorted({0, *(use.from_block for use in uses_of_all)})
+    rules = () if protocol is None else _rules_of(plan, protocol)
+    starts = sorted({0, *(use.from_block for use in uses_of_all), *(epoch.from_block for epoch in rules)})
     tables: list[HandlerEpoch] = []
     epochs: list[Epoch] = []
     for start in starts:
@@ -150,21 +169,45 @@ def make_runtime(plan: RuntimePlan) -> Runtime:
             continue
         assert protocol is not None
         description = canonical(
-            _describe(plan, protocol, protocol_plugin, {use: _plugin_of(use, handlers) for use in uses}, here)
+            _describe(
+                plan,
+                protocol,
+                in_force(rules, start),
+                protocol_plugin,
+                {use: _plugin_of(use, handlers) for use in uses},
+                here,
+            )
         )
         tables.append(HandlerEpoch(start, DispatchTable(here)))
         epochs.append(Epoch(start, blake2b(description.encode(), digest_size=DIGEST_BYTES).digest(), description))
     if problems:
         raise PluginError(list(dict.fromkeys(problems)))
     assert protocol is not None
-    learn_records(protocol.name, protocol.records, schemas_of(protocol.schemas))
+    codec = Codec.of([protocol])
+    plan = replace(plan, rules=tuple(RulesUse(epoch.from_block, epoch.version) for epoch in rules))
     if plan.handlers is None:
-        return Runtime(plan, protocol, None, tuple(epochs))
+        return Runtime(plan, protocol, rules, None, tuple(epochs), codec)
     resolved = tuple(
         use if use.removed else use._replace(version=_plugin_of(use, handlers).manifest.version)
         for use in plan.handlers
     )
-    return Runtime(replace(plan, handlers=resolved), protocol, tuple(tables), tuple(epochs))
+    return Runtime(replace(plan, handlers=resolved), protocol, rules, tuple(tables), tuple(epochs), codec)
+
+
+def codec_of(plans: Iterable[RuntimePlan]) -> Codec:
+    """Return one codec for the records of all protocols that plans name. Raises `UserError`."""
+    runtimes = {runtime.protocol.name: runtime for runtime in map(make_runtime, plans)}
+    if len(runtimes) == 1:
+        (runtime,) = runtimes.values()
+        return runtime.codec
+    return Codec.of(runtime.protocol for runtime in runtimes.values())
+
+
+def installed_protocol(name: str) -> ProtocolDefinition | None:
+    """Return the definition of a protocol, None where no plugin has it. Raises `UserError` where its plugin does not work."""
+    if all(found.name != name for found in discover("validator.protocols")):
+        return None
+    return make_runtime(RuntimePlan(name)).protocol
 
 
 def active(uses: Collection[HandlerUse], block: BlockNumber) -> list[HandlerUse]:
@@ -177,12 +220,23 @@ def active(uses: Collection[HandlerUse], block: BlockNumber) -> list[HandlerUse]
 
 
 def first_difference(one: Collection[HandlerUse], other: Collection[HandlerUse]) -> BlockNumber | None:
-    """Return the first block in which two lists of uses mean different handlers, None where there is none."""
+    """Return the first block in which two lists of uses mean different handlers, None if there is none."""
     starts = sorted({0, *(use.from_block for use in (*one, *other))})
     for start in starts:
         if [_meaning(use) for use in active(one, start)] != [_meaning(use) for use in active(other, start)]:
             return start
     return None
+
+
+def first_rules_difference(one: Collection[RulesUse], other: Collection[RulesUse]) -> BlockNumber | None:
+    """Return the first block in which two lists mean different rules, None if there is none."""
+    starts = sorted({use.from_block for use in (*one, *other)})
+    return next((start for start in starts if _version_at(one, start) != _version_at(other, start)), None)
+
+
+def _version_at(uses: Collection[RulesUse], block: BlockNumber) -> int | None:
+    versions = [use.version for use in uses if use.from_block <= block]
+    return versions[-1] if versions else None
 
 
 def _meaning(use: HandlerUse) -> tuple[str, str | None, str]:
@@ -241,6 +295,18 @@ def _protocol(
     return None, None
 
 
+def _rules_of(plan: RuntimePlan, protocol: ProtocolDefinition) -> tuple[RulesEpoch, ...]:
+    if plan.rules is None:
+        return protocol.rules
+    known = {epoch.version: epoch for epoch in protocol.rules}
+    missing = [use.version for use in plan.rules if use.version not in known]
+    if missing:
+        raise RulesOutdated(
+            f"rules of version {', '.join(map(str, missing))}, this program has version {', '.join(map(str, known))}"
+        )
+    return tuple(known[use.version]._replace(from_block=use.from_block) for use in plan.rules)
+
+
 def _collect(problems: list[Problem], make: Any) -> Any:
     try:
         return make()
@@ -252,6 +318,7 @@ def _collect(problems: list[Problem], make: Any) -> Any:
 def _describe(
     plan: RuntimePlan,
     protocol: ProtocolDefinition,
+    rules: RulesEpoch,
     protocol_plugin: Plugin | None,
     plugins: Mapping[HandlerUse, Plugin],
     bound: list[BoundHandler],
@@ -263,7 +330,7 @@ def _describe(
         "protocol": {
             "name": protocol.name,
             "version": protocol_plugin.manifest.version,
-            "rules_version": protocol.rules_version,
+            "rules_version": rules.version,
         },
         "configuration": plan.configuration,
         "call_weights": asdict(CALL_WEIGHTS) if bound else None,

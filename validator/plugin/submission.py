@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from validator.codec.schemas import INPUT_TOPICS
 from validator.core.limits import RECORD_BYTES_MAX
+from validator.topics import INPUT_TOPICS
 
 
 def check_submission(topic: str, key: bytes, value: bytes) -> None:

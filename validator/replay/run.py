@@ -6,17 +6,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, TypeVar
 
+from validator.compare import first_difference, first_result_difference
 from validator.core.errors import Violation
-from validator.core.router.dispatch import FixedWeightSink
+from validator.core.handlers.upward import FixedWeightDispatcher
 from validator.core.rules import RuleSet
 from validator.core.types import BlockNumber
-from validator.plugin.api import ChainSettings
-from validator.replay.compare import first_difference, first_result_difference
+from validator.plugin.protocol_api import ChainSettings
 from validator.replay.scenario import EXACT, Scenario, Step
 
 T = TypeVar("T")
 
-Watch: TypeAlias = Callable[[RuleSet, Violation | None], None]
+Watch: TypeAlias = Callable[[RuleSet[Any], Violation | None], None]
 """Called after every input, with what it was refused for, and where a block begins and a step ends."""
 
 
@@ -76,11 +76,15 @@ class _Player:
     def __init__(self, scenario: Scenario, watch: Watch) -> None:
         self._watch = watch
         assert scenario.protocol is not None
-        sink = FixedWeightSink(scenario.weights, scenario.default_weight, scenario.failing)
+        sink = FixedWeightDispatcher(scenario.weights, scenario.default_weight, scenario.failing)
         self._traces = scenario.protocol.traces
         self._rules = scenario.protocol.genesis(
             ChainSettings(
-                scenario.config, scenario.genesis_paras, notifications=scenario.notifications, upward_messages=sink
+                scenario.config,
+                scenario.genesis_paras,
+                notifications=scenario.notifications,
+                upward_messages=sink,
+                rules=scenario.protocol.rules,
             )
         )
         self._block: BlockNumber | None = None

@@ -6,12 +6,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from validator.core.limits import U64_MAX, U128_MAX
-from validator.core.types import BlockNumber, DownwardMessage, Para, ParaKind, SessionChange
-from validator.document import Node
-from validator.plugin.api import ProtocolDefinition
-from validator.plugin.registry import discover
-from validator.plugin.runtime import RuntimePlan, make_runtime
+from validator.config import DEFAULT_PROTOCOL
+from validator.core.limits import U64_MAX
+from validator.core.types import BlockNumber, DownwardMessage, Para, SessionChange
+from validator.document import Node, read_para
+from validator.plugin.protocol_api import ProtocolDefinition
+from validator.plugin.runtime import installed_protocol
 
 _SCENARIO_KEYS = (
     *("id", "name", "group", "source", "rule", "protocol", "needs", "interpretation", "config", "genesis_paras"),
@@ -62,26 +62,11 @@ def read_scenarios(document: Node, *, expectations: bool = True) -> list[Scenari
     return [_scenario(node, expectations) for node in document.items()]
 
 
-def read_para(node: Node) -> Para:
-    """Return a para that becomes valid. Raises `UserError`."""
-    kind = node["kind"].one_of(list(ParaKind)) if node.has("kind") else ParaKind.PARACHAIN
-    return Para(
-        node["para_id"].integer(), ParaKind(kind), node.get("balance", lambda member: member.integer(U128_MAX), 0)
-    )
-
-
-def installed_protocol(name: str) -> ProtocolDefinition | None:
-    """Return the definition of a protocol, None where no plugin has it. Raises `UserError` where its plugin does not work."""
-    if all(found.name != name for found in discover("validator.protocols")):
-        return None
-    return make_runtime(RuntimePlan(name)).protocol
-
-
 def _scenario(node: Node, expectations: bool) -> Scenario:
     node.refuse_misspelt(_SCENARIO_KEYS)
     scenario_id = node["id"].text()
     name = node.get("name", Node.text, "")
-    protocol_name = node.get("protocol", Node.text, "router")
+    protocol_name = node.get("protocol", Node.text, DEFAULT_PROTOCOL)
     protocol = installed_protocol(protocol_name)
     if protocol is None:
         return Scenario(scenario_id, name, skipped=f"protocol {protocol_name!r} is not installed")

@@ -7,7 +7,7 @@ from importlib.resources.abc import Traversable
 
 from validator.errors import UserError
 from validator.plugin.registry import discover
-from validator.replay.scenario import installed_protocol
+from validator.plugin.runtime import installed_protocol
 
 
 def suite_files(name: str) -> list[Traversable]:

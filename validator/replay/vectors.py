@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from validator.document import Node
-from validator.plugin.api import ProtocolDefinition
+from validator.plugin.protocol_api import ProtocolDefinition
 from validator.plugin.registry import discover
-from validator.replay.scenario import installed_protocol
+from validator.plugin.runtime import installed_protocol
 
 
 class Vector(NamedTuple):

@@ -8,27 +8,29 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from confluent_kafka import TopicPartition
-
-from validator.codec.decode import ROUTER, LaneRecords, decode_record
+from validator.codec.codec import LaneRecords
+from validator.codec.decode import decode_record
 from validator.codec.encode import OutputRecord, write
 from validator.codec.json_form import encode_input, to_json
-from validator.codec.schemas import INPUT_TOPICS
+from validator.codec.schemas import schemas
 from validator.codec.walk import WALK_BYTES_MIN
 from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.errors import UserError
-from validator.lanes.configured import chain_runtime
-from validator.service.topic_reader import TopicReader, TopicRecord
+from validator.kafka.reader import TopicReader, TopicRecord
+from validator.lanes.configured import chain_runtime, configured_codec, protocol_of
+from validator.plugin.runtime import RuntimePlan, codec_of
+from validator.topics import DEAD_LETTER_REPLAYS, DEAD_LETTERS, INPUT_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from validator.codec.codec import Codec
     from validator.config import Config
     from validator.kafka.client import KafkaTable
 
-LETTERS: Final = "dead-letters"
-LEDGER: Final = "dead-letter-replays"
+LETTERS: Final = DEAD_LETTERS
+LEDGER: Final = DEAD_LETTER_REPLAYS
 
 
 class Place(NamedTuple):
@@ -83,7 +85,7 @@ class Replay(NamedTuple):
             "repaired": self.repaired,
         }
         return OutputRecord(
-            LEDGER, f"{self.letter}/{self.attempt}".encode(), write("validator.DeadLetterReplay", datum)
+            LEDGER, f"{self.letter}/{self.attempt}".encode(), write(schemas()["validator.DeadLetterReplay"], datum)
         )
 
     @classmethod
@@ -166,10 +168,7 @@ class LetterReader(TopicReader):
         first, end = self._spans.get(place.partition, (0, 0))
         if not first <= place.offset < end:
             return None
-        topic = self._prefix + LETTERS
-        with self._translated():
-            self._consumer.assign([TopicPartition(topic, *place)])
-        self._behind = {(topic, place.partition)}
+        self.restart(LETTERS, *place)
         for record in self.read_to_end():
             if record.partition == place.partition and record.offset >= place.offset:
                 return StoredLetter.of(record, self._prefix) if record.offset == place.offset else None
@@ -228,8 +227,8 @@ def read_repaired(path: Path, letter: StoredLetter, config: Config) -> bytes:
     if kind is None:
         return data  # refused, and told why, with all others of such a topic
     try:
-        of_lane = lane_records(config, letter.lane).get(letter.lane)
-        return encode_input(kind, json.loads(data), ROUTER if of_lane is None else of_lane.protocol)
+        protocol = protocol_of(config, letter.lane)
+        return encode_input(codec_of([RuntimePlan(protocol)]), kind, json.loads(data), protocol)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: expected a JSON object, found {error}") from error
     except UserError as error:
@@ -248,20 +247,21 @@ def decoded(letter: StoredLetter, raw: bytes, config: Config) -> tuple[dict[str,
             None,
             f"{letter.source.topic} is none of the input topics {', '.join(config.topics.prefix + each for each in INPUT_TOPICS)}",
         )
-    item = decode_record(kind, raw, letter.source, letter.lane.encode(), lane_records(config, letter.lane))
+    codec = configured_codec(config)
+    item = decode_record(codec, kind, raw, letter.source, letter.lane.encode(), lane_records(config, letter.lane))
     if isinstance(item, DeadLetter):
-        return _json_or_none(name, raw), f"{item.reason.name}: {item.detail}"
+        return _json_or_none(name, raw, codec), f"{item.reason.name}: {item.detail}"
     lane, _ = item
     known = not config.chains or lane in config.chains  # one that names none, as for `submit`, says where Kafka is
     problem = None if known else f"{DeadReason.UNKNOWN_LANE.name}: lane {lane!r} is not configured"
-    return to_json(name, raw), problem
+    return to_json(name, raw, codec), problem
 
 
-def _json_or_none(topic: str, raw: bytes) -> dict[str, Any] | None:
+def _json_or_none(topic: str, raw: bytes, codec: Codec) -> dict[str, Any] | None:
     if len(raw) >= WALK_BYTES_MIN:  # the codec counts the items of such a record before it builds one; here nobody does
         return None
     try:
-        return to_json(topic, raw)
+        return to_json(topic, raw, codec)
     except UserError:
         return None
 

@@ -9,15 +9,16 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from validator.codec.json_form import encode_input
-from validator.codec.schemas import INPUT_TOPICS
+from validator.plugin.runtime import RuntimePlan, codec_of
 from validator.service.sender import RecordSender
+from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from validator.kafka.client import KafkaTable
-    from validator.plugin.api import Simulation
     from validator.service.comparison import Comparison
+    from validator.simulate import Simulation
 
 FIRST_BLOCKS: Final = 10
 """Blocks that are sent at once: the first batch of a job that has just started is slow whatever is in it."""
@@ -45,6 +46,7 @@ class Feed(threading.Thread):
         self.failure: BaseException | None = None
         self._simulation = simulation
         self._protocol: str = simulation.chain()["protocol"]
+        self._codec = codec_of([RuntimePlan(self._protocol)])
         self._sender = RecordSender(kafka, prefix)
         self._comparison = comparison
         self._blocks_per_s = blocks_per_s
@@ -88,10 +90,13 @@ class Feed(threading.Thread):
                 return
         self._sender.flush()
 
+    def _encoded(self, kind: str, record: dict[str, Any]) -> bytes:
+        return encode_input(self._codec, INPUT_TOPICS[kind], record, self._protocol)
+
     def _send(self, window: list[tuple[int, str, dict[str, Any]]], *, timed: bool) -> None:
         self._shuffle.shuffle(window)
         for block, kind, record in window:
-            self._sender.send(kind, record["lane"].encode(), encode_input(INPUT_TOPICS[kind], record, self._protocol))
+            self._sender.send(kind, record["lane"].encode(), self._encoded(kind, record))
             self._comparison.records_sent += 1
             if timed:
                 self.sent_at[block] = time.monotonic()

@@ -4,36 +4,39 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from validator.core.router.router import Router
-from validator.core.router.view import channel_name, view
 from validator.core.rules import pages
 from validator.errors import UserError
-from validator.lanes.configured import imported_state_path, job_directory, read_state_file
-from validator.lanes.statefile import HANDLER_STATES
+from validator.lanes.configured import (
+    chain_protocol,
+    imported_state_path,
+    job_directory,
+    read_state_file,
+)
+from validator.plugin.pack import use_artefacts
 from validator.service.job import running_job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from validator.config import Chain, Config
-    from validator.core.router.state import RouterState
     from validator.core.types import BlockNumber
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """What a lane starts from now, and where that is kept."""
+class Imported(NamedTuple):
+    """What a lane starts from now, in numbers (`plugin.protocol_parts.StateFile.counts`), and where that is kept."""
 
     lane: str
     first_block: BlockNumber
-    paras: int
-    channels: int
+    counts: Mapping[str, int]
     file: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as one object."""
+        return {"lane": self.lane, "first_block": self.first_block, **self.counts, "file": self.file}
 
 
 def import_state(
@@ -42,11 +45,13 @@ def import_state(
     """Check a STATE.json under its chain's configuration and keep it as the start of the lane.
 
     ``first_block`` goes over the file's own. ``executed_block`` tells what a lane has executed, None for nothing; it is asked only where
-    there is a checkpoint. Errors, in order: no such chain, the chain names a state already, the state is not usable, a job runs, the lane
-    has executed blocks.
+    there is a checkpoint. Errors, in order: no such chain, the chain names a state already, its plugins cannot be used, the state cannot,
+    a job runs, the lane has executed blocks.
     """
     chain = _chain(config, lane)
-    own_first_block, state = read_state_file(file, chain)
+    use_artefacts(config.plugins.artefacts)
+    protocol = chain_protocol(chain, lane)
+    own_first_block, rules = read_state_file(file, chain, lane, protocol)
     start = first_block or own_first_block
     directory = job_directory(config)
     pid = running_job(directory)
@@ -64,31 +69,14 @@ def import_state(
     target = imported_state_path(config, lane)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f"{target.name}.new")
-    temporary.write_text(normalised(start, state), encoding="utf-8")
-    again_first_block, again = read_state_file(temporary, chain)
-    if again_first_block != start or pages(Router(again)) != pages(Router(state)):
+    assert protocol.state_file is not None
+    document = {"first_block": start, "state": protocol.state_file.write(rules)}
+    temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    again_first_block, again = read_state_file(temporary, chain, lane, protocol)
+    if again_first_block != start or pages(again) != pages(rules):
         raise AssertionError(f"{temporary}: the state reads differently once it is written")
     temporary.replace(target)
-    return Imported(lane, start, len(state.paras), len(state.hrmp_channels), str(target))
-
-
-def normalised(first_block: BlockNumber, state: RouterState) -> str:
-    """Return the text of a STATE.json that holds all of a state."""
-    return json.dumps({"first_block": first_block, "state": state_keys(state)}, indent=1) + "\n"
-
-
-def state_keys(state: RouterState) -> dict[str, Any]:
-    """Return the state keys of a STATE.json that holds all of a state: every one, the kind of every para, and what handlers keep."""
-    document = view(state)
-    document["valid_paras"] = [{"para_id": para, "kind": kind.value} for para, kind in sorted(state.paras.items())]
-    # the order in which requests were made is the order in which a session change looks at them
-    requests: dict[str, Any] = document["open_requests"]
-    order = map(channel_name, state.hrmp_open_channel_requests_list)
-    document["open_requests"] = {name: requests[name] for name in order}
-    kept: dict[str, dict[str, str]] = {}
-    for plugin, key, value in state.handler_states.entries():
-        kept.setdefault(plugin, {})[key.hex()] = value.hex()
-    return {**document, HANDLER_STATES: kept} if kept else document
+    return Imported(lane, start, protocol.state_file.counts(rules), str(target))
 
 
 def _chain(config: Config, lane: str) -> Chain:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from validator.codec.schemas import INPUT_TOPICS
+from validator.kafka.reader import TopicReader
 from validator.lanes.marker import Marker
-from validator.service.topic_reader import TopicReader
+from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
     from validator.kafka.client import KafkaTable

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from validator.codec.schemas import INPUT_TOPICS
 from validator.core.inputs import Source
 from validator.errors import UserError
 from validator.kafka.client import producer_config
 from validator.kafka.retry import missing_topics
 from validator.service.dead_letters import LEDGER, Ledger, Place, Replay, StoredLetter, decoded
+from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from validator.codec.decode import decode_record
-from validator.codec.schemas import INPUT_TOPICS, TOPIC_OF_KIND
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.records import block_record
 from validator.core.types import BlockNumber, BlockRecord
-from validator.service.topic_reader import TopicReader
+from validator.kafka.reader import TopicReader
+from validator.topics import INPUT_TOPICS, TOPIC_OF_KIND
 
 if TYPE_CHECKING:
+    from validator.codec.codec import Codec
     from validator.kafka.client import KafkaTable
 
 _COUNTED: Final = {RecordKind.CANDIDATE: "candidates", RecordKind.REQUEST: "requests", RecordKind.DOWNWARD: "downward"}
@@ -45,19 +46,19 @@ class _Chain:
 
 
 def missing_blocks(
-    kafka: KafkaTable, prefix: str, starts: Mapping[str, BlockNumber], blocks_ahead_max: int
+    kafka: KafkaTable, prefix: str, codec: Codec, starts: Mapping[str, BlockNumber], blocks_ahead_max: int
 ) -> dict[str, tuple[BlockNumber, str]]:
     """Return, by lane, the first block that cannot be executed any more, and why in words; lanes that have everything are left out.
 
-    ``starts`` are the lanes' first blocks. Costs one call where nothing was ever removed; else the topic of blocks is read to its end, and
-    each cut topic as far as its first block's records reach, at most ``blocks_ahead_max`` blocks. Raises `UserError` where Kafka does not
-    answer.
+    ``codec`` reads the lanes' records, ``starts`` are their first blocks. Costs one call where nothing was ever removed; else the topic of
+    blocks is read to its end, and each cut topic as far as its first block's records reach, at most ``blocks_ahead_max`` blocks. Raises
+    `UserError` where Kafka does not answer.
     """
     cut = _cut_topics(kafka, prefix)
     if not cut:
         return {}
     chains = {lane: _Chain(start) for lane, start in starts.items()}
-    for lane, item in _inputs(kafka, prefix, "blocks"):
+    for lane, item in _inputs(kafka, prefix, codec, "blocks"):
         if lane in chains:
             chains[lane].add(block_record(item.fields))
     missing: dict[str, tuple[BlockNumber, str]] = {}
@@ -69,7 +70,7 @@ def missing_blocks(
         topic = TOPIC_OF_KIND[kind]
         if topic in cut:
             wanted = {lane: record for lane, chain in chains.items() if (record := chain.first_with(kind)) is not None}
-            for lane, (block, lacks) in _incomplete(kafka, prefix, kind, wanted, blocks_ahead_max).items():
+            for lane, (block, lacks) in _incomplete(kafka, prefix, codec, kind, wanted, blocks_ahead_max).items():
                 if lane not in missing or block < missing[lane][0]:
                     missing[lane] = (block, lacks)
     return missing
@@ -81,13 +82,18 @@ def _cut_topics(kafka: KafkaTable, prefix: str) -> set[str]:
 
 
 def _incomplete(
-    kafka: KafkaTable, prefix: str, kind: RecordKind, wanted: Mapping[str, BlockRecord], blocks_ahead_max: int
+    kafka: KafkaTable,
+    prefix: str,
+    codec: Codec,
+    kind: RecordKind,
+    wanted: Mapping[str, BlockRecord],
+    blocks_ahead_max: int,
 ) -> dict[str, tuple[BlockNumber, str]]:
     """Return those lanes of whose wanted block not all records of a kind are there."""
     name = _COUNTED[kind]
     lacking = {lane: set(range(getattr(record, name))) for lane, record in wanted.items()}
     looking = set(lacking)
-    for lane, item in _inputs(kafka, prefix, TOPIC_OF_KIND[kind]):
+    for lane, item in _inputs(kafka, prefix, codec, TOPIC_OF_KIND[kind]):
         if not looking:
             break
         if lane not in looking:
@@ -107,10 +113,11 @@ def _incomplete(
     }
 
 
-def _inputs(kafka: KafkaTable, prefix: str, topic: str) -> Iterator[tuple[str, Input]]:
+def _inputs(kafka: KafkaTable, prefix: str, codec: Codec, topic: str) -> Iterator[tuple[str, Input]]:
     kind = INPUT_TOPICS[topic]
     with TopicReader(kafka, prefix, [topic]) as reader:
         for record in reader.read_to_end():
-            decoded = decode_record(kind, record.value, Source(topic, record.partition, record.offset), record.key)
+            source = Source(topic, record.partition, record.offset)
+            decoded = decode_record(codec, kind, record.value, source, record.key)
             if not isinstance(decoded, DeadLetter):
                 yield decoded

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from validator.codec.decode import ROUTER
+from validator.config.limits import find_limits
 from validator.errors import UserError
 from validator.plugin.registry import discover
-from validator.replay.scenario import installed_protocol
+from validator.plugin.runtime import installed_protocol
 
 if TYPE_CHECKING:
-    from validator.plugin.api import Simulation
-    from validator.simulate.settings import SimulationSettings
+    from validator.simulate import Simulation, SimulationSettings
 
 
 def simulation_of(protocol: str, settings: SimulationSettings) -> Simulation:
@@ -29,4 +28,4 @@ def simulation_of(protocol: str, settings: SimulationSettings) -> Simulation:
 def chain_table(chain: dict[str, Any]) -> dict[str, Any]:
     """Return the table ``[chains.<lane>]`` of a simulated chain."""
     table = {name: value for name, value in chain.items() if name not in ("lane", "config")}
-    return {**table, "host_configuration" if chain["protocol"] == ROUTER else "limits": chain["config"]}
+    return {**table, find_limits(chain["protocol"]).key: chain["config"]}

@@ -7,35 +7,35 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from validator import exit_codes
 from validator.core.handlers.errors import HandlerFault
 from validator.core.lane import LaneSettings
 from validator.core.limits import U32_MAX, U64_MAX
-from validator.core.router.encoding import encode_para_page
-from validator.core.router.router import Router
-from validator.core.router.state import RouterState
 from validator.core.scale import DecodeError
 from validator.errors import UserError
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.store import Head, restore_lane
 from validator.lanes.stored import StoredLanes
 from validator.service.checkpoint import last_committed_batch
+from validator.service.plain_view import plain_view
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from validator.core.handlers.state import HandlerStates
+    from validator.core.rules import RuleSet
     from validator.core.types import ChannelId, ParaId
     from validator.lanes.worker import LaneWorker
+    from validator.plugin.protocol_api import ProtocolDefinition, StateView
 
-K = TypeVar("K")
-V = TypeVar("V")
+T = TypeVar("T")
 
 UNLIMITED = LaneSettings(blocks_ahead_max=U32_MAX, waiting_bytes_max=U64_MAX)
 """What was taken once fits, whatever the limits are by now."""
@@ -52,16 +52,25 @@ class RestoredLane:
     head: Head
     slots: int
     worker: LaneWorker
+    protocol: ProtocolDefinition
     plugins: tuple[str, ...] = ()
     """Those that hold in the next block, as ``name@version``, the protocol's first."""
 
     @property
-    def router(self) -> Router:
-        """The lane's rules, where they are the Router's. Raises `UserError`."""
-        rules = self.worker.lane.rules
-        if not isinstance(rules, Router):
-            raise UserError(f"lane {self.name}: its protocol's state has no form to be shown in")
-        return rules
+    def rules(self) -> RuleSet[Any]:
+        """The lane's rules with its state."""
+        return self.worker.lane.rules
+
+    @property
+    def view(self) -> StateView:
+        """How the lane's state is shown: as its protocol says, else by its traces' view."""
+        return self.protocol.state_view or plain_view(self.protocol.traces)
+
+    @property
+    def handler_states(self) -> HandlerStates | None:
+        """What handlers keep; None where the lane's protocol has no handlers."""
+        states = self.protocol.handler_states
+        return None if states is None else states(self.rules)
 
 
 @contextmanager
@@ -108,14 +117,15 @@ def restore(stored: StoredLanes, lane: str) -> RestoredLane:
     except DecodeError as error:
         raise UserError(f"lane {lane}: its state in the checkpoint cannot be used: {error}") from error
     # where it once started is not asked for: everything else that decides is in the head
-    definition = LaneDefinition(lane, head.runtime_digest, (), settings=UNLIMITED)
+    definition = LaneDefinition.stored(lane, head.runtime_digest, head.rules, UNLIMITED)
     try:
         worker = restore_lane(definition, backend)
     except HandlerFault as fault:
         raise UserError(f"lane {lane}: its journal cannot be executed again: {fault}") from fault
     assert worker is not None
-    plugins = definition.under(head.rules).plugins_at(worker.lane.executed_block + 1)
-    return RestoredLane(lane, stored.batch, stored.consumed, head, len(backend.slots), worker, tuple(plugins))
+    under = definition.under(head.rules)
+    plugins = tuple(under.plugins_at(worker.lane.executed_block + 1))
+    return RestoredLane(lane, stored.batch, stored.consumed, head, len(backend.slots), worker, under.protocol, plugins)
 
 
 class KeptByPlugin(NamedTuple):
@@ -127,15 +137,18 @@ class KeptByPlugin(NamedTuple):
 
 
 def kept_by_plugins(lane: RestoredLane) -> list[KeptByPlugin]:
-    """Return what each plugin keeps, by name; plugins that keep nothing are left out. Raises `UserError` for another protocol's lane."""
-    states = lane.router.state.handler_states
+    """Return what each plugin keeps, by name; plugins that keep nothing are left out."""
+    states = lane.handler_states
+    if states is None:
+        return []
     keys = Counter(plugin for plugin, _, _ in states.entries())
     return [KeptByPlugin(plugin, keys[plugin], states.bytes_used[plugin]) for plugin in sorted(keys)]
 
 
 def entries_of_plugin(lane: RestoredLane, plugin: str) -> list[tuple[bytes, bytes]]:
     """Return key and value of all that a plugin keeps, by key. Raises `UserError` where that is nothing."""
-    entries = [(key, value) for _, key, value in lane.router.state.handler_states.entries(plugin)]
+    states = lane.handler_states
+    entries = [] if states is None else [(key, value) for _, key, value in states.entries(plugin)]
     if not entries:
         known = ", ".join(each.plugin for each in kept_by_plugins(lane))
         raise UserError(
@@ -145,77 +158,29 @@ def entries_of_plugin(lane: RestoredLane, plugin: str) -> list[tuple[bytes, byte
     return entries
 
 
-def state_of_para(lane: RestoredLane, para: ParaId) -> RouterState:
-    """Return what of a lane's state is about a para: what it owns, its channels and requests both ways.
-
-    Raises `UserError` where there is nothing.
-    """
-    state = lane.router.state
-    channels = [(sender, para) for sender in state.hrmp_ingress_channels_index.get(para, ())]
-    channels += [(para, recipient) for recipient in state.hrmp_egress_channels_index.get(para, ())]
-    channels += [channel_id for channel_id in state.hrmp_open_channel_requests_list if para in channel_id]
-    if not channels and encode_para_page(state, para) is None:
-        valid = sorted(state.paras)
+def about_para(lane: RestoredLane, para: ParaId, part: T | None) -> T:
+    """Return what a lane's view made of a para. Raises `UserError` where that is nothing."""
+    if part is None:
+        valid = lane.view.paras(lane.rules)
         known = ", ".join(map(str, valid[:10])) + (f" and {len(valid) - 10} more" if len(valid) > 10 else "")
         raise UserError(
             f"--para: lane {lane.name} knows nothing of para {para} after block {lane.worker.lane.executed_block}; "
             f"valid are: {known or 'none'}"
         )
-    return _part(state, (para,), dict.fromkeys(channels))
+    return part
 
 
-def state_of_channel(lane: RestoredLane, channel_id: ChannelId) -> RouterState:
-    """Return what of a lane's state is about a channel or the request for one. Raises `UserError` where there is neither."""
-    state = lane.router.state
-    sender, recipient = channel_id
-    if channel_id not in state.hrmp_channels and channel_id not in state.hrmp_open_channel_requests:
-        others = sorted(each for each in state.hrmp_channels if sender in each or recipient in each)
+def about_channel(lane: RestoredLane, channel_id: ChannelId, part: T | None) -> T:
+    """Return what a lane's view made of a channel. Raises `UserError` where that is nothing."""
+    if part is None:
+        sender, recipient = channel_id
+        others = [each for each in lane.view.channels(lane.rules) if sender in each or recipient in each]
         known = ", ".join(f"{one},{other}" for one, other in others[:8]) + (" ..." if len(others) > 8 else "")
         raise UserError(
             f"--channel: lane {lane.name} has no channel {sender},{recipient} and no request for it; "
             f"channels of the two: {known or 'none'}"
         )
-    return _part(state, (), (channel_id,))
-
-
-def _part(state: RouterState, paras: Collection[ParaId], channels: Collection[ChannelId]) -> RouterState:
-    """Return a state with what some paras own, and some channels and requests."""
-    return RouterState(
-        state.host_configuration,
-        state.balances_mode,
-        state.hrmp_notifications,
-        state.session_index,
-        paras=_only(state.paras, paras),
-        accounts=_only(state.accounts, paras),
-        outgoing_paras=[para for para in state.outgoing_paras if para in paras],
-        pending_candidates=_only(state.pending_candidates, paras),
-        relay_dispatch_queues=_only(state.relay_dispatch_queues, paras),
-        relay_dispatch_queue_size=_only(state.relay_dispatch_queue_size, paras),
-        needs_dispatch=[para for para in state.needs_dispatch if para in paras],
-        next_dispatch_round_start_with=(
-            state.next_dispatch_round_start_with if state.next_dispatch_round_start_with in paras else None
-        ),
-        downward_message_queues=_only(state.downward_message_queues, paras),
-        downward_message_queue_heads=_only(state.downward_message_queue_heads, paras),
-        downward_messages_sent=_only(state.downward_messages_sent, paras),
-        hrmp_open_channel_requests=_only(state.hrmp_open_channel_requests, channels),
-        hrmp_open_channel_requests_list=[each for each in state.hrmp_open_channel_requests_list if each in channels],
-        hrmp_open_channel_request_count=_only(state.hrmp_open_channel_request_count, paras),
-        hrmp_uncounted_requests=_only(state.hrmp_uncounted_requests, paras),
-        hrmp_accepted_channel_request_count=_only(state.hrmp_accepted_channel_request_count, paras),
-        hrmp_close_channel_requests=_only(state.hrmp_close_channel_requests, channels),
-        hrmp_close_channel_requests_list=[each for each in state.hrmp_close_channel_requests_list if each in channels],
-        hrmp_watermarks=_only(state.hrmp_watermarks, paras),
-        hrmp_channels=_only(state.hrmp_channels, channels),
-        hrmp_ingress_channels_index=_only(state.hrmp_ingress_channels_index, paras),
-        hrmp_egress_channels_index=_only(state.hrmp_egress_channels_index, paras),
-        hrmp_channel_contents=_only(state.hrmp_channel_contents, channels),
-        hrmp_channel_digests=_only(state.hrmp_channel_digests, paras),
-    )
-
-
-def _only(whole: Mapping[K, V], keys: Collection[K]) -> dict[K, V]:
-    return {key: whole[key] for key in keys if key in whole}
+    return part
 
 
 @contextmanager

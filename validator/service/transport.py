@@ -13,12 +13,12 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from validator.errors import UserError
 from validator.kafka.client import consumer_config
 from validator.kafka.retry import ANSWER_S_MAX, answer, check, partitions_of
-from validator.kafka.topics import TOPICS
 from validator.plugin.lock import check_lock, check_versions, read_lock
 from validator.plugin.pack import use_artefacts
 from validator.plugin.registry import PluginError, Problem, canonical, configure, discover, installed, transports_of
 from validator.plugin.submission import check_submission, check_timeout
 from validator.service.sender import RecordSender
+from validator.topics import OUTPUT_TOPICS
 
 if TYPE_CHECKING:
     from validator.config import Config
@@ -74,11 +74,10 @@ def choose_transport(config: Config, name: str) -> Chosen:
         there = ", ".join(sorted(transports)) or "none"
         raise UserError(f"{plugin}: it has no transport {name!r} under [transports.{plugin_name}], there are {there}")
     transport = transports[wanted]
-    outputs = [topic.name for topic in TOPICS if topic.direction == "out"]
     for topic in transport.topics:
-        if topic not in outputs:
+        if topic not in OUTPUT_TOPICS:
             raise UserError(
-                f"{plugin}: transport {wanted}: {topic!r} is none of the output topics {', '.join(outputs)}"
+                f"{plugin}: transport {wanted}: {topic!r} is none of the output topics {', '.join(OUTPUT_TOPICS)}"
             )
     return Chosen(wanted, plugin, transport, configure(plugin, values))
 

@@ -6,31 +6,27 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
-
-from validator.codec.decode import LaneRecords, decode_record
+from validator.codec.decode import decode_record
 from validator.codec.json_form import to_json
-from validator.codec.schemas import INPUT_TOPICS
 from validator.core.handlers.errors import HandlerFault
 from validator.core.handlers.state import FIRST_OWNER
 from validator.core.hashing import blake2b_256
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
-from validator.core.lane import Counters
+from validator.core.lane import COUNTERS, Counters
 from validator.errors import UserError
-from validator.kafka.client import consumer_config
-from validator.kafka.consume import available
-from validator.kafka.retry import answer, await_broker, passes
+from validator.kafka.reader import TopicReader, TopicRecord
 from validator.lanes.worker import LaneWorker
 from validator.service.retention import missing_blocks
 from validator.service.state import UNLIMITED, RestoredLane
-from validator.service.topic_reader import TopicReader
+from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
+    from validator.codec.codec import Codec, LaneRecords
     from validator.core.lane import Lane
     from validator.core.outcomes import Receipt
     from validator.core.types import ParaId
@@ -41,8 +37,6 @@ if TYPE_CHECKING:
     """Gets how many offsets have been read, and of how many."""
 
 RECORDS_PER_REPLAY: Final = 1_000
-RECORDS_PER_POLL: Final = 1_000
-POLL_S: Final = 0.1
 
 RECEIPTS_KEPT: Final = 2_000
 """Last receipts that are held against those on the topic."""
@@ -75,12 +69,18 @@ class Check:
 
 
 def rebuild(
-    kafka: KafkaTable, prefix: str, definition: LaneDefinition, lane: RestoredLane, progress: Progress
+    kafka: KafkaTable,
+    prefix: str,
+    codec: Codec,
+    definition: LaneDefinition,
+    lane: RestoredLane,
+    progress: Progress,
 ) -> Rebuilt:
     """Execute a lane from its first block, from the inputs that the checkpoint's batch and those before it have consumed.
 
-    Under the rules that the lane is stored under. Memory is bounded by the lane and by how far its records lie out of order in their
-    topics. Errors, in order: the checkpoint is of other topics, retention has removed inputs, a topic ends before what was consumed.
+    Under the rules that the lane is stored under; ``codec`` reads the records of all lanes of the job. Memory is bounded by the lane and by
+    how far its records lie out of order in their topics. Errors, in order: the checkpoint is of other topics, retention has removed inputs,
+    a topic ends before what was consumed.
     """
     wanted = {prefix + topic for topic in INPUT_TOPICS}
     if {topic for topic, _ in lane.consumed} != wanted:
@@ -89,7 +89,7 @@ def rebuild(
             f"[topics] prefix: the checkpoint is of the topics {found}, expected {', '.join(sorted(wanted))}"
         )
     ahead = definition.settings.blocks_ahead_max
-    missing = missing_blocks(kafka, prefix, {lane.name: definition.first_block}, ahead).get(lane.name)
+    missing = missing_blocks(kafka, prefix, codec, {lane.name: definition.first_block}, ahead).get(lane.name)
     if missing is not None:
         raise UserError(
             f"lane {lane.name}: it cannot be rebuilt: block {missing[0]} is missing, {missing[1]}, retention has removed the rest"
@@ -103,13 +103,15 @@ def rebuild(
     try:
         total = sum(partition.offsets for partition in partitions)
         kinds = {prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}
-        streams = (partition.inputs(kinds[partition.topic], lane.name, under.records) for partition in partitions)
+        streams = (
+            partition.inputs(codec, kinds[partition.topic], lane.name, under.records) for partition in partitions
+        )
         # whichever partition has the lowest block next: a lane that got one topic before the others would have to keep all of it
         items = merge(*streams, key=_block)
         while batch := list(islice(items, RECORDS_PER_REPLAY)):
             inputs = [item for item in batch if isinstance(item, Input)]
             try:
-                rebuilt.receipts += rebuilt.worker.replay(inputs, len(batch) - len(inputs))
+                rebuilt.receipts += rebuilt.worker.catch_up(inputs, len(batch) - len(inputs))
             except HandlerFault as fault:
                 raise UserError(f"lane {lane.name}: it cannot be rebuilt: {fault}") from fault
             rebuilt.records += len(batch)
@@ -133,71 +135,39 @@ class _Partition:
         self.topic, self.partition = place
         self.end = end
         self.read = 0
-        config = consumer_config(kafka, group_id="validator-reader", partition_eof=True)
-        self._bootstrap = config["bootstrap.servers"]
-        self._consumer = Consumer(config)
-        where = TopicPartition(*place, OFFSET_BEGINNING)
-        try:
-            self.low, high = answer(lambda left_s: self._consumer.get_watermark_offsets(where, left_s))
-        except KafkaException as error:
-            raise self._unreadable(error.args[0]) from error
+        self._reader = TopicReader(kafka, "", [self.topic], partitions=[self.partition], nulls=True)
+        self.low, high = self._reader.spans()[place]
         if high < end:
             raise UserError(
                 f"{self.topic}[{self.partition}] ends at offset {high}, but the checkpoint's batch has consumed it up to {end}: "
                 "it is not the topic that the job has read"
             )
         self.offsets = max(0, end - self.low)
-        if self.offsets:
-            self._consumer.assign([where])
 
     def close(self) -> None:
-        self._consumer.close()
+        self._reader.close()
 
-    def inputs(self, kind: RecordKind, lane: str, records: LaneRecords) -> Iterator[Input | DeadLetter]:
+    def inputs(self, codec: Codec, kind: RecordKind, lane: str, records: LaneRecords) -> Iterator[Input | DeadLetter]:
         """Yield what is a lane's, decoded as the job decodes it."""
         name = lane.encode()
-        for offset, key, value in self._records():
+        for _, _, offset, key, value, *_ in self._records():
             # a record of the lane names it in clear; decoding the others would tell nothing but that
-            if name in (value or b"") or name == key:
-                decoded = decode_record(kind, value, Source(self.topic, self.partition, offset), key, {lane: records})
+            if name in value or name == key:
+                source = Source(self.topic, self.partition, offset)
+                decoded = decode_record(codec, kind, value, source, key, {lane: records})
                 if isinstance(decoded, DeadLetter):
                     if decoded.lane == lane:
                         yield decoded
                 elif decoded[0] == lane:
                     yield decoded[1]
 
-    def _records(self) -> Iterator[tuple[int, bytes | None, bytes | None]]:
-        while self.read < self.offsets:
-            for message in available(self._consumer, RECORDS_PER_POLL, POLL_S):
-                error = message.error()
-                if error is None:
-                    offset = message.offset()
-                    if offset >= self.end:
-                        self.read = self.offsets
-                        return
-                    self.read = offset + 1 - self.low
-                    yield offset, message.key(), message.value()
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    # what is left up to the end are marks of transactions
-                    self.read = self.offsets
-                    return
-                else:
-                    self._pass_over(error)
-
-    def _pass_over(self, error: KafkaError) -> None:
-        """Return if librdkafka goes on by itself after an error. Raises `UserError`."""
-        if error.code() == KafkaError._ALL_BROKERS_DOWN:
-            try:
-                await_broker(self._consumer)
-            except KafkaException as exception:
-                raise self._unreadable(exception.args[0]) from exception
-        elif not passes(error):
-            raise self._unreadable(error)
-
-    def _unreadable(self, error: Any) -> UserError:
-        return UserError(
-            f"{self.topic}[{self.partition}] cannot be read at {self._bootstrap}: {error.str()} ({error.name()})"
-        )
+    def _records(self) -> Iterator[TopicRecord]:
+        for record in self._reader.read_to_end() if self.offsets else ():
+            if record.offset >= self.end:
+                break
+            self.read = record.offset + 1 - self.low
+            yield record
+        self.read = self.offsets  # what is left up to the end are marks of transactions
 
 
 # --- comparing ---------------------------------------------------------------------------------------------------------------------------
@@ -231,7 +201,7 @@ def _counters(ours: Counters, theirs: Counters) -> Iterator[Check]:
     A record that comes again long after its block is a duplicate within the window of known ones and else late, so a dead letter; which it
     was depends on what else was in its batch.
     """
-    for name in (each.name for each in fields(Counters)):
+    for name in COUNTERS:
         if name not in ("duplicate", "dead"):
             yield _check(name, getattr(ours, name), getattr(theirs, name))
     stored, rebuilt = (f"{each.duplicate} + {each.dead}" for each in (ours, theirs))

@@ -1,2 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seeded relay-chain traffic with verdicts to expect, from a model that shares nothing with the core."""
+"""What the simulated relay chains of all protocols share: blocks, chance, sessions, settings; it knows no rule.
+
+Protocol authors import these names from here, in their simulation alone: no lane runs them.
+"""
+
+from validator.simulate.chain import Judged, SimulatedChain
+from validator.simulate.draws import Draws, LeastMet
+from validator.simulate.hashing import blake2b_256, compact, next_head
+from validator.simulate.modelled import ModelledChain, is_sleepy
+from validator.simulate.results import Json, accepted, failed, size_of
+from validator.simulate.sessions import SessionTraffic
+from validator.simulate.settings import (
+    PROFILES,
+    Record,
+    SimulatedBlock,
+    Simulation,
+    SimulationSettings,
+    settings_of_profile,
+)
+
+__all__ = [
+    "PROFILES",
+    "Draws",
+    "Json",
+    "Judged",
+    "LeastMet",
+    "ModelledChain",
+    "Record",
+    "SessionTraffic",
+    "SimulatedBlock",
+    "SimulatedChain",
+    "Simulation",
+    "SimulationSettings",
+    "accepted",
+    "blake2b_256",
+    "compact",
+    "failed",
+    "is_sleepy",
+    "next_head",
+    "settings_of_profile",
+    "size_of",
+]

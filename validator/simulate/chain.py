@@ -9,9 +9,9 @@ from hashlib import blake2b
 from typing import Any, Final, TypeAlias
 
 from validator.simulate.draws import Draws
+from validator.simulate.results import Json
 from validator.simulate.settings import Record, RecordKind, SimulatedBlock, SimulationSettings
 
-Json: TypeAlias = dict[str, Any]
 Judged: TypeAlias = tuple[Json, Json]
 """A record without its place, and the result that a model gives on it."""
 

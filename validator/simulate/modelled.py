@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, ClassVar, Final, Protocol
 
-from validator.simulate.chain import Json, Judged, SimulatedChain
+from validator.simulate.chain import Judged, SimulatedChain
+from validator.simulate.results import Json
 from validator.simulate.sessions import SessionTraffic
 from validator.simulate.settings import SimulationSettings
 
@@ -14,6 +15,15 @@ DOWNWARD_BYTES_MAX: Final = 120
 """Payload of a message of the relay chain itself."""
 GONE_PERCENT: Final = 2
 """Of those messages that go to a para that has left."""
+SLEEPY_EVERY: Final = 4
+"""One para in so many seldom has a candidate: what is sent to it piles up."""
+SLEEPY_PERCENT: Final = 12
+LIVELY_PERCENT: Final = 85
+
+
+def is_sleepy(para: int) -> bool:
+    """Return whether a para seldom has a candidate."""
+    return para % SLEEPY_EVERY == 0
 
 
 class Model(Protocol):
@@ -44,9 +54,6 @@ class Requests(Protocol):
 
 class Candidates(Protocol):
     """Makes candidates."""
-
-    def producers(self, most: int) -> list[int]:
-        """Return the paras that have a candidate in this block."""
 
     def play(self, para: int, *, breaks: bool) -> tuple[Json, Json, tuple[str, ...]] | None:
         """Return a para's candidate, the model's result, and the error kinds it was made for; None where it has none."""
@@ -110,10 +117,20 @@ class ModelledChain(SimulatedChain):
 
     def candidates(self) -> Iterator[tuple[Json, Json, tuple[str, ...]]]:
         """Make candidates, good ones and broken ones."""
-        for para in self.traffic.producers(self.settings.candidates_per_block):
+        for para in self.producers():
             played = self.traffic.play(para, breaks=self.breaks())
             if played is not None:
                 yield played
+
+    def producers(self) -> list[int]:
+        """Return the paras that have a candidate in this block: none has two, or one while another is pending."""
+        busy = [item["candidate"]["para_id"] for item in self.pending()]
+        awake = [
+            para
+            for para in self.paras()
+            if para not in busy and self.draws.percent(SLEEPY_PERCENT if is_sleepy(para) else LIVELY_PERCENT)
+        ]
+        return self.draws.sample(awake, min(self.settings.candidates_per_block, len(awake)))
 
     def session_change(self) -> Json | None:
         """End the session when it has had its blocks."""

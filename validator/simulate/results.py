@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results of the naive model, in the shapes of the traces."""
+"""Results of naive models, in the shapes of the traces."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
-Json = dict[str, Any]
+Json: TypeAlias = dict[str, Any]
 
 
 def accepted() -> Json:
@@ -14,7 +14,7 @@ def accepted() -> Json:
 
 
 def failed(kind: str, **fields: Any) -> Json:
-    """Return the result of a broken rule: its kind and the fields of router_rules.md 1.3 and 1.6."""
+    """Return the result of a broken rule: its kind and its fields."""
     return {"ok": False, "error": {"kind": kind, **fields}}
 
 

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from validator.simulate.draws import Draws
+from validator.simulate.results import Json
 from validator.simulate.settings import SimulationSettings
-
-Json = dict[str, Any]
 
 PARAS: Final = 12
 """Paras where the settings name no number, unless a block has more candidates."""

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlparse
 
+from validator.config import DEFAULT_PROTOCOL
 from validator.core.outcomes import Dispatch
-from validator.core.types import Balance, HostConfiguration, Para, ParaId, Weight
+from validator.core.types import Balance, Para, ParaId, Weight
 from validator.plugin.files import find_distribution, is_editable
 from validator.plugin.registry import Plugin, discover
-from validator.testing.harness import BALANCE, PARAS, PRESET, Harness, resolve_plugin
+from validator.testing.harness import BALANCE, PARAS, Harness, HostConfiguration, resolve_plugin
 
 HANDLERS: Final = "validator.handlers"
 
@@ -63,8 +64,9 @@ class Case:
     config: Mapping[str, Any] = field(default_factory=dict)
     examples: tuple[Example, ...] = ()
     paras: tuple[ParaId | Para, ...] = PARAS
-    host_configuration: str | HostConfiguration = PRESET
+    host_configuration: HostConfiguration = None
     balances: Mapping[ParaId, Balance] | Balance = BALANCE
+    protocol: str = DEFAULT_PROTOCOL
     readme: Path | None = None
     source: tuple[str, str] | None = None
 
@@ -90,6 +92,7 @@ class Case:
             paras=self.paras,
             host_configuration=self.host_configuration,
             balances=self.balances,
+            protocol=self.protocol,
         )
         if example is not None and example.setup is not None:
             example.setup(harness)

@@ -25,6 +25,7 @@ from validator.plugin.registry import (
     protocols_of,
     transports_of,
 )
+from validator.plugin.rule_pages import parse_page
 from validator.testing import points
 from validator.testing.case import Broken, Case, NotApplicable, run_python
 from validator.testing.check import Outcome, Result
@@ -100,7 +101,7 @@ def show(group: str, value: str, name: str, values: str) -> list[str]:
             for each in handlers_of(plugin, values)
         )
     if group == "validator.protocols":
-        return sorted(f"{each.name} {each.rules_version} {each.encoding_version}" for each in protocols_of(plugin))
+        return sorted(f"{each.name} {each.rules} {each.encoding_version}" for each in protocols_of(plugin))
     return sorted(f"{each.name} {each.topics}" for each in transports_of(plugin, values))
 
 
@@ -134,7 +135,11 @@ def _records(plugin: Plugin, values: str) -> str:
             raise Broken("\n".join(conflicts))
         names = [bound.handler.kind for bound in handlers]
     elif group == "validator.protocols":
-        names = [protocol.name for protocol in protocols_of(plugin)]
+        protocols = protocols_of(plugin)
+        names = [protocol.name for protocol in protocols]
+        for protocol in protocols:
+            if protocol.rules_page is not None:
+                parse_page(protocol.name, protocol.rules_page.read_text(encoding="utf-8"))
     else:
         names = [transport.name for transport in transports_of(plugin, values)]
     if not names:

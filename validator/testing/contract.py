@@ -18,10 +18,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from validator.core.types import Balance, HostConfiguration, Para, ParaId
+from validator.config import DEFAULT_PROTOCOL
+from validator.core.types import Balance, Para, ParaId
 from validator.testing import points
 from validator.testing.case import Case, Example, NotApplicable
-from validator.testing.harness import BALANCE, PARAS, PRESET
+from validator.testing.harness import BALANCE, PARAS, HostConfiguration
 
 __all__ = ["Example", "HandlerContract"]
 
@@ -41,8 +42,10 @@ class HandlerContract:
     readme: ClassVar[Path | None] = None
     """A page whose Python examples run."""
     paras: ClassVar[Sequence[ParaId | Para]] = PARAS
-    host_configuration: ClassVar[str | HostConfiguration] = PRESET
+    host_configuration: ClassVar[HostConfiguration] = None
     balances: ClassVar[Mapping[ParaId, Balance] | Balance] = BALANCE
+    protocol: ClassVar[str] = DEFAULT_PROTOCOL
+    """The rule set of the chain that the examples run on."""
 
     def case(self) -> Case:
         """Return what the points of the contract are checked on."""
@@ -57,6 +60,7 @@ class HandlerContract:
             paras=tuple(own.paras),
             host_configuration=own.host_configuration,
             balances=own.balances,
+            protocol=own.protocol,
             readme=own.readme,
             source=None if nested else (str(Path(inspect.getfile(own)).resolve()), own.__qualname__),
         )

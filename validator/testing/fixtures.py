@@ -26,12 +26,13 @@ def harness() -> type[Harness]:
 
 @pytest.fixture(scope="session")
 def vectors() -> Callable[[str], list[Scenario]]:
-    """Return the scenarios of an installed protocol's conformance suite: ``vectors("router")`` (`validator.replay.suites`)."""
+    """Return the scenarios of an installed protocol's conformance suite: ``vectors("early-hrmp")`` (`validator.replay.suites`)."""
+    from validator.config import DEFAULT_PROTOCOL
     from validator.document import read_document
     from validator.replay.scenario import read_scenarios
     from validator.replay.suites import suite_files
 
-    def read(suite: str = "router") -> list[Scenario]:
+    def read(suite: str = DEFAULT_PROTOCOL) -> list[Scenario]:
         documents = [read_document(path) for path in suite_files(suite)]
         return [
             scenario

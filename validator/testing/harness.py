@@ -4,39 +4,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from validator.config.presets import PRESETS
+from validator.config import DEFAULT_PROTOCOL
 from validator.core.handlers.context import Context
-from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, HandlerSink, find_conflicts
+from validator.core.handlers.dispatch import DispatchTable, HandlerDispatcher, HandlerEpoch, find_conflicts
 from validator.core.outcomes import ChannelEvent, Dispatch
-from validator.core.paged import Account
-from validator.core.router.enactment import enact_upward_messages
-from validator.core.router.router import Router, state_hash
-from validator.core.router.state import HrmpChannel, HrmpOpenChannelRequest
 from validator.core.rules import pages
-from validator.core.types import (
-    Balance,
-    BlockNumber,
-    ChannelId,
-    Hash,
-    HostConfiguration,
-    Para,
-    ParaId,
-    SessionChange,
-    Weight,
-)
+from validator.core.types import Balance, Balances, BlockNumber, ChannelId, Hash, Para, ParaId, SessionChange, Weight
 from validator.errors import UserError
 from validator.plugin.api import Manifest
+from validator.plugin.protocol_api import ChainSettings, HandlerBench, LimitsTable, Node, ProtocolDefinition
 from validator.plugin.registry import Found, Plugin, PluginError, Problem, canonical, handlers_of, installed, register
+from validator.plugin.runtime import RuntimePlan, make_runtime
 from validator.plugin.watchdog import HANDLER_SECONDS_MAX_DEFAULT, Watchdog
+
+HostConfiguration: TypeAlias = str | Mapping[str, int] | Any | None
+"""A chain's limits: a preset's name, limits by name, or an object of the protocol's own class; None: the protocol's choice for tests."""
 
 PARAS: Final = (2000, 2001, 2002)
 """The paras of a chain that names none."""
-
-PRESET: Final = "polkadot-2023"
-"""The host configuration of a chain that names none (`validator.config.presets`)."""
 
 BALANCE: Final = 10**15
 """Free balance of each para's account that is given none, in the smallest unit of the token: enough for any preset's deposits."""
@@ -62,15 +49,17 @@ class HarnessFault(Exception):
 
 
 class Harness:
-    """A chain under the Router's rules whose upward messages go to the handlers of ``plugin``.
+    """A chain whose upward messages go to the handlers of ``plugin``.
 
     ``plugin`` is a module or object with hooks, or the name of an installed plugin, with ``@version`` where several are installed.
-    ``config`` is what a chain's configuration would hold under ``config``. ``paras`` are ids or `Para`s, ``host_configuration`` is a preset
-    or the limits themselves, ``balances`` the free balance of each para's account, by para or one for all, ``block`` the first block.
-    A message may use ``weight_max`` (None: the weight of a whole round), and a handler ``seconds_max``.
+    ``config`` is what a chain's configuration would hold under ``config``. ``paras`` are ids or `Para`s, ``host_configuration`` is a
+    preset, limits by name (those that are missing are 0), or the configuration in the class of the protocol; None is the protocol's
+    choice. ``balances`` is the free balance of each para's account, by para or one for all, ``block`` the first block. A message may use
+    ``weight_max`` (None: the weight of a whole round), and a handler ``seconds_max``. ``protocol`` is the chain's rule set;
+    an ``unlimited`` chain keeps no ledger: it only tracks what is reserved.
 
-    Raises `PluginError` for whatever is wrong with the plugin or its configuration, then `UserError` for an unknown preset, for a
-    configuration that dispatches nothing, for a balance of a para that is not there.
+    Raises `PluginError` for whatever is wrong with the plugin, its configuration or the protocol's plugin, then `UserError` for a protocol
+    without a bench, for an unknown preset or limit, for a configuration that dispatches nothing, for a balance of a para that is not there.
     """
 
     def __init__(
@@ -79,11 +68,13 @@ class Harness:
         config: Mapping[str, Any] | None = None,
         *,
         paras: Iterable[ParaId | Para] = PARAS,
-        host_configuration: str | HostConfiguration = PRESET,
+        host_configuration: HostConfiguration = None,
         balances: Mapping[ParaId, Balance] | Balance = BALANCE,
         block: BlockNumber = 1,
         weight_max: Weight | None = None,
         seconds_max: float = HANDLER_SECONDS_MAX_DEFAULT,
+        protocol: str = DEFAULT_PROTOCOL,
+        unlimited: bool = False,
     ) -> None:
         self.plugin = resolve_plugin(plugin)
         self._values = canonical(dict(config or {}))
@@ -101,10 +92,17 @@ class Harness:
         self._fail_at: int | None = None
         self._weight_max = weight_max
         self._watchdog = Watchdog(seconds_max)
-        self._sink = self._make_sink()
-        self._router = Router.at_genesis(
-            _host_configuration(host_configuration), _paras(paras, balances), sink=self._sink
+        self._dispatcher = self._make_dispatcher()
+        self._protocol, self._bench = _bench(protocol)
+        configuration = _configuration(host_configuration, self._protocol, self._bench)
+        settings = ChainSettings(
+            configuration,
+            tuple(_paras(paras, balances)),
+            balances=Balances.UNLIMITED if unlimited else Balances.LEDGER,
+            upward_messages=self._dispatcher,
+            rules=self._protocol.rules,
         )
+        self._rules = self._protocol.genesis(settings)
         self._next_block = block
 
     # --- what happens ---
@@ -115,7 +113,7 @@ class Harness:
         ``block`` is the next one unless it is given. Raises `UserError` for a block that has been, for a para that is not valid, and
         where messages of earlier blocks still wait; `HandlerFault` where the job would stop.
         """
-        if self._router.state.needs_dispatch:
+        if self._bench.waits(self._rules):
             raise UserError("messages of earlier blocks wait: run_block() first")
         (dispatch,) = self.send_all([(para, payload)], block)
         return dispatch
@@ -125,19 +123,18 @@ class Harness:
 
         Raises as `send` does.
         """
-        valid = self._router.state.paras
+        valid = self.paras
         for para, _ in messages:
             if para not in valid:
-                raise UserError(f"para {para} is not valid, there are {', '.join(map(str, sorted(valid)))}")
+                raise UserError(f"para {para} is not valid, there are {', '.join(map(str, valid))}")
         self._begin(block)
         for para, payload in messages:
-            # as a candidate does that is enacted; its limits on count and size are no plugin's matter
-            enact_upward_messages(self._router.state, para, [payload])
+            self._bench.send(self._rules, para, payload)
         try:
-            dispatches = self._router.dispatch()
+            dispatches = self._rules.dispatch()
         finally:
             self._fail_at = None
-        self.channel_events = self._router.end_block()
+        self.channel_events = self._rules.end_block()
         return dispatches
 
     def run_block(self, block: BlockNumber | None = None) -> list[Dispatch]:
@@ -155,8 +152,8 @@ class Harness:
         """Change the session in a block of its own, and return what happened to channels; ``new_config`` holds limits by name."""
         changes = tuple(sorted((new_config or {}).items()))
         self._begin(block)
-        self._router.change_session(SessionChange(tuple(outgoing), tuple(map(_para, onboarding)), changes))
-        self.channel_events = self._router.end_block()
+        self._rules.change_session(SessionChange(tuple(outgoing), tuple(map(_para, onboarding)), changes))
+        self.channel_events = self._rules.end_block()
         return self.channel_events
 
     def fail_at(self, call: int) -> None:
@@ -175,12 +172,14 @@ class Harness:
 
         The plugin's module stays imported. Raises ``AssertionError`` where what is restored is another state.
         """
-        before, root = pages(self._router), self.state_root
+        before, root = pages(self._rules), self.state_root
         self.handlers = handlers_of(self.plugin, self._values)
-        self._sink = self._make_sink()
-        self._router = Router.from_pages(before, self._sink)
-        assert pages(self._router) == before, "the restored state encodes to other pages"
-        assert self.state_root == root == state_hash(self._router.state), "the restored state has another root"
+        self._dispatcher = self._make_dispatcher()
+        self._rules = self._protocol.restore(
+            before, ChainSettings(upward_messages=self._dispatcher, rules=self._protocol.rules)
+        )
+        assert pages(self._rules) == before, "the restored state encodes to other pages"
+        assert self.state_root == root, "the restored state has another root"
 
     # --- what there is ---
 
@@ -192,50 +191,50 @@ class Harness:
     @property
     def paras(self) -> tuple[ParaId, ...]:
         """The valid paras, ascending."""
-        return tuple(sorted(self._router.state.paras))
+        return tuple(self._bench.paras(self._rules))
 
     @property
     def state(self) -> dict[bytes, bytes]:
         """What the plugin keeps, by key, ascending."""
-        entries = self._router.state.handler_states.entries(self.plugin.manifest.name)
+        assert self._protocol.handler_states is not None
+        entries = self._protocol.handler_states(self._rules).entries(self.plugin.manifest.name)
         return {key: value for _, key, value in entries}
 
     @property
     def state_root(self) -> Hash:
         """The root over the whole chain's state."""
-        return self._router.state_root()
+        return self._rules.state_root()
 
     def balance(self, para: ParaId) -> Balance:
         """Return the free balance of a para's account, in the smallest unit of the token."""
-        return self._router.state.accounts.get(para, Account()).free
+        return int(self._bench.account(self._rules, para).free)
 
     def reserved(self, para: ParaId) -> Balance:
         """Return the deposits that are held back on a para's account, in the smallest unit of the token."""
-        return self._router.state.accounts.get(para, Account()).reserved
+        return int(self._bench.account(self._rules, para).reserved)
 
     def downward(self, para: ParaId) -> list[bytes]:
         """Return the downward messages that wait for a para, oldest first."""
-        return [message.msg for message in self._router.state.downward_message_queues.get(para, ())]
+        return self._bench.downward(self._rules, para)
 
     @property
-    def channels(self) -> dict[ChannelId, HrmpChannel]:
+    def channels(self) -> dict[ChannelId, Any]:
         """The open channels by (sender, recipient), ascending; copies."""
-        return {each: copy(channel) for each, channel in sorted(self._router.state.hrmp_channels.items())}
+        return self._bench.channels(self._rules)
 
     @property
-    def open_requests(self) -> dict[ChannelId, HrmpOpenChannelRequest]:
+    def open_requests(self) -> dict[ChannelId, Any]:
         """The requests for channels by (sender, recipient), ascending; copies."""
-        requests = self._router.state.hrmp_open_channel_requests
-        return {each: copy(request) for each, request in sorted(requests.items())}
+        return self._bench.open_requests(self._rules)
 
     @property
     def close_requests(self) -> list[ChannelId]:
         """The channels that somebody asked to close, ascending."""
-        return sorted(self._router.state.hrmp_close_channel_requests)
+        return self._bench.close_requests(self._rules)
 
-    def _make_sink(self) -> HandlerSink:
+    def _make_dispatcher(self) -> HandlerDispatcher:
         epochs = [HandlerEpoch(0, DispatchTable(self.handlers))]
-        return HandlerSink(epochs, weight_max=self._weight_max, guard=self._watchdog, context=self._context())
+        return HandlerDispatcher(epochs, weight_max=self._weight_max, guard=self._watchdog, context=self._context())
 
     def _begin(self, block: BlockNumber | None) -> None:
         number = self._next_block if block is None else block
@@ -243,7 +242,7 @@ class Harness:
             raise UserError(f"block {number}: expected a block from {self._next_block} on")
         self._next_block = number + 1
         self._forget_calls()
-        self._router.begin_block(number)
+        self._rules.begin_block(number)
 
     def _forget_calls(self) -> None:
         self.calls = 0
@@ -307,13 +306,28 @@ def resolve_plugin(plugin: Any) -> Plugin:
     return register(Found("validator.handlers", name, where, name, version, file), plugin)
 
 
-def _host_configuration(given: str | HostConfiguration) -> HostConfiguration:
+def _bench(name: str) -> tuple[ProtocolDefinition, HandlerBench]:
+    protocol = make_runtime(RuntimePlan(name)).protocol
+    if protocol.handler_bench is None:
+        raise UserError(f"protocol {name!r} has no bench on which handlers could be tested")
+    return protocol, protocol.handler_bench
+
+
+def _configuration(given: HostConfiguration, protocol: ProtocolDefinition, bench: HandlerBench) -> Any:
+    """Return a chain's limits in the class of its protocol. Raises `UserError`."""
+    table = protocol.limits_table or LimitsTable({})
+    if given is None:
+        given = bench.preset
     if isinstance(given, str):
-        if given not in PRESETS:
-            raise UserError(f"preset {given!r}: no such preset, there are {', '.join(PRESETS)}")
-        given = PRESETS[given]
-    if not given.preferred_dispatchable_upward_messages_step_weight:
-        raise UserError("preferred_dispatchable_upward_messages_step_weight is 0: nothing would be dispatched")
+        if given not in table.presets:
+            raise UserError(f"preset {given!r}: no such preset, there are {', '.join(table.presets)}")
+        given = table.presets[given]
+    if isinstance(given, Mapping):
+        for name in given:
+            if name not in protocol.limits:
+                raise UserError(f"{table.key}.{name}: no such limit, there are {', '.join(protocol.limits)}")
+        given = protocol.configuration(Node(dict(given), table.key))
+    bench.check(given)
     return given
 
 

@@ -11,11 +11,12 @@ from validator.codec.decode import decode_record
 from validator.codec.encode import Encoder
 from validator.codec.json_form import encode_input, to_json
 from validator.config import Config
+from validator.config.limits import find_limits
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.core.lane import Lane
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
-from validator.replay.scenario import installed_protocol
+from validator.plugin.runtime import installed_protocol
 from validator.testing.scenario_writer import STEP_ORDER
 
 Json = dict[str, Any]
@@ -57,7 +58,7 @@ class SuiteLane:
         chain = {
             "protocol": scenario["protocol"],
             "first_block": scenario["steps"][0]["block"],
-            "limits": scenario["config"],
+            find_limits(scenario["protocol"]).key: scenario["config"],
             "genesis_paras": scenario["genesis_paras"],
         }
         self.definition: LaneDefinition = lane_definition(
@@ -99,7 +100,9 @@ class SuiteLane:
 
     def decoded(self, kind: RecordKind, value: bytes, offset: int = 0) -> Any:
         """Return what a record is to the lane: an input with the lane's name, or a `DeadLetter`."""
-        return decode_record(kind, value, Source("topic", 0, offset), None, {LANE: self.definition.records})
+        return decode_record(
+            self.definition.codec, kind, value, Source("topic", 0, offset), None, {LANE: self.definition.records}
+        )
 
     def restart(self) -> None:
         """Save the lane and go on with what is made of that, which has to be the same."""
@@ -121,7 +124,7 @@ class SuiteLane:
 
     def _encoded(self, kind: RecordKind, block: int, body: Json, index: int | None = None) -> bytes:
         place = {"lane": LANE, "block": block} | ({} if index is None else {"index": index})
-        return encode_input(kind, place | body, self._scenario["protocol"])
+        return encode_input(self.definition.codec, kind, place | body, self._scenario["protocol"])
 
 
 def _result(verdict: Json) -> Json:

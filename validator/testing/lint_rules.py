@@ -15,6 +15,14 @@ Offence: TypeAlias = tuple[int, int, str, str]
 Told: TypeAlias = Iterator[tuple[str, str]]
 """Rule and what."""
 
+PUBLIC: Final = (
+    "validator.plugin.api",
+    "validator.plugin.protocol_api",
+    "validator.protocols.kit",
+    "validator.simulate",
+)
+"""The modules that plugins may import (docs/plugins.md)."""
+
 RULES: Final = {
     "allow": "write '# validator: allow <rule> <reason>' on the line of what it allows, or remove it",
     "catch-all": "catch ContextError, Violation or what the code itself raises",
@@ -26,9 +34,9 @@ RULES: Final = {
     "hash": "use hashlib on canonical bytes",
     "hook-default": "take no defaults in hooks: whether they are passed depends on pluggy",
     "identity": "compare values, or give things names of their own",
-    "import": "import from validator.plugin.api alone (in tests from validator.testing, too)",
+    "import": "import from the public modules alone (in tests from validator.testing, too): docs/plugins.md lists them",
     "io": "all that a handler knows and does goes through its context",
-    "private": "use what validator.plugin.api documents",
+    "private": "use what docs/plugins.md documents",
     "randomness": "derive what has to look random from the message and from what the plugin keeps",
     "set-order": "iterate over sorted(...), or keep a dict: it has an order",
 }
@@ -161,8 +169,8 @@ def _of_import(module: str, name: str | None) -> Told:
 
 def _is_public(module: str, name: str | None) -> bool:
     return (
-        module == "validator.plugin.api"
-        or (module, name) == ("validator.plugin", "api")
+        module in PUBLIC
+        or f"{module}.{name}" in PUBLIC
         or module == "validator.testing"
         or module.startswith("validator.testing.")
     )

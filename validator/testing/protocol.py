@@ -22,13 +22,15 @@ from typing import Any, ClassVar
 from validator.core.errors import Violation
 from validator.core.rules import RuleSet, pages
 from validator.document import Node, read_document
-from validator.plugin.api import ChainSettings, ProtocolDefinition
+from validator.plugin.protocol_api import ChainSettings, ProtocolDefinition
+from validator.plugin.rule_pages import FieldTypes, RulesPage, Sort, parse_page
+from validator.plugin.runtime import installed_protocol
 from validator.replay.run import judge_scenario, run_scenario
-from validator.replay.scenario import Scenario, installed_protocol, read_scenarios
+from validator.replay.scenario import Scenario, read_scenarios
 from validator.replay.suites import suite_files
 from validator.testing.lane_suite import Json, SuiteLane, fits_into_blocks
 
-__all__ = ["ProtocolContract", "differences"]
+__all__ = ["ProtocolContract", "differences", "unexplained"]
 
 HASH_SEEDS = ("0", "1", "2")
 
@@ -37,6 +39,41 @@ def differences(scenarios: Iterable[Scenario]) -> dict[str, str]:
     """Play scenarios and return, by id, the first thing that is not as one expects, for those that fail."""
     judged = ((scenario.id, judge_scenario(scenario, run_scenario(scenario))) for scenario in scenarios)
     return {name: difference for name, difference in judged if difference is not None}
+
+
+def unexplained(page: RulesPage, violations: Iterable[type[Violation]]) -> list[str]:
+    """Return in words what a page of rules lacks of errors, and which of its errors with a clause nobody has.
+
+    Each error has an entry of its kind with its clause and, as one of the forms, its fields and their types as the class declares them. Its
+    rules are on the page, and one of them gives the clause.
+    """
+    entries = {entry.name: entry for entry in page.entries}
+    lacking = []
+    kinds = set()
+    for violation in violations:
+        kinds.add(violation.kind)
+        entry = entries.get(violation.kind)
+        if entry is None or entry.sort is not Sort.ERROR:
+            lacking.append(f"{violation.kind}: no entry")
+            continue
+        if entry.clauses != (violation.clause,):
+            lacking.append(f"{violation.kind}: clause {violation.clause!r}, the page has {entry.clauses}")
+        if declared_fields(violation) not in entry.fields:
+            lacking.append(f"{violation.kind}: fields {declared_fields(violation)}, the page has {entry.fields}")
+        rules = [entries[rule] for rule in entry.rules if rule in entries]
+        if len(rules) != len(entry.rules) or not any(violation.clause in rule.clauses for rule in rules):
+            lacking.append(f"{violation.kind}: no rule of {entry.rules} gives clause {violation.clause!r}")
+    stale = [
+        name for name, entry in entries.items() if entry.sort is Sort.ERROR and entry.clauses and name not in kinds
+    ]
+    return [*lacking, *(f"{name}: no such error" for name in stale)]
+
+
+def declared_fields(violation: type[Violation]) -> FieldTypes:
+    """Return the names and types of an error's fields, as its class declares them."""
+    return tuple(
+        (each.name, each.type if isinstance(each.type, str) else each.type.__name__) for each in fields(violation)
+    )
 
 
 class ProtocolContract:
@@ -52,7 +89,7 @@ class ProtocolContract:
     files: ClassVar[Sequence[Traversable]] = ()
     """Trace files besides those of the suite."""
 
-    def check(self, rules: RuleSet) -> None:
+    def check(self, rules: RuleSet[Any]) -> None:
         """Look at a state after a step: override it to check the protocol's invariants."""
 
     def as_record(self, item: Json) -> Json:
@@ -79,15 +116,21 @@ class ProtocolContract:
         }
         assert met == declared
 
+    def test_the_rules_page_has_every_error(self) -> None:
+        """If the protocol has a page of rules, it has each of `violations`, and no other."""
+        page = self._definition().rules_page
+        if page is not None:
+            assert unexplained(parse_page(self.protocol, page.read_text(encoding="utf-8")), self.violations) == []
+
     def test_a_state_is_its_pages(self) -> None:
         """After every step, what is made of the pages has the same pages, view and root, and nothing to save."""
         definition = self._definition()
 
-        def look(rules: RuleSet, violation: Violation | None) -> None:
+        def look(rules: RuleSet[Any], violation: Violation | None) -> None:
             if violation is not None:
                 return
             saved = pages(rules)
-            restored = definition.restore(saved, ChainSettings(None))
+            restored = definition.restore(saved, ChainSettings(rules=definition.rules))
             assert list(restored.changed()) == []
             assert pages(restored) == saved
             assert definition.traces.view(restored) == definition.traces.view(rules)
@@ -103,7 +146,7 @@ class ProtocolContract:
         for scenario in self._scenarios():
             before: list[bytes] = []
 
-            def look(rules: RuleSet, violation: Violation | None, before: list[bytes] = before) -> None:
+            def look(rules: RuleSet[Any], violation: Violation | None, before: list[bytes] = before) -> None:
                 now = pages(rules)
                 assert violation is None or before in ([], now), f"{violation} has changed something"
                 before[:] = now

@@ -16,14 +16,14 @@ from typing import Any, ClassVar
 
 from validator.codec.decode import decode_record
 from validator.codec.json_form import encode_input, to_json
-from validator.codec.schemas import INPUT_TOPICS
 from validator.config import Config
 from validator.core.inputs import DeadLetter, Source
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.worker import LaneWorker
 from validator.service.simulation import chain_table, simulation_of
-from validator.simulate.settings import SimulatedBlock, SimulationSettings
+from validator.simulate import SimulatedBlock, SimulationSettings
+from validator.topics import INPUT_TOPICS
 
 __all__ = ["SimulationContract", "records_of", "refusals", "simulated"]
 
@@ -155,8 +155,9 @@ class SimulationContract:
         inputs = []
         for offset, (topic, record) in enumerate(block.records):
             kind = INPUT_TOPICS[topic]
-            value = encode_input(kind, record, self.protocol)
-            decoded = decode_record(kind, value, Source(topic, 0, offset), None, {record["lane"]: definition.records})
+            value = encode_input(definition.codec, kind, record, self.protocol)
+            lanes = {record["lane"]: definition.records}
+            decoded = decode_record(definition.codec, kind, value, Source(topic, 0, offset), None, lanes)
             assert not isinstance(decoded, DeadLetter), decoded.detail
             inputs.append(decoded[1])
         told = [each for batch in worker.process(inputs) for each in batch.records]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from validator_balances import TRANSFER_KEEP_ALIVE, WEIGHT, encode_transfer, sovereign_account
 
-from validator.plugin.api import CALL_WEIGHTS, Balances, MessageWeight, hookimpl
+from validator.plugin.api import CALL_WEIGHTS, MessageWeight, hookimpl
 from validator.testing import Harness, PluginError
 
 DEPOSIT = {"existential_deposit": 10}
@@ -212,8 +212,7 @@ def test_the_account_of_a_para_that_is_not_there_is_kept() -> None:
 
 def test_without_a_ledger_nothing_moves() -> None:
     for deposit, outcome in ((10, "failed"), (0, "ok")):
-        chain = Harness(validator_balances, {"existential_deposit": deposit}, balances=0)
-        chain._router.state.balances_mode = Balances.UNLIMITED
+        chain = Harness(validator_balances, {"existential_deposit": deposit}, balances=0, unlimited=True)
         root = chain.state_root
         dispatch = chain.send(keep_alive(2001, 20))
         assert (dispatch.outcome.value, chain.state_root) == (outcome, root), dispatch.failure

@@ -7,7 +7,7 @@ from validator_early_hrmp.configuration import EarlyHrmpConfiguration
 from validator_early_hrmp.records import AcceptOpenChannel, Candidate, CloseChannel, HrmpMessage, InitOpenChannel
 from validator_early_hrmp.rules import EarlyHrmp
 
-from validator.plugin.api import DownwardMessage, Enactment, Para, SessionChange
+from validator.plugin.protocol_api import ChainSettings, DownwardMessage, Enactment, Para, SessionChange
 
 CONFIGURATION = EarlyHrmpConfiguration(
     hrmp_channel_max_places=3,
@@ -21,7 +21,9 @@ CONFIGURATION = EarlyHrmpConfiguration(
 
 def chain(*paras: int, enactment: Enactment = Enactment.IMMEDIATE) -> EarlyHrmp:
     """Return a chain in block 1 with paras that own 100 each."""
-    rules = EarlyHrmp.at_genesis(CONFIGURATION, [Para(para, balance=100) for para in paras], enactment=enactment)
+    rules = EarlyHrmp.at_genesis(
+        ChainSettings(CONFIGURATION, tuple(Para(para, balance=100) for para in paras), enactment=enactment)
+    )
     rules.begin_block(1)
     return rules
 

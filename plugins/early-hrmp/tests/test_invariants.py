@@ -11,7 +11,7 @@ from early_hrmp_world import lived
 from validator_early_hrmp.invariants import broken_invariants, check_invariants
 from validator_early_hrmp.state import Channel, CloseRequest, EarlyHrmpState, QueuedMessage, QueueTail
 
-from validator.plugin.api import InvariantBroken
+from validator.plugin.protocol_api import InvariantBroken
 
 Break = Callable[[EarlyHrmpState], object]
 
@@ -21,12 +21,15 @@ def more(state: EarlyHrmpState, name: str) -> None:
 
 
 BREAKS: dict[str, tuple[Break, str]] = {
-    "a request that is not looked up": (lambda state: state.requested.pop((2, 1)), "requested has 1->3, the open"),
-    "a request that is another object": (
-        lambda state: state.requested.update({(2, 1): copy(state.requested[2, 1])}),
-        "requested has 1->3, 2->1",
+    "a request that is not looked up": (
+        lambda state: state.open_requests.by_channel.pop((2, 1)),
+        "by_channel has 1->3, the open",
     ),
-    "a count of requests": (lambda state: state.request_counts.update({2: 2}), "request_counts is"),
+    "a request that is another object": (
+        lambda state: state.open_requests.by_channel.update({(2, 1): copy(state.open_requests.by_channel[2, 1])}),
+        "by_channel has 1->3, 2->1",
+    ),
+    "a count of requests": (lambda state: state.open_requests.counts.update({2: 2}), "counts is"),
     "a request for an open channel": (
         lambda state: setattr(state.open_requests[1], "recipient", 2),
         "channel 1->2 is both open and requested",

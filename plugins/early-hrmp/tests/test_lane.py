@@ -13,6 +13,7 @@ from validator_early_hrmp.configuration import WATERMARK_RULE
 from validator.codec.json_form import encode_input
 from validator.core.inputs import DeadLetter, RecordKind
 from validator.errors import UserError
+from validator.plugin.runtime import RuntimePlan, codec_of
 from validator.testing.lane_suite import LANE, SuiteLane, fits_into_blocks
 
 
@@ -42,6 +43,12 @@ def test_a_chain_names_its_limits() -> None:
 def test_the_records_of_another_protocol_are_not_taken() -> None:
     (scenario, *_) = all_scenarios()
     other = {"lane": LANE, "block": 1, "index": 0, "para_id": A, "hrmp_watermark": 0}
-    dead = SuiteLane(scenario).decoded(RecordKind.CANDIDATE, encode_input(RecordKind.CANDIDATE, other))
+    router = codec_of([RuntimePlan("router")])
+    dead = SuiteLane(scenario).decoded(
+        RecordKind.CANDIDATE, encode_input(router, RecordKind.CANDIDATE, other, "router")
+    )
     assert isinstance(dead, DeadLetter)
-    assert dead.detail == "validator.router.Candidate.lane: expected a lane of protocol router, found one of early-hrmp"
+    assert (
+        dead.detail
+        == "expected a record of validator.early_hrmp.Candidate on topic topic, found one of validator.router.Candidate"
+    )

@@ -19,8 +19,9 @@ from validator_early_hrmp.simulation.model import NaiveEarlyHrmp
 from validator_early_hrmp.traces import read_candidate, read_request, view
 
 from tests.hypothesis_profile import examples
-from validator.plugin.api import (
+from validator.plugin.protocol_api import (
     Balances,
+    ChainSettings,
     ChannelHeadroom,
     DownwardMessage,
     Effects,
@@ -88,10 +89,12 @@ class EarlyHrmpMachine(RuleBasedStateMachine):
         genesis = [{"para_id": para, "balance": balance} for para in PARAS if para not in absent]
         self.enactment = Enactment.ON_INCLUSION if on_inclusion else Enactment.IMMEDIATE
         self.rules_ = EarlyHrmp.at_genesis(
-            EarlyHrmpConfiguration(**GENEROUS),
-            [Para(para["para_id"], balance=para["balance"]) for para in genesis],
-            balances=Balances.UNLIMITED if unlimited else Balances.LEDGER,
-            enactment=self.enactment,
+            ChainSettings(
+                EarlyHrmpConfiguration(**GENEROUS),
+                tuple(Para(para["para_id"], balance=para["balance"]) for para in genesis),
+                balances=Balances.UNLIMITED if unlimited else Balances.LEDGER,
+                enactment=self.enactment,
+            )
         )
         self.naive = NaiveEarlyHrmp(GENEROUS, genesis, unlimited=unlimited, waits=on_inclusion)
         self.told: dict[Any, Any] = {}

@@ -8,11 +8,12 @@ from collections import deque
 import pytest
 from early_hrmp_rule_set import check_encoding, pages_of
 from early_hrmp_world import candidate, lived
-from validator_early_hrmp.pages import ENCODING_VERSION, encode_common_page, encode_para_page, owner_of
+from validator_early_hrmp.pages import ENCODING_VERSION, PAGES, encode_common_page, encode_para_page
 from validator_early_hrmp.rules import EarlyHrmp
-from validator_early_hrmp.state import CloseRequest, EarlyHrmpState, OpenRequest
+from validator_early_hrmp.state import CloseRequest, EarlyHrmpState
 
-from validator.plugin.api import DecodeError, DownwardMessage, PendingCandidate
+from validator.plugin.protocol_api import DecodeError, DownwardMessage
+from validator.protocols.kit import OpenRequest, PendingCandidate
 
 
 def full() -> EarlyHrmp:
@@ -50,7 +51,7 @@ def test_pages_name_their_owners() -> None:
     rules = full()
     pages = {owner: rules.page(owner) for owner in rules.owners()}
     assert list(pages) == [1, 2, 3, 99]
-    assert {owner: owner_of(page) for owner, page in pages.items() if page} == {owner: owner for owner in pages}
+    assert {owner: PAGES.owner_of(page) for owner, page in pages.items() if page} == {owner: owner for owner in pages}
     assert rules.page(7) is None
 
 
@@ -102,7 +103,7 @@ def test_orders_and_repeats_are_refused() -> None:
     _refused(state, 2, "queue of para 2 has a block without messages")
 
     state = full().state
-    state.open_requests.append(OpenRequest(2, 1, 10))
+    state.open_requests.listed.append(OpenRequest(2, 1, 10))
     with pytest.raises(DecodeError, match="two open requests are for one channel"):
         EarlyHrmp.from_pages([encode_common_page(state), untold, *owned])
     state = full().state

@@ -13,7 +13,7 @@ from validator_early_hrmp.errors import CandidateUnknownPara, OutboundNoSuchChan
 from validator_early_hrmp.records import AcceptOpenChannel, Candidate, CloseChannel, InitOpenChannel
 from validator_early_hrmp.rules import EarlyHrmp, state_hash
 
-from validator.plugin.api import (
+from validator.plugin.protocol_api import (
     HEADROOM_WATERMARKS_MAX,
     ChannelEvent,
     ChannelEventKind,
@@ -21,14 +21,13 @@ from validator.plugin.api import (
     DownwardMessage,
     Effects,
     Enactment,
-    InclusionCandidateNotPending,
     ParaHeadroom,
     PendingRef,
     SessionChange,
-    TimeoutCandidateNotPending,
     message_hash,
     mqc_link,
 )
+from validator.protocols.kit import InclusionCandidateNotPending, TimeoutCandidateNotPending
 
 
 def test_limits_are_in_the_order_of_their_encoding() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from early_hrmp_rule_set import Json
 
-from validator.plugin.api import Node
+from validator.plugin.protocol_api import Node
 from validator.replay.scenario import read_scenarios
 from validator.testing.protocol import differences
 

@@ -25,8 +25,14 @@ from validator_early_hrmp.shapes import (
     shape_request,
 )
 
-from validator.codec.schemas import SchemaSet
-from validator.plugin.api import MESSAGES_PER_CANDIDATE_MAX, PAYLOAD_BYTES_MAX, U32_MAX, LimitError, message_hash
+from validator.codec.schemas import schemas_of
+from validator.plugin.protocol_api import (
+    MESSAGES_PER_CANDIDATE_MAX,
+    PAYLOAD_BYTES_MAX,
+    U32_MAX,
+    LimitError,
+    message_hash,
+)
 
 CANDIDATES = [
     Candidate(1, 2, 3),
@@ -103,7 +109,7 @@ def test_a_request_out_of_range_is_told(request_: Any) -> None:
 def test_the_definition_is_whole() -> None:
     (definition,) = validator_protocols()
     assert definition.name == validator_manifest().name == "early-hrmp"
-    schemas = SchemaSet(definition.schemas)
+    schemas = schemas_of(definition.schemas)
     assert sorted(schemas.current) == [CANDIDATE, CHANNEL_REQUEST] == sorted(each.schema for each in definition.records)
     for name, current in schemas.current.items():
         assert [each.canonical for each in schemas.versions[name]] == [current.canonical]

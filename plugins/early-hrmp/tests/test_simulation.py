@@ -9,7 +9,8 @@ from collections import Counter
 from validator_early_hrmp import errors
 from validator_early_hrmp.simulation.traffic import EarlyHrmpSimulation
 
-from validator.plugin.api import SimulationSettings, Violation
+from validator.plugin.protocol_api import Violation
+from validator.simulate import SimulationSettings
 from validator.testing import SimulationContract
 from validator.testing.simulation import records_of
 
@@ -25,7 +26,7 @@ class TestSimulation(SimulationContract):
     )
 
 
-def test_the_chain_lives() -> None:
+def test_chain_has_every_event_and_kind_of_request() -> None:
     simulation = EarlyHrmpSimulation(SimulationSettings(seed=9, blocks=300))
     events: Counter[tuple[str, str | None]] = Counter()
     blocks = []

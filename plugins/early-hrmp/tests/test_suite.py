@@ -12,7 +12,7 @@ from validator_early_hrmp import errors
 from validator_early_hrmp.invariants import check_invariants
 from validator_early_hrmp.rules import EarlyHrmp
 
-from validator.plugin.api import RuleSet, Violation
+from validator.plugin.protocol_api import RuleSet, Violation
 from validator.testing import ProtocolContract
 
 SAMPLES = Path(__file__).resolve().parents[4] / "shared" / "traces" / "early_hrmp_samples.json"

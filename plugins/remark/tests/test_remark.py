@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from validator_remark import REMARK, REMARK_WITH_EVENT, WEIGHT, decode_remark
 
-from validator.plugin.api import CALL_WEIGHTS, DecodeError, MessageWeight, Writer
+from validator.plugin.api import CALL_WEIGHTS, DecodeError, MessageWeight
+from validator.plugin.protocol_api import Writer
 from validator.testing import Example, HandlerContract, Harness, PluginError
 
 HELLO = b"\x14hello"

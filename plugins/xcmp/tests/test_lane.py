@@ -11,6 +11,7 @@ from xcmp_trace import ALL, R1, A, B, Json, as_record
 from validator.codec.json_form import encode_input
 from validator.core.inputs import DeadLetter, DeadReason, RecordKind
 from validator.errors import UserError
+from validator.plugin.runtime import RuntimePlan, codec_of
 from validator.testing.lane_suite import LANE, SuiteLane, fits_into_blocks
 
 
@@ -96,7 +97,13 @@ def test_a_chain_names_its_limits() -> None:
 def test_the_records_of_another_protocol_are_not_taken() -> None:
     (scenario, *_) = all_scenarios()
     other = {"lane": LANE, "block": 1, "index": 0, "para_id": A, "hrmp_watermark": 0}
-    dead = SuiteLane(scenario).decoded(RecordKind.CANDIDATE, encode_input(RecordKind.CANDIDATE, other))
+    router = codec_of([RuntimePlan("router")])
+    dead = SuiteLane(scenario).decoded(
+        RecordKind.CANDIDATE, encode_input(router, RecordKind.CANDIDATE, other, "router")
+    )
     assert isinstance(dead, DeadLetter)
     assert dead.reason in DeadReason
-    assert dead.detail == "validator.router.Candidate.lane: expected a lane of protocol router, found one of xcmp"
+    assert (
+        dead.detail
+        == "expected a record of validator.xcmp.Candidate on topic topic, found one of validator.router.Candidate"
+    )

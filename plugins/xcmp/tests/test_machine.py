@@ -19,7 +19,7 @@ from validator_xcmp.traces import read_candidate, read_request, view
 from xcmp_rule_set import Json, check_everything, pages_of, para_of, restored, result_of, session_change_of
 
 from tests.hypothesis_profile import examples
-from validator.plugin.api import Balances, ChainSettings, DownwardMessage, Enactment, Node, PendingRef
+from validator.plugin.protocol_api import Balances, ChainSettings, DownwardMessage, Enactment, Node, PendingRef
 
 PARAS = (1, 2, 3, 4)
 NOBODY = 9
@@ -147,7 +147,7 @@ class XcmpMachine(RuleBasedStateMachine):
 
     def candidate(self, candidate: Json) -> None:
         if any(item["candidate"]["para_id"] == candidate["para_id"] for item in self.naive.pending):
-            return  # a para has one candidate pending at a time: xcmp_rules 1.4 (N-I11), router_rules 1.1
+            return  # a para has one candidate pending at a time on a chain: router_rules 1.1
         read = read_candidate(Node(candidate, "candidate"), self.now)
         assert result_of(self.rules.apply_candidate, read) == self.naive.candidate(candidate)
 

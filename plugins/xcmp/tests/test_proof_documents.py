@@ -20,7 +20,7 @@ from xcmp_world import Json, Sender, accounts, compact, entry_of, le32, root_and
 
 from tests.hypothesis_profile import examples
 from validator.errors import UserError
-from validator.plugin.api import Node, ProofFormat
+from validator.plugin.protocol_api import Node, ProofFormat
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 HASH = "ab" * 32

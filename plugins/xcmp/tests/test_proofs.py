@@ -40,7 +40,7 @@ from xcmp_world import RECIPIENT, Json, entries
 
 from tests.hypothesis_profile import examples
 from validator.errors import UserError
-from validator.plugin.api import Node
+from validator.plugin.protocol_api import Node
 
 ROOT = b"\xaa" * 32
 ROW = [Column(2, 8, 0, 0, 7, ROOT), Column(3, 8, 0, 0), Column(5, 8, 0, 0, 9, ROOT)]

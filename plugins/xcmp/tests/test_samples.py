@@ -10,7 +10,7 @@ import pytest
 from validator_xcmp.vectors import vectors
 from xcmp_rule_set import SHARED, Json
 
-from validator.plugin.api import Node
+from validator.plugin.protocol_api import Node
 from validator.replay.scenario import read_scenarios
 from validator.testing.protocol import differences
 

@@ -23,7 +23,7 @@ from validator_xcmp.shapes import (
 )
 
 from validator.codec.schemas import schemas_of
-from validator.plugin.api import LimitError
+from validator.plugin.protocol_api import LimitError
 
 (DEFINITION,) = validator_protocols()
 SCHEMAS = schemas_of(DEFINITION.schemas)
@@ -91,5 +91,5 @@ def test_a_request_out_of_range_is_told(kind: type[ChannelRequest]) -> None:
 
 def test_what_is_written_is_the_released_version() -> None:
     for name in (CANDIDATE, CHANNEL_REQUEST):
-        assert SCHEMAS.versions[name][-1].source == SCHEMAS[name].source
+        assert SCHEMAS.versions[name][-1].canonical == SCHEMAS[name].canonical
     assert sorted(SCHEMAS.current) == [CANDIDATE, CHANNEL_REQUEST]

@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
+from typing import Any
 
+import pytest
 from validator_xcmp import errors
-from validator_xcmp.simulation.traffic import XcmpSimulation
+from validator_xcmp.simulation.model import NaiveXcmp
+from validator_xcmp.simulation.traffic import LIMITS, XcmpSimulation
 
-from validator.plugin.api import SimulationSettings, Violation
+from validator.plugin.protocol_api import Violation
+from validator.simulate import SimulationSettings
 from validator.testing import SimulationContract
 from validator.testing.simulation import records_of
 
@@ -25,7 +29,7 @@ class TestSimulation(SimulationContract):
     )
 
 
-def test_the_chain_lives() -> None:
+def test_chain_has_every_event_and_kind_of_request() -> None:
     simulation = XcmpSimulation(SimulationSettings(seed=9, blocks=300))
     events: Counter[tuple[str, str | None]] = Counter()
     blocks = []
@@ -56,3 +60,32 @@ def test_the_chain_lives() -> None:
     assert sum(each["bitfield"].count("1") for each in candidates) > 500
     assert any(each["bitfield"].endswith("0") for each in candidates)
     assert any(each["message_root"] and "1" not in each["bitfield"] for each in candidates)
+
+
+@pytest.mark.parametrize("para", [2000, 2001])
+def test_model_drops_confirmed_request_of_para_that_goes_and_comes_back_at_once(para: int) -> None:
+    paras = [{"para_id": each, "balance": 1000} for each in (2000, 2001)]
+    model = NaiveXcmp(dict(LIMITS), paras, unlimited=False, on_inclusion=False)
+    model.begin_block(1, [], [])
+    assert model.init_open_channel(2000, 2001) == {"ok": True}
+    assert model.accept_open_channel(2001, 0) == {"ok": True}
+    model.session_change({"outgoing": [para], "onboarding": [{"para_id": para, "balance": 0}]})
+    state = model.state()
+    assert (state["cmt"], state["open_requests"], state["paras"]) == ({}, [], [2000, 2001])
+    assert state["balances"] == {str(each): {"free": 1000, "reserved": 0} for each in (2000, 2001)}
+    assert model.events[-1] == ("request_dropped", 2000, 2001, -100, -60, "offboarded")
+
+
+def test_traffic_has_confirmed_requests_of_paras_that_go_and_come_back_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    met = []
+    change_session = NaiveXcmp.session_change
+
+    def watch(model: NaiveXcmp, change: dict[str, Any]) -> None:
+        back = {para["para_id"] for para in change["onboarding"]} & set(change["outgoing"])
+        met.extend(each for each in model.requests if each["confirmed"] and {each["sender"], each["recipient"]} & back)
+        change_session(model, change)
+
+    monkeypatch.setattr(NaiveXcmp, "session_change", watch)
+    for _ in XcmpSimulation(SimulationSettings(seed=1, blocks=300)).blocks():
+        pass
+    assert met

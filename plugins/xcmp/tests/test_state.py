@@ -19,7 +19,7 @@ from validator_xcmp.session import closed_unread_message
 from validator_xcmp.state import Column, XcmpState
 from xcmp_rule_set import pages_of, restored
 
-from validator.plugin.api import (
+from validator.plugin.protocol_api import (
     Balances,
     ChainSettings,
     DecodeError,
@@ -130,14 +130,14 @@ BREAKS: list[tuple[str, Callable[[XcmpState], object]]] = [
         "pending candidates of 9 are none",
         lambda state: state.pending_candidates.update({9: type(state.downward_queues[7])()}),
     ),
-    ("requested is", lambda state: state.requested.clear()),
-    ("request_count is", lambda state: state.request_count.update({5: 2})),
+    ("by_channel has", lambda state: state.open_requests.by_channel.clear()),
+    ("counts is", lambda state: state.open_requests.counts.update({5: 2})),
     ("both open and requested", lambda state: state.ingress.setdefault(6, {}).update({5: Column(6, 8, 0, 0)})),
     ("holds more than was ever put into it", lambda state: state.downward_tails.clear()),
     ("downward queue of 7 is empty", lambda state: state.downward_queues[7].clear()),
     ("1 has 28 reserved|1 has \\d+ reserved", lambda state: setattr(state.accounts[1], "reserved", 1)),
     ("free balance of 5 is -1", lambda state: setattr(state.accounts[5], "free", -1)),
-    ("recipient who has not accepted", lambda state: setattr(state.open_requests[0], "recipient_deposit", 1)),
+    ("recipient, who has not confirmed it", lambda state: setattr(state.open_requests[0], "recipient_deposit", 1)),
 ]
 
 
@@ -261,4 +261,4 @@ def test_a_deposit_of_nothing_survives_a_restart() -> None:
     rules.begin_block(2)
     rules.change_session(SessionChange())
     check_invariants(rules.state)
-    assert rules.state.open_requests == []
+    assert rules.state.open_requests.listed == []

@@ -12,7 +12,7 @@ from xcmp_suite import SUITE, all_scenarios, files
 from xcmp_trace import Json, as_record
 from xcmp_vectors import vectors_document
 
-from validator.plugin.api import Node, RuleSet, Violation
+from validator.plugin.protocol_api import Node, RuleSet, Violation
 from validator.testing import ProtocolContract
 
 SAMPLES = SHARED / "xcmp_samples.json"

@@ -13,13 +13,7 @@ from validator_xcmp.invariants import check_invariants
 from validator_xcmp.rules import Xcmp
 from validator_xcmp.traces import view
 
-from validator.plugin.api import (
-    ChainSettings,
-    Enactment,
-    Para,
-    SessionChange,
-    Violation,
-)
+from validator.plugin.protocol_api import ChainSettings, Enactment, Para, SessionChange, Violation
 
 Json = dict[str, Any]
 

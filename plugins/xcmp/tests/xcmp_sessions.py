@@ -180,6 +180,20 @@ def offboarding() -> Iterator[Trace]:
     t.at(2).session(outgoing=(A,)).state(open_requests=[], cst_set=[str(C)], cmt={C: [metadata(D)]})
     yield t.state(balances={A: balance(1000), B: balance(1000), C: balance(900), D: balance(950)})
 
+    for who, gone in (("sender", A), ("recipient", B)):
+        t = Trace(
+            f"offboarding/confirmed-request-of-a-{who}-that-comes-back-at-once",
+            "a para that goes at the boundary is gone for its requests, even if the same change onboards it again",
+            source=f"{CHANGE} 2",
+            interpretation=(
+                "X-I11",
+                "confirmed request whose sender or recipient is offboarded at the same boundary",
+                "no column, both reserved deposits returned",
+            ),
+        )
+        t.at(1).init(A, B).accept(B, 0).at(2).session(outgoing=(gone,), onboarding={gone: 0})
+        yield t.state(open_requests=[], cst_set=[], balances={A: balance(1000), B: balance(1000)})
+
     t = Trace(
         "offboarding/unconfirmed-request-expires",
         "what nobody confirmed ages on and is refunded in time",

@@ -56,7 +56,7 @@ STEPS: dict[str, Step] = {
     "state-read-before": _state("load_head", "before"),
     "state-read-after": _state("load_head", "after"),
     "rebuild-before": Step("lanes", "validator.lanes.worker", "LaneWorker", "restore", "before", fresh=True),
-    "rebuild-replay": Step("lanes", "validator.lanes.worker", "LaneWorker", "replay", "after", fresh=True),
+    "rebuild-catch-up": Step("lanes", "validator.lanes.worker", "LaneWorker", "catch_up", "after", fresh=True),
     "between-blocks": Step("lanes", "validator.core.lane", "Lane", "execute_ready", "each"),
     "slot-before": _state("save_slot", "before", rare=True),
     "slot-after": _state("save_slot", "after", rare=True),

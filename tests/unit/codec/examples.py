@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from validator.codec.decode import decode_record
+from tests.codecs import codec_for, decoded
 from validator.codec.encode import write
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 
@@ -58,20 +58,20 @@ EXAMPLES = {
 
 
 def value_of(kind: RecordKind, **changes: Any) -> bytes:
-    return write(NAMES[kind], {**EXAMPLES[kind], **changes})
+    return write(codec_for().schemas[NAMES[kind]], {**EXAMPLES[kind], **changes})
 
 
 def read(kind: RecordKind, value: bytes) -> Input:
-    decoded = decode_record(kind, value, SOURCE)
-    assert not isinstance(decoded, DeadLetter), decoded.detail
-    lane, item = decoded
+    made = decoded(kind, value, SOURCE)
+    assert not isinstance(made, DeadLetter), made.detail
+    lane, item = made
     assert lane == "polkadot"
     return item
 
 
 def dead(kind: RecordKind, value: bytes | None, key: bytes | None = None) -> DeadLetter:
-    decoded = decode_record(kind, value, SOURCE, key)
-    assert isinstance(decoded, DeadLetter)
-    assert decoded.source == SOURCE
-    assert decoded.raw == (value or b"")
-    return decoded
+    letter = decoded(kind, value, SOURCE, key)
+    assert isinstance(letter, DeadLetter)
+    assert letter.source == SOURCE
+    assert letter.raw == (value or b"")
+    return letter

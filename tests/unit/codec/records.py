@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 
 from hypothesis import strategies as st
 
-from validator.core import limits, paged
+from validator.core import limits
 from validator.core.errors import Violation
 from validator.core.inputs import DeadLetter, DeadReason, RecordKind, Source
 from validator.core.lane import Counters
@@ -25,8 +25,9 @@ from validator.core.outcomes import (
     Receipt,
     Verdict,
 )
-from validator.core.router import errors
-from validator.core.types import CONFIGURATION_FIELDS
+from validator.protocols.kit import pending
+from validator.protocols.router import errors
+from validator.protocols.router.configuration import CONFIGURATION_FIELDS
 
 U32 = st.integers(0, limits.U32_MAX)
 U63 = st.integers(0, 2**63 - 1)
@@ -129,7 +130,9 @@ def _all_violations(base: type[Violation]) -> list[type[Violation]]:
     return found
 
 
-VIOLATION_TYPES = [each for each in _all_violations(Violation) if each.__module__ in (errors.__name__, paged.__name__)]
+VIOLATION_TYPES = [
+    each for each in _all_violations(Violation) if each.__module__ in (errors.__name__, pending.__name__)
+]
 
 
 def _violation(kind: type[Violation]) -> st.SearchStrategy[Violation]:

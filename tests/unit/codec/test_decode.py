@@ -3,42 +3,29 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from validator.codec import decode
-from validator.codec.decode import decode_record
+from tests.codecs import decoded, encoded
+from tests.unit.codec.examples import DOWNWARD, EXAMPLES, HASH, NAMES, SOURCE, dead, read, value_of
 from validator.codec.encode import write
-from validator.codec.json_form import encode_input
-from validator.codec.router_records import ROUTER_RECORDS
-from validator.codec.schemas import HEADER_SIZE, SchemaSet, schemas
-from validator.core import limits, records
+from validator.codec.schemas import schemas
+from validator.core import limits
 from validator.core.hashing import message_hash
 from validator.core.inputs import DeadLetter, DeadReason, RecordKind
-from validator.core.types import (
+from validator.core.records import block_record
+from validator.core.types import BlockRecord, DownwardMessage, Para, ParaKind, PendingRef, SessionChange
+from validator.protocols.router import records
+from validator.protocols.router.records import (
     AcceptOpenChannel,
-    BlockRecord,
     Candidate,
     CloseChannel,
-    DownwardMessage,
     HorizontalMessage,
     InitOpenChannel,
-    Para,
-    ParaKind,
-    PendingRef,
     ScheduleParaCleanup,
-    SessionChange,
 )
-from validator.resources import schemas_directory
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-from tests.unit.codec.examples import DOWNWARD, EXAMPLES, HASH, NAMES, SOURCE, dead, read, value_of
 
 # --- what is right ---
 
@@ -90,7 +77,7 @@ def test_a_request(name: str, call: dict[str, Any], expected: Any) -> None:
 
 
 def test_a_block_record() -> None:
-    value = encode_input(
+    value = encoded(
         RecordKind.BLOCK,
         {
             "lane": "polkadot",
@@ -111,7 +98,7 @@ def test_a_block_record() -> None:
     )
     item = read(RecordKind.BLOCK, value)
     assert (item.block, item.index) == (17, 0)
-    assert records.block_record(item.fields) == BlockRecord(
+    assert block_record(item.fields) == BlockRecord(
         block=17,
         parent_number=12,
         candidates=2,
@@ -129,27 +116,8 @@ def test_a_block_record() -> None:
 
 
 def test_a_plain_block_record_has_the_block_before_as_parent() -> None:
-    record = records.block_record(read(RecordKind.BLOCK, value_of(RecordKind.BLOCK)).fields)
+    record = block_record(read(RecordKind.BLOCK, value_of(RecordKind.BLOCK)).fields)
     assert record == BlockRecord(17, 16, 2, 1, 0)
-
-
-def test_a_record_of_an_earlier_schema_is_read_into_the_current_one(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    shutil.copytree(schemas_directory(), tmp_path / "avro")
-    file = tmp_path / "avro" / "validator.router.Candidate.avsc"
-    later = json.loads(file.read_text())
-    later["fields"].insert(0, {"name": "mood", "type": ["null", "string"], "default": None})
-    later["fields"].reverse()
-    file.write_text(json.dumps(later))
-    changed = SchemaSet(tmp_path / "avro")
-    earlier = value_of(RecordKind.CANDIDATE)
-    expected = read(RecordKind.CANDIDATE, earlier)
-
-    monkeypatch.setattr(decode, "_ENTRIES", {})
-    decode.learn_records(decode.ROUTER, ROUTER_RECORDS, changed)
-    assert earlier[:HEADER_SIZE] != changed["validator.router.Candidate"].header
-    assert read(RecordKind.CANDIDATE, earlier) == expected
 
 
 # --- what is wrong ---
@@ -169,7 +137,7 @@ def test_a_record_of_an_earlier_schema_is_read_into_the_current_one(
             "found 0001020304050607, which is of no known schema",
         ),
         (
-            write("validator.DownwardMessage", DOWNWARD),
+            write(schemas()["validator.DownwardMessage"], DOWNWARD),
             DeadReason.UNDECODABLE,
             " on topic validator.candidates, found one of validator.DownwardMessage",
         ),
@@ -336,4 +304,4 @@ def test_what_exceeds_a_limit(kind: RecordKind, changes: dict[str, Any], detail:
     ],
 )
 def test_what_just_keeps_a_limit(kind: RecordKind, changes: dict[str, Any]) -> None:
-    assert not isinstance(decode_record(kind, value_of(kind, **changes), SOURCE), DeadLetter)
+    assert not isinstance(decoded(kind, value_of(kind, **changes), SOURCE), DeadLetter)

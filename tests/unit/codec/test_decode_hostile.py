@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.codecs import decoded, encoded
 from tests.unit.codec.examples import BLOCK, NAMES, SOURCE, dead, read, value_of
 from tests.unit.codec.records import INPUTS
 from validator.codec import decode
-from validator.codec.decode import decode_chunk, decode_record
 from validator.codec.encode import write
 from validator.codec.inflight import pack, unpack
-from validator.codec.json_form import encode_input
-from validator.codec.schemas import TOPIC_OF_KIND, schemas
+from validator.codec.schemas import schemas
 from validator.codec.walk import ITEMS_MAX, WALK_BYTES_MIN
 from validator.core import limits
 from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
+from validator.topics import TOPIC_OF_KIND
 
 # --- hostile bytes ---
 
@@ -58,7 +58,7 @@ def test_a_lane_that_is_not_utf_8() -> None:
 def test_a_large_record_of_tiny_items_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
     count = ITEMS_MAX + 1
     pairs = {**BLOCK, "included": [{"para_id": 0, "backed_at": None}] * count}
-    value = write("validator.Block", pairs)
+    value = write(schemas()["validator.Block"], pairs)
     assert WALK_BYTES_MIN < len(value) < limits.RECORD_BYTES_MAX
 
     def build(*_: object) -> None:
@@ -80,8 +80,8 @@ def test_a_large_record_that_ends_early(cut: int) -> None:
 @given(kind=st.sampled_from(RecordKind), junk=st.binary(max_size=200), key=st.none() | st.binary(max_size=9))
 def test_junk_after_a_good_header_ends_as_something(kind: RecordKind, junk: bytes, key: bytes | None) -> None:
     value = schemas()[NAMES[kind]].header + junk
-    decoded = decode_record(kind, value, SOURCE, key)
-    assert (decoded.raw if isinstance(decoded, DeadLetter) else decoded[1].raw) == value
+    made = decoded(kind, value, SOURCE, key)
+    assert (made.raw if isinstance(made, DeadLetter) else made[1].raw) == value
 
 
 @given(kind=st.sampled_from(RecordKind), value=st.binary(max_size=60))
@@ -91,11 +91,11 @@ def test_junk_is_dead(kind: RecordKind, value: bytes) -> None:
 
 @given(data=st.data(), kind=st.sampled_from(RecordKind))
 def test_a_record_with_a_changed_byte_ends_as_something(data: st.DataObject, kind: RecordKind) -> None:
-    value = bytearray(encode_input(kind, data.draw(INPUTS[kind])))
+    value = bytearray(encoded(kind, data.draw(INPUTS[kind])))
     position = data.draw(st.integers(0, len(value) - 1))
     value[position] ^= data.draw(st.integers(1, 255))
-    decoded = decode_record(kind, bytes(value), SOURCE)
-    items: list[Input | DeadLetter] = [decoded if isinstance(decoded, DeadLetter) else decoded[1]]
+    made = decoded(kind, bytes(value), SOURCE)
+    items: list[Input | DeadLetter] = [made if isinstance(made, DeadLetter) else made[1]]
     assert unpack(pack(items)) == items
 
 
@@ -108,9 +108,9 @@ def test_a_record_with_a_changed_byte_ends_as_something(data: st.DataObject, kin
 def test_what_is_packed_comes_out(chosen: list[tuple[RecordKind, dict[str, Any]]]) -> None:
     items: list[Input | DeadLetter] = []
     for offset, (kind, record) in enumerate(chosen):
-        decoded = decode_record(kind, encode_input(kind, record), Source(TOPIC_OF_KIND[kind], 0, offset))
-        assert not isinstance(decoded, DeadLetter)
-        items += [decoded[1], dead(kind, b"junk")]
+        made = decoded(kind, encoded(kind, record), Source(TOPIC_OF_KIND[kind], 0, offset))
+        assert not isinstance(made, DeadLetter)
+        items += [made[1], dead(kind, b"junk")]
     out = unpack(pack(items))
     assert out == items
     assert [type(item) for item in out] == [type(item) for item in items]
@@ -118,19 +118,3 @@ def test_what_is_packed_comes_out(chosen: list[tuple[RecordKind, dict[str, Any]]
     assert all(
         isinstance(item.kind if isinstance(item, Input) else item.reason, RecordKind | DeadReason) for item in out
     )
-
-
-def test_a_chunk_is_grouped_by_lane_in_order() -> None:
-    rows = [
-        (0, 5, b"polkadot", value_of(RecordKind.CANDIDATE, index=1)),
-        (0, 6, b"kusama", value_of(RecordKind.CANDIDATE, lane="kusama")),
-        (1, 2, b"polkadot", b"junk"),
-        (1, 3, None, None),
-        (1, 4, b"polkadot", value_of(RecordKind.CANDIDATE, index=0)),
-    ]
-    lanes = decode_chunk(RecordKind.CANDIDATE, "t", rows)
-    assert {lane: [(type(item), item.source) for item in items] for lane, items in lanes.items()} == {
-        "polkadot": [(Input, ("t", 0, 5)), (DeadLetter, ("t", 1, 2)), (Input, ("t", 1, 4))],
-        "kusama": [(Input, ("t", 0, 6))],
-        "": [(DeadLetter, ("t", 1, 3))],
-    }

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.unit.codec import records as make
 from validator.codec.encode import Encoder, LaneStatus, encode_dead_letter, verdict_id, write
 from validator.codec.json_form import encode_json, to_json
+from validator.codec.schemas import schemas
 from validator.core import limits
 from validator.core.errors import Violation
 from validator.core.inputs import DeadLetter
@@ -30,7 +31,7 @@ from validator.core.outcomes import (
     Receipt,
     Verdict,
 )
-from validator.core.router.errors import InsufficientBalance, OpenHrmpChannelToSelf, OutboundNoSuchChannel
+from validator.protocols.router.errors import InsufficientBalance, OpenHrmpChannelToSelf, OutboundNoSuchChannel
 
 DIGEST = bytes(range(32))
 ENCODER = Encoder("polkadot", DIGEST)
@@ -51,7 +52,7 @@ def verdict_by_fastavro(lane: str, verdict: Verdict) -> bytes:
         ]
         error = {"kind": verdict.violation.kind, "clause": verdict.violation.clause, "details": details}
     return write(
-        "validator.Verdict",
+        schemas()["validator.Verdict"],
         {
             **verdict._asdict(),
             "lane": lane,
@@ -69,7 +70,7 @@ def verdict_by_fastavro(lane: str, verdict: Verdict) -> bytes:
 def test_a_verdict_is_what_fastavro_writes(lane: str, verdict: Verdict) -> None:
     encoded = Encoder(lane, DIGEST).verdict(verdict)
     assert encoded == verdict_by_fastavro(lane, verdict)
-    assert encode_json("validator.Verdict", to_json("verdicts", encoded)) == encoded
+    assert encode_json(schemas()["validator.Verdict"], to_json("verdicts", encoded)) == encoded
 
 
 @pytest.mark.parametrize("kind", make.VIOLATION_TYPES, ids=lambda kind: kind.__name__)
@@ -173,14 +174,14 @@ def test_dispatches(dispatch: Dispatch) -> None:
         "runtime_digest": DIGEST.hex(),
     }
     assert told == {**expected, "outcome": dispatch.outcome.value}
-    assert encode_json("validator.Dispatch", told) == encoded
+    assert encode_json(schemas()["validator.Dispatch"], told) == encoded
 
 
 @given(make.CHANNEL_EVENT)
 def test_channel_events(event: ChannelEvent) -> None:
     encoded = ENCODER.channel_event(event)
     told = to_json("channel-events", encoded)
-    assert encode_json("validator.ChannelEvent", told) == encoded
+    assert encode_json(schemas()["validator.ChannelEvent"], told) == encoded
     for side, deposit in (("sender", event.sender_deposit), ("recipient", event.recipient_deposit)):
         reserved, returned = told.pop(f"{side}_reserved"), told.pop(f"{side}_returned")
         assert reserved - returned == deposit
@@ -194,7 +195,7 @@ def test_headroom(headroom: ParaHeadroom | ChannelHeadroom, block: int) -> None:
     record = ENCODER.headroom(block, headroom)
     told = to_json("headroom", record.value)
     name = f"validator.router.{type(headroom).__name__}"
-    assert encode_json(name, told) == record.value
+    assert encode_json(schemas()[name], told) == record.value
     if isinstance(headroom, ParaHeadroom):
         assert record.key == f"polkadot/{headroom.para_id}".encode()
         told["valid_watermarks"] = tuple(told["valid_watermarks"])
@@ -207,7 +208,7 @@ def test_headroom(headroom: ParaHeadroom | ChannelHeadroom, block: int) -> None:
 def test_receipts(receipt: Receipt) -> None:
     record = ENCODER.receipt(receipt)
     told = to_json("receipts", record.value)
-    assert encode_json("validator.Receipt", told) == record.value
+    assert encode_json(schemas()["validator.Receipt"], told) == record.value
     root = receipt.state_root.hex() if receipt.state_root else None
     assert told == {"lane": "polkadot", **receipt._asdict(), "runtime_digest": DIGEST.hex(), "state_root": root}
 
@@ -217,7 +218,7 @@ def test_dead_letters(letter: DeadLetter) -> None:
     record = encode_dead_letter(letter)
     assert (record.topic, record.key) == ("dead-letters", letter.lane.encode())
     told = to_json("dead-letters", record.value)
-    assert encode_json("validator.DeadLetter", told) == record.value
+    assert encode_json(schemas()["validator.DeadLetter"], told) == record.value
     assert told == {
         "lane": letter.lane,
         "reason": letter.reason.name,
@@ -238,7 +239,7 @@ def test_lane_status(
     record = ENCODER.lane_status(LaneStatus(executed, blocks, size, words, counters, receipt))
     assert (record.topic, record.key) == ("lanes", b"polkadot")
     told = to_json("lanes", record.value)
-    assert encode_json("validator.LaneStatus", told) == record.value
+    assert encode_json(schemas()["validator.LaneStatus"], told) == record.value
     assert (told["executed_block"], told["waiting_blocks"], told["waiting_bytes"]) == (executed, blocks, size)
     assert (told["waiting_for"], told["consumed"], told["accepted"]) == (words, counters.consumed, counters.accepted)
     assert (told["rejected"], told["duplicate"]) == (counters.rejected, counters.duplicate)

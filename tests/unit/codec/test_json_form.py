@@ -10,14 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.codecs import codec_for, decoded, encoded
 from tests.unit.codec.records import INPUTS
-from validator.codec.decode import decode_record
-from validator.codec.json_form import encode_input, encode_json, to_json
-from validator.codec.schemas import TOPIC_OF_KIND, schemas
-from validator.core import limits, records
+from validator.codec.json_form import encode_json, to_json
+from validator.codec.schemas import schemas
+from validator.core import limits
 from validator.core.inputs import DeadLetter, RecordKind, Source
-from validator.core.types import AcceptOpenChannel, CloseChannel, DownwardMessage, InitOpenChannel, ScheduleParaCleanup
+from validator.core.records import block_record
+from validator.core.types import DownwardMessage
 from validator.errors import UserError
+from validator.protocols.router import records
+from validator.protocols.router.records import AcceptOpenChannel, CloseChannel, InitOpenChannel, ScheduleParaCleanup
+from validator.topics import TOPIC_OF_KIND
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
@@ -29,13 +33,13 @@ ANYTHING = st.recursive(
 @given(st.data(), st.sampled_from(RecordKind))
 def test_json_to_avro_to_core_and_back(data: st.DataObject, kind: RecordKind) -> None:
     record = data.draw(INPUTS[kind])
-    value = encode_input(kind, record)
-    assert to_json(TOPIC_OF_KIND[kind], value) == record
-    assert encode_input(kind, json.loads(json.dumps(record))) == value
+    value = encoded(kind, record)
+    assert to_json(TOPIC_OF_KIND[kind], value, codec_for()) == record
+    assert encoded(kind, json.loads(json.dumps(record))) == value
 
-    decoded = decode_record(kind, value, Source("t", 0, 0))
-    assert not isinstance(decoded, DeadLetter)
-    lane, item = decoded
+    made = decoded(kind, value, Source("t", 0, 0))
+    assert not isinstance(made, DeadLetter)
+    lane, item = made
     assert (lane, item.block, item.index) == (record["lane"], record["block"], record.get("index", 0))
     assert AS_JSON[kind](item.fields) == _with_numbers(kind, record)
 
@@ -91,7 +95,7 @@ def _request(fields: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _block(fields: tuple[Any, ...]) -> dict[str, Any]:
-    record = records.block_record(fields)
+    record = block_record(fields)
     change = record.session_change
     return {
         "parent_number": record.parent_number,
@@ -127,7 +131,7 @@ BLOCK = {"lane": "polkadot", "block": 17, "candidates": 0, "requests": 0, "downw
 
 
 def test_what_has_a_default_may_be_left_out() -> None:
-    full = to_json("candidates", encode_input(RecordKind.CANDIDATE, CANDIDATE))
+    full = to_json("candidates", encoded(RecordKind.CANDIDATE, CANDIDATE), codec_for())
     assert full == {
         **CANDIDATE,
         "relay_parent_number": None,
@@ -137,7 +141,7 @@ def test_what_has_a_default_may_be_left_out() -> None:
         "candidate_hash": None,
     }
     change = {"onboarding": [{"para_id": 7}]}
-    told = to_json("blocks", encode_input(RecordKind.BLOCK, {**BLOCK, "session_change": change}))
+    told = to_json("blocks", encoded(RecordKind.BLOCK, {**BLOCK, "session_change": change}))
     onboarding = [{"para_id": 7, "kind": "parachain", "balance": 0}]
     assert told["session_change"] == {"outgoing": [], "onboarding": onboarding, "new_config": None, "limits": {}}
 
@@ -230,7 +234,7 @@ def test_what_has_a_default_may_be_left_out() -> None:
 )
 def test_what_is_wrong_is_told_with_its_field(kind: RecordKind, record: Any, told: str) -> None:
     with pytest.raises(UserError) as caught:
-        encode_input(kind, record)
+        encoded(kind, record)
     assert str(caught.value).startswith(told)
     assert "\n" not in str(caught.value)
 
@@ -238,7 +242,7 @@ def test_what_is_wrong_is_told_with_its_field(kind: RecordKind, record: Any, tol
 @given(st.sampled_from(RecordKind), ANYTHING)
 def test_any_json_is_encoded_or_told(kind: RecordKind, record: Any) -> None:
     with pytest.raises(UserError):
-        encode_input(kind, record)
+        encoded(kind, record)
 
 
 @given(st.data(), st.sampled_from(RecordKind))
@@ -246,10 +250,10 @@ def test_a_record_with_anything_in_a_field_is_encoded_or_told(data: st.DataObjec
     record = data.draw(INPUTS[kind])
     name = data.draw(st.sampled_from(sorted(record)))
     try:
-        value = encode_input(kind, {**record, name: data.draw(ANYTHING)})
+        value = encoded(kind, {**record, name: data.draw(ANYTHING)})
     except UserError:
         return
-    assert not isinstance(decode_record(kind, value, Source("t", 0, 0)), DeadLetter)
+    assert not isinstance(decoded(kind, value, Source("t", 0, 0)), DeadLetter)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +263,7 @@ def test_a_record_with_anything_in_a_field_is_encoded_or_told(data: st.DataObjec
         (
             "headroom",
             b"x" * 20,
-            "headroom: expected a record of validator.router.ParaHeadroom or validator.router.ChannelHeadroom",
+            "headroom: expected a record of validator.router.ChannelHeadroom or validator.router.ParaHeadroom",
         ),
         (
             "verdicts",
@@ -275,7 +279,7 @@ def test_a_record_with_anything_in_a_field_is_encoded_or_told(data: st.DataObjec
 )
 def test_what_is_no_record_is_told(topic: str, value: bytes, told: str) -> None:
     with pytest.raises(UserError) as caught:
-        to_json(topic, value)
+        to_json(topic, value, codec_for())
     assert told in str(caught.value)
 
 
@@ -303,7 +307,7 @@ def test_verdicts_in_json_are_checked_too(change: dict[str, Any], told: str) -> 
         "runtime_digest": "00" * 32,
         "id": "00" * 16,
     }
-    encode_json("validator.Verdict", {**verdict, "ok": True})
+    encode_json(schemas()["validator.Verdict"], {**verdict, "ok": True})
     with pytest.raises(UserError) as caught:
-        encode_json("validator.Verdict", {**verdict, **change})
+        encode_json(schemas()["validator.Verdict"], {**verdict, **change})
     assert told in str(caught.value)

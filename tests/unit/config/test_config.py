@@ -3,32 +3,29 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tomllib
 from dataclasses import asdict, replace
-from hashlib import blake2b
 from pathlib import Path
 
 import pytest
 
-from validator.codec.schemas import TOPIC_SCHEMAS
-from validator.config import Chain, Config, Job, Topics, configuration_digest, load_config
+from validator.config import Chain, Config, Job, Topics, load_config
 from validator.config.model import (
-    COMPACTED_TOPICS,
-    TOPIC_NAMES,
     DeadLetters,
     GenesisPara,
     HandlerTable,
-    HostConfigurationTable,
     Plugins,
 )
-from validator.config.presets import NEVER, PRESETS
 from validator.core import limits
-from validator.core.types import CONFIGURATION_FIELDS, Balances, Enactment, HostConfiguration, Para, ParaKind
+from validator.core.types import Balances, Enactment, Para, ParaKind
 from validator.errors import UserError
 from validator.kafka.client import flatten
-from validator.kafka.topics import PREFIX, TOPICS
+from validator.kafka.topics import PREFIX
+from validator.lanes.configured import lane_definition
+from validator.protocols.router.configuration import CONFIGURATION_FIELDS, HostConfiguration
+from validator.protocols.router.presets import LIMITS_TABLE, NEVER, PRESETS
+from validator.protocols.router.rules import Router
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "validator.toml"
 
@@ -52,6 +49,14 @@ def told(tmp_path: Path, text: str) -> list[str]:
     return str(caught.value).replace(f"{tmp_path}/", "").splitlines()
 
 
+def resolved(chain: Chain) -> HostConfiguration:
+    """The limits that a chain's lane starts with, by its encoded genesis."""
+    config = Config(chains={"a": chain})
+    rules = lane_definition(config, "a").create().rules
+    assert isinstance(rules, Router)
+    return rules.state.host_configuration
+
+
 # --- the example ---
 
 
@@ -63,8 +68,8 @@ def test_the_example_names_every_key() -> None:
     assert set(tables["job"]) == set(Job.model_fields)
     assert set(tables["dead_letters"]) == set(DeadLetters.model_fields)
     assert set(tables["plugins"]) == set(Plugins.model_fields)
-    assert {name for chain in chains for name in chain} == set(Chain.model_fields)
-    assert set(chains[0]["host_configuration"]) == set(HostConfigurationTable.model_fields)
+    assert {name for chain in chains for name in chain} == {*Chain.model_fields, LIMITS_TABLE.key}
+    assert set(chains[0][LIMITS_TABLE.key]) == {"preset", *CONFIGURATION_FIELDS}
     assert set(chains[0]["genesis_paras"][0]) == set(GenesisPara.model_fields)
     assert set(chains[1]["handlers"][0]) == set(HandlerTable.model_fields)
 
@@ -84,12 +89,12 @@ def test_the_example_shows_the_defaults_where_it_says_so() -> None:
     assert config.topics == Topics(retention_ms={"verdicts": 2_592_000_000})
     polkadot = config.chains["polkadot"]
     defaults = Chain(
-        host_configuration=polkadot.host_configuration,
+        host_configuration=polkadot.limit_tables()["host_configuration"],
         genesis_paras=polkadot.genesis_paras,
         ump_weights=polkadot.ump_weights,
     )
     assert polkadot == defaults
-    assert polkadot.host_configuration.resolve() == replace(PRESETS["polkadot-2021-09"], hrmp_open_request_ttl=2)
+    assert resolved(polkadot) == replace(PRESETS["polkadot-2021-09"], hrmp_open_request_ttl=2)
     assert config.chains["kusama"].state == str(EXAMPLE.parent / "kusama-STATE.json")
     assert config.plugins.lock == str(EXAMPLE.parent / "plugins.lock")
     assert config.plugins.artefacts == [str(EXAMPLE.parent / "remark-1.0.0-2b6a1f0c.zip")]
@@ -108,17 +113,14 @@ def test_without_a_file_everything_has_its_default(monkeypatch: pytest.MonkeyPat
 
 def test_the_defaults_are_those_of_the_parts_they_configure() -> None:
     assert Topics().prefix == PREFIX
-    assert tuple(TOPIC_SCHEMAS) == TOPIC_NAMES
-    assert {topic.name for topic in TOPICS} == set(TOPIC_NAMES)
-    assert {topic.name for topic in TOPICS if topic.cleanup == "compact"} == set(COMPACTED_TOPICS)
-    assert Chain().host_configuration.resolve() == HostConfiguration()
-    assert set(HostConfigurationTable.model_fields) == {"preset", *CONFIGURATION_FIELDS}
+    assert resolved(Chain()) == HostConfiguration()
+    assert tuple(LIMITS_TABLE.maxima) == CONFIGURATION_FIELDS
 
 
 def test_presets_can_be_named_and_are_whole(tmp_path: Path) -> None:
     for name, preset in PRESETS.items():
         config = load(tmp_path, f"[chains.a]\nhost_configuration.preset = '{name}'")
-        assert config.chains["a"].host_configuration.resolve() == preset
+        assert resolved(config.chains["a"]) == preset
     for name in ("minimal", "dev-2020-11"):
         assert [key for key, value in asdict(PRESETS[name]).items() if not value and "deposit" not in key] == []
     assert PRESETS["kusama-2022"].hrmp_open_request_ttl == NEVER == limits.U32_MAX
@@ -126,8 +128,9 @@ def test_presets_can_be_named_and_are_whole(tmp_path: Path) -> None:
 
 def test_a_value_goes_over_its_preset_even_where_it_is_zero(tmp_path: Path) -> None:
     text = "[chains.a.host_configuration]\npreset = 'minimal'\nhrmp_sender_deposit = 0\nmax_upward_queue_size = 7"
-    resolved = load(tmp_path, text).chains["a"].host_configuration.resolve()
-    assert resolved == replace(PRESETS["minimal"], hrmp_sender_deposit=0, max_upward_queue_size=7)
+    assert resolved(load(tmp_path, text).chains["a"]) == replace(
+        PRESETS["minimal"], hrmp_sender_deposit=0, max_upward_queue_size=7
+    )
 
 
 def test_a_chain_in_the_terms_of_the_core(tmp_path: Path) -> None:
@@ -310,76 +313,3 @@ def test_a_file_that_is_missing_or_no_toml_is_told(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b"# \xff")
     with pytest.raises(UserError, match=r"latin\.toml: expected TOML: "):
         load_config(tmp_path / "latin.toml")
-
-
-# --- the digest ---
-
-
-def test_the_digest_is_of_the_meaning(tmp_path: Path) -> None:
-    def digest(text: str) -> bytes:
-        return configuration_digest(load(tmp_path, f"[chains.a]\n{text}").chains["a"])
-
-    plain = digest("")
-    assert len(plain) == 32
-    spelled = "".join(f"host_configuration.{name} = {value}\n" for name, value in asdict(PRESETS["minimal"]).items())
-    assert digest("host_configuration.preset = 'minimal'") == digest(spelled) != plain
-    paras = ("{para_id = 1, balance = 5}", "{para_id = 2, kind = 'parachain'}")
-    assert digest(f"genesis_paras = [{paras[0]}, {paras[1]}]") == digest(f"genesis_paras = [{paras[1]}, {paras[0]}]")
-    assert digest("ump_failing_messages = ['0A', '0b', '0a']") == digest("ump_failing_messages = ['0b', '0a']")
-    assert digest("ump_weights = { 0a = 1, 0b = 2 }") == digest("ump_weights = { 0B = 2, 0A = 1 }")
-    assert digest("enactment = 'immediate'\nfirst_block = 1") == plain
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "enactment = 'on-inclusion'",
-        "balances = 'unlimited'",
-        "hrmp_notifications = true",
-        "first_block = 2",
-        "host_configuration.hrmp_open_request_ttl = 1",
-        "genesis_paras = [{para_id = 1}]",
-        "ump_default_weight = 2",
-        "ump_weights.00 = 2",
-        "ump_failing_messages = ['00']",
-        "ump_message_weight_max = 2",
-        "handlers = []",
-    ],
-)
-def test_the_digest_changes_with_what_bears_on_verdicts(tmp_path: Path, text: str) -> None:
-    changed = load(tmp_path, f"[chains.a]\n{text}").chains["a"]
-    assert configuration_digest(changed) != configuration_digest(Chain())
-
-
-def test_the_digest_takes_the_state_by_its_bytes(tmp_path: Path) -> None:
-    chain = load(tmp_path, "[chains.a]\nstate = 's.json'").chains["a"]
-    with pytest.raises(UserError, match=r"s\.json: the chain's state cannot be read"):
-        configuration_digest(chain)
-    (tmp_path / "s.json").write_text("{}")
-    digest = configuration_digest(chain)
-    (tmp_path / "t.json").write_text("{}")
-    assert configuration_digest(load(tmp_path, "[chains.a]\nstate = 't.json'").chains["a"]) == digest
-    (tmp_path / "t.json").write_text("{} ")
-    assert configuration_digest(load(tmp_path, "[chains.a]\nstate = 't.json'").chains["a"]) != digest
-
-
-def test_the_digest_is_over_canonical_json() -> None:
-    """Pinned: two deployments compare it."""
-    meaning = {
-        "balances": "ledger",
-        "dispatches_to_handlers": False,
-        "enactment": "immediate",
-        "first_block": 1,
-        "genesis_paras": [],
-        "host_configuration": asdict(HostConfiguration()),
-        "hrmp_notifications": False,
-        "limits": {},
-        "protocol": "router",
-        "state": None,
-        "ump_default_weight": 1,
-        "ump_failing_messages": [],
-        "ump_message_weight_max": None,
-        "ump_weights": {},
-    }
-    canonical = json.dumps(meaning, sort_keys=True, separators=(",", ":")).encode()
-    assert configuration_digest(Chain()) == blake2b(canonical, digest_size=32).digest()

@@ -9,25 +9,20 @@ import pytest
 
 from validator.core.errors import Violation
 from validator.core.execute import Intervals, execute
+from validator.core.handlers.upward import FixedWeightDispatcher
 from validator.core.outcomes import ChannelEventKind, Executed, InputKind
-from validator.core.router.dispatch import FixedWeightSink
-from validator.core.router.router import Router, state_hash
-from validator.core.types import (
+from validator.core.rules import ChainSettings
+from validator.core.types import Block, BlockRecord, DownwardMessage, Enactment, Para, PendingRef, SessionChange
+from validator.protocols.router.configuration import HostConfiguration
+from validator.protocols.router.records import (
     AcceptOpenChannel,
-    Block,
-    BlockRecord,
     Candidate,
     CloseChannel,
-    DownwardMessage,
-    Enactment,
     HorizontalMessage,
-    HostConfiguration,
     InitOpenChannel,
-    Para,
-    PendingRef,
     ScheduleParaCleanup,
-    SessionChange,
 )
+from validator.protocols.router.rules import Router, state_hash
 
 CONFIG = HostConfiguration(
     max_upward_message_num_per_candidate=3,
@@ -51,7 +46,11 @@ CONFIG = HostConfiguration(
 class Chain:
     def __init__(self, enactment: Enactment = Enactment.IMMEDIATE, intervals: Intervals | None = None) -> None:
         paras = [Para(para, balance=100) for para in (1, 2, 3)]
-        self.router = Router.at_genesis(CONFIG, paras, enactment=enactment, sink=FixedWeightSink(default_weight=4))
+        self.router = Router.at_genesis(
+            ChainSettings(
+                CONFIG, tuple(paras), enactment=enactment, upward_messages=FixedWeightDispatcher(default_weight=4)
+            )
+        )
         self.intervals = intervals or Intervals(headroom=1, root=1)
         self.number = 0
 

@@ -84,8 +84,7 @@ def test_compact_as_spelled_out(value: int) -> None:
 
 @given(st.binary(max_size=200), st.integers(0, 2**32 - 1), st.binary(min_size=32, max_size=32))
 def test_links_as_spelled_out(message: bytes, block: int, previous: bytes) -> None:
-    linked = mqc_link(previous, block, message_hash(message))
-    assert linked.hex() == spelled_out.next_head(previous.hex(), block, message.hex())
+    assert mqc_link(previous, block, message_hash(message)) == spelled_out.next_head(previous, block, message)
 
 
 def test_a_long_message() -> None:

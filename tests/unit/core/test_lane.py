@@ -3,22 +3,38 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from hashlib import blake2b
 from typing import Any
 
 import pytest
 
 from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
-from validator.core.lane import Lane, LaneOverflow, LaneSettings
-from validator.core.router.router import Router
+from validator.core.lane import COUNTERS, Counters, Lane, LaneOverflow, LaneSettings
+from validator.core.rules import ChainSettings
 from validator.core.scale import DecodeError
-from validator.core.types import HostConfiguration, Para
+from validator.core.types import Para
+from validator.protocols.router.configuration import HostConfiguration
+from validator.protocols.router.rules import Router
 
 CONFIG = HostConfiguration(max_downward_message_size=4)
 
 
 def lane(executed: int = 0, **settings: Any) -> Lane:
-    return Lane("chain", Router.at_genesis(CONFIG, [Para(1), Para(2)]), executed, LaneSettings(**settings))
+    return Lane(
+        "chain",
+        Router.at_genesis(
+            ChainSettings(
+                CONFIG,
+                (
+                    Para(1),
+                    Para(2),
+                ),
+            )
+        ),
+        executed,
+        LaneSettings(**settings),
+    )
 
 
 def _input(kind: RecordKind, block: int, index: int, fields: tuple[Any, ...], offset: int = 0) -> Input:
@@ -281,6 +297,13 @@ def test_a_snapshot_of_another_version_or_cut_short_is_refused() -> None:
     for wrong in (b"\2" + mine[1:], mine[:-1], mine + b"\0", mine[:3]):
         with pytest.raises(DecodeError):
             restore(wrong)
+
+
+def test_counters_are_stored_in_an_order_that_does_not_follow_the_class() -> None:
+    chain = lane(executed=9)
+    chain.counters = Counters(waiting=6, dead=5, duplicate=4, rejected=3, accepted=2, consumed=1)
+    assert set(COUNTERS) == {field.name for field in fields(Counters)}
+    assert chain.own_page()[5:53] == b"".join(count.to_bytes(8, "little") for count in range(1, 7))
 
 
 def test_records_dead_before_the_lane_are_counted() -> None:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 
-from streaming import told
+from streaming import markers
 from validator.errors import UserError
-from validator.kafka import retry, topics
+from validator.kafka import reader, retry, topics
 from validator.kafka.retry import answer, await_broker, missing_topics, partitions_of
-from validator.service import replayer, sender, topic_reader, transport, verification
+from validator.service import replayer, sender, transport, verification
 
 KAFKA: dict[str, object] = {"bootstrap.servers": "127.0.0.1:1"}
 PASSING = (
@@ -175,9 +175,6 @@ class Broker:
     def assign(self, places: object) -> None:
         self.assigned = places
 
-    def assignment(self) -> list[TopicPartition]:
-        return [TopicPartition("t.verdicts", 0)]
-
     def poll(self, _: float) -> Any:
         return self.messages.pop() if self.messages else None
 
@@ -190,13 +187,18 @@ class Broker:
 
 
 def spans(broker: Broker) -> object:
-    with topic_reader.TopicReader(KAFKA, "t.", ["verdicts"]) as reader:
-        return reader.spans()
+    with reader.TopicReader(KAFKA, "t.", ["verdicts"]) as made:
+        return made.spans()
 
 
 def tail(broker: Broker) -> object:
-    topic_reader.TopicReader(KAFKA, "t.", ["verdicts"], tail=3).close()
+    reader.TopicReader(KAFKA, "t.", ["verdicts"], tail=3).close()
     return [place.offset for place in broker.assigned]  # type: ignore[attr-defined]
+
+
+def ends(broker: Broker) -> object:
+    with reader.TopicReader(KAFKA, "t.", ["markers"]) as made:
+        return made._ends_with_uncommitted()
 
 
 def transport_places(broker: Broker) -> object:
@@ -225,8 +227,8 @@ ASKERS: dict[str, tuple[Callable[[Broker], object], object]] = {
     "replayer": (lambda _: replayer.Replayer(KAFKA, "t.")._open, False),
     "topics": (lambda _: {state.records for state in topics.list_topics(KAFKA, prefix="t.")}, {0}),
     "create": (create, None),
-    "last_told": (lambda broker: told.last_told(broker, "t.", "lane"), (8, "job")),  # type: ignore[arg-type]
-    "ends": (lambda _: list(told._ends(KAFKA, [TopicPartition("t.markers", 0)]).values()), [5]),
+    "last_write": (lambda broker: markers.last_write(broker, "t.", "lane"), (8, "job")),  # type: ignore[arg-type]
+    "ends": (ends, {("t.markers", 0): 5}),
 }
 
 
@@ -234,7 +236,7 @@ ASKERS: dict[str, tuple[Callable[[Broker], object], object]] = {
 def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, float], Broker]]:
     def make(code: int, times: float) -> Broker:
         broker = Broker(code, times)
-        for module in (topic_reader, transport, verification, sender, replayer, topics, told):
+        for module in (reader, transport, verification, sender, replayer, topics, markers):
             for client in ("Consumer", "Producer", "AdminClient"):
                 if hasattr(module, client):
                     monkeypatch.setattr(module, client, lambda _: broker)
@@ -261,7 +263,7 @@ def test_who_asks_in_vain_gets_one_clear_line(stub: Callable[..., Broker], asker
     text = str(caught.value)
     assert "Not leader for partition; asked " in text
     assert "\n" not in text
-    assert clock.now - 100 <= told.CALL_S_MAX
+    assert clock.now - 100 <= markers.CALL_S_MAX
 
 
 def test_topics_that_are_there_are_not_missing(stub: Callable[..., Broker], clock: Clock) -> None:
@@ -287,9 +289,9 @@ def test_a_reader_that_lost_all_brokers_waits_for_one(stub: Callable[..., Broker
     assert broker.calls["list_topics"] == 5
     down = SimpleNamespace(error=lambda: KafkaError(KafkaError._ALL_BROKERS_DOWN))
     broker = stub(KafkaError._TRANSPORT, 0)
-    with topic_reader.TopicReader(KAFKA, "t.", ["verdicts"]) as reader:
+    with reader.TopicReader(KAFKA, "t.", ["verdicts"]) as made:
         broker.messages = [down, down]
-        assert reader.poll(0.1) == []
+        assert made.poll(0.1) == []
         broker.times = float("inf")
         with pytest.raises(UserError, match=r"no records can be read at 127\.0\.0\.1:1: .*; asked \d+ times in 15 s"):
-            reader.poll(0.1)
+            made.poll(0.1)

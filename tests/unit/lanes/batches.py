@@ -13,7 +13,7 @@ from validator.core.inputs import DeadLetter, DeadReason, Input, Source
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.store import LaneCache, process_batch, restore_lane
 from validator.lanes.worker import LaneWorker
-from validator.simulate.settings import SimulationSettings
+from validator.simulate import SimulationSettings
 
 Batch = list[Input | DeadLetter]
 

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from validator.codec.decode import ROUTER, decode_record
-from validator.codec.json_form import encode_input
-from validator.codec.schemas import INPUT_TOPICS
-from validator.config import Config
+from tests.codecs import decoded, encoded
+from validator.config import DEFAULT_PROTOCOL, Config
 from validator.core.inputs import DeadLetter, Input, Source
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
 from validator.service.simulation import chain_table, simulation_of
-from validator.simulate.settings import SimulatedBlock, SimulationSettings
+from validator.simulate import SimulatedBlock, SimulationSettings
 
 PREFIX = "test."
 
@@ -47,7 +45,7 @@ class Chain:
 
 
 @cache
-def chain(settings: SimulationSettings, protocol: str = ROUTER) -> Chain:
+def chain(settings: SimulationSettings, protocol: str = DEFAULT_PROTOCOL) -> Chain:
     """Play a chain."""
     simulation = simulation_of(protocol, settings)
     described = simulation.chain()
@@ -56,9 +54,9 @@ def chain(settings: SimulationSettings, protocol: str = ROUTER) -> Chain:
     return Chain(described["lane"], chain_table(described), blocks, tuple(records))
 
 
-def record(topic: str, body: dict[str, Any], protocol: str = ROUTER) -> Record:
+def record(topic: str, body: dict[str, Any], protocol: str = DEFAULT_PROTOCOL) -> Record:
     """Encode a record given as JSON."""
-    return Record(body["lane"], topic, body["block"], encode_input(INPUT_TOPICS[topic], body, protocol))
+    return Record(body["lane"], topic, body["block"], encoded(topic, body, protocol))
 
 
 def config_of(*chains: Chain, job: dict[str, Any] | None = None, **tables: Any) -> Config:
@@ -72,14 +70,12 @@ def definition_of(of: Chain, job: dict[str, Any] | None = None, **changes: Any) 
     return lane_definition(config_of(changed, job={"directory": "nowhere", **(job or {})}), of.lane)
 
 
-def inputs_of(records: Iterable[Record]) -> list[Input | DeadLetter]:
-    """Decode records as the job does, each topic with offsets of its own."""
+def inputs_of(records: Iterable[Record], protocol: str = DEFAULT_PROTOCOL) -> list[Input | DeadLetter]:
+    """Decode records as a job with lanes of a protocol does, each topic with offsets of its own."""
     offsets: dict[str, int] = {}
     items: list[Input | DeadLetter] = []
     for each in records:
         offset = offsets[each.topic] = offsets.get(each.topic, -1) + 1
-        decoded = decode_record(
-            INPUT_TOPICS[each.topic], each.value, Source(PREFIX + each.topic, 0, offset), each.lane.encode()
-        )
-        items.append(decoded if isinstance(decoded, DeadLetter) else decoded[1])
+        item = decoded(each.topic, each.value, Source(PREFIX + each.topic, 0, offset), each.lane.encode(), protocol)
+        items.append(item if isinstance(item, DeadLetter) else item[1])
     return items

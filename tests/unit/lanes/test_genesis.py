@@ -4,18 +4,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit.lanes.chains import Chain, chain, config_of
+from tests.unit.lanes.chains import Chain, chain, config_of, definition_of
 from validator.core.scale import DecodeError
 from validator.errors import UserError
 from validator.lanes import configured
 from validator.lanes.configured import lane_definition, lane_definitions
 from validator.lanes.genesis import Genesis, genesis_path, keep_genesis, kept_genesis, read_genesis
-from validator.simulate.settings import SimulationSettings
+from validator.simulate import SimulationSettings
 
 GENESIS = 7, (b"one", b"", b"three" * 100)
 
@@ -33,8 +34,8 @@ class Maker:
 
 def test_a_genesis_is_made_once_and_replaces_that_of_before(tmp_path: Path) -> None:
     maker, folder = Maker(), tmp_path / "lanes"
-    path = genesis_path(folder, "polkadot", bytes(32))
-    others = [genesis_path(folder, lane, b"o" * 32) for lane in ("polkadot", "polkadot-2")]
+    path = genesis_path(folder, "polkadot", bytes(32), 1)
+    others = [genesis_path(folder, lane, b"o" * 32, 1) for lane in ("polkadot", "polkadot-2")]
     for other in others:
         keep_genesis(other, GENESIS)
     for _ in range(3):
@@ -43,9 +44,29 @@ def test_a_genesis_is_made_once_and_replaces_that_of_before(tmp_path: Path) -> N
     assert sorted(folder.iterdir()) == sorted([path, others[1]])
 
 
+def test_another_page_encoding_has_another_genesis(tmp_path: Path) -> None:
+    before, after = (genesis_path(tmp_path, "polkadot", bytes(32), version) for version in (1, 2))
+    keep_genesis(before, (7, (b"older pages",)))
+    assert kept_genesis(after, Maker()) == GENESIS
+    assert list(tmp_path.iterdir()) == [after], "the pages of the older encoding are gone"
+
+
+@pytest.mark.parametrize("protocol", ["router", "early-hrmp", "xcmp"])
+def test_the_genesis_is_kept_by_the_page_encoding_of_its_protocol(
+    protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    definition = definition_of(chain(SimulationSettings(seed=5, blocks=1), protocol))
+    encoding_version = definition.protocol.encoding_version
+    digest = definition.runtime_digest
+    assert definition.genesis_path(tmp_path) == genesis_path(tmp_path, definition.name, digest, encoding_version)
+    newer = replace(definition.protocol, encoding_version=encoding_version + 1)
+    monkeypatch.setattr(type(definition), "protocol", newer)
+    assert definition.genesis_path(tmp_path) == genesis_path(tmp_path, definition.name, digest, encoding_version + 1)
+
+
 @pytest.mark.parametrize("cut", [0, 1, -1])
 def test_a_damaged_genesis_is_made_again(cut: int, tmp_path: Path) -> None:
-    maker, path = Maker(), genesis_path(tmp_path, "polkadot", bytes(32))
+    maker, path = Maker(), genesis_path(tmp_path, "polkadot", bytes(32), 1)
     keep_genesis(path, GENESIS)
     data = path.read_bytes()
     for damaged in (data[:cut], data[:50] + b"x" + data[51:]):
@@ -63,7 +84,7 @@ def test_the_job_reads_a_state_file_once_per_state_and_configuration(
     state = tmp_path / "state.json"
     reads: list[Path] = []
     read = configured.read_state_file
-    monkeypatch.setattr(configured, "read_state_file", lambda path, given: (reads.append(path), read(path, given))[1])
+    monkeypatch.setattr(configured, "read_state_file", lambda path, *more: (reads.append(path), read(path, *more))[1])
 
     def load(**changed: Any) -> None:
         kept = {key: value for key, value in of.table.items() if key != "genesis_paras"}

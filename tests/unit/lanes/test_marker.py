@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from validator.codec.encode import OutputRecord, Told, encode_dead_letter, source_of
+from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter, source_of
 from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.lanes.marker import Marker, consumed_by
 
@@ -45,8 +45,8 @@ def test_of_a_record_that_is_dead_by_what_else_has_come_the_topic_is_asked(reaso
     assert dict(beside[0].headers) == {"reason": reason.name.encode(), "source": b"candidates/0/3"}
 
 
-def block(number: int) -> Told:
-    return Told(number, [OutputRecord("verdicts", b"polkadot", b"%d" % number)])
+def block(number: int) -> BlockOutput:
+    return BlockOutput(number, [OutputRecord("verdicts", b"polkadot", b"%d" % number)])
 
 
 def test_a_batch_is_news_if_it_took_anything_that_the_marker_does_not_know() -> None:

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 
 import pytest
 
-from validator.codec.encode import OutputRecord, Told, encode_dead_letter
+from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
 from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.lanes import sink as sink_module
 from validator.lanes.marker import Marker
 from validator.lanes.sink import TransactionalSink
 
 LANE = "polkadot"
-STATUS = Told(None, [OutputRecord("lanes", b"polkadot", b"status")])
+STATUS = BlockOutput(None, [OutputRecord("lanes", b"polkadot", b"status")])
 
 
 class Log:
@@ -43,8 +43,8 @@ class Log:
         self._open, self.last = [], marker
 
 
-def block(number: int) -> Told:
-    return Told(number, [OutputRecord("verdicts", b"polkadot", b"%d" % (number * 10 + at)) for at in range(2)])
+def block(number: int) -> BlockOutput:
+    return BlockOutput(number, [OutputRecord("verdicts", b"polkadot", b"%d" % (number * 10 + at)) for at in range(2)])
 
 
 def test_a_batch_is_one_transaction() -> None:
@@ -99,6 +99,6 @@ def test_dead_letters_that_were_not_told_are_told_by_a_batch_without_news() -> N
         encode_dead_letter(DeadLetter(LANE, reason, "dead", Source("blocks", 0, offset), b"raw"))
         for reason, offset in ((DeadReason.LATE, 6), (DeadReason.LATE, 7), (DeadReason.UNDECODABLE, 8))
     ]
-    sink.write(LANE, [Told(None, letters), block(3), STATUS])
+    sink.write(LANE, [BlockOutput(None, letters), block(3), STATUS])
     assert sink.commit(LANE, {("blocks", 0): 9}) == {"dead-letters": 1, "lanes": 1}
     assert log.transactions == [([letters[0].value, b"status"], Marker(3, {("blocks", 0): 9}))]

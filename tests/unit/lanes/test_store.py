@@ -14,15 +14,16 @@ from tests.unit.lanes.backend import Attempt, Store
 from tests.unit.lanes.batches import CHAIN, DEFINITION, DELAYED, Batch, cut, live, rebuilt, run
 from tests.unit.lanes.chains import Chain, chain, definition_of, inputs_of, record
 from validator.core.lane import LaneOverflow
+from validator.core.rules import RulesEpoch
 from validator.errors import UserError
 from validator.lanes import slots as slots_module
 from validator.lanes import store as store_module
 from validator.lanes.store import Head, LaneCache, Recovery, process_batch
 from validator.lanes.worker import LaneWorker
 from validator.plugin.runtime import make_runtime
-from validator.simulate.load import SettingsLoad, initial_state, load_chain
-from validator.simulate.load import load as generate_load
-from validator.simulate.settings import SimulationSettings
+from validator.protocols.router.simulation.load import SettingsLoad, initial_state, load_chain
+from validator.protocols.router.simulation.load import load as generate_load
+from validator.simulate import SimulationSettings
 
 
 @pytest.mark.parametrize("of", [CHAIN, DELAYED], ids=["immediate", "on-inclusion"])
@@ -218,14 +219,16 @@ def test_a_journal_is_brought_to_its_end_under_the_rules_it_was_written_under() 
     assert DEFINITION.under(other.encode_rules()).encode_rules() == other.encode_rules()
 
 
-def test_a_journal_under_rules_that_are_gone_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_journal_under_rules_that_are_gone_is_refused_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     batches = cut(CHAIN.records)
     store, cache = Store(), LaneCache()
     run(DEFINITION, store, cache, batches[0])
-    changed = replace(make_runtime(DEFINITION.plan).protocol, rules_version=2)
-    monkeypatch.setattr(
-        "validator.lanes.definition.make_runtime", lambda plan: replace(make_runtime(plan), protocol=changed)
-    )
+    changed = replace(make_runtime(DEFINITION.plan).protocol, rules=(RulesEpoch(0, 2),))
+    monkeypatch.setattr("validator.plugin.runtime.protocols_of", lambda _: (changed,))
+    make_runtime.cache_clear()
+    request.addfinalizer(make_runtime.cache_clear)
     for used in (cache, LaneCache()):
         before = store.attempt()
         with pytest.raises(UserError, match=r"rules of version 1, this program has version 2") as told:

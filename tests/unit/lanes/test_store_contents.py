@@ -11,8 +11,6 @@ from tests.unit.lanes.backend import Store
 from tests.unit.lanes.batches import CHAIN, DEFINITION, cut, live, rebuilt, run
 from validator.core import lane as lane_module
 from validator.core.lane import SNAPSHOT_VERSION as LANE_VERSION
-from validator.core.router import encoding as encoding_module
-from validator.core.router.encoding import ENCODING_VERSION
 from validator.core.scale import Upgrade
 from validator.errors import UserError
 from validator.lanes import journal as journal_module
@@ -21,6 +19,8 @@ from validator.lanes import worker as worker_module
 from validator.lanes.journal import JOURNAL_VERSION
 from validator.lanes.store import HEAD_VERSION, Head, LaneCache, process_batch
 from validator.lanes.worker import SNAPSHOT_VERSION, LaneWorker
+from validator.protocols.router import encoding as encoding_module
+from validator.protocols.router.encoding import ENCODING_VERSION
 
 
 def test_everything_in_the_store_begins_with_its_version() -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ from tests.unit.lanes.batches import CHAIN, Batch, cut, live, rebuilt, run
 from tests.unit.lanes.chains import definition_of, inputs_of
 from validator.codec.encode import OutputRecord
 from validator.codec.json_form import to_json
-from validator.core.router.router import Router
+from validator.core.scale import Writer
 from validator.errors import UserError
+from validator.lanes import slots as slots_module
 from validator.lanes import store as store_module
-from validator.lanes.definition import LaneDefinition
+from validator.lanes.definition import RULES_ENCODING_VERSION, LaneDefinition
 from validator.lanes.store import Head, LaneCache, restore_lane
 from validator.lanes.worker import LaneWorker
+from validator.protocols.router.rules import Router
 
 TALLY = """
 def count(context, payload):
@@ -226,3 +229,96 @@ def test_the_pages_of_an_upgraded_lane_are_restored_to_the_same_lane() -> None:
     again = LaneWorker.restore(upgraded, worker.snapshot())
     assert again.snapshot() == worker.snapshot()
     assert again.lane.rules.state_root() == worker.lane.rules.state_root()
+
+
+# --- heads of earlier versions ---
+
+
+def head_of_version_2(head: Head) -> bytes:
+    """A head as version 2 wrote it: 1024 slots for paras, and rules without a version, both implied."""
+    out = Writer()
+    out.u8(2)
+    for part in (head.token, head.saved_token, head.slots_hash, head.summary, head.runtime_digest, head.rules[1:]):
+        out.bytes(part)
+    for number in (head.slots_bytes, head.journal_bytes, head.journal_entries):
+        out.u64(number)
+    return bytes(out.buffer)
+
+
+def head_of(store: Store) -> Head:
+    return Head.decode(store.committed.head or b"")
+
+
+def test_a_head_of_version_2_is_read_with_1024_slots_and_the_same_rules() -> None:
+    store, of = Store(), definition(OLD)
+    through_the_store(of, store, LaneCache(), cut(CHAIN.records, 20)[:5])
+    assert head_of(store).para_slots == 1024
+    assert Head.decode(head_of_version_2(head_of(store))) == head_of(store)
+    assert head_of(store).rules == of.encode_rules()
+
+
+@pytest.mark.parametrize("journal_bytes_max", [store_module.JOURNAL_BYTES_MAX, 1], ids=["journal", "pages"])
+def test_a_lane_of_head_version_2_goes_on_to_the_same_bytes(
+    journal_bytes_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "JOURNAL_BYTES_MAX", journal_bytes_max)
+    of, batches = definition(OLD), cut(CHAIN.records, 20)
+    store = Store()
+    expected = [records for records, _ in live(of, batches)]
+    for batch in batches[:8]:
+        run(of, store, LaneCache(), batch)
+    store.committed.head = head_of_version_2(head_of(store))
+    for batch, records in zip(batches[8:], expected[8:], strict=True):
+        assert run(of, store, LaneCache(), batch) == records
+    assert (store.committed.head or b"")[0] == store_module.HEAD_VERSION
+
+
+def test_a_head_of_version_2_that_is_cut_short_is_refused() -> None:
+    store, of = Store(), definition(OLD)
+    through_the_store(of, store, LaneCache(), cut(CHAIN.records, 20)[:5])
+    whole = head_of_version_2(head_of(store))
+    for end in (1, 20, len(whole) - 1):
+        store.committed.head = whole[:end]
+        with pytest.raises(UserError, match="its state in the checkpoint cannot be used"):
+            restore_lane(of, store.attempt())
+
+
+@pytest.mark.parametrize("before", [1, 7, 4096])
+def test_a_store_with_another_number_of_slots_is_read_and_keeps_it_until_it_is_written_whole(
+    before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "JOURNAL_BYTES_MAX", 1)  # every batch saves pages
+    of, batches = definition(OLD), cut(CHAIN.records, 20)
+    expected = [records for records, _ in live(of, batches)]
+    workers = [worker.snapshot() for _, worker in live(of, batches)]
+    store, cache = Store(), LaneCache()
+    with monkeypatch.context() as patch:
+        patch.setattr(slots_module, "PARA_SLOTS", before)
+        for batch in batches[:8]:
+            run(of, store, cache, batch)
+    assert head_of(store).para_slots == before
+    for at, batch in enumerate(batches[8:12], 8):
+        assert run(of, store, LaneCache() if at % 2 else cache, batch) == expected[at]
+        assert head_of(store).para_slots == before
+        assert rebuilt(of, store) == workers[at]
+    # other rules: the store is written whole, in as many slots as are usual
+    announced = definition(OLD, {**NEW, "from_block": NEVER_PASSED})
+    assert outputs(run(announced, store, cache, batches[12])) == outputs(expected[12])
+    assert head_of(store).para_slots == slots_module.PARA_SLOTS == 1024
+    assert all(number < 1024 + 8 for number in store.committed.slots)
+    for batch in batches[13:]:
+        run(announced, store, LaneCache(), batch)
+    assert rebuilt(announced, store) == workers[-1]
+
+
+def test_encoded_rules_of_another_version_are_refused_in_one_line() -> None:
+    store, of = Store(), definition(OLD)
+    through_the_store(of, store, LaneCache(), cut(CHAIN.records, 20)[:5])
+    head = head_of(store)
+    assert head.rules[0] == RULES_ENCODING_VERSION
+    store.committed.head = replace(head, rules=b"\x09" + head.rules[1:]).encode()
+    with pytest.raises(
+        UserError, match=f"rules version 9, expected {RULES_ENCODING_VERSION}: remove the job's checkpoint"
+    ) as told:
+        restore_lane(of, store.attempt())
+    assert "\n" not in str(told.value)

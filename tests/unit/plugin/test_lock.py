@@ -32,7 +32,7 @@ def lock_of(path: Path, *names: str) -> Lock:
 
 def told(lock: Lock, *names: str) -> list[str]:
     with pytest.raises(PluginError) as caught:
-        make_runtime(RuntimePlan(handlers=tuple(map(HandlerUse, names)), lock=lock))
+        make_runtime(RuntimePlan("router", handlers=tuple(map(HandlerUse, names)), lock=lock))
     return [re.sub(r"\(([^,]*), .*?\)", r"(\1)", str(problem)) for problem in caught.value.problems]
 
 
@@ -156,8 +156,8 @@ def test_a_file_that_is_no_lock_is_told(tmp_path: Path, text: str, line: str) ->
 def test_what_the_lock_names_runs(tmp_path: Path) -> None:
     install(tmp_path, "memo", plugin_source("memo"))
     with on_path(tmp_path):
-        plan = RuntimePlan(handlers=(HandlerUse("memo"),), lock=lock_of(tmp_path / "plugins.lock", "memo"))
-        assert make_runtime(plan).digest == make_runtime(RuntimePlan(handlers=plan.handlers)).digest
+        plan = RuntimePlan("router", handlers=(HandlerUse("memo"),), lock=lock_of(tmp_path / "plugins.lock", "memo"))
+        assert make_runtime(plan).digest == make_runtime(RuntimePlan("router", handlers=plan.handlers)).digest
 
 
 def test_everything_that_the_lock_does_not_allow_is_told_before_anything_is_imported(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_an_editable_distribution_is_locked_by_its_version_alone(tmp_path: Path)
     with on_path(tmp_path):
         lock = lock_of(tmp_path / "plugins.lock", "memo")
         assert [entry.sha256 for entry in lock if entry.name == "memo"] == [None]
-        make_runtime(RuntimePlan(handlers=(HandlerUse("memo"),), lock=lock))
+        make_runtime(RuntimePlan("router", handlers=(HandlerUse("memo"),), lock=lock))
     (tmp_path / f"{module}.py").write_text(plugin_source("memo", version="1.0.1"))
     with on_path(tmp_path):
         assert told(lock, "memo") == [f"memo@1.0.1 (dist-memo 1.0.0): the lock has version 1.0.0: {AGAIN}"]

@@ -41,7 +41,7 @@ class Config:
 def told(folder: Path, *uses: HandlerUse) -> list[str]:
     """The lines of the error, with the folder called DIR and a module MODULE."""
     with on_path(folder), pytest.raises(PluginError) as caught:
-        make_runtime(RuntimePlan(handlers=uses or (HandlerUse("memo"),)))
+        make_runtime(RuntimePlan("router", handlers=uses or (HandlerUse("memo"),)))
     lines = str(caught.value).splitlines()
     if len(lines) > 1:
         assert lines.pop(0) == f"{len(lines)} problems with plugins:"
@@ -209,7 +209,7 @@ def test_a_configuration_of_a_plugin_that_has_none(tmp_path: Path) -> None:
 def test_a_configuration_reaches_the_hook(tmp_path: Path) -> None:
     install(tmp_path, "memo", CONFIG)
     with on_path(tmp_path):
-        plan = RuntimePlan(handlers=(HandlerUse("memo", config='{"names":["a"],"pallet":7}'),))
+        plan = RuntimePlan("router", handlers=(HandlerUse("memo", config='{"names":["a"],"pallet":7}'),))
         (epoch,) = make_runtime(plan).handlers or ()
         (bound,) = epoch.table.handlers
         assert (bound.config.pallet, bound.config.deposit, bound.config.names) == (7, 5, ("a",))
@@ -238,7 +238,7 @@ def test_two_versions_stand_side_by_side_and_one_has_to_be_named(tmp_path: Path)
         "memo@3.0.0: this version is not installed, found 1.0.0, 2.0.0: install it, beside the others if they are needed, too"
     ]
     with on_path(tmp_path):
-        runtime = make_runtime(RuntimePlan(handlers=(HandlerUse("memo", "2.0.0"),)))
+        runtime = make_runtime(RuntimePlan("router", handlers=(HandlerUse("memo", "2.0.0"),)))
         assert [bound.name for bound in (runtime.handlers or ())[0].table.handlers] == ["memo@2.0.0"]
 
 
@@ -313,7 +313,7 @@ def test_what_is_not_named_is_not_even_imported(tmp_path: Path) -> None:
     install(tmp_path, "broken", "raise RuntimeError('no luck')")
     install(tmp_path, "memo", plugin_source("memo"))
     with on_path(tmp_path):
-        make_runtime(RuntimePlan(handlers=(HandlerUse("memo"),)))
+        make_runtime(RuntimePlan("router", handlers=(HandlerUse("memo"),)))
         assert list(installed("validator.handlers", ["memo"])) == [("memo", "1.0.0")]
 
 
@@ -340,7 +340,7 @@ def test_the_order_of_the_path_means_nothing(tmp_path: Path) -> None:
             found.append([each for each in discover() if each.name in names])
             for uses in itertools.permutations(map(HandlerUse, names)):
                 make_runtime.cache_clear()
-                runtimes.append(make_runtime(RuntimePlan(handlers=uses)))
+                runtimes.append(make_runtime(RuntimePlan("router", handlers=uses)))
     assert [each.name for each in found[0]] == list(names)
     assert all(each == found[0] for each in found)
     assert len({runtime.digest for runtime in runtimes}) == 1
@@ -357,7 +357,7 @@ def test_the_order_of_the_path_means_nothing_to_what_is_wrong(tmp_path: Path) ->
     texts = set()
     for order in (("one", "two"), ("two", "one")):
         with on_path(*(tmp_path / name for name in order)), pytest.raises(PluginError) as caught:
-            make_runtime(RuntimePlan(handlers=(HandlerUse("memo"),)))
+            make_runtime(RuntimePlan("router", handlers=(HandlerUse("memo"),)))
         texts.add(str(caught.value))
     assert len(texts) == 1
 

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
+from tests.codecs import encoded
 from validator.cli.dead_letters import DUMPED_BYTES_MAX, hex_dump, printable
 from validator.codec.encode import encode_dead_letter
-from validator.codec.json_form import encode_input
 from validator.config import Chain, Config
 from validator.config.model import DeadLetters
 from validator.core.inputs import DeadLetter, DeadReason, RecordKind, Source
+from validator.kafka.reader import TopicRecord
 from validator.service.dead_letters import Filter, Ledger, Place, Replay, StoredLetter
 from validator.service.replayer import Declined, Task, judge, pointless
-from validator.service.topic_reader import TopicRecord
 
 RECORD: dict[str, Any] = {"lane": "polkadot", "block": 17, "index": 0, "para_id": 2000, "msg": "0102"}
-GOOD = encode_input(RecordKind.DOWNWARD, RECORD)
-STRANGER = encode_input(RecordKind.DOWNWARD, {**RECORD, "lane": "westend"})
+GOOD = encoded(RecordKind.DOWNWARD, RECORD)
+STRANGER = encoded(RecordKind.DOWNWARD, {**RECORD, "lane": "westend"})
 CONFIG = Config(chains={"polkadot": Chain()}, dead_letters=DeadLetters(attempts_max=2))
 
 

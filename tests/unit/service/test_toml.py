@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from validator.cli.demo import configuration
 from validator.config import load_config
+from validator.protocols.router.simulation.traffic import RouterSimulation
 from validator.service.toml import to_toml
-from validator.simulate.settings import settings_of_profile
-from validator.simulate.traffic import Simulation
+from validator.simulate import settings_of_profile
 
 # Unicode without surrogates, and without the NUL that TOML knows only escaped: json escapes it
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -39,7 +39,7 @@ def test_nothing_is_left_out() -> None:
 
 @pytest.mark.parametrize("enactment", ["immediate", "on-inclusion"])
 def test_a_simulated_chains_configuration_is_a_users(tmp_path: Path, enactment: str) -> None:
-    chain = Simulation(settings_of_profile("demo", seed=3, blocks=1, enactment=enactment)).chain()
+    chain = RouterSimulation(settings_of_profile("demo", seed=3, blocks=1, enactment=enactment)).chain()
     path = tmp_path / "validator.toml"
     path.write_text(to_toml(configuration(chain, tmp_path)), encoding="utf-8")
     config = load_config(path).chains["polkadot"]
@@ -47,5 +47,5 @@ def test_a_simulated_chains_configuration_is_a_users(tmp_path: Path, enactment: 
         p["para_id"]: p["balance"] for p in chain["genesis_paras"]
     }
     assert config.enactment == enactment
-    assert config.host_configuration.resolve().hrmp_sender_deposit == chain["config"]["hrmp_sender_deposit"]
+    assert config.limit_tables()["host_configuration"]["hrmp_sender_deposit"] == chain["config"]["hrmp_sender_deposit"]
     assert {payload.hex(): weight for payload, weight in config.core_ump_weights().items()} == chain["ump_weights"]

@@ -16,7 +16,7 @@ def run(*arguments: str) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-def test_files(tmp_path: Path) -> None:
+def test_simulate_writes_same_files_twice(tmp_path: Path) -> None:
     for name in ("a", "b"):
         code, _, told = run("--out", str(tmp_path / name), "--blocks", "12", "--preset", "tight", "--lane", "kusama")
         assert code == 0, told
@@ -40,7 +40,7 @@ def test_files(tmp_path: Path) -> None:
     assert chain["config"]["max_upward_queue_count"] == 4
 
 
-def test_standard_output() -> None:
+def test_simulate_json_writes_chain_then_blocks() -> None:
     code, text, _ = run("--json", "--blocks", "3", "--first-block", "70")
     assert code == 0
     lines = [json.loads(line) for line in text.splitlines()]
@@ -48,10 +48,11 @@ def test_standard_output() -> None:
     assert [line["record"]["block"] for line in lines if line["kind"] == "blocks"] == [70, 71, 72]
 
 
-def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
+def test_simulate_mistake_gives_one_line_and_exit_code_2(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for arguments, told in (
         (["--json", "--profile", "x"], "profile: expected one of demo, real, full, ceiling, found 'x'"),
+        (["--json", "--preset", "x"], "preset: expected one of polkadot, tight, found 'x'"),
         ([], "expected either --out DIR or --json, found neither"),
         (["--out", str(tmp_path / "file")], "cannot be written"),
     ):

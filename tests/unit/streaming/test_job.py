@@ -9,9 +9,9 @@ from unittest.mock import MagicMock
 
 from streaming.job import STAGE_VARIABLE, JobSettings, start_query
 from streaming.options import source_options
-from validator.codec.schemas import INPUT_TOPICS
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.kafka.client import MESSAGE_BYTES_MAX
+from validator.topics import INPUT_TOPICS
 
 
 class Recorder:

@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from tests.unit.testing import remark
-from validator.config.presets import PRESETS
+from validator.config import DEFAULT_PROTOCOL
 from validator.core.outcomes import DispatchOutcome
 from validator.errors import UserError
-from validator.plugin.api import HostConfiguration, Para
+from validator.plugin.protocol_api import Node, Para
 from validator.plugin.registry import PluginError
+from validator.plugin.runtime import installed_protocol
 from validator.testing import Harness
 
 HELLO = b"\x00\x01hello"
@@ -48,7 +47,15 @@ def test_what_a_message_does_to_others() -> None:
 
 
 def test_a_channel_is_asked_for_and_opened() -> None:
-    limits = replace(PRESETS["minimal"], preferred_dispatchable_upward_messages_step_weight=10_000)
+    limits = {
+        "preferred_dispatchable_upward_messages_step_weight": 10_000,
+        "hrmp_channel_max_places": 2,
+        "hrmp_channel_max_message_size": 8,
+        "hrmp_channel_max_size": 16,
+        "hrmp_max_parachain_outbound_channels": 2,
+        "hrmp_sender_deposit": 100,
+        "hrmp_open_request_ttl": 3,
+    }
     harness = Harness(remark, host_configuration=limits, balances=250)
     assert harness.send(ASK).outcome is DispatchOutcome.OK
     assert [event.event for event in harness.channel_events] == ["requested"]
@@ -98,9 +105,7 @@ def test_a_restart_changes_nothing_and_the_plugin_goes_on() -> None:
 
 
 def test_a_round_takes_what_its_weight_allows() -> None:
-    harness = Harness(
-        remark, host_configuration=HostConfiguration(preferred_dispatchable_upward_messages_step_weight=2_000)
-    )
+    harness = Harness(remark, host_configuration={"preferred_dispatchable_upward_messages_step_weight": 2_000})
     assert [each.para_id for each in harness.send_all([(2000, HELLO), (2001, HELLO), (2000, HELLO)])] == [2000, 2001]
     with pytest.raises(UserError, match="messages of earlier blocks wait"):
         harness.send(HELLO)
@@ -120,7 +125,14 @@ def test_sessions_onboard_offboard_and_configure() -> None:
     ("arguments", "text"),
     [
         ({"host_configuration": "polkadot"}, "preset 'polkadot': no such preset"),
-        ({"host_configuration": HostConfiguration()}, "nothing would be dispatched"),
+        ({"host_configuration": {}}, "nothing would be dispatched"),
+        (
+            {"host_configuration": {"max_queue": 1}},
+            "host_configuration.max_queue: no such limit, there are max_upward_",
+        ),
+        ({"host_configuration": {"max_upward_queue_count": "x"}}, "max_upward_queue_count: expected an integer from 0"),
+        ({"protocol": "no-such-protocol"}, "no-such-protocol: no installed plugin of group"),
+        ({"protocol": "xcmp"}, "protocol 'xcmp' has no bench on which handlers could be tested"),
         ({"balances": {9: 1}}, "para 9 is not one of paras"),
         ({"config": {"bytes_max": "x"}}, "config.bytes_max"),
         ({"config": {"bites": 1}}, "config.bites: no such key"),
@@ -129,6 +141,15 @@ def test_sessions_onboard_offboard_and_configure() -> None:
 def test_what_makes_no_chain_is_refused(arguments: dict[str, object], text: str) -> None:
     with pytest.raises(UserError, match=text):
         Harness(remark, **arguments)  # type: ignore[arg-type]
+
+
+def test_limits_may_be_given_in_the_class_of_the_protocol() -> None:
+    protocol = installed_protocol(DEFAULT_PROTOCOL)
+    assert protocol is not None
+    limits = {"preferred_dispatchable_upward_messages_step_weight": 2_000}
+    named = Harness(remark, host_configuration=limits)
+    whole = Harness(remark, host_configuration=protocol.configuration(Node(limits, "limits")))
+    assert named.state_root == whole.state_root != Harness(remark).state_root
 
 
 def test_a_plugin_is_a_module_an_object_or_a_name() -> None:

@@ -22,7 +22,7 @@ from validator.core.limits import (
     U128_MAX,
 )
 from validator.core.outcomes import HandlerEvent
-from validator.core.types import Balance, BlockNumber, HostConfiguration, ParaId, SessionIndex, Weight
+from validator.core.types import Balance, BlockNumber, ParaId, SessionIndex, Weight
 
 
 class Host(Protocol):
@@ -37,7 +37,7 @@ class Host(Protocol):
         """The current session's index."""
 
     @property
-    def host_configuration(self) -> HostConfiguration:
+    def host_configuration(self) -> Any:
         """The relay chain's limits as they are now."""
 
     def begin(self) -> None:
@@ -163,7 +163,7 @@ class Context:
     def init_open_channel(self, recipient: ParaId, max_places: int, max_message_size: int) -> None:
         """Call ``hrmp_init_open_channel`` on behalf of ``origin``.
 
-        Raises `ContextError`, `OutOfWeight`, then the violations of the entry-point. Source: router.txt.
+        Raises `ContextError`, `OutOfWeight`, then the violations of the entry-point.
         """
         for name, value in (
             ("recipient", recipient),
@@ -177,7 +177,7 @@ class Context:
     def accept_open_channel(self, sender: ParaId) -> None:
         """Call ``hrmp_accept_open_channel`` on behalf of ``origin``.
 
-        Raises `ContextError`, `OutOfWeight`, then the violations of the entry-point. Source: router.txt.
+        Raises `ContextError`, `OutOfWeight`, then the violations of the entry-point.
         """
         _check_integer("sender", sender, U32_MAX)
         self._charge(_WEIGHTS.channel)
@@ -186,7 +186,7 @@ class Context:
     def close_channel(self, sender: ParaId, recipient: ParaId) -> None:
         """Call ``hrmp_close_channel`` on behalf of ``origin``.
 
-        Raises `ContextError`, `OutOfWeight`, then the violations of the entry-point. Source: router.txt.
+        Raises `ContextError`, `OutOfWeight`, then the violations of the entry-point.
         """
         _check_integer("sender", sender, U32_MAX)
         _check_integer("recipient", recipient, U32_MAX)
@@ -196,7 +196,7 @@ class Context:
     def queue_downward_message(self, para: ParaId, msg: bytes) -> None:
         """Queue a downward message to a para.
 
-        Raises `ContextError`, `OutOfWeight`, `ExceedsMaxMessageSize`. Source: router.txt ``queue_downward_message``.
+        Raises `ContextError`, `OutOfWeight`, `ExceedsMaxMessageSize`.
         """
         _check_integer("para", para, U32_MAX)
         _check_bytes("msg", msg, U32_MAX)

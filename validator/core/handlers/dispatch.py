@@ -81,12 +81,12 @@ class HandlerEpoch:
     table: DispatchTable
 
 
-class HandlerSink:
+class HandlerDispatcher:
     """Dispatches upward messages to handlers; which ones depends on the block alone.
 
     ``epochs`` are ascending by block, the first from block 0. A message may use ``weight_max``, or where that is None the weight of a whole
     round; a message that nobody handles is charged ``default_weight``. ``context`` makes each message's context.
-    Source: router.txt ``process_pending_upward_messages``, ARCHITECTURE "Plugins".
+    Source: ARCHITECTURE "Plugins".
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class HandlerSink:
                         failure = f"TypeError: expected a handler that returns None, found {type(returned).__name__}"
                 except (MemoryError, RecursionError):
                     raise
-                except Exception as error:  # noqa: BLE001  # the round goes on whatever a handler raises: router.txt
+                except Exception as error:  # noqa: BLE001  # the round goes on whatever a handler raises
                     failure = describe(error)  # the text of an exception is made by the plugin, too
         except OutOfWeight:
             context._exhausted = True

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from validator.plugin.api import BlockNumber, ParaId
+from validator.plugin.protocol_api import BlockNumber, ParaId
+from validator.protocols.kit import channel_name
 from validator_early_hrmp.errors import (
     CandidateUnknownPara,
     OutboundCapacityExceeded,
@@ -24,7 +25,7 @@ from validator_early_hrmp.errors import (
     WatermarkLandsOnBlockWithNoMessages,
 )
 from validator_early_hrmp.records import Candidate, HrmpMessage
-from validator_early_hrmp.state import EarlyHrmpState, channel_name
+from validator_early_hrmp.state import EarlyHrmpState
 
 
 def check_candidate(state: EarlyHrmpState, candidate: Candidate) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from validator.plugin.api import U32_MAX, U128_MAX, Balance, Node, SessionIndex
+from validator.plugin.protocol_api import U32_MAX, U128_MAX, Balance, Node, SessionIndex
 
 
 @dataclass(frozen=True, slots=True)

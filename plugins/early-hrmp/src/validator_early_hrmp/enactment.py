@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from validator.plugin.api import (
+from validator.plugin.protocol_api import (
     ZERO_HASH,
     BlockNumber,
     DownwardMessage,

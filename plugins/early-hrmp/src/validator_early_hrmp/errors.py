@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from validator.plugin.api import Balance, BlockNumber, ParaId, Violation
+from validator.plugin.protocol_api import Balance, BlockNumber, ParaId, Violation
 
 # --- requests ----------------------------------------------------------------------------------------------------------------------------
 

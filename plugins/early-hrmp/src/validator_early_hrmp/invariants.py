@@ -5,17 +5,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 
-from validator.plugin.api import ChannelId, InvariantBroken, ParaId
-from validator_early_hrmp.state import EarlyHrmpState, channel_name
+from validator.plugin.protocol_api import Balance, ChannelId, ParaId
+from validator.protocols.kit import ascends, broken_deposits, broken_index, channel_name, raise_if_broken
+from validator_early_hrmp.state import EarlyHrmpState
 
 
 def check_invariants(state: EarlyHrmpState) -> None:
     """Raise `InvariantBroken` with everything in the state that contradicts itself."""
-    broken = list(broken_invariants(state))
-    if broken:
-        raise InvariantBroken("; ".join(broken))
+    raise_if_broken(broken_invariants(state))
 
 
 def broken_invariants(state: EarlyHrmpState) -> Iterator[str]:
@@ -24,24 +22,14 @@ def broken_invariants(state: EarlyHrmpState) -> Iterator[str]:
     yield from _channels(state)
     yield from _queues(state)
     yield from _uses(state)
-    yield from _deposits(state)
+    yield from broken_deposits(state, _deposits(state))
 
 
 def _requests(state: EarlyHrmpState) -> Iterator[str]:
-    listed = [(request.sender, request.recipient) for request in state.open_requests]
-    if sorted(listed) != sorted(state.requested) or any(
-        state.requested.get((request.sender, request.recipient)) is not request for request in state.open_requests
-    ):
-        yield f"requested has {_names(state.requested)}, the open requests are {_names(listed)}"
-    if state.request_counts != dict(Counter(sender for sender, _ in listed)):
-        yield f"request_counts is {state.request_counts}, the open requests are {_names(listed)}"
+    yield from state.open_requests.broken_invariants(state.channels)
     for request in state.open_requests:
-        name = channel_name((request.sender, request.recipient))
-        if (request.sender, request.recipient) in state.channels:
-            yield f"channel {name} is both open and requested"
-        if not request.confirmed and request.recipient_deposit:
-            yield f"the request for {name} holds a deposit of the recipient, who has not confirmed it"
         if request.age > state.session_index:
+            name = channel_name(request.channel_id)
             yield f"the request for {name} is {request.age} sessions old in session {state.session_index}"
     closing = [(sender, recipient) for _, sender, recipient in state.close_requests]
     if sorted(closing) != sorted(state.closing):
@@ -56,15 +44,7 @@ def _requests(state: EarlyHrmpState) -> Iterator[str]:
 
 
 def _channels(state: EarlyHrmpState) -> Iterator[str]:
-    channels = Counter(dict.fromkeys(state.channels, 1))
-    if Counter((sender, para) for para, row in state.ingress.items() for sender in row) != channels:
-        yield "ingress is not the set of channels"
-    if Counter((para, recipient) for para, row in state.egress.items() for recipient in row) != channels:
-        yield "egress is not the set of channels"
-    for name, index in (("ingress", state.ingress), ("egress", state.egress)):
-        for para, row in index.items():
-            if not row or not _ascends(row):
-                yield f"the {name} row of {para} is empty, unsorted or not unique: {row}"
+    yield from broken_index(state.channels, state.ingress, state.egress)
     sealed = [channel_id for channel_id, channel in state.channels.items() if channel.sealed]
     if sorted(sealed) != sorted(state.sealed):
         yield f"sealed has {_names(state.sealed)}, the sealed channels are {_names(sealed)}"
@@ -83,7 +63,7 @@ def _queues(state: EarlyHrmpState) -> Iterator[str]:
     for para, queue in state.downward_queues.items():
         if not queue or not all(queue.values()):
             yield f"the downward queue of {para} has an empty level"
-        if not _ascends(list(queue)):
+        if not ascends(list(queue)):
             yield f"the downward queue of {para} is not in ascending order of blocks: {list(queue)}"
         waiting = sum(map(len, queue.values()))
         count = state.downward_queue_tails[para].count if para in state.downward_queue_tails else 0
@@ -116,26 +96,12 @@ def _uses(state: EarlyHrmpState) -> Iterator[str]:
             yield f"a message of channel {channel_name(channel_id)} is of session {instance}, later than the channel"
 
 
-def _deposits(state: EarlyHrmpState) -> Iterator[str]:
-    owed: Counter[ParaId] = Counter()
-    for request in state.open_requests:
-        owed[request.sender] += request.sender_deposit
-        owed[request.recipient] += request.recipient_deposit
+def _deposits(state: EarlyHrmpState) -> Iterator[tuple[ParaId, Balance]]:
+    yield from state.open_requests.deposits()
     for (sender, recipient), channel in state.channels.items():
-        owed[sender] += channel.sender_deposit
-        owed[recipient] += channel.recipient_deposit
-    for para in sorted(dict.fromkeys((*owed, *state.accounts))):
-        account = state.accounts.get(para)
-        reserved = account.reserved if account else 0
-        if reserved != owed[para]:
-            yield f"{para} has {reserved} reserved, its deposits are {owed[para]}"
-        if account and account.free < 0:
-            yield f"the free balance of {para} is {account.free}"
+        yield sender, channel.sender_deposit
+        yield recipient, channel.recipient_deposit
 
 
 def _names(channel_ids: Iterable[ChannelId]) -> str:
     return ", ".join(map(channel_name, sorted(channel_ids))) or "nothing"
-
-
-def _ascends(items: list[int]) -> bool:
-    return all(earlier < later for earlier, later in pairwise(items))

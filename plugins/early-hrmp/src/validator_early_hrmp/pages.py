@@ -7,44 +7,39 @@ A para owns its account, its pending candidates, its downward queue and watermar
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import astuple
 from itertools import pairwise
 from typing import Final
 
-from validator.plugin.api import (
-    Account,
+from validator.plugin.protocol_api import (
     Balances,
     BlockNumber,
     ChannelId,
     DecodeError,
     ParaId,
-    PendingCandidate,
     Reader,
     Upgrade,
     Writer,
-    upgraded,
 )
+from validator.protocols.kit import Account, OpenRequest, PageLayout, Touched, read_pending, write_pending
 from validator_early_hrmp.configuration import MAXIMA, EarlyHrmpConfiguration
 from validator_early_hrmp.records import Candidate, HrmpMessage
 from validator_early_hrmp.state import (
     Channel,
     CloseRequest,
     EarlyHrmpState,
-    OpenRequest,
     QueuedMessage,
     QueueTail,
-    Touched,
     add_channel,
     add_close_request,
-    add_open_request,
 )
 
 ENCODING_VERSION: Final = 1
 """First byte of every page."""
 UPGRADES: Final[dict[int, Upgrade]] = {}
-"""By version, what makes a page of the version after it."""
+"""By version, the function that upgrades a page to the next one."""
+PAGES: Final = PageLayout(ENCODING_VERSION, UPGRADES, "early-hrmp state encoding")
 
 _BALANCES: Final = tuple(Balances)
 
@@ -64,8 +59,7 @@ def para_pages(state: EarlyHrmpState) -> list[ParaId]:
 
 def encode_common_page(state: EarlyHrmpState) -> bytes:
     """Encode what no para owns: limits, mode, session, requests in the order of their lists."""
-    out = Writer()
-    out.u8(ENCODING_VERSION)
+    out = PAGES.begin()
     for limit in astuple(state.configuration):
         out.compact(limit)
     out.u8(_BALANCES.index(state.balances_mode))
@@ -93,12 +87,7 @@ def encode_para_page(state: EarlyHrmpState, para: ParaId) -> bytes | None:
     account = state.accounts.get(para) or Account()
     out.compact(account.free)
     out.compact(account.reserved)
-    pending = state.pending_candidates.get(para, ())
-    out.compact(len(pending))
-    for backed_at, candidate in pending:
-        out.u32(backed_at)
-        _write_candidate(out, candidate)
-
+    write_pending(out, state, para, _write_candidate)
     queue = state.downward_queues.get(para, {})
     out.compact(len(queue))
     for block, messages in queue.items():
@@ -124,34 +113,18 @@ def encode_para_page(state: EarlyHrmpState, para: ParaId) -> bytes | None:
         out.u128(channel.recipient_deposit)
         out.u32(channel.instance)
         out.u8(channel.sealed)
-    if not any(out.buffer):
-        return None
-    return bytes((ENCODING_VERSION,)) + para.to_bytes(4, "little") + bytes(out.buffer)
-
-
-def encode_untold_page(state: EarlyHrmpState) -> bytes:
-    """Encode whose headroom has changed and has not been told yet: not part of the state, but a restored lane has to tell it."""
-    out = Writer()
-    out.u8(ENCODING_VERSION)
-    out.compact(len(state.touched.paras))
-    for para in sorted(state.touched.paras):
-        out.u32(para)
-    out.compact(len(state.touched.channels))
-    for sender, recipient in sorted(state.touched.channels):
-        out.u32(sender)
-        out.u32(recipient)
-    return bytes(out.buffer)
+    return PAGES.owned(para, out)
 
 
 def decode_state(common_page: bytes, pages: Iterable[bytes]) -> EarlyHrmpState:
     """Rebuild a state from its pages, derived fields included. Raises `DecodeError`."""
-    reader = _versioned(common_page)
+    reader = PAGES.read(common_page)
     state = EarlyHrmpState(EarlyHrmpConfiguration(*(reader.compact() for _ in MAXIMA)))
     state.balances_mode = reader.choice(_BALANCES)
     state.session_index = reader.u32()
     for _ in range(reader.compact()):
-        add_open_request(state, _read_open_request(reader))
-    if len(state.requested) != len(state.open_requests):
+        state.open_requests.add(_read_open_request(reader))
+    if len(state.open_requests.by_channel) != len(state.open_requests):
         raise DecodeError("two open requests are for one channel")
     for _ in range(reader.compact()):
         add_close_request(state, CloseRequest(reader.u32(), reader.u32(), reader.u32()))
@@ -160,34 +133,12 @@ def decode_state(common_page: bytes, pages: Iterable[bytes]) -> EarlyHrmpState:
     reader.end()
     previous = -1
     for page in pages:
-        para = _read_para_page(_versioned(page), state)
+        para = _read_para_page(PAGES.read(page), state)
         if para <= previous:
             raise DecodeError(f"the page of para {para} follows that of para {previous}")
         previous = para
     state.touched = Touched()
     return state
-
-
-def decode_untold_page(page: bytes, state: EarlyHrmpState) -> None:
-    """Mark in a state whose headroom is still to be told. Raises `DecodeError`."""
-    reader = _versioned(page)
-    state.touched.paras.update(dict.fromkeys(reader.items(reader.u32)))
-    state.touched.channels.update(dict.fromkeys(reader.items(lambda: (reader.u32(), reader.u32()))))
-    reader.end()
-
-
-def owner_of(page: bytes) -> ParaId:
-    """Return whose page it is. Raises `DecodeError`."""
-    return _versioned(page).u32()
-
-
-def is_current(page: bytes) -> bool:
-    """Say whether encoding what a page holds gives that page again."""
-    return page[0] == ENCODING_VERSION
-
-
-def _versioned(page: bytes) -> Reader:
-    return upgraded(page, ENCODING_VERSION, UPGRADES, "early-hrmp state encoding")
 
 
 def _read_open_request(reader: Reader) -> OpenRequest:
@@ -234,10 +185,7 @@ def _read_para_page(reader: Reader, state: EarlyHrmpState) -> ParaId:
         state.paras[para] = None
     if registered or free or reserved:
         state.accounts[para] = Account(free, reserved)
-    pending = deque(reader.items(lambda: PendingCandidate(reader.u32(), _read_candidate(reader))))
-    if pending:
-        state.pending_candidates[para] = pending
-
+    read_pending(reader, state, para, _read_candidate)
     blocks: list[tuple[BlockNumber, list[QueuedMessage]]] = reader.items(
         lambda: (reader.u32(), reader.items(lambda: _read_message(reader)))
     )

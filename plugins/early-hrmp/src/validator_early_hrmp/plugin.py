@@ -4,25 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib.resources import files  # validator: allow dynamic a definition says where its schemas and traces are
-from typing import Final
-
-from validator.plugin.api import (
-    ChainSettings,
-    Manifest,
-    ProtocolDefinition,
-    RuleSet,
-    Simulation,
-    SimulationSettings,
-    TraceFormat,
-    hookimpl,
+from importlib.resources import (
+    files,  # validator: allow dynamic a definition says where its schemas, traces and rules are
 )
+from typing import TYPE_CHECKING, Final
+
+from validator.plugin.protocol_api import Manifest, ProtocolDefinition, TraceFormat, hookimpl
 from validator_early_hrmp import __version__
 from validator_early_hrmp.configuration import MAXIMA, WATERMARK_RULE, read_configuration
 from validator_early_hrmp.pages import ENCODING_VERSION
-from validator_early_hrmp.rules import RULES_VERSION, EarlyHrmp
+from validator_early_hrmp.rules import EarlyHrmp
 from validator_early_hrmp.shapes import RECORDS
 from validator_early_hrmp.traces import STATE_KEYS, read_candidate, read_request, view
+
+if TYPE_CHECKING:
+    from validator.simulate import Simulation, SimulationSettings
 
 NAME: Final = "early-hrmp"
 
@@ -40,10 +36,9 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
     """Yield the protocol."""
     yield ProtocolDefinition(
         name=NAME,
-        rules_version=RULES_VERSION,
         encoding_version=ENCODING_VERSION,
-        genesis=_genesis,
-        restore=_restore,
+        genesis=EarlyHrmp.at_genesis,
+        restore=EarlyHrmp.from_pages,
         configuration=read_configuration,
         limits=(*MAXIMA, WATERMARK_RULE),
         maxima=MAXIMA,
@@ -58,6 +53,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
             suite=_FOLDER.joinpath("conformance"),
         ),
         simulation=_simulation,
+        rules_page=_FOLDER.joinpath("rules.md"),
     )
 
 
@@ -65,16 +61,6 @@ def _simulation(settings: SimulationSettings) -> Simulation:
     from validator_early_hrmp.simulation.traffic import EarlyHrmpSimulation
 
     return EarlyHrmpSimulation(settings)
-
-
-def _genesis(settings: ChainSettings) -> RuleSet:
-    return EarlyHrmp.at_genesis(
-        settings.configuration, settings.paras, balances=settings.balances, enactment=settings.enactment
-    )
-
-
-def _restore(pages: list[bytes], settings: ChainSettings) -> RuleSet:
-    return EarlyHrmp.from_pages(pages, settings.enactment)
 
 
 def _view(rules: EarlyHrmp) -> dict[str, object]:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from validator.plugin.api import Account, Balance, Balances, ChannelEventKind, EventLog, ParaId
+from validator.plugin.protocol_api import Balance, ChannelEventKind, EventLog, ParaId
+from validator.protocols.kit import OpenRequest, channel_name, missing_funds, reserve
 from validator_early_hrmp.errors import (
     AcceptAlreadyConfirmed,
     AcceptNoSuchRequest,
@@ -24,11 +25,7 @@ from validator_early_hrmp.errors import (
 from validator_early_hrmp.state import (
     CloseRequest,
     EarlyHrmpState,
-    OpenRequest,
     add_close_request,
-    add_open_request,
-    channel_name,
-    reserve,
 )
 
 
@@ -47,11 +44,11 @@ def init_open_channel(state: EarlyHrmpState, events: EventLog, origin: ParaId, r
         raise OpenToSelf(para=origin)
     if channel_id in state.channels:
         raise OpenAlreadyExists(channel=channel_name(channel_id))
-    if channel_id in state.requested:
+    if channel_id in state.open_requests.by_channel:
         raise OpenAlreadyRequested(channel=channel_name(channel_id))
 
     # channels count until they are gone, sealed ones too, and requests from the start
-    count = len(state.egress.get(origin, ())) + state.request_counts.get(origin, 0)
+    count = len(state.egress.get(origin, ())) + state.open_requests.counts.get(origin, 0)
     limit = state.configuration.hrmp_max_outbound_channels
     if count >= limit:
         raise OpenLimitExceeded(count=count, limit=limit)
@@ -59,7 +56,7 @@ def init_open_channel(state: EarlyHrmpState, events: EventLog, origin: ParaId, r
     _check_balance(state, origin, deposit)
 
     reserve(state, origin, deposit)
-    add_open_request(state, OpenRequest(origin, recipient, deposit))
+    state.open_requests.add(OpenRequest(origin, recipient, deposit))
     events.add(ChannelEventKind.REQUESTED, channel_id, sender_deposit=deposit)
 
 
@@ -82,7 +79,7 @@ def accept_open_channel(state: EarlyHrmpState, events: EventLog, origin: ParaId,
     reserve(state, origin, deposit)
     request.recipient_deposit = deposit
     request.confirmed = True
-    events.add(ChannelEventKind.CONFIRMED, (request.sender, request.recipient), recipient_deposit=deposit)
+    events.add(ChannelEventKind.CONFIRMED, request.channel_id, recipient_deposit=deposit)
 
 
 def accept_open_channel_from(state: EarlyHrmpState, events: EventLog, origin: ParaId, sender: ParaId) -> None:
@@ -90,11 +87,10 @@ def accept_open_channel_from(state: EarlyHrmpState, events: EventLog, origin: Pa
 
     Raises `AcceptNoSuchRequestFrom`, then as `accept_open_channel` does. Source: xcmp_rules 1.2, addressing by (sender, recipient).
     """
-    request = state.requested.get((sender, origin))
+    request = state.open_requests.by_channel.get((sender, origin))
     if request is None:
         raise AcceptNoSuchRequestFrom(channel=channel_name((sender, origin)))
-    index = next(at for at, listed in enumerate(state.open_requests) if listed is request)
-    accept_open_channel(state, events, origin, index)
+    accept_open_channel(state, events, origin, state.open_requests.index(request))
 
 
 def close_channel(state: EarlyHrmpState, events: EventLog, origin: ParaId, sender: ParaId, recipient: ParaId) -> None:
@@ -119,8 +115,6 @@ def close_channel(state: EarlyHrmpState, events: EventLog, origin: ParaId, sende
 
 
 def _check_balance(state: EarlyHrmpState, para: ParaId, needed: Balance) -> None:
-    if state.balances_mode is Balances.UNLIMITED:
-        return
-    free = state.accounts.get(para, Account()).free
-    if free < needed:
+    free = missing_funds(state, para, needed)
+    if free is not None:
         raise InsufficientBalance(para=para, needed=needed, free=free)

@@ -3,38 +3,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import islice
-from typing import Any, Final
+from typing import Any
 
-from validator.plugin.api import (
+from validator.plugin.protocol_api import (
     HEADROOM_WATERMARKS_MAX,
-    Balances,
+    ChainSettings,
     ChannelHeadroom,
     ChannelId,
     DownwardMessage,
     Effects,
-    Enactment,
     Hash,
-    PagedRules,
-    Para,
     ParaHeadroom,
     ParaId,
     SessionChange,
     blake2b_256,
     merkle_root,
 )
+from validator.protocols.kit import PendingCandidates
 from validator_early_hrmp.acceptance import check_candidate
-from validator_early_hrmp.configuration import EarlyHrmpConfiguration
 from validator_early_hrmp.enactment import enact_candidate, queue_downward_message
 from validator_early_hrmp.pages import (
+    PAGES,
     decode_state,
-    decode_untold_page,
     encode_common_page,
     encode_para_page,
-    encode_untold_page,
-    is_current,
-    owner_of,
     para_pages,
 )
 from validator_early_hrmp.records import (
@@ -55,37 +48,25 @@ from validator_early_hrmp.requests import (
 from validator_early_hrmp.session import change_session, onboard_para
 from validator_early_hrmp.state import EarlyHrmpState
 
-RULES_VERSION: Final = 1
-"""Grows with every change after which the same state and inputs may give another state."""
 
-_PENDING: Final = Effects(enacted=False)
-
-
-class EarlyHrmp(PagedRules[EarlyHrmpState]):
+class EarlyHrmp(PendingCandidates[EarlyHrmpState]):
     """A relay chain's channels and downward queues under the rules of early_hrmp.txt."""
 
     @classmethod
-    def at_genesis(
-        cls,
-        configuration: EarlyHrmpConfiguration,
-        paras: Iterable[Para],
-        *,
-        balances: Balances = Balances.LEDGER,
-        enactment: Enactment = Enactment.IMMEDIATE,
-    ) -> EarlyHrmp:
+    def at_genesis(cls, settings: ChainSettings) -> EarlyHrmp:
         """Return the rule set of a chain whose paras are registered from the start and which has seen no message."""
-        state = EarlyHrmpState(configuration, balances)
-        for para in paras:
+        state = EarlyHrmpState(settings.configuration, settings.balances)
+        for para in settings.paras:
             onboard_para(state, para)
-        return cls(state, enactment)
+        return cls(state, settings)
 
     @classmethod
-    def from_pages(cls, pages: list[bytes], enactment: Enactment = Enactment.IMMEDIATE) -> EarlyHrmp:
-        """Return the rule set whose pages these are: the common page, the untold page, those of paras. Raises `DecodeError`."""
-        common_page, untold_page, *owned = pages
+    def from_pages(cls, pages: list[bytes], settings: ChainSettings | None = None) -> EarlyHrmp:
+        """Return the rule set whose pages these are: the common page, the headroom page, those of paras. Raises `DecodeError`."""
+        common_page, headroom_page, *owned = pages
         state = decode_state(common_page, owned)
-        decode_untold_page(untold_page, state)
-        return cls(state, enactment, {owner_of(page): blake2b_256(page) for page in owned if is_current(page)})
+        state.touched = PAGES.read_headroom_page(headroom_page)
+        return cls(state, settings, PAGES.hashes(owned))
 
     def request(self, fields: tuple[Any, ...]) -> ChannelRequest:
         """Return the channel request that a decoded record holds."""
@@ -97,7 +78,7 @@ class EarlyHrmp(PagedRules[EarlyHrmpState]):
 
     def apply_request(self, request: ChannelRequest) -> Effects:
         """Apply one of the entry-points; raises their violations."""
-        state, events = self.state, self._events
+        state, events = self.state, self.events
         if isinstance(request, InitOpenChannel):
             init_open_channel(state, events, *request)
             return Effects(expires_session=state.session_index + max(1, state.configuration.hrmp_open_request_ttl))
@@ -111,7 +92,7 @@ class EarlyHrmp(PagedRules[EarlyHrmpState]):
 
     def apply_downward(self, message: DownwardMessage) -> Effects:
         """Queue a message of the relay chain; always possible."""
-        return Effects(messages=(queue_downward_message(self.state, message, self._now),))
+        return Effects(messages=(queue_downward_message(self.state, message, self.now),))
 
     def check_candidate(self, candidate: Candidate) -> None:
         """Raise the violation for which a candidate is not acceptable (`acceptance.check_candidate`)."""
@@ -119,11 +100,11 @@ class EarlyHrmp(PagedRules[EarlyHrmpState]):
 
     def enact_candidate(self, candidate: Candidate) -> Effects:
         """Apply a candidate that has been accepted; tells where its messages came to stand."""
-        return Effects(messages=enact_candidate(self.state, candidate, self._now))
+        return Effects(messages=enact_candidate(self.state, candidate, self.now))
 
     def change_session(self, change: SessionChange) -> None:
         """Change the session; candidates that are pending stay so unless the block record says otherwise."""
-        change_session(self.state, self._events, change)
+        change_session(self.state, self.events, change)
 
     def take_headroom(self) -> list[ParaHeadroom | ChannelHeadroom]:
         """Return what changed since the last call, paras first, each ascending."""
@@ -171,9 +152,9 @@ class EarlyHrmp(PagedRules[EarlyHrmpState]):
         """Return the page of what no para owns."""
         return encode_common_page(self.state)
 
-    def untold_page(self) -> bytes:
-        """Return the page of what headroom is untold."""
-        return encode_untold_page(self.state)
+    def headroom_page(self) -> bytes:
+        """Return the page of whose headroom has changed."""
+        return PAGES.headroom_page(self.state.touched)
 
     def owners(self) -> list[int]:
         """Return, ascending, the paras that may own a page."""

@@ -6,16 +6,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from validator.plugin.api import Account, Balances, ChannelEventKind, ChannelId, EventLog, Para, ParaId, SessionChange
+from validator.plugin.protocol_api import ChannelEventKind, ChannelId, EventLog, Para, ParaId, SessionChange
+from validator.protocols.kit import OpenRequest, endow, unreserve
 from validator_early_hrmp.configuration import EarlyHrmpConfiguration
 from validator_early_hrmp.state import (
     Channel,
     EarlyHrmpState,
-    OpenRequest,
     add_channel,
-    forget_open_request,
     pop_channel,
-    unreserve,
 )
 
 
@@ -44,10 +42,8 @@ def change_session(state: EarlyHrmpState, events: EventLog, change: SessionChang
 def onboard_para(state: EarlyHrmpState, para: Para) -> None:
     """Register a para and add to its account's free balance what it brings."""
     state.paras[para.para_id] = None
-    account = state.accounts.setdefault(para.para_id, Account())
-    if state.balances_mode is Balances.LEDGER:
-        account.free += para.balance
-    state.touched.pages[para.para_id] = state.touched.paras[para.para_id] = None
+    endow(state, para)
+    state.touched.paras[para.para_id] = None
 
 
 def offboard_para(state: EarlyHrmpState, events: EventLog, para: ParaId) -> None:
@@ -77,7 +73,7 @@ def settle_open_requests(
     kept = []
     for request in state.open_requests:
         if request.confirmed:
-            forget_open_request(state, request)
+            state.open_requests.forget(request)
             if all(para in state.paras and para not in outgoing for para in (request.sender, request.recipient)):
                 _open_channel(state, events, request)
             else:
@@ -87,9 +83,9 @@ def settle_open_requests(
         if request.age < configuration.hrmp_open_request_ttl:
             kept.append(request)
             continue
-        forget_open_request(state, request)
+        state.open_requests.forget(request)
         _refund(state, events, request, ChannelEventKind.REQUEST_EXPIRED, "expired")
-    state.open_requests[:] = kept
+    state.open_requests.keep(kept)
 
 
 def settle_close_requests(state: EarlyHrmpState, events: EventLog) -> None:
@@ -133,7 +129,7 @@ def remove_channel(state: EarlyHrmpState, events: EventLog, channel_id: ChannelI
 
 
 def _open_channel(state: EarlyHrmpState, events: EventLog, request: OpenRequest) -> None:
-    channel_id = (request.sender, request.recipient)
+    channel_id = request.channel_id
     channel = Channel(request.sender_deposit, request.recipient_deposit, instance=state.session_index)
     add_channel(state, channel_id, channel)
     events.add(ChannelEventKind.OPENED, channel_id)
@@ -147,7 +143,7 @@ def _refund(
         unreserve(state, request.recipient, request.recipient_deposit)
     events.add(
         event,
-        (request.sender, request.recipient),
+        request.channel_id,
         sender_deposit=-request.sender_deposit,
         recipient_deposit=-request.recipient_deposit,
         reason=reason,

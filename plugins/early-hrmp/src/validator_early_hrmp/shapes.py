@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from validator.plugin.api import (
+from validator.plugin.protocol_api import (
     MESSAGES_PER_CANDIDATE_MAX,
     RecordType,
     check_count,

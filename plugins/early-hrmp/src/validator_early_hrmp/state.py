@@ -7,13 +7,11 @@ zero count.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from validator.plugin.api import (
-    Account,
+from validator.plugin.protocol_api import (
     Balance,
     Balances,
     BlockNumber,
@@ -21,22 +19,10 @@ from validator.plugin.api import (
     Hash,
     OrderedSet,
     ParaId,
-    PendingCandidate,
     SessionIndex,
 )
+from validator.protocols.kit import Account, OpenRequests, PendingCandidate, Touched, insert_sorted, remove_sorted
 from validator_early_hrmp.configuration import EarlyHrmpConfiguration
-
-
-@dataclass(slots=True)
-class OpenRequest:
-    """A request to open a channel, with the deposits that have been reserved for it (H-I07)."""
-
-    sender: ParaId
-    recipient: ParaId
-    sender_deposit: Balance
-    recipient_deposit: Balance = 0
-    confirmed: bool = False
-    age: SessionIndex = 0
 
 
 class CloseRequest(NamedTuple):
@@ -80,18 +66,6 @@ class QueueTail(NamedTuple):
 
 
 @dataclass(slots=True)
-class Touched:
-    """What has changed since somebody last looked: derived, not part of the state."""
-
-    pages: OrderedSet = field(default_factory=dict)
-    """Paras whose page of the state encoding has changed."""
-    paras: OrderedSet = field(default_factory=dict)
-    """Paras whose own headroom has changed."""
-    channels: dict[ChannelId, None] = field(default_factory=dict)
-    """Channels whose headroom has changed."""
-
-
-@dataclass(slots=True)
 class EarlyHrmpState:
     """Everything the rules may look at, except the block number, which is an argument."""
 
@@ -106,12 +80,7 @@ class EarlyHrmpState:
     pending_candidates: dict[ParaId, deque[PendingCandidate]] = field(default_factory=dict)
     """Accepted, not enacted, oldest first (only with enactment on inclusion)."""
 
-    open_requests: list[OpenRequest] = field(default_factory=list)
-    """A request is addressed by its place here, which only changes at a session boundary."""
-    requested: dict[ChannelId, OpenRequest] = field(default_factory=dict)
-    """Invariant: the open requests by channel, each once."""
-    request_counts: dict[ParaId, int] = field(default_factory=dict)
-    """Invariant: the number of open requests by each sender."""
+    open_requests: OpenRequests = field(default_factory=OpenRequests)
     close_requests: list[CloseRequest] = field(default_factory=list)
     closing: dict[ChannelId, None] = field(default_factory=dict)
     """Invariant: the channels of the close requests, each once, none of them sealed."""
@@ -134,44 +103,6 @@ class EarlyHrmpState:
     touched: Touched = field(default_factory=Touched)
 
 
-def channel_name(channel_id: ChannelId) -> str:
-    """Return ``"sender->recipient"``."""
-    return f"{channel_id[0]}->{channel_id[1]}"
-
-
-def reserve(state: EarlyHrmpState, para: ParaId, amount: Balance) -> None:
-    """Hold back a deposit on a para's account; the caller has checked that it is there."""
-    account = state.accounts.setdefault(para, Account())
-    if state.balances_mode is Balances.LEDGER:
-        account.free -= amount
-    account.reserved += amount
-    state.touched.pages[para] = None
-
-
-def unreserve(state: EarlyHrmpState, para: ParaId, amount: Balance) -> None:
-    """Return a deposit; what is returned was reserved before."""
-    account = state.accounts.setdefault(para, Account())
-    account.reserved -= amount
-    if state.balances_mode is Balances.LEDGER:
-        account.free += amount
-    state.touched.pages[para] = None
-
-
-def add_open_request(state: EarlyHrmpState, request: OpenRequest) -> None:
-    """Append an open request to the list."""
-    state.open_requests.append(request)
-    state.requested[request.sender, request.recipient] = request
-    state.request_counts[request.sender] = state.request_counts.get(request.sender, 0) + 1
-
-
-def forget_open_request(state: EarlyHrmpState, request: OpenRequest) -> None:
-    """Remove an open request from everything but the list, which the caller writes anew."""
-    del state.requested[request.sender, request.recipient]
-    count = state.request_counts.pop(request.sender) - 1
-    if count:
-        state.request_counts[request.sender] = count
-
-
 def add_close_request(state: EarlyHrmpState, request: CloseRequest) -> None:
     """Append a close request to the list."""
     state.close_requests.append(request)
@@ -182,8 +113,8 @@ def add_channel(state: EarlyHrmpState, channel_id: ChannelId, channel: Channel) 
     """Insert a channel and its entries in the indexes."""
     sender, recipient = channel_id
     state.channels[channel_id] = channel
-    insort(state.ingress.setdefault(recipient, []), sender)
-    insort(state.egress.setdefault(sender, []), recipient)
+    insert_sorted(state.ingress, recipient, sender)
+    insert_sorted(state.egress, sender, recipient)
     if channel.sealed:
         state.sealed[channel_id] = None
     state.touched.pages[recipient] = state.touched.channels[channel_id] = None
@@ -193,15 +124,8 @@ def pop_channel(state: EarlyHrmpState, channel_id: ChannelId) -> Channel:
     """Remove a channel and its entries in the indexes, and return it."""
     sender, recipient = channel_id
     channel = state.channels.pop(channel_id)
-    _remove_sorted(state.ingress, recipient, sender)
-    _remove_sorted(state.egress, sender, recipient)
+    remove_sorted(state.ingress, recipient, sender)
+    remove_sorted(state.egress, sender, recipient)
     state.sealed.pop(channel_id, None)
     state.touched.pages[recipient] = state.touched.channels[channel_id] = None
     return channel
-
-
-def _remove_sorted(index: dict[ParaId, list[ParaId]], key: ParaId, item: ParaId) -> None:
-    row = index[key]
-    del row[bisect_left(row, item)]
-    if not row:
-        del index[key]

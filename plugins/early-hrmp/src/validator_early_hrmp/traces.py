@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from validator.plugin.api import BlockNumber, Node
+from validator.plugin.protocol_api import BlockNumber, Node
+from validator.protocols.kit import channel_name
 from validator_early_hrmp.configuration import EarlyHrmpConfiguration
 from validator_early_hrmp.records import (
     AcceptOpenChannel,
@@ -16,7 +17,7 @@ from validator_early_hrmp.records import (
     HrmpMessage,
     InitOpenChannel,
 )
-from validator_early_hrmp.state import EarlyHrmpState, QueuedMessage, channel_name
+from validator_early_hrmp.state import EarlyHrmpState, QueuedMessage
 
 _CANDIDATE_KEYS = ("para_id", "relay_parent_number", "dmq_watermark", "hrmp_messages", "enact_at_block")
 _KINDS = ("init_open_channel", "accept_open_channel", "close_channel")

@@ -8,7 +8,7 @@ Source: xcmp_channels.txt "Acceptance Function", xcmp_rules 1.2.
 
 from __future__ import annotations
 
-from validator.plugin.api import BlockNumber, Hash, ParaId
+from validator.plugin.protocol_api import BlockNumber, Hash, ParaId
 from validator_xcmp.errors import (
     BitfieldChannelCondemned,
     BitfieldMissingMessageRoot,

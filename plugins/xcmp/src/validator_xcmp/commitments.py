@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from validator.plugin.api import BlockNumber, Hash, ParaId, blake2b_256, compact, message_hash, mqc_link
+from validator.plugin.protocol_api import BlockNumber, Hash, ParaId, blake2b_256, compact, message_hash, mqc_link
 from validator_xcmp.merkle import CST, MQR, MSG, leaf_hash, tree_root
 
 __all__ = [

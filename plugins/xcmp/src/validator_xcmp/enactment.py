@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from validator.plugin.api import ZERO_HASH, BlockNumber, Hash, MessageRef, ParaId
+from validator.plugin.protocol_api import ZERO_HASH, BlockNumber, Hash, MessageRef, ParaId
 from validator_xcmp.acceptance import marked_columns
 from validator_xcmp.commitments import hrmp_link, message_hash
 from validator_xcmp.records import Candidate

@@ -11,26 +11,14 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import astuple, fields
 
-from validator.plugin.api import (
-    Account,
-    Balances,
-    DecodeError,
-    ParaId,
-    ParaKind,
-    PendingCandidate,
-    Reader,
-    Upgrade,
-    Writer,
-    upgraded,
-)
+from validator.plugin.protocol_api import Balances, DecodeError, ParaId, ParaKind, Reader, Upgrade, Writer
+from validator.protocols.kit import Account, OpenRequest, PageLayout, read_pending, write_pending
 from validator_xcmp.configuration import XcmpConfiguration
 from validator_xcmp.records import Candidate, Watermark
 from validator_xcmp.state import (
     Column,
     DownwardTail,
-    OpenRequest,
     QueuedMessage,
-    Touched,
     XcmpState,
     append_column,
     recompute_root,
@@ -39,7 +27,8 @@ from validator_xcmp.state import (
 ENCODING_VERSION = 1
 """First byte of every page."""
 UPGRADES: dict[int, Upgrade] = {}
-"""By version, what makes a page of the version after it."""
+"""By version, the function that upgrades a page to the next one."""
+PAGES = PageLayout(ENCODING_VERSION, UPGRADES, "xcmp state encoding")
 
 _CONFIGURATION = tuple(field.name for field in fields(XcmpConfiguration))
 _PARA_KINDS = tuple(ParaKind)
@@ -61,8 +50,7 @@ def owning_paras(state: XcmpState) -> list[ParaId]:
 
 def encode_common_page(state: XcmpState) -> bytes:
     """Encode what no para owns: configuration, mode, session, requests, the condemned set."""
-    out = Writer()
-    out.u8(ENCODING_VERSION)
+    out = PAGES.begin()
     for limit in astuple(state.configuration):
         out.compact(limit)
     out.u8(_BALANCES.index(state.balances_mode))
@@ -92,11 +80,7 @@ def encode_para_page(state: XcmpState, para: ParaId) -> bytes | None:
     account = state.accounts.get(para) or Account()
     out.compact(account.free)
     out.compact(account.reserved)
-    pending = state.pending_candidates.get(para, ())
-    out.compact(len(pending))
-    for backed_at, candidate in pending:
-        out.u32(backed_at)
-        _write_candidate(out, candidate)
+    write_pending(out, state, para, _write_candidate)
     row = state.rows.get(para, ())
     out.compact(len(row))
     for column in row:
@@ -115,59 +99,28 @@ def encode_para_page(state: XcmpState, para: ParaId) -> bytes | None:
     if tail is not None:
         out.hash(tail.head)
         out.compact(tail.sent)
-    if not any(out.buffer):
-        return None
-    return bytes((ENCODING_VERSION,)) + para.to_bytes(4, "little") + bytes(out.buffer)
+    return PAGES.owned(para, out)
 
 
-def encode_untold_page(state: XcmpState) -> bytes:
-    """Encode whose headroom has changed and has not been told yet: not part of the state, but a restored chain has to tell it."""
-    out = Writer()
-    out.u8(ENCODING_VERSION)
-    out.compact(len(state.touched.paras))
-    for para in sorted(state.touched.paras):
-        out.u32(para)
-    return bytes(out.buffer)
-
-
-def decode_state(common_page: bytes, untold_page: bytes, pages: Iterable[bytes]) -> XcmpState:
+def decode_state(common_page: bytes, headroom_page: bytes, pages: Iterable[bytes]) -> XcmpState:
     """Rebuild a state from its pages, derived fields included. Raises `DecodeError`."""
-    reader = _versioned(common_page)
+    reader = PAGES.read(common_page)
     state = XcmpState(XcmpConfiguration(**{name: reader.compact() for name in _CONFIGURATION}))
     state.balances_mode = reader.choice(_BALANCES)
     state.session_index = reader.u32()
     for request in reader.items(lambda: _read_request(reader)):
-        channel_id = (request.sender, request.recipient)
-        if channel_id in state.requested:
-            raise DecodeError(f"channel {channel_id} is requested twice")
-        state.open_requests.append(request)
-        state.requested[channel_id] = request
-        state.request_count[request.sender] = state.request_count.get(request.sender, 0) + 1
+        if request.channel_id in state.open_requests.by_channel:
+            raise DecodeError(f"channel {request.channel_id} is requested twice")
+        state.open_requests.add(request)
     state.close_requests = dict(reader.items(lambda: ((reader.u32(), reader.u32()), reader.u32())))
     state.condemned = dict(reader.items(lambda: ((reader.u32(), reader.u32()), reader.u32())))
     reader.end()
     for page in pages:
-        _read_para_page(_versioned(page), state)
+        _read_para_page(PAGES.read(page), state)
     for sender in state.rows:
         recompute_root(state, sender)
-    untold = _versioned(untold_page)
-    state.touched = Touched(paras=dict.fromkeys(untold.items(untold.u32)))
-    untold.end()
+    state.touched = PAGES.read_headroom_page(headroom_page, channels=False)
     return state
-
-
-def owner_of(page: bytes) -> ParaId:
-    """Return whose page it is. Raises `DecodeError`."""
-    return _versioned(page).u32()
-
-
-def is_current(page: bytes) -> bool:
-    """Return whether encoding what a page holds gives that page again."""
-    return page[0] == ENCODING_VERSION
-
-
-def _versioned(page: bytes) -> Reader:
-    return upgraded(page, ENCODING_VERSION, UPGRADES, "xcmp state encoding")
 
 
 def _read_para_page(reader: Reader, state: XcmpState) -> None:
@@ -178,9 +131,7 @@ def _read_para_page(reader: Reader, state: XcmpState) -> None:
     free, reserved = reader.compact(), reader.compact()
     if kind is not None or free or reserved:
         state.accounts[para] = Account(free, reserved)
-    pending = deque(reader.items(lambda: PendingCandidate(reader.u32(), _read_candidate(reader))))
-    if pending:
-        state.pending_candidates[para] = pending
+    read_pending(reader, state, para, _read_candidate)
     for column in reader.items(lambda: _read_column(reader)):
         if para in state.ingress.get(column.recipient, ()):
             raise DecodeError(f"para {para} has two columns to {column.recipient}")
@@ -196,7 +147,9 @@ def _read_para_page(reader: Reader, state: XcmpState) -> None:
 
 
 def _read_request(reader: Reader) -> OpenRequest:
-    return OpenRequest(reader.u32(), reader.u32(), reader.u128(), reader.boolean(), reader.u32(), reader.u128())
+    sender, recipient, sender_deposit = reader.u32(), reader.u32(), reader.u128()
+    confirmed, age, recipient_deposit = reader.boolean(), reader.u32(), reader.u128()
+    return OpenRequest(sender, recipient, sender_deposit, recipient_deposit, confirmed, age)
 
 
 def _write_column(out: Writer, column: Column) -> None:

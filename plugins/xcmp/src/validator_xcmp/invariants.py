@@ -3,20 +3,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
-from validator.plugin.api import InvariantBroken, ParaId
+from validator.plugin.protocol_api import Balance, ParaId
+from validator.protocols.kit import broken_deposits, channel_name, raise_if_broken
 from validator_xcmp.row_trees import row_root
-from validator_xcmp.state import XcmpState, channel_name
+from validator_xcmp.state import XcmpState
 
 
 def check_invariants(state: XcmpState) -> None:
     """Raise `InvariantBroken` with everything in the state that contradicts itself."""
-    broken = list(broken_invariants(state))
-    if broken:
-        raise InvariantBroken("; ".join(broken))
+    raise_if_broken(broken_invariants(state))
 
 
 def broken_invariants(state: XcmpState) -> Iterator[str]:
@@ -25,7 +23,7 @@ def broken_invariants(state: XcmpState) -> Iterator[str]:
     yield from _roots(state)
     yield from _requests(state)
     yield from _downward(state)
-    yield from _deposits(state)
+    yield from broken_deposits(state, _deposits(state))
 
 
 def _channels(state: XcmpState) -> Iterator[str]:
@@ -40,7 +38,7 @@ def _channels(state: XcmpState) -> Iterator[str]:
     if not all(state.rows.values()) or not all(state.ingress.values()):
         yield "a row or an entry of the index of senders is empty"
     for sender, recipient in by_row:
-        name = channel_name(sender, recipient)
+        name = channel_name((sender, recipient))
         if sender == recipient:
             yield f"channel {name} leads to its sender"
         for para in (sender, recipient):
@@ -48,10 +46,10 @@ def _channels(state: XcmpState) -> Iterator[str]:
                 yield f"channel {name} is open, but {para} is not a registered para"
     for sender, recipient in (*state.condemned, *state.close_requests):
         if (sender, recipient) not in by_row:
-            yield f"channel {channel_name(sender, recipient)} is condemned or to be closed, but does not exist"
+            yield f"channel {channel_name((sender, recipient))} is condemned or to be closed, but does not exist"
     for sender, recipient in state.condemned:
         if (sender, recipient) in state.close_requests:
-            yield f"channel {channel_name(sender, recipient)} is both condemned and to be closed"
+            yield f"channel {channel_name((sender, recipient))} is both condemned and to be closed"
     for para, pending in state.pending_candidates.items():
         if not pending:
             yield f"the pending candidates of {para} are none"
@@ -68,16 +66,8 @@ def _roots(state: XcmpState) -> Iterator[str]:
 
 
 def _requests(state: XcmpState) -> Iterator[str]:
-    requests = [(request.sender, request.recipient) for request in state.open_requests]
-    by_channel = {channel_id: id(request) for channel_id, request in state.requested.items()}
-    if by_channel != dict(zip(requests, map(id, state.open_requests), strict=True)) or len(by_channel) != len(requests):
-        yield f"requested is {sorted(state.requested)}, the requests are {sorted(requests)}"
-    count = Counter(sender for sender, _ in requests)
-    if dict(count) != state.request_count:
-        yield f"request_count is {state.request_count}, the requests are {dict(count)}"
-    for request in state.open_requests:
-        if request.recipient in state.ingress and request.sender in state.ingress[request.recipient]:
-            yield f"channel {channel_name(request.sender, request.recipient)} is both open and requested"
+    channels = {(sender, recipient) for recipient, senders in state.ingress.items() for sender in senders}
+    yield from state.open_requests.broken_invariants(channels)
 
 
 def _downward(state: XcmpState) -> Iterator[str]:
@@ -91,21 +81,9 @@ def _downward(state: XcmpState) -> Iterator[str]:
             yield f"the downward queue of {para} holds more than was ever put into it"
 
 
-def _deposits(state: XcmpState) -> Iterator[str]:
-    owed: Counter[ParaId] = Counter()
-    for request in state.open_requests:
-        owed[request.sender] += request.sender_deposit
-        owed[request.recipient] += request.recipient_deposit
-        if not request.confirmed and request.recipient_deposit:
-            yield f"request {channel_name(request.sender, request.recipient)} holds a deposit of a recipient who has not accepted"
+def _deposits(state: XcmpState) -> Iterator[tuple[ParaId, Balance]]:
+    yield from state.open_requests.deposits()
     for sender, row in state.rows.items():
         for column in row:
-            owed[sender] += column.sender_deposit
-            owed[column.recipient] += column.recipient_deposit
-    for para in sorted({*owed, *state.accounts}):
-        account = state.accounts.get(para)
-        reserved = account.reserved if account else 0
-        if reserved != owed[para]:
-            yield f"{para} has {reserved} reserved, its deposits are {owed[para]}"
-        if account and account.free < 0:
-            yield f"the free balance of {para} is {account.free}"
+            yield sender, column.sender_deposit
+            yield column.recipient, column.recipient_deposit

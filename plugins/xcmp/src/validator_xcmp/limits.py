@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from validator.plugin.api import U32_MAX
+from validator.plugin.protocol_api import U32_MAX
 
 BITFIELD_BITS_MAX: Final = 65_536
 """Bits of a candidate's bitfield that decode accepts, before it is held against the row."""

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from validator.plugin.api import Hash, blake2b_256
+from validator.plugin.protocol_api import Hash, blake2b_256
 from validator_xcmp.limits import PROOF_PATH_HASHES_MAX, TREE_LEAVES_MAX
 
 CST: Final = b"xcmp/cst"

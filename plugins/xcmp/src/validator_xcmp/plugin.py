@@ -4,28 +4,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib.resources import files  # validator: allow dynamic a definition says where its schemas and traces are
-from typing import Any
-
-from validator.plugin.api import (
-    ChainSettings,
-    Manifest,
-    ProofFormat,
-    ProtocolDefinition,
-    RuleSet,
-    Simulation,
-    SimulationSettings,
-    TraceFormat,
-    hookimpl,
+from importlib.resources import (
+    files,  # validator: allow dynamic a definition says where its schemas, traces and rules are
 )
+from typing import TYPE_CHECKING, Any
+
+from validator.plugin.protocol_api import Manifest, ProofFormat, ProtocolDefinition, TraceFormat, hookimpl
 from validator_xcmp import __version__
 from validator_xcmp.configuration import LIMITS, MAXIMA, read_configuration
 from validator_xcmp.encoding import ENCODING_VERSION
 from validator_xcmp.proof_documents import KINDS, prove_document, verify_document
-from validator_xcmp.rules import RULES_VERSION, Xcmp
+from validator_xcmp.rules import Xcmp
 from validator_xcmp.shapes import RECORDS
 from validator_xcmp.traces import STATE_KEYS, read_candidate, read_request, view
 from validator_xcmp.vectors import VECTOR_FORMAT, vector_result
+
+if TYPE_CHECKING:
+    from validator.simulate import Simulation, SimulationSettings
 
 _PACKAGE = files("validator_xcmp")
 
@@ -41,10 +36,9 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
     """Yield the protocol."""
     yield ProtocolDefinition(
         name="xcmp",
-        rules_version=RULES_VERSION,
         encoding_version=ENCODING_VERSION,
         genesis=Xcmp.at_genesis,
-        restore=_restore,
+        restore=Xcmp.from_pages,
         configuration=read_configuration,
         limits=LIMITS,
         maxima=MAXIMA,
@@ -63,6 +57,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         ),
         simulation=_simulation,
         proofs=ProofFormat(KINDS, prove_document, verify_document),
+        rules_page=_PACKAGE.joinpath("rules.md"),
     )
 
 
@@ -70,10 +65,6 @@ def _simulation(settings: SimulationSettings) -> Simulation:
     from validator_xcmp.simulation.traffic import XcmpSimulation
 
     return XcmpSimulation(settings)
-
-
-def _restore(pages: list[bytes], settings: ChainSettings) -> RuleSet:
-    return Xcmp.from_pages(pages, settings)
 
 
 def _view(rules: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from validator.plugin.api import ParaId
+from validator.plugin.protocol_api import ParaId
 
 
 class PovError(Exception):

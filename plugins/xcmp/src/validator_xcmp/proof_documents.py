@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from validator.plugin.api import ZERO_HASH, BlockNumber, Hash, Node, ParaId
+from validator.plugin.protocol_api import ZERO_HASH, BlockNumber, Hash, Node, ParaId
 from validator_xcmp.commitments import mq_root, msg_root
 from validator_xcmp.merkle import HASH_SIZE
 from validator_xcmp.pov_errors import PovError

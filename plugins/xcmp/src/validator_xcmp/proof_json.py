@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from validator.plugin.api import Hash, ParaId
+from validator.plugin.protocol_api import Hash, ParaId
 from validator_xcmp.limits import PROOF_BODY_BYTES_MAX, PROOF_BODY_PAYLOADS_MAX, PROOF_LINKS_MAX, PROOF_PATH_HASHES_MAX
 from validator_xcmp.merkle import Path
 from validator_xcmp.proofs import HeadProof, Link, RowProof, SenderProof

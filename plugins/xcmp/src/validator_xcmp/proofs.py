@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from validator.plugin.api import U32_MAX, ZERO_HASH, BlockNumber, Hash, ParaId
+from validator.plugin.protocol_api import U32_MAX, ZERO_HASH, BlockNumber, Hash, ParaId
 from validator_xcmp.commitments import batch_hash, cst_leaf, mqr_leaf, msg_leaf, xcmp_link
 from validator_xcmp.limits import PROOF_BODY_BYTES_MAX, PROOF_BODY_PAYLOADS_MAX, PROOF_LINKS_MAX
 from validator_xcmp.merkle import CST, MQR, MSG, Path, is_hash, prove, verify

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from validator.plugin.api import BlockNumber, Hash, ParaId
+from validator.plugin.protocol_api import BlockNumber, Hash, ParaId
 
 Watermark: TypeAlias = tuple[BlockNumber, ParaId]
 """``(block, para)``: a recipient has processed what was sent below this block, and in it by senders up to this one."""

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from validator.plugin.api import Account, Balance, Balances, ChannelEventKind, ChannelId, EventLog, ParaId
+from validator.plugin.protocol_api import Balance, ChannelEventKind, ChannelId, EventLog, ParaId
+from validator.protocols.kit import OpenRequest, channel_name, missing_funds, reserve
 from validator_xcmp.errors import (
     AcceptAlreadyConfirmed,
     AcceptNoSuchRequest,
@@ -22,7 +23,7 @@ from validator_xcmp.errors import (
     OpenLimitExceeded,
     OpenToSelf,
 )
-from validator_xcmp.state import OpenRequest, XcmpState, channel_name, find_column, reserve
+from validator_xcmp.state import XcmpState, find_column
 
 
 def init_open_channel(state: XcmpState, events: EventLog, origin: ParaId, recipient: ParaId) -> None:
@@ -36,10 +37,10 @@ def init_open_channel(state: XcmpState, events: EventLog, origin: ParaId, recipi
         raise OpenInvalidSender(sender=origin)
     channel_id = (origin, recipient)
     if find_column(state, channel_id) is not None:
-        raise OpenAlreadyExists(channel=channel_name(*channel_id))
-    if channel_id in state.requested:
-        raise OpenAlreadyRequested(channel=channel_name(*channel_id))
-    count = len(state.rows.get(origin, ())) + state.request_count.get(origin, 0)
+        raise OpenAlreadyExists(channel=channel_name(channel_id))
+    if channel_id in state.open_requests.by_channel:
+        raise OpenAlreadyRequested(channel=channel_name(channel_id))
+    count = len(state.rows.get(origin, ())) + state.open_requests.counts.get(origin, 0)
     if count >= configuration.xcmp_max_outbound_channels:
         raise OpenLimitExceeded(count=count, limit=configuration.xcmp_max_outbound_channels)
     if origin == recipient:
@@ -50,10 +51,7 @@ def init_open_channel(state: XcmpState, events: EventLog, origin: ParaId, recipi
     _check_balance(state, origin, deposit)
 
     reserve(state, origin, deposit)
-    request = OpenRequest(origin, recipient, deposit)
-    state.open_requests.append(request)
-    state.requested[channel_id] = request
-    state.request_count[origin] = state.request_count.get(origin, 0) + 1
+    state.open_requests.add(OpenRequest(origin, recipient, deposit))
     events.add(ChannelEventKind.REQUESTED, channel_id, sender_deposit=deposit)
 
 
@@ -75,14 +73,14 @@ def accept_open_channel(state: XcmpState, events: EventLog, origin: ParaId, inde
     reserve(state, origin, deposit)
     request.confirmed = True
     request.recipient_deposit = deposit
-    events.add(ChannelEventKind.CONFIRMED, (request.sender, request.recipient), recipient_deposit=deposit)
+    events.add(ChannelEventKind.CONFIRMED, request.channel_id, recipient_deposit=deposit)
 
 
 def accept_open_channel_from(state: XcmpState, events: EventLog, origin: ParaId, sender: ParaId) -> None:
     """Confirm the open request from ``sender`` to ``origin``. Raises `AcceptNoSuchRequestFrom`, then as `accept_open_channel`."""
-    request = state.requested.get((sender, origin))
+    request = state.open_requests.by_channel.get((sender, origin))
     if request is None:
-        raise AcceptNoSuchRequestFrom(channel=channel_name(sender, origin))
+        raise AcceptNoSuchRequestFrom(channel=channel_name((sender, origin)))
     accept_open_channel(state, events, origin, state.open_requests.index(request))
 
 
@@ -100,25 +98,23 @@ def close_channel(state: XcmpState, events: EventLog, origin: ParaId, sender: Pa
 def close_channel_to(state: XcmpState, events: EventLog, origin: ParaId, sender: ParaId, recipient: ParaId) -> None:
     """Ask for the channel from ``sender`` to ``recipient`` to be closed. Raises `CloseNoSuchChannelTo`, then as `close_channel`."""
     if find_column(state, (sender, recipient)) is None:
-        raise CloseNoSuchChannelTo(channel=channel_name(sender, recipient))
+        raise CloseNoSuchChannelTo(channel=channel_name((sender, recipient)))
     _close(state, events, origin, (sender, recipient))
 
 
 def _close(state: XcmpState, events: EventLog, origin: ParaId, channel_id: ChannelId) -> None:
     if origin not in channel_id:
-        raise CloseUnauthorized(origin=origin, channel=channel_name(*channel_id))
+        raise CloseUnauthorized(origin=origin, channel=channel_name(channel_id))
     if channel_id in state.close_requests:
-        raise CloseAlreadyUnderway(channel=channel_name(*channel_id))
+        raise CloseAlreadyUnderway(channel=channel_name(channel_id))
     if channel_id in state.condemned:
-        raise CloseAlreadyCondemned(channel=channel_name(*channel_id))
+        raise CloseAlreadyCondemned(channel=channel_name(channel_id))
 
     state.close_requests[channel_id] = origin
     events.add(ChannelEventKind.CLOSE_REQUESTED, channel_id)
 
 
 def _check_balance(state: XcmpState, para: ParaId, deposit: Balance) -> None:
-    if state.balances_mode is Balances.UNLIMITED:
-        return
-    free = state.accounts.get(para, Account()).free
-    if free < deposit:
+    free = missing_funds(state, para, deposit)
+    if free is not None:
         raise InsufficientBalance(para=para, needed=deposit, free=free)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from validator.plugin.api import Hash, ParaId
+from validator.plugin.protocol_api import Hash, ParaId
 from validator_xcmp import limits
 from validator_xcmp.commitments import cst_leaf
 from validator_xcmp.merkle import CST, Tree, tree_root

@@ -5,29 +5,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from validator.plugin.api import (
+from validator.plugin.protocol_api import (
     HEADROOM_WATERMARKS_MAX,
     ChainSettings,
     ChannelHeadroom,
     DecodeError,
     DownwardMessage,
     Effects,
-    PagedRules,
     ParaHeadroom,
     ParaId,
     SessionChange,
-    blake2b_256,
 )
+from validator.protocols.kit import PendingCandidates
 from validator_xcmp import records
 from validator_xcmp.acceptance import check_candidate, unread
 from validator_xcmp.enactment import enact_candidate, queue_downward_message
 from validator_xcmp.encoding import (
+    PAGES,
     decode_state,
     encode_common_page,
     encode_para_page,
-    encode_untold_page,
-    is_current,
-    owner_of,
     owning_paras,
 )
 from validator_xcmp.records import (
@@ -48,11 +45,8 @@ from validator_xcmp.requests import (
 from validator_xcmp.session import change_session, onboard_para
 from validator_xcmp.state import XcmpState
 
-RULES_VERSION = 1
-"""Grows with every change after which the same state and inputs may give another state."""
 
-
-class Xcmp(PagedRules[XcmpState]):
+class Xcmp(PendingCandidates[XcmpState]):
     """A relay chain's channels under the rules of xcmp_channels.txt."""
 
     @classmethod
@@ -61,16 +55,15 @@ class Xcmp(PagedRules[XcmpState]):
         state = XcmpState(settings.configuration, settings.balances)
         for para in settings.paras:
             onboard_para(state, para)
-        return cls(state, settings.enactment)
+        return cls(state, settings)
 
     @classmethod
-    def from_pages(cls, pages: list[bytes], settings: ChainSettings) -> Xcmp:
+    def from_pages(cls, pages: list[bytes], settings: ChainSettings | None = None) -> Xcmp:
         """Return the rule set whose pages these are. Raises `DecodeError`."""
         if len(pages) < 2:
             raise DecodeError(f"expected at least 2 pages, found {len(pages)}")
-        common_page, untold_page, *owned = pages
-        hashes = {owner_of(page): blake2b_256(page) for page in owned if is_current(page)}
-        return cls(decode_state(common_page, untold_page, owned), settings.enactment, hashes)
+        common_page, headroom_page, *owned = pages
+        return cls(decode_state(common_page, headroom_page, owned), settings, PAGES.hashes(owned))
 
     def request(self, fields: tuple[Any, ...]) -> ChannelRequest:
         """Return the channel request that a decoded record holds."""
@@ -82,7 +75,7 @@ class Xcmp(PagedRules[XcmpState]):
 
     def apply_request(self, request: ChannelRequest) -> Effects:
         """Apply a request; raises their violations."""
-        state, events = self.state, self._events
+        state, events = self.state, self.events
         if isinstance(request, InitOpenChannel):
             init_open_channel(state, events, *request)
             return Effects(expires_session=state.session_index + max(1, state.configuration.xcmp_open_request_ttl))
@@ -99,7 +92,7 @@ class Xcmp(PagedRules[XcmpState]):
     def apply_downward(self, message: DownwardMessage) -> Effects:
         """Queue a downward message."""
         para, msg, data_hash = message
-        return Effects(messages=(queue_downward_message(self.state, para, msg, self._now, data_hash),))
+        return Effects(messages=(queue_downward_message(self.state, para, msg, self.now, data_hash),))
 
     def check_candidate(self, candidate: Candidate) -> None:
         """Raise the violation for which a candidate is not acceptable (`acceptance.check_candidate`)."""
@@ -107,12 +100,12 @@ class Xcmp(PagedRules[XcmpState]):
 
     def enact_candidate(self, candidate: Candidate) -> Effects:
         """Apply a candidate that has been accepted."""
-        enact_candidate(self.state, candidate, self._now)
+        enact_candidate(self.state, candidate, self.now)
         return Effects()
 
     def change_session(self, change: SessionChange) -> None:
         """Change the session; candidates that are pending are dropped."""
-        change_session(self.state, self._events, change, self._now)
+        change_session(self.state, self.events, change, self.now)
 
     def take_headroom(self) -> list[ParaHeadroom | ChannelHeadroom]:
         """Return what changed for paras since the last call, ascending; channels have no limit that the relay chain could tell."""
@@ -140,9 +133,9 @@ class Xcmp(PagedRules[XcmpState]):
         """Return the page of what no para owns."""
         return encode_common_page(self.state)
 
-    def untold_page(self) -> bytes:
-        """Return the page of what headroom is untold."""
-        return encode_untold_page(self.state)
+    def headroom_page(self) -> bytes:
+        """Return the page of whose headroom has changed; channels have none."""
+        return PAGES.headroom_page(self.state.touched, channels=False)
 
     def owners(self) -> list[int]:
         """Return, ascending, the paras that may own a page."""

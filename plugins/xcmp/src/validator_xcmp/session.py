@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
-from validator.plugin.api import (
-    Account,
-    Balances,
+from validator.plugin.protocol_api import (
     BlockNumber,
     ChannelEventKind,
     ChannelId,
@@ -18,18 +17,17 @@ from validator.plugin.api import (
     ParaId,
     SessionChange,
 )
+from validator.protocols.kit import OpenRequest, endow, unreserve
 from validator_xcmp.configuration import XcmpConfiguration
 from validator_xcmp.enactment import queue_downward_message
 from validator_xcmp.state import (
     Column,
-    OpenRequest,
     XcmpState,
     append_column,
     find_column,
     is_empty,
     recompute_root,
     remove_column,
-    unreserve,
 )
 
 
@@ -45,11 +43,12 @@ def change_session(state: XcmpState, events: EventLog, change: SessionChange, no
     drop_pending_candidates(state)
 
     rows: OrderedSet = {}
-    for para in sorted(dict.fromkeys(change.outgoing)):
+    outgoing = dict.fromkeys(sorted(change.outgoing))
+    for para in outgoing:
         offboard_para(state, events, para, rows)
     for onboarding in change.onboarding:
         onboard_para(state, onboarding)
-    process_open_requests(state, events, configuration, rows)
+    process_open_requests(state, events, configuration, outgoing, rows)
     condemn_channels(state, configuration)
     close_condemned_channels(state, events, now, rows)
     for sender in rows:
@@ -69,11 +68,8 @@ def drop_pending_candidates(state: XcmpState) -> None:
 def onboard_para(state: XcmpState, para: Para) -> None:
     """Register a para and add to its account's free balance what it brings."""
     state.paras[para.para_id] = para.kind
-    account = state.accounts.setdefault(para.para_id, Account())
-    if state.balances_mode is Balances.LEDGER:
-        account.free += para.balance
-    touched = state.touched
-    touched.pages[para.para_id] = touched.paras[para.para_id] = None
+    endow(state, para)
+    state.touched.paras[para.para_id] = None
 
 
 def offboard_para(state: XcmpState, events: EventLog, para: ParaId, rows: OrderedSet) -> None:
@@ -94,9 +90,17 @@ def offboard_para(state: XcmpState, events: EventLog, para: ParaId, rows: Ordere
 
 
 def process_open_requests(
-    state: XcmpState, events: EventLog, configuration: XcmpConfiguration, rows: OrderedSet
+    state: XcmpState,
+    events: EventLog,
+    configuration: XcmpConfiguration,
+    outgoing: Collection[ParaId],
+    rows: OrderedSet,
 ) -> None:
-    """In the list's order, age and expire what is not confirmed and open what is, where both parties are still registered (X-I11)."""
+    """Age and expire unconfirmed requests, open confirmed ones, in the order of the list.
+
+    A confirmed request with a party that is gone, or goes at this boundary even if it comes back at once, is dropped and both deposits
+    return (X-I11).
+    """
     kept = []
     for request in state.open_requests:
         if not request.confirmed:
@@ -104,19 +108,21 @@ def process_open_requests(
             if request.age < configuration.xcmp_open_request_ttl:
                 kept.append(request)
                 continue
-        _settle(state, events, request, configuration, rows)
-        del state.requested[request.sender, request.recipient]
-        count = state.request_count.pop(request.sender)
-        if count > 1:
-            state.request_count[request.sender] = count - 1
-    state.open_requests[:] = kept
+        _settle(state, events, request, configuration, outgoing, rows)
+        state.open_requests.forget(request)
+    state.open_requests.keep(kept)
 
 
 def _settle(
-    state: XcmpState, events: EventLog, request: OpenRequest, configuration: XcmpConfiguration, rows: OrderedSet
+    state: XcmpState,
+    events: EventLog,
+    request: OpenRequest,
+    configuration: XcmpConfiguration,
+    outgoing: Collection[ParaId],
+    rows: OrderedSet,
 ) -> None:
-    sender, recipient = channel_id = (request.sender, request.recipient)
-    if request.confirmed and sender in state.paras and recipient in state.paras:
+    sender, recipient = channel_id = request.channel_id
+    if request.confirmed and all(para in state.paras and para not in outgoing for para in channel_id):
         capacity = configuration.xcmp_channel_capacity
         append_column(state, sender, Column(recipient, capacity, request.sender_deposit, request.recipient_deposit))
         rows[sender] = None

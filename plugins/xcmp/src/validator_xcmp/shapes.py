@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from validator.plugin.api import LimitError, RecordType, check_u32, relay_parent
+from validator.plugin.protocol_api import LimitError, RecordType, check_u32, relay_parent
 from validator_xcmp.limits import BITFIELD_BITS_MAX
 from validator_xcmp.records import REQUESTS, Candidate, ChannelRequest
 

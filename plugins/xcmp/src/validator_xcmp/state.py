@@ -11,19 +11,17 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from validator.plugin.api import (
-    Account,
+from validator.plugin.protocol_api import (
     Balance,
     Balances,
     BlockNumber,
     ChannelId,
     Hash,
-    OrderedSet,
     ParaId,
     ParaKind,
-    PendingCandidate,
     SessionIndex,
 )
+from validator.protocols.kit import Account, OpenRequests, PendingCandidate, Touched
 from validator_xcmp.configuration import XcmpConfiguration
 from validator_xcmp.records import Watermark
 from validator_xcmp.row_trees import RowTrees, row_root
@@ -45,18 +43,6 @@ class Column:
     message_root: Hash | None = None
 
 
-@dataclass(slots=True)
-class OpenRequest:
-    """A request for a channel; ``recipient_deposit`` is what was reserved when it was confirmed, 0 before."""
-
-    sender: ParaId
-    recipient: ParaId
-    sender_deposit: Balance
-    confirmed: bool = False
-    age: SessionIndex = 0
-    recipient_deposit: Balance = 0
-
-
 class QueuedMessage(NamedTuple):
     """A message that waits in a para's downward queue."""
 
@@ -69,16 +55,6 @@ class DownwardTail(NamedTuple):
 
     head: Hash
     sent: int
-
-
-@dataclass(slots=True)
-class Touched:
-    """What has changed since somebody last looked: derived, not part of the state."""
-
-    pages: OrderedSet = field(default_factory=dict)
-    """Paras whose page of the state encoding has changed."""
-    paras: OrderedSet = field(default_factory=dict)
-    """Paras whose headroom has changed."""
 
 
 @dataclass(slots=True)
@@ -104,12 +80,8 @@ class XcmpState:
     """By recipient, by sender. Invariant: the columns of all rows, each once. Not in the text."""
     watermarks: dict[ParaId, Watermark] = field(default_factory=dict)
 
-    open_requests: list[OpenRequest] = field(default_factory=list)
-    """Positions are public API: within a session the list only grows, at its end it closes up."""
-    requested: dict[ChannelId, OpenRequest] = field(default_factory=dict)
-    """Invariant: `open_requests` by channel, of which none is requested twice."""
-    request_count: dict[ParaId, int] = field(default_factory=dict)
-    """Invariant: the number of requests by each sender."""
+    open_requests: OpenRequests = field(default_factory=OpenRequests)
+    """Positions are public API."""
     close_requests: dict[ChannelId, ParaId] = field(default_factory=dict)
     """Channels to close at the next boundary, in order of request, each with its initiator."""
     condemned: dict[ChannelId, int] = field(default_factory=dict)
@@ -122,11 +94,6 @@ class XcmpState:
     touched: Touched = field(default_factory=Touched)
     row_trees: RowTrees = field(default_factory=RowTrees)
     """Derived from `rows`, not part of the state."""
-
-
-def channel_name(sender: ParaId, recipient: ParaId) -> str:
-    """Return ``"sender->recipient"``."""
-    return f"{sender}->{recipient}"
 
 
 def find_column(state: XcmpState, channel_id: ChannelId) -> Column | None:
@@ -178,24 +145,6 @@ def is_empty(state: XcmpState, sender: ParaId, column: Column) -> bool:
         return True
     watermark = state.watermarks.get(column.recipient)
     return watermark is not None and watermark >= (column.last_updated, sender)
-
-
-def reserve(state: XcmpState, para: ParaId, amount: Balance) -> None:
-    """Hold back a deposit on a para's account; the caller has checked that it is there."""
-    account = state.accounts.setdefault(para, Account())
-    if state.balances_mode is Balances.LEDGER:
-        account.free -= amount
-    account.reserved += amount
-    state.touched.pages[para] = None
-
-
-def unreserve(state: XcmpState, para: ParaId, amount: Balance) -> None:
-    """Return a deposit that was reserved, be it nothing."""
-    account = state.accounts.setdefault(para, Account())
-    account.reserved -= amount
-    if state.balances_mode is Balances.LEDGER:
-        account.free += amount
-    state.touched.pages[para] = None
 
 
 def _touch(state: XcmpState, sender: ParaId, recipient: ParaId) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from validator.plugin.api import BlockNumber, Node
+from validator.plugin.protocol_api import BlockNumber, Node
 from validator_xcmp.limits import BITFIELD_BITS_MAX
 from validator_xcmp.records import (
     AcceptOpenChannel,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from validator.plugin.api import Node
+from validator.plugin.protocol_api import Node
 from validator_xcmp.commitments import batch_hash, cst_leaf, hrmp_link, message_hash, mq_root, msg_root, xcmp_link
 from validator_xcmp.merkle import CST, HASH_SIZE, TAGS, tree_root, verify
 from validator_xcmp.proof_documents import processing_result, read_hashes_by_para

@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from validator.core.handlers.context import Context
-from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, HandlerSink
+from validator.core.handlers.dispatch import DispatchTable, HandlerDispatcher, HandlerEpoch
 from validator.core.handlers.handler import BoundHandler, Handler, MessageWeight
 from validator.core.outcomes import Processed
-from validator.core.router.entry_points import RouterHost
-from validator.core.router.router import Router
-from validator.core.types import Balances, HostConfiguration, Para, SessionChange
+from validator.core.rules import ChainSettings
+from validator.core.types import Balances, Para, SessionChange
+from validator.protocols.router.configuration import HostConfiguration
+from validator.protocols.router.host import RouterHost
+from validator.protocols.router.rules import Router
 
 Handle = Callable[[Context, Any], None]
 
@@ -39,7 +41,9 @@ TEN = MessageWeight(10)
 def relay(balances: Balances = Balances.LEDGER, *, notifications: bool = False) -> Router:
     """Return a Router in block `BLOCK`: paras 1, 2 and 3 with 100 each, a channel 1->2, a request 1->3."""
     router = Router.at_genesis(
-        LIMITS, [Para(para, balance=100) for para in (1, 2, 3)], balances=balances, notifications=notifications
+        ChainSettings(
+            LIMITS, tuple(Para(para, balance=100) for para in (1, 2, 3)), balances=balances, notifications=notifications
+        )
     )
     router.begin_block(BLOCK - 1)
     host = host_of(router)
@@ -54,7 +58,7 @@ def relay(balances: Balances = Balances.LEDGER, *, notifications: bool = False) 
 
 def host_of(router: Router) -> RouterHost:
     """Return what the Router hands to its dispatch round."""
-    return RouterHost(router.state, router._events)
+    return RouterHost(router.state, router.events)
 
 
 def bound(
@@ -73,12 +77,12 @@ def bound(
     return BoundHandler(plugin, version, Handler(kind, handle, weight, prefix, decode, **more), config)
 
 
-def sink(handlers: Sequence[BoundHandler], **more: Any) -> HandlerSink:
-    """Return a sink that has the same handlers from block 0 on."""
-    return HandlerSink([HandlerEpoch(0, DispatchTable(handlers))], **more)
+def dispatcher(handlers: Sequence[BoundHandler], **more: Any) -> HandlerDispatcher:
+    """Return a dispatcher that has the same handlers from block 0 on."""
+    return HandlerDispatcher([HandlerEpoch(0, DispatchTable(handlers))], **more)
 
 
 def run(handle: Handle, payload: bytes = b"m", *, router: Router | None = None, **more: Any) -> Processed:
     """Dispatch one message of para 1 to a handler of everything that starts with the payload's first byte."""
     owner = bound("kind", handle, payload[:1], weight=more.pop("weight", TEN), config=more.pop("config", None))
-    return sink([owner], **more).process(host_of(router or relay()), 1, payload)
+    return dispatcher([owner], **more).process(host_of(router or relay()), 1, payload)

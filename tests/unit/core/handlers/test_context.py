@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.core.handlers.relay import bound, host_of, relay, run, sink
+from tests.unit.core.handlers.relay import bound, dispatcher, host_of, relay, run
 from validator.core.errors import Violation
 from validator.core.handlers.context import Context
 from validator.core.handlers.errors import ContextError, OutOfWeight
@@ -23,10 +23,11 @@ from validator.core.limits import (
     U64_MAX,
     U128_MAX,
 )
-from validator.core.paged import Account
-from validator.core.router.router import Router, state_hash
-from validator.core.router.view import view
-from validator.core.types import Balances, InitOpenChannel
+from validator.core.types import Balances
+from validator.protocols.kit import Account
+from validator.protocols.router.records import InitOpenChannel
+from validator.protocols.router.rules import Router, state_hash
+from validator.protocols.router.view import view
 
 Call = Callable[[Context], Any]
 
@@ -202,7 +203,7 @@ def test_keys_are_a_plugins_own_and_outlast_messages_and_versions() -> None:
         bound("d", forget, b"d", plugin="one"),
     ]
     for message in (b"a", b"a", b"b", b"c", b"d", b"a"):
-        assert sink(owners).process(host_of(router), 1, message).outcome == "ok"
+        assert dispatcher(owners).process(host_of(router), 1, message).outcome == "ok"
     assert seen == [None, b"\1", None, b"\1\1", None]
 
 
@@ -217,7 +218,7 @@ def test_channels_are_those_of_the_entry_points() -> None:
         (2, lambda c: c.close_channel(1, 2)),
     ]
     for origin, call in calls:
-        processed = sink([bound("k", lambda context, message, call=call: call(context), b"m")]).process(
+        processed = dispatcher([bound("k", lambda context, message, call=call: call(context), b"m")]).process(
             host_of(one), origin, b"m"
         )
         assert processed.outcome == "ok"
@@ -238,7 +239,7 @@ def test_notifications_are_queued_for_the_other_party() -> None:
     sent = dict(router.state.downward_messages_sent)
     calls: list[Call] = [lambda c: c.init_open_channel(3, 1, 1), lambda c: c.close_channel(1, 2)]
     for origin, call in zip((2, 2), calls, strict=True):
-        sink([bound("k", lambda context, message, call=call: call(context), b"m")]).process(
+        dispatcher([bound("k", lambda context, message, call=call: call(context), b"m")]).process(
             host_of(router), origin, b"m"
         )
     now = router.state.downward_messages_sent

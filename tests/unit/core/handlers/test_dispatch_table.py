@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.core.handlers.relay import bound, host_of, relay, sink
-from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, HandlerSink, find_conflicts
+from tests.unit.core.handlers.relay import bound, dispatcher, host_of, relay
+from validator.core.handlers.dispatch import DispatchTable, HandlerDispatcher, HandlerEpoch, find_conflicts
 from validator.core.handlers.handler import Handler, MessageWeight
 from validator.core.limits import HANDLER_PREFIX_BYTES_MAX, PAYLOAD_BYTES_MAX, U64_MAX
 from validator.core.outcomes import DispatchOutcome
@@ -93,16 +93,16 @@ def test_a_prefix_goes_before_those_that_decide_and_they_are_asked_in_order() ->
         bound("prefixed", prefix=b"xx"),
     ]
     host = host_of(relay())
-    kinds = [sink(handlers).process(host, 1, payload).kind for payload in (b"xx", b"x", b"y")]
+    kinds = [dispatcher(handlers).process(host, 1, payload).kind for payload in (b"xx", b"x", b"y")]
     assert kinds == ["prefixed", "first", "second"]
     assert asked == ["first", "first", "second"]
 
 
 def test_a_message_that_nobody_takes_costs_the_default_weight() -> None:
     handlers = [bound("a", prefix=b"\x01"), bound("b", decode=lambda payload: None)]
-    processed = sink(handlers, default_weight=77).process(host_of(relay()), 1, b"")
+    processed = dispatcher(handlers, default_weight=77).process(host_of(relay()), 1, b"")
     assert processed == (77, DispatchOutcome.NO_HANDLER, None, None, None, ())
-    assert sink([], default_weight=5).process(host_of(relay()), 1, b"\x01").weight == 5
+    assert dispatcher([], default_weight=5).process(host_of(relay()), 1, b"\x01").weight == 5
 
 
 def test_the_block_decides_which_handlers_hold() -> None:
@@ -115,7 +115,7 @@ def test_the_block_decides_which_handlers_hold() -> None:
     told = []
     for block in (6, 7, 8, 9):
         router.begin_block(block)
-        told.append(HandlerSink(epochs).process(host_of(router), 1, b"m").handler)
+        told.append(HandlerDispatcher(epochs).process(host_of(router), 1, b"m").handler)
     assert told == [None, "test@1.0", "test@2.0", "test@2.0"]
 
 

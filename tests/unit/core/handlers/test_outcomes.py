@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from tests.unit.core.handlers.relay import LIMITS, bound, host_of, relay, run, sink
+from tests.unit.core.handlers.relay import LIMITS, bound, dispatcher, host_of, relay, run
 from validator.core.handlers.context import Context
 from validator.core.handlers.dispatch import describe
 from validator.core.handlers.errors import ContextError, HandlerFault, HandlerInterrupted, OutOfWeight
 from validator.core.handlers.handler import MessageWeight
 from validator.core.limits import HANDLER_FAILURE_CHARACTERS_MAX, HANDLER_PAYLOAD_BYTES_MAX
 from validator.core.outcomes import DispatchOutcome, HandlerEvent
-from validator.core.router.errors import OpenHrmpChannelToSelf
-from validator.core.router.router import state_hash
 from validator.plugin.watchdog import Watchdog
+from validator.protocols.router.errors import OpenHrmpChannelToSelf
+from validator.protocols.router.rules import state_hash
 
 ROUND = LIMITS.preferred_dispatchable_upward_messages_step_weight
 
@@ -44,7 +44,7 @@ def test_a_handler_gets_what_decode_made_and_its_chain_and_its_configuration() -
         )
 
     owner = bound("k", handle, b"m", lambda payload: payload.decode().upper(), config={"a": 1})
-    assert sink([owner]).process(host_of(relay()), 2, b"mm").outcome == "ok"
+    assert dispatcher([owner]).process(host_of(relay()), 2, b"mm").outcome == "ok"
     assert seen == [("MM", 2, 7, 1, LIMITS, {"a": 1})]
 
 
@@ -83,7 +83,7 @@ def test_a_violation_that_is_caught_changes_nothing_and_the_message_goes_on() ->
 def test_an_exception_in_decode_is_a_failure_of_its_handler() -> None:
     owners = [bound("a", prefix=b"a", decode=bytes.decode), bound("b", decode=bytes.decode)]
     for payload, kind in ((b"a\xff", "a"), (b"\xff", "b")):
-        processed = sink(owners).process(host_of(relay()), 1, payload)
+        processed = dispatcher(owners).process(host_of(relay()), 1, payload)
         assert (processed.outcome, processed.kind, processed.weight) == ("failed", kind, 10)
         assert (processed.failure or "").startswith("UnicodeDecodeError: ")
 
@@ -104,9 +104,9 @@ def test_what_is_too_long_fails_without_a_call() -> None:
 
     for more, longest in (({}, HANDLER_PAYLOAD_BYTES_MAX), ({"payload_bytes_max": 3}, 3)):
         owner = bound("k", lambda context, message: None, b"m", decode, weight=MessageWeight(1, 1), **more)  # type: ignore[arg-type]
-        assert sink([owner]).process(host_of(relay()), 1, b"m" * longest).outcome == "ok"
+        assert dispatcher([owner]).process(host_of(relay()), 1, b"m" * longest).outcome == "ok"
         called.clear()
-        processed = sink([owner]).process(host_of(relay()), 1, b"m" * (longest + 1))
+        processed = dispatcher([owner]).process(host_of(relay()), 1, b"m" * (longest + 1))
         assert processed.outcome == "failed"
         assert processed.failure == f"OversizePayload: expected at most {longest} bytes, found {longest + 1}"
         assert processed.weight == longest + 2
@@ -124,7 +124,7 @@ def test_what_is_too_long_for_one_that_decides_may_still_be_another_ones() -> No
         )
         for kind, takes, longest in (("a", b"a", 1), ("b", b"b", 9))
     ]
-    outcomes = [sink(owners).process(host_of(relay()), 1, payload).outcome for payload in (b"aa", b"bb", b"a")]
+    outcomes = [dispatcher(owners).process(host_of(relay()), 1, payload).outcome for payload in (b"aa", b"bb", b"a")]
     assert outcomes == ["failed", "ok", "ok"]
     assert handled == [b"bb", b"a"]
 
@@ -137,9 +137,9 @@ def test_a_message_heavier_than_the_limit_is_out_of_weight_without_a_call(*, dec
     called: list[bytes] = []
     more: dict[str, Any] = {"decode": lambda payload: payload} if decides else {"prefix": b"m"}
     owner = bound("k", lambda context, message: called.append(message), weight=MessageWeight(101), **more)
-    processed = sink([owner], weight_max=100).process(host_of(relay()), 1, b"m")
+    processed = dispatcher([owner], weight_max=100).process(host_of(relay()), 1, b"m")
     assert processed == (100, DispatchOutcome.OUT_OF_WEIGHT, None, "test@1.0", "k", ())
-    assert sink([owner], weight_max=101).process(host_of(relay()), 1, b"m").outcome == "ok"
+    assert dispatcher([owner], weight_max=101).process(host_of(relay()), 1, b"m").outcome == "ok"
     assert called == [b"m"]
 
 

@@ -20,10 +20,10 @@ from validator.core.handlers.state import (
     is_handler_page,
     owner_of,
 )
-from validator.core.router.encoding import decode_state, encode_state
-from validator.core.router.router import Router, state_hash
 from validator.core.rules import pages
 from validator.core.scale import DecodeError, Writer
+from validator.protocols.router.encoding import decode_state, encode_state
+from validator.protocols.router.rules import Router, state_hash
 
 Kept: TypeAlias = dict[tuple[str, bytes], bytes]
 

@@ -4,21 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
-from validator.plugin.api import Draws, LeastMet
+from validator.simulate import Draws, Json, LeastMet
 from validator_early_hrmp.simulation.model import NaiveEarlyHrmp
 from validator_early_hrmp.simulation.requests import NOBODY_FIRST
 
-Json = dict[str, Any]
 Way: TypeAlias = Callable[[NaiveEarlyHrmp, Draws, Json], bool]
 """Changes a good candidate so that it meets the error; returns whether it could."""
 
 PAYLOAD_BYTES_MAX: Final = 150
-SLEEPY_EVERY: Final = 4
-"""One para in so many seldom has a candidate: the channels to it fill up."""
-SLEEPY_PERCENT: Final = 12
-LIVELY_PERCENT: Final = 85
 LOOKBACK_BLOCKS: Final = 20
 
 
@@ -159,16 +154,6 @@ class CandidateTraffic:
         self.draws = draws
         self.horizontal_per_100 = horizontal_per_100
         self.errors = LeastMet(draws, WAYS)
-
-    def producers(self, most: int) -> list[int]:
-        """Return the paras that have a candidate in this block: none has two, or one while another is pending."""
-        busy = [item["candidate"]["para_id"] for item in self.model.pending]
-        awake = [
-            para
-            for para in sorted(self.model.paras)
-            if para not in busy and self.draws.percent(LIVELY_PERCENT if para % SLEEPY_EVERY else SLEEPY_PERCENT)
-        ]
-        return self.draws.sample(awake, min(most, len(awake)))
 
     def good(self, para: int) -> Json | None:
         """Return a candidate that will be accepted; None where the para has no watermark to name."""

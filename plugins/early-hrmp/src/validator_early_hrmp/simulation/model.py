@@ -10,16 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from validator_early_hrmp.simulation.hashing import next_head
-
-Json = dict[str, Any]
-
-OK: Json = {"ok": True}
-
-
-def failed(kind: str, **fields: Any) -> Json:
-    """Return the result of an input that was refused."""
-    return {"ok": False, "error": {"kind": kind, **fields}}
+from validator.simulate import Json, accepted, failed, next_head
 
 
 class NaiveEarlyHrmp:
@@ -118,7 +109,7 @@ class NaiveEarlyHrmp:
                     continue
                 if kind == "Inclusion":
                     self.enact(item["candidate"])
-                results.append(OK)
+                results.append(accepted())
         return results
 
     def _take(self, entry: Json) -> Json | None:
@@ -168,7 +159,7 @@ class NaiveEarlyHrmp:
             {"sender": sender, "recipient": recipient, "confirmed": False, "age": 0, "paid": [deposit, 0]}
         )
         self._tell("requested", self.requests[-1], deposit, 0)
-        return OK
+        return accepted()
 
     def _accept(self, origin: int, index: int) -> Json:
         if index not in range(len(self.requests)):
@@ -185,7 +176,7 @@ class NaiveEarlyHrmp:
         request["confirmed"] = True
         request["paid"][1] = deposit
         self._tell("confirmed", request, 0, deposit)
-        return OK
+        return accepted()
 
     def _close(self, origin: int, sender: int, recipient: int) -> Json:
         name = f"{sender}->{recipient}"
@@ -200,7 +191,7 @@ class NaiveEarlyHrmp:
             return failed("Close/AlreadyUnderway", channel=name)
         self.closing.append({"initiator": origin, "sender": sender, "recipient": recipient})
         self._tell("close_requested", channel, 0, 0)
-        return OK
+        return accepted()
 
     def _pay(self, para: int, deposit: int) -> Json | None:
         free = self.free.setdefault(para, 0)
@@ -232,7 +223,7 @@ class NaiveEarlyHrmp:
             self.pending.append({"backed_at": self.now, "candidate": candidate})
         else:
             self.enact(candidate)
-        return OK
+        return accepted()
 
     def _refusal(self, candidate: Json) -> Json | None:
         para, messages = candidate["para_id"], candidate["hrmp_messages"]

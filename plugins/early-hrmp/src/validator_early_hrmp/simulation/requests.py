@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
-from validator.plugin.api import Draws, LeastMet
+from validator.simulate import Draws, Json, LeastMet
 from validator_early_hrmp.simulation.model import NaiveEarlyHrmp
 
-Json = dict[str, Any]
 Way: TypeAlias = Callable[[NaiveEarlyHrmp, Draws], Json | None]
 
 NOBODY_FIRST: Final = 900_000

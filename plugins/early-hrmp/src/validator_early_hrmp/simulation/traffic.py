@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from validator.plugin.api import ModelledChain, SimulationSettings
+from validator.simulate import ModelledChain, SimulationSettings
 from validator_early_hrmp.simulation.candidates import CandidateTraffic
 from validator_early_hrmp.simulation.model import NaiveEarlyHrmp
 from validator_early_hrmp.simulation.requests import RequestTraffic

@@ -4,21 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
-from validator.plugin.api import Draws, LeastMet
+from validator.simulate import Draws, Json, LeastMet, is_sleepy
 from validator_xcmp.simulation.model import NaiveXcmp
 from validator_xcmp.simulation.requests import NOBODY_FIRST
-
-Json = dict[str, Any]
 
 EVERYBODY: Final = 2**32 - 1
 """As the para of a watermark: everything that was sent in its block."""
 ROOT_BYTES: Final = 32
-SLEEPY_EVERY: Final = 4
-"""One para in so many seldom has a candidate, and reads little: what is sent to it stays unread."""
-SLEEPY_PERCENT: Final = 12
-LIVELY_PERCENT: Final = 85
 _WATERMARK_KINDS: Final = ("Watermark/AheadRelayParent", "Watermark/Regressed")
 
 
@@ -40,16 +34,6 @@ class CandidateTraffic:
         }
         """By the error that a candidate is to meet: changes a good one so that it does; returns whether it could."""
         self.errors = LeastMet(draws, self.ways)
-
-    def producers(self, most: int) -> list[int]:
-        """Return the paras that have a candidate in this block: none has two, or one while another is pending."""
-        busy = [item["candidate"]["para_id"] for item in self.model.pending]
-        awake = [
-            para
-            for para in sorted(self.model.paras)
-            if para not in busy and self.draws.percent(LIVELY_PERCENT if para % SLEEPY_EVERY else SLEEPY_PERCENT)
-        ]
-        return self.draws.sample(awake, min(most, len(awake)))
 
     def play(self, para: int, *, breaks: bool) -> tuple[Json, Json, tuple[str, ...]] | None:
         """Return the record of a para's candidate, what the model makes of it, and what it was made to break; None where it has none."""
@@ -107,8 +91,8 @@ class CandidateTraffic:
     def _watermark(self, para: int, parent: int) -> list[int]:
         """Return a watermark that may come next: it stays only where nothing is unread."""
         draws, last, unread = self.draws, self.model.watermarks.get(para), self._unread(para, parent)
-        if unread and (draws.percent(60) or not para % SLEEPY_EVERY):
-            return list(unread[0] if not para % SLEEPY_EVERY else draws.choice(unread))
+        if unread and (draws.percent(60) or is_sleepy(para)):
+            return list(unread[0] if is_sleepy(para) else draws.choice(unread))
         if last is not None and not unread and draws.percent(30):
             return list(last)
         return [parent, EVERYBODY]

@@ -8,17 +8,9 @@ in it by a scan whenever they are needed.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from validator_xcmp.simulation.hashing import le32, next_head, row_root
-
-Json = dict[str, Any]
-OK: Json = {"ok": True}
-
-
-def failed(kind: str, **fields: Any) -> Json:
-    """Return the result of an input that was refused."""
-    return {"ok": False, "error": {"kind": kind, **fields}}
+from validator.simulate import Json, accepted, failed, next_head
+from validator_xcmp.simulation.hashing import le32, row_root
 
 
 class NaiveXcmp:
@@ -137,7 +129,7 @@ class NaiveXcmp:
                 self.pending.remove(found[0])
                 if enacts:
                     self.enact(found[0]["candidate"])
-                results.append(OK)
+                results.append(accepted())
         return results
 
     def downward(self, para: int, msg: str) -> None:
@@ -183,7 +175,7 @@ class NaiveXcmp:
             }
         )
         self.tell("requested", origin, recipient, deposit, 0)
-        return OK
+        return accepted()
 
     def accept_open_channel(self, origin: int, index: int | None = None, sender: int | None = None) -> Json:
         """Confirm a request."""
@@ -204,7 +196,7 @@ class NaiveXcmp:
             return failed("InsufficientBalance", para=origin, needed=deposit, free=self.free.get(origin, 0))
         request |= {"confirmed": True, "recipient_deposit": deposit}
         self.tell("confirmed", request["sender"], origin, 0, deposit)
-        return OK
+        return accepted()
 
     def close_channel(self, origin: int, sender: int, index: int | None = None, recipient: int | None = None) -> Json:
         """Ask for the end of a channel."""
@@ -225,7 +217,7 @@ class NaiveXcmp:
             return failed("Close/AlreadyCondemned", channel=name)
         self.closing.append({"initiator": origin, "sender": sender, "recipient": recipient})
         self.tell("close_requested", sender, recipient, 0, 0)
-        return OK
+        return accepted()
 
     # --- candidates ---
 
@@ -260,7 +252,7 @@ class NaiveXcmp:
         unread = [place for place in self.unread(para) if place[0] <= parent]
         if last is not None and mark == last and unread:
             return failed("Watermark/NotAdvanced", last_watermark=last, pending=unread)
-        return OK
+        return accepted()
 
     def enact(self, candidate: Json) -> None:
         """Enact a candidate."""
@@ -278,7 +270,8 @@ class NaiveXcmp:
         """Change the session; candidates that are pending are dropped."""
         self.session += 1
         self.pending = []
-        for para in sorted(set(change.get("outgoing", ()))):
+        outgoing = sorted(set(change.get("outgoing", ())))
+        for para in outgoing:
             for channel in sorted(
                 self.channels,
                 key=lambda each: (each["recipient"] != para, each["recipient"] == para and each["sender"]),
@@ -303,7 +296,9 @@ class NaiveXcmp:
                 else:
                     self.give(sender, deposits[0])
                     self.tell("request_expired", sender, recipient, -deposits[0], 0, "expired")
-            elif sender in self.paras and recipient in self.paras:
+            elif {sender, recipient} <= set(self.paras) - set(
+                outgoing
+            ):  # who goes and comes back at once counts as gone
                 self.channels.append(
                     {
                         "sender": sender,

@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
-from validator.plugin.api import Draws, LeastMet
+from validator.simulate import Draws, Json, LeastMet
 from validator_xcmp.simulation.model import NaiveXcmp
-
-Json = dict[str, Any]
 
 NOBODY_FIRST: Final = 900_000
 """Ids from here on are never registered."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from validator.plugin.api import ModelledChain, SimulationSettings
+from validator.simulate import ModelledChain, SimulationSettings
 from validator_xcmp.simulation.candidates import CandidateTraffic
 from validator_xcmp.simulation.model import NaiveXcmp
 from validator_xcmp.simulation.requests import RequestTraffic

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator explain`: a code, a kind or a clause prints its entry, of every protocol that has it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.unit.plugin.distributions import IMPORTS, MANIFEST, install, on_path
+from validator.cli.main import app
+from validator.plugin.rule_pages import installed_pages
+
+THIRD_PARTY = f"""\
+{IMPORTS}
+from dataclasses import replace
+from pathlib import Path
+
+{MANIFEST.format(name="mine", version="1.0.0")}
+@hookimpl
+def validator_protocols():
+    from validator.replay.scenario import installed_protocol
+
+    yield replace(installed_protocol("router"), name="mine", rules_page=Path(__file__).with_name("mine_rules.md"))
+"""
+PAGE = "# Mine\n\n- Page: `https://example.org/mine.md`\n\n## All\n\n### M-01 Nothing is forbidden\n\n- Clause: `paper 1`\n"
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["explain", *arguments], env={"COLUMNS": "200"})
+
+
+def entries(*arguments: str) -> list[dict[str, Any]]:
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    install(tmp_path, "mine", THIRD_PARTY, group="validator.protocols")
+    return tmp_path
+
+
+@pytest.mark.parametrize("wanted", ["I-06", "i-06", " I-06 ", "router_rules I-06"])
+def test_code_prints_its_entry_in_any_case(wanted: str) -> None:
+    (entry,) = entries(wanted)
+    assert (entry["protocol"], entry["sort"], entry["name"]) == ("router", "reading", "I-06")
+    assert entry["rule"] == "docs/rules/router.md#i-06-a-count-does-not-go-below-zero"
+    assert "saturate at zero" in entry["text"]
+
+
+def test_kind_prints_clause_fields_and_rule() -> None:
+    (entry,) = entries("OutboundHrmp/CapacityExceeded")
+    assert entry["clauses"] == ["router.txt verify_outbound_hrmp 1.4"]
+    assert entry["fields"] == [{"idx": "int", "count": "int", "limit": "int"}]
+    assert entry["rules"] == ["R-18"]
+
+
+def test_last_part_of_a_kind_prints_all_kinds_that_end_with_it() -> None:
+    assert [entry["name"] for entry in entries("capacityexceeded", "--protocol", "router")] == [
+        "UpwardMessages/CapacityExceeded",
+        "OutboundHrmp/CapacityExceeded",
+    ]
+
+
+@pytest.mark.parametrize(
+    "words", [("router.txt verify_outbound_hrmp 1.4",), ("router.txt", "verify_outbound_hrmp", "1.4")]
+)
+def test_clause_prints_its_rule_and_its_error(words: tuple[str, ...]) -> None:
+    assert [entry["name"] for entry in entries(*words)] == ["R-18", "OutboundHrmp/CapacityExceeded"]
+
+
+def test_matches_of_several_protocols_are_all_printed_and_an_option_narrows_them() -> None:
+    assert {entry["protocol"] for entry in entries("InsufficientBalance")} == {"early-hrmp", "router", "xcmp"}
+    assert [entry["protocol"] for entry in entries("InsufficientBalance", "--protocol=xcmp")] == ["xcmp"]
+
+
+def test_plain_output_has_title_facts_and_text() -> None:
+    result = run("R-18")
+    assert result.exit_code == 0
+    assert result.stdout == (
+        "R-18  The channel must have a place left  (router, rule, Acceptance)\n"
+        "  clause: router.txt verify_outbound_hrmp 1.4\n"
+        "  source: router_rules 1.3\n"
+        "  page: docs/rules/router.md#r-18-the-channel-must-have-a-place-left\n"
+        "\n"
+        "`used_places + 1` must not exceed `limit_used_places`.\n"
+    )
+
+
+def test_without_a_code_everything_is_listed() -> None:
+    everything = [entry for page in installed_pages()[0] for entry in page.entries]
+    assert [entry["name"] for entry in entries()] == [entry.name for entry in everything]
+    lines = run().stdout.splitlines()
+    assert len(lines) == len(everything)
+    assert "router  I-06  reading  A count does not go below zero" in lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ("I-061",),
+            "CODE: expected a code, an error kind or a clause of any installed protocol, found 'I-061'; did you mean ",
+        ),
+        (
+            ("outboundhrmp/capacityexceded", "--protocol=router"),
+            "CODE: expected a code, an error kind or a clause of protocol router, found 'outboundhrmp/capacityexceded'; did you mean",
+        ),
+        (("?",), "CODE: expected a code, an error kind or a clause of any installed protocol, found '?'\n"),
+        (
+            ("R-18", "--protocol=mine"),
+            "--protocol: expected one with a page of rules, lane, early-hrmp, router, xcmp, found",
+        ),
+    ],
+)
+def test_unknown_code_is_one_line_with_suggestions(arguments: tuple[str, ...], words: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"validator: {words}")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_page_of_a_third_party_protocol_is_found(site: Path) -> None:
+    (site / "mine_rules.md").write_text(PAGE, encoding="utf-8")
+    with on_path(site):
+        (entry,) = entries("paper 1")
+    assert (entry["protocol"], entry["rule"]) == ("mine", "https://example.org/mine.md#m-01-nothing-is-forbidden")
+
+
+@pytest.mark.parametrize(
+    ("page", "problem"),
+    [
+        ("# Mine\n### M-01 x\n", "rules page of mine, line 2: expected '# Title' in the first line, then"),
+        (None, "rules page of mine: [Errno 2] No such file"),
+    ],
+)
+def test_broken_page_is_reported_and_the_others_are_read(site: Path, page: str | None, problem: str) -> None:
+    if page is not None:
+        (site / "mine_rules.md").write_text(page, encoding="utf-8")
+    with on_path(site):
+        result = run("R-18")
+    assert result.exit_code == 0
+    assert result.stderr.startswith(f"validator: {problem}")
+    assert result.stdout.startswith("R-18  The channel must")

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m tests.golden record | check`: whether every byte of the output is what it was when the recording was made."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from tests.golden import layers
+
+SHOWN_MAX = 60
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+
+
+class Layer(StrEnum):
+    """Which part of the recording."""
+
+    PROCESS = "process"
+    JOB = "job"
+    ALL = "all"
+
+
+OfLayer = Annotated[Layer, typer.Option(help="In this process, through the real job (about a minute), or both.")]
+Servers = Annotated[str | None, typer.Option(help="A broker for the job; without it an embedded one is started.")]
+
+
+@app.command()
+def record(layer: OfLayer = Layer.ALL, bootstrap: Servers = None) -> None:
+    """Make the recording anew from the code as it is."""
+    if layer is not Layer.JOB:
+        for line in layers.record_process():
+            typer.echo(line)
+    if layer is not Layer.PROCESS:
+        from tests.golden import job  # it imports pyspark
+
+        typer.echo(job.record_job(bootstrap))
+
+
+@app.command()
+def check(layer: OfLayer = Layer.ALL, bootstrap: Servers = None) -> None:
+    """Compare the recording with what the code gives now; exit 1 if anything differs."""
+    found: list[str] = []
+    if layer is not Layer.JOB:
+        found += layers.check_process()
+    if layer is not Layer.PROCESS:
+        from tests.golden import job
+
+        found += job.check_job(bootstrap)
+    for line in found[:SHOWN_MAX]:
+        typer.echo(line)
+    if len(found) > SHOWN_MAX:
+        typer.echo(f"... and {len(found) - SHOWN_MAX} more groups")
+    if found:
+        typer.echo(f"{len(found)} groups differ from the recording")
+        raise typer.Exit(1)
+    typer.echo("every byte is as recorded")
+
+
+if __name__ == "__main__":
+    app()

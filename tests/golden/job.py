@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The layer through the real job: `validator run` on a broker, and what readers of committed records see.
+
+Recorded is only what does not depend on where Spark cuts batches: sequences of each lane, dead letters by their source, and the last value
+of each key of the compacted topics. Runtime digests are taken out of the values: they name versions of Python and of libraries.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeAlias
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+
+from tests.golden.comparison import differences, summary
+from tests.golden.inputs import HANDLED, NOISY, REFUSED_ROWS, Inputs
+from tests.golden.play import definitions
+from tests.golden.product import decode_bytes, to_json, to_toml
+from tests.golden.recording_file import FOLDER, INPUTS, JOB, Line, path_of, read_lines, write_lines
+from validator.kafka.broker import EmbeddedBroker
+
+Message: TypeAlias = tuple[str, bytes, bytes, list[tuple[str, bytes]]]
+"""Topic without the prefix, key, value, headers."""
+
+PREFIX = "golden-job."
+LANES = (NOISY, HANDLED, "on-inclusion", "early", "xcmp")
+SETTINGS = {"headroom_interval_blocks": 3, "root_interval_blocks": 5}
+"""Unlike the in-process layer, the job knows every duplicate: whether one is too late would depend on the borders of batches."""
+
+SEQUENCES = ("verdicts", "dispatches", "channel-events", "receipts")
+COMPACTED = ("headroom", "lanes", "markers")
+TOPICS = (*SEQUENCES, *COMPACTED, "dead-letters")
+
+PATIENCE_S = 300.0
+"""After this a job that has not done with its inputs counts as stuck: many times what a busy machine needs."""
+INTERVAL_S = 1.0
+
+
+def record_job(bootstrap: str | None, folder: Path = FOLDER) -> str:
+    """Run the job, write the recording and return what is in it."""
+    lines = run_job(bootstrap, folder)
+    path = path_of(JOB, folder)
+    write_lines(path, lines)
+    return f"{path.name}: {summary(lines)}; {path.stat().st_size:,} bytes"
+
+
+def check_job(bootstrap: str | None, folder: Path = FOLDER) -> list[str]:
+    """Return what of the job's output differs from the recording, one line for each group that differs."""
+    return [
+        f"job: {each}"
+        for each in differences(read_lines(path_of(JOB, folder)), run_job(bootstrap, folder), decode_bytes)
+    ]
+
+
+def run_job(bootstrap: str | None, folder: Path = FOLDER) -> list[Line]:
+    """Run the job on the recorded inputs and return its output. Raises ``AssertionError`` if it ends or gets stuck."""
+    whole = Inputs.of_lines(read_lines(path_of(INPUTS, folder)))
+    inputs = Inputs({lane: whole.tables[lane] for lane in LANES}, {}, whole.rows)
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(TemporaryDirectory(prefix="golden-")))
+        if bootstrap is None:
+            bootstrap = stack.enter_context(EmbeddedBroker(directory / "broker")).bootstrap_servers
+        config = directory / "validator.toml"
+        tables = {
+            "kafka": {"bootstrap.servers": bootstrap},
+            "topics": {"prefix": PREFIX},
+            "job": {"directory": str(directory / "job"), "driver_memory": "1g", "master": "local[2]", **SETTINGS},
+            "chains": inputs.tables,
+        }
+        config.write_text(to_toml(tables), encoding="utf-8")
+        subprocess.run([*_VALIDATOR, "topics", "create", f"--config={config}"], check=True, capture_output=True)
+        stack.enter_context(_running(config, directory / "job.log"))
+        produced = 0
+        for phase in _phases(inputs):
+            produced += _produce(bootstrap, phase)
+            messages = _settled(bootstrap, produced, directory / "job.log")
+    return list(_lines(messages, inputs))
+
+
+_VALIDATOR = (sys.executable, "-m", "validator")
+
+
+@contextmanager
+def _running(config: Path, log: Path) -> Iterator[None]:
+    with log.open("wb") as output:
+        job = subprocess.Popen(
+            [*_VALIDATOR, "run", f"--config={config}"], stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
+        try:
+            yield
+            assert job.poll() is None, f"the job has ended with {job.returncode}: {_tail(log)}"
+        finally:
+            job.send_signal(signal.SIGTERM)
+            try:
+                job.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                job.kill()
+
+
+def _phases(inputs: Inputs) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows that come at once: what is dead only by what came before waits until that has been executed."""
+    others = {lane.encode() for lane in _all_lanes()} - {lane.encode() for lane in LANES}
+    rows = [row for row in inputs.rows if row["key"] not in others]
+    last = rows[-1]["batch"]
+    again = [row for row in rows if row["batch"] == last]
+    yield [row for row in rows if row["batch"] < last]
+    yield again[:-REFUSED_ROWS]
+    yield again[-REFUSED_ROWS:]
+
+
+def _all_lanes() -> Iterable[str]:
+    return (line["at"] for line in read_lines(path_of(INPUTS)) if line["group"].startswith("table/"))
+
+
+def _produce(bootstrap: str, rows: list[dict[str, Any]]) -> int:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for row in rows:
+        producer.produce(PREFIX + row["topic"], row["value"], row["key"], partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    return len(rows)
+
+
+def _settled(bootstrap: str, produced: int, log: Path) -> list[Message]:
+    """Return everything that is committed, once every record that was produced has come to its end or waits."""
+    deadline = time.monotonic() + PATIENCE_S
+    taken = 0
+    while time.monotonic() < deadline:
+        messages = list(_committed(bootstrap))
+        statuses = {key: to_json("lanes", value) for topic, key, value, _ in messages if topic == "lanes"}
+        of_no_lane = sum(topic == "dead-letters" and key.decode() not in LANES for topic, key, *_ in messages)
+        taken = sum(status["consumed"] for status in statuses.values()) + of_no_lane
+        if taken == produced:
+            return list(_committed(bootstrap))  # once more: other topics may have been read before the last commit
+        time.sleep(INTERVAL_S)
+    raise AssertionError(f"the job has taken {taken} of {produced} records in {PATIENCE_S:.0f} s: {_tail(log)}")
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace")[-3000:]
+
+
+def _committed(bootstrap: str) -> Iterator[Message]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "golden",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(PREFIX + topic, 0, OFFSET_BEGINNING) for topic in TOPICS])
+        open_topics = {PREFIX + topic for topic in TOPICS}
+        while open_topics:
+            for message in consumer.consume(500, timeout=1.0):
+                if (error := message.error()) is None:
+                    topic = message.topic().removeprefix(PREFIX)
+                    yield topic, message.key() or b"", message.value() or b"", message.headers() or []
+                else:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    open_topics.discard(message.topic())
+    finally:
+        consumer.close()
+
+
+# --- what is recorded ---------------------------------------------------------------------------------------------------------------------
+
+
+def _lines(messages: list[Message], inputs: Inputs) -> Iterator[Line]:
+    digests = [epoch.digest for definition in definitions(inputs, SETTINGS).values() for epoch in definition.epochs]
+    groups: dict[str, list[Message]] = {}
+    for message in messages:
+        topic, key, *_ = message
+        lane = key.split(b"/")[0].decode(errors="backslashreplace")
+        groups.setdefault(f"job/{lane}/{topic}", []).append(message)
+    for group, found in sorted(groups.items()):
+        for at, (_, key, value, headers) in enumerate(_in_order(group.split("/")[-1], found)):
+            line: Line = {"group": group, "at": at, "key": key.hex(), "value": _without(digests, value).hex()}
+            if headers:
+                line["headers"] = [[name, content.hex()] for name, content in headers]
+            yield line
+
+
+def _in_order(topic: str, messages: list[Message]) -> list[Message]:
+    """Return what of a lane's records of a topic is the same for all borders of batches."""
+    if topic in COMPACTED:
+        return sorted({message[1]: message for message in messages}.values())
+    return sorted(messages, key=_source) if topic == "dead-letters" else messages
+
+
+def _without(digests: list[bytes], value: bytes) -> bytes:
+    for number, digest in enumerate(digests):
+        value = value.replace(digest, number.to_bytes(len(digest)))
+    return value
+
+
+def _source(dead_letter: Message) -> tuple[str, int]:
+    letter = to_json("dead-letters", dead_letter[2])
+    return letter["topic"], letter["offset"]

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recording that differs in anything is refused, with the place and the first field that differs."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+
+from tests.golden.comparison import differences, first_field
+from tests.golden.layers import check_lanes
+from tests.golden.product import decode_bytes
+from tests.golden.recording_file import DOCUMENTS, FOLDER, INPUTS, LANES, Line, path_of, read_lines, write_lines
+
+VERDICTS, HEAD = "record/immediate/verdicts", "stored/immediate/head"
+RECEIPTS, DEAD, SLOTS = "record/xcmp/receipts", "record/noisy/dead-letters", "stored/handled/slots"
+GROUPS = (VERDICTS, HEAD, RECEIPTS, DEAD, SLOTS)
+
+
+@pytest.fixture(scope="module")
+def recorded_lanes() -> list[Line]:
+    return read_lines(path_of(LANES))
+
+
+@pytest.fixture(scope="module")
+def lanes(recorded_lanes: list[Line]) -> list[Line]:
+    """Some groups of the recording: all of it would be copied again and again."""
+    return [line for line in recorded_lanes if line["group"] in GROUPS]
+
+
+def of_group(lines: list[Line], group: str, at: int = 0) -> Line:
+    return [line for line in lines if line["group"] == group][at]
+
+
+def mutated(line: Line, byte: int, name: str = "value") -> None:
+    data = bytearray.fromhex(line[name])
+    data[byte] ^= 1
+    line[name] = data.hex()
+
+
+def test_equal_recordings_have_no_difference(lanes: list[Line]) -> None:
+    assert differences(lanes, deepcopy(lanes), decode_bytes) == []
+
+
+def test_code_that_differs_from_the_recording_is_found(recorded_lanes: list[Line], tmp_path: Path) -> None:
+    path_of(INPUTS, tmp_path).write_bytes(path_of(INPUTS, FOLDER).read_bytes())
+    changed = deepcopy(recorded_lanes)
+    mutated(of_group(changed, VERDICTS, 7), -1)
+    mutated(of_group(changed, SLOTS, 3), 10)
+    write_lines(path_of(LANES, tmp_path), changed)
+    verdict, slot = check_lanes(tmp_path)
+    assert verdict.startswith(f"{VERDICTS}[7]: id: recorded '")
+    assert "; 1 of " in verdict
+    assert slot.startswith(f"{SLOTS}[")
+    assert ": byte 10: recorded " in slot
+
+
+def test_decoded_field_is_named_before_the_byte(lanes: list[Line]) -> None:
+    changed = deepcopy(lanes)
+    line = of_group(changed, RECEIPTS, 2)
+    block = decode_bytes(line["group"], bytes.fromhex(line["value"]))["block"]
+    mutated(line, 10 + len(b"\x08xcmp"))
+    (found,) = differences(lanes, changed, decode_bytes)
+    assert found.startswith(f"{RECEIPTS}[2]: block: recorded {block}, now ")
+    assert ", byte 15: recorded " in found
+
+
+@pytest.mark.parametrize("name", ["key", "batch", "transaction"])
+def test_what_stands_beside_the_value_is_compared(lanes: list[Line], name: str) -> None:
+    changed = deepcopy(lanes)
+    line = of_group(changed, VERDICTS)
+    if name == "key":
+        mutated(line, 0, name)
+    else:
+        line[name] += 1
+    (found,) = differences(lanes, changed, decode_bytes)
+    assert found.startswith(f"{VERDICTS}[0]: {name}: recorded ")
+
+
+def test_header_is_compared(lanes: list[Line]) -> None:
+    changed = deepcopy(lanes)
+    of_group(changed, DEAD)["headers"][0][1] += "00"
+    (found,) = differences(lanes, changed, decode_bytes)
+    assert found.startswith(f"{DEAD}[0]: headers[0][1]: recorded ")
+
+
+def test_missing_and_additional_records_are_named(lanes: list[Line]) -> None:
+    last = of_group(lanes, VERDICTS, -1)
+    fewer = [line for line in lanes if line is not last]
+    (missing,) = differences(lanes, fewer, decode_bytes)
+    (additional,) = differences(fewer, lanes, decode_bytes)
+    assert missing.startswith(f"{VERDICTS}[{last['at']}]: missing now: {{'lane': 'immediate'")
+    assert additional.startswith(f"{VERDICTS}[{last['at']}]: not in the recording: {{'lane': 'immediate'")
+
+
+def test_order_of_records_is_compared(lanes: list[Line]) -> None:
+    changed = deepcopy(lanes)
+    one, other = of_group(changed, VERDICTS, 1), of_group(changed, VERDICTS, 2)
+    one["value"], other["value"] = other["value"], one["value"]
+    (found,) = differences(lanes, changed, decode_bytes)
+    assert found.startswith(f"{VERDICTS}[1]: ")
+    assert "2 of " in found
+
+
+def test_stored_head_is_decoded(lanes: list[Line]) -> None:
+    changed = deepcopy(lanes)
+    mutated(of_group(changed, HEAD), 2)
+    (found,) = differences(lanes, changed, decode_bytes)
+    assert found.startswith(f"{HEAD}[0]: token: recorded '")
+
+
+def test_bytes_that_cannot_be_decoded_are_shown_as_bytes(lanes: list[Line]) -> None:
+    changed = deepcopy(lanes)
+    of_group(changed, VERDICTS)["value"] = "00"
+    (found,) = differences(lanes, changed, decode_bytes)
+    assert "byte 0: recorded c301" in found
+
+
+def test_document_differs_by_path() -> None:
+    documents = read_lines(path_of(DOCUMENTS))
+    changed = deepcopy(documents)
+    line = next(line for line in changed if line["group"] == "view/immediate")
+    line["value"]["valid_paras"][2] += 1
+    (found,) = differences(documents, changed, decode_bytes)
+    assert found.startswith("view/immediate[immediate]: valid_paras[2]: recorded ")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "now", "expected"),
+    [
+        ({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}, "a[1].b: recorded 2, now 3"),
+        ({"a": 1}, {"b": 1}, "a: recorded 1, now absent"),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, "value: recorded in the order ['a', 'b'], now ['b', 'a']"),
+        ([1], [1, 2], ": recorded 1 items, now 2"),
+        (1, True, "value: recorded 1, now True"),
+        ({"a": None}, {"a": None}, None),
+    ],
+)
+def test_first_field_is_named(recorded: object, now: object, expected: str | None) -> None:
+    assert first_field(recorded, now) == expected

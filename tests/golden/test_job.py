@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The golden recording through the real job: what readers of committed records see is what it was."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+
+from tests.golden.comparison import differences
+from tests.golden.product import decode_bytes
+from tests.golden.recording_file import JOB, path_of, read_lines
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.spark
+def test_job_matches_the_recording(kafka: dict[str, str]) -> None:
+    # a process of its own, as a person runs it
+    servers = kafka["bootstrap.servers"]
+    command = [sys.executable, "-m", "tests.golden", "check", "--layer", "job", "--bootstrap", servers]
+    ended = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_recording_of_the_job_has_every_topic_and_protocol() -> None:
+    topics, lanes = Counter[str](), Counter[str]()
+    for line in read_lines(path_of(JOB)):
+        _, lane, topic = line["group"].split("/")
+        topics[topic] += 1
+        lanes[lane] += topic == "verdicts"
+    assert set(topics) == {
+        "verdicts", "dispatches", "channel-events", "headroom", "receipts", "dead-letters", "lanes", "markers",
+    }  # fmt: skip
+    assert {lane for lane, verdicts in lanes.items() if verdicts} == {
+        "noisy",
+        "handled",
+        "on-inclusion",
+        "early",
+        "xcmp",
+    }
+
+
+def test_mutated_recording_of_the_job_is_refused() -> None:
+    recorded = read_lines(path_of(JOB))
+    changed = deepcopy(recorded)
+    line = next(line for line in changed if line["group"] == "job/xcmp/verdicts" and line["at"] == 4)
+    line["value"] = line["value"][:-2] + f"{int(line['value'][-2:], 16) ^ 1:02x}"
+    (found,) = differences(recorded, changed, decode_bytes)
+    assert found.startswith("job/xcmp/verdicts[4]: id: recorded '")

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Properties run under the project's profile."""
+
+from __future__ import annotations
+
+from tests import hypothesis_profile
+
+hypothesis_profile.load()

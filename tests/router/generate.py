@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the conformance suite of the Router: `python -m tests.router.generate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.router import (
+    downward_scenarios,
+    horizontal_scenarios,
+    notifications_scenarios,
+    order_scenarios,
+    requests_scenarios,
+    session_scenarios,
+    upward_scenarios,
+    watermark_scenarios,
+)
+from tests.router.trace import Json
+from validator.testing import suite_text
+
+SUITE = Path(__file__).resolve().parents[2] / "validator" / "protocols" / "router" / "conformance"
+GROUPS = {
+    "requests": requests_scenarios,
+    "session": session_scenarios,
+    "horizontal": horizontal_scenarios,
+    "watermark": watermark_scenarios,
+    "downward": downward_scenarios,
+    "upward": upward_scenarios,
+    "notifications": notifications_scenarios,
+    "order": order_scenarios,
+}
+
+
+def scenarios_of(group: str) -> list[Json]:
+    """Return the scenarios of a group in their order."""
+    return [trace.json for trace in GROUPS[group].scenarios()]
+
+
+def text_of(group: str) -> str:
+    """Return a group's file."""
+    return suite_text(scenarios_of(group))
+
+
+if __name__ == "__main__":
+    for name in GROUPS:
+        (SUITE / f"{name}.json").write_text(text_of(name), encoding="utf-8")

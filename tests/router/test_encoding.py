@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The state's canonical bytes: what they hold, and that no others are taken for them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.router.test_invariants import rich_state
+from validator.core.rules import ChainSettings, pages
+from validator.core.scale import DecodeError
+from validator.core.types import DownwardMessage, Para
+from validator.protocols.router.configuration import HostConfiguration
+from validator.protocols.router.encoding import decode_state, encode_state
+from validator.protocols.router.records import Candidate, HorizontalMessage
+from validator.protocols.router.rules import Router, state_hash
+from validator.protocols.router.view import view
+
+
+def test_round_trip_keeps_everything() -> None:
+    state = rich_state()
+    common, pages = encode_state(state)
+    decoded = decode_state(common, pages.values())
+    assert view(decoded) == view(state)
+    assert state_hash(decoded) == state_hash(state)
+    assert encode_state(decoded) == (common, pages)
+    for name in (
+        "hrmp_uncounted_requests",
+        "downward_messages_sent",
+        "hrmp_open_channel_requests_list",
+        "session_index",
+    ):
+        assert getattr(decoded, name) == getattr(state, name)
+    assert decoded.hrmp_channels == state.hrmp_channels  # with pruned_head and messages_sent
+    assert decoded.hrmp_channel_contents == state.hrmp_channel_contents  # with the head after each message
+
+
+def test_the_version_is_the_first_byte_of_every_page() -> None:
+    common, pages = encode_state(rich_state())
+    with pytest.raises(DecodeError, match="version 2"):
+        decode_state(b"\2" + common[1:], pages.values())
+    with pytest.raises(DecodeError, match="version 0"):
+        decode_state(common, [b"\0" + page[1:] for page in pages.values()])
+
+
+@given(st.data())
+def test_cut_or_extended_pages_are_refused(data: st.DataObject) -> None:
+    common, pages = encode_state(rich_state())
+    everything = [common, *pages.values()]
+    at = data.draw(st.integers(0, len(everything) - 1))
+    page = everything[at]
+    everything[at] = data.draw(st.sampled_from((page[: data.draw(st.integers(0, len(page) - 1))], page + b"\0")))
+    with pytest.raises(DecodeError):
+        decode_state(everything[0], everything[1:])
+
+
+@given(st.data())
+def test_altered_pages_are_refused_or_another_state(data: st.DataObject) -> None:
+    """A changed byte never ends in anything but `DecodeError` or a state that has another hash."""
+    state = rich_state()
+    common, pages = encode_state(state)
+    everything = [bytearray(common), *map(bytearray, pages.values())]
+    page = everything[data.draw(st.integers(0, len(everything) - 1))]
+    at = data.draw(st.integers(0, len(page) - 1))
+    page[at] ^= data.draw(st.integers(1, 255))
+    try:
+        decoded = decode_state(bytes(everything[0]), map(bytes, everything[1:]))
+    except DecodeError:
+        return
+    assert state_hash(decoded) != state_hash(state)
+
+
+def test_a_para_that_owns_nothing_has_no_page() -> None:
+    router = Router.at_genesis(
+        ChainSettings(
+            HostConfiguration(),
+            (
+                Para(1),
+                Para(2),
+            ),
+        )
+    )
+    assert list(encode_state(router.state)[1]) == [1, 2]
+    router.state.paras.clear()
+    assert list(encode_state(router.state)[1]) == []
+    assert view(router.state)["balances"] == {}
+
+
+def test_untold_headroom_survives_a_restart_and_is_no_part_of_the_state() -> None:
+    router = Router.at_genesis(
+        ChainSettings(
+            HostConfiguration(max_downward_message_size=9),
+            (
+                Para(1),
+                Para(2),
+            ),
+        )
+    )
+    router.take_headroom()
+    router.begin_block(1)
+    before = router.state_root()
+    router.state.touched.paras[2] = None
+    assert router.state_root() == before
+    router.apply_downward(DownwardMessage(1, b"m"))
+    restored = Router.from_pages(pages(router))
+    assert restored.take_headroom() == router.take_headroom() != []
+    assert Router.from_pages(pages(router)).take_headroom() == []
+
+
+def test_pending_candidates_are_a_part_of_the_state() -> None:
+    candidate = Candidate(
+        1, 7, 6, (b"", b"up"), 2, (HorizontalMessage(3, b"x", b"h" * 32), HorizontalMessage(4, b"")), b"c" * 32
+    )
+    router = Router.at_genesis(ChainSettings(HostConfiguration(), (Para(1),)))
+    empty = state_hash(router.state)
+    router.begin_block(9)
+    router.keep_pending(candidate)
+    assert router.state_root() == state_hash(router.state) != empty
+    (pending,) = Router.from_pages(pages(router)).state.pending_candidates[1]
+    # the hash of a message is derived, and computed again when it is needed
+    derived = tuple(message._replace(data_hash=None) for message in candidate.horizontal_messages)
+    assert pending == (9, candidate._replace(horizontal_messages=derived))

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A state written down comes back as it was; what is malformed or contradicts itself is told in one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from functools import cache
+from typing import Any
+
+import pytest
+
+from tests.unit.lanes.chains import Chain, chain, definition_of, inputs_of
+from validator.core.inputs import DeadLetter
+from validator.core.lane import Lane
+from validator.core.outcomes import Verdict
+from validator.document import Node
+from validator.errors import UserError
+from validator.protocols.router.rules import Router
+from validator.protocols.router.state import RouterState
+from validator.protocols.router.statefile import STATE_KEYS, read_state
+from validator.protocols.router.view import view
+from validator.simulate import SimulationSettings
+
+Json = dict[str, Any]
+
+LEDGER = chain(SimulationSettings(seed=21, blocks=40, candidates_per_block=10, session_length_blocks=9))
+UNLIMITED = chain(
+    SimulationSettings(seed=22, blocks=40, candidates_per_block=10, session_length_blocks=9, unlimited_balances=True)
+)
+MIDDLE = 30
+
+
+def play(lane: Lane, of: Chain, first: int, last: int) -> list[Verdict]:
+    for item in inputs_of(record for record in of.records if first <= record.block <= last):
+        assert not isinstance(item, DeadLetter)
+        assert lane.add(item) == []
+    return [verdict for executed, _ in lane.execute_ready() for verdict in executed.verdicts]
+
+
+def state_of(lane: Lane) -> RouterState:
+    assert isinstance(lane.rules, Router)
+    return lane.rules.state
+
+
+@cache
+def in_mid_life(of: Chain = LEDGER) -> RouterState:
+    """The state after some blocks: channels with messages, requests, queues of every kind."""
+    lane = definition_of(of).create()
+    play(lane, of, 1, MIDDLE)
+    return state_of(lane)
+
+
+def written(state: RouterState) -> Json:
+    """The state as a file has it, with the kinds of paras."""
+    document: Json = json.loads(json.dumps(view(state)))
+    document["valid_paras"] = [{"para_id": para, "kind": kind} for para, kind in sorted(state.paras.items())]
+    return document
+
+
+def read(document: Json, like: RouterState) -> RouterState:
+    return read_state(
+        Node(document, "STATE"),
+        like.host_configuration,
+        balances=like.balances_mode,
+        notifications=like.hrmp_notifications,
+    )
+
+
+@pytest.mark.parametrize("of", [LEDGER, UNLIMITED], ids=["ledger", "unlimited"])
+def test_a_state_in_mid_life_comes_back_whole(of: Chain) -> None:
+    state = in_mid_life(of)
+    document = view(state)
+    for key in ("channels", "open_requests", "contents", "digests", "watermarks", "dmq", "dmq_heads", "balances"):
+        assert document[key], f"the state was meant to have {key}"
+    again = read(written(state), state)
+    assert view(again) == document
+    assert again.paras == state.paras
+
+
+def test_what_repeats_other_keys_may_be_left_out() -> None:
+    state, document = in_mid_life(), written(in_mid_life())
+    derived = ("channel_set", "open_request_set", "open_request_count", "accepted_request_count", "ingress", "egress")
+    for key in (*derived, "mqc_heads", "ump_queue_size", "needs_dispatch"):
+        del document[key]
+    for channel in document["channels"].values():
+        del channel["used_places"], channel["used_bytes"]
+    assert view(read(document, state)) == view(state)
+
+
+def test_an_empty_document_is_the_empty_state() -> None:
+    state = in_mid_life()
+    empty = read({}, state)
+    assert view(empty) == view(RouterState(state.host_configuration))
+    assert set(STATE_KEYS) == set(view(empty))
+
+
+def test_keys_that_are_not_of_the_state_are_left_alone() -> None:
+    assert view(read({"first_block": 7, "recorded_by": "somebody"}, in_mid_life())) == view(read({}, in_mid_life()))
+
+
+@pytest.mark.parametrize("of", [LEDGER, UNLIMITED], ids=["ledger", "unlimited"])
+def test_a_lane_goes_on_from_a_written_state_as_if_it_had_been_there_before(of: Chain) -> None:
+    whole = definition_of(of).create()
+    play(whole, of, 1, MIDDLE)
+    expected = play(whole, of, MIDDLE + 1, 40)
+
+    seeded = definition_of(of).create()
+    seeded = Lane(seeded.name, Router(read(written(in_mid_life(of)), in_mid_life(of)), _dispatcher(seeded)), MIDDLE)
+    told = play(seeded, of, MIDDLE + 1, 40)
+    assert len(told) == len(expected) > 0
+    for one, other in zip(told, expected, strict=True):
+        assert (one.kind, one.block, one.index, one.para_id) == (other.kind, other.block, other.index, other.para_id)
+        assert (one.violation is None) == (other.violation is None)
+        if one.violation is not None and other.violation is not None:
+            assert (one.violation.kind, one.violation.details()) == (other.violation.kind, other.violation.details())
+        # a channel's number of messages so far is not in the state keys; its head is
+        assert [message.mqc_head for message in one.messages] == [message.mqc_head for message in other.messages]
+    assert {**view(state_of(seeded)), "valid_paras": []} == {**view(state_of(whole)), "valid_paras": []}
+
+
+def _dispatcher(lane: Lane) -> Any:
+    assert isinstance(lane.rules, Router)
+    return lane.rules._dispatcher
+
+
+def channel(document: Json) -> Json:
+    value: Json = next(value for name, value in document["channels"].items() if name not in document["contents"])
+    return value
+
+
+def request(document: Json) -> Json:
+    return next(iter(document["open_requests"].values()))
+
+
+def first(document: Json, key: str) -> Any:
+    return next(iter(document[key].values()))
+
+
+def renamed(document: Json, key: str, name: str) -> None:
+    table = document[key]
+    table[name] = table.pop(next(iter(table)))
+
+
+MALFORMED: dict[str, tuple[Callable[[Json], Any], str]] = {
+    "misspelt key": (lambda d: d.update(chanels={}), "unknown key 'chanels', did you mean 'channels'?"),
+    "channels no object": (lambda d: d.update(channels=[1]), "STATE.channels: expected an object, found [1]"),
+    "channel no object": (lambda d: d["channels"].update({"1->2": 5}), "STATE.channels.1->2: "),
+    "channel without name": (lambda d: renamed(d, "channels", "x"), "expected a channel 'sender->recipient', found 'x'"),
+    "channel of three": (lambda d: renamed(d, "channels", "1->2->3"), "expected a channel 'sender->recipient'"),
+    "channel of words": (lambda d: renamed(d, "channels", "a->b"), "expected a para id from 0 to 4294967295 as key"),
+    "channel with sign": (lambda d: renamed(d, "channels", "-1->2"), "expected a para id from 0 to 4294967295 as key"),
+    "limit missing": (lambda d: channel(d).pop("limit_used_places"), "key 'limit_used_places' is missing"),
+    "limit negative": (lambda d: channel(d).update(limit_used_places=-1), "expected an integer from 0 to 4294967295"),
+    "limit as text": (lambda d: channel(d).update(limit_used_bytes="9"), "expected an integer from 0 to 4294967295"),
+    "limit as truth": (lambda d: channel(d).update(limit_used_bytes=True), "found true"),
+    "limit as float": (lambda d: channel(d).update(limit_message_size=1.5), "found 1.5"),
+    "deposit too large": (lambda d: channel(d).update(sender_deposit=2**128), "expected an integer from 0 to 3402823"),
+    "deposit other": (lambda d: channel(d).update(sender_deposit=1), "not a state that the rules can reach"),
+    "head short": (lambda d: channel(d).update(mqc_head="00"), "expected 32 bytes in hex"),
+    "head no hex": (lambda d: channel(d).update(mqc_head="zz" * 32), "expected 32 bytes in hex"),
+    "places disagree": (lambda d: channel(d).update(used_places=9), "used_places: the file says 9, the rest of it gives 0"),
+    "unknown of a channel": (lambda d: channel(d).update(colour="red"), "colour: the file says \"red\""),
+    "contents nowhere": (lambda d: d["contents"].update({"1->2": [{"sent_at": 1, "data": "00"}]}), "contents.1->2: the file says"),
+    "contents no list": (lambda d: d["contents"].update({next(iter(d["contents"])): 3}), "expected an array, found 3"),
+    "contents without data": (lambda d: first(d, "contents")[0].pop("data"), "key 'data' is missing"),
+    "contents other": (lambda d: first(d, "contents")[0].update(data="ffff"), "STATE"),
+    "request unconfirmed": (lambda d: request(d).update(confirmed="yes"), "expected true or false, found \"yes\""),
+    "request without age": (lambda d: request(d).pop("age"), "key 'age' is missing"),
+    "close request without name": (lambda d: d.update(close_request_set=["1"]), "expected a channel 'sender->recipient'"),
+    "close request twice": (lambda d: d.update(close_request_set=[next(iter(d["channels"]))] * 2), "STATE"),
+    "close request a number": (lambda d: d.update(close_request_set=[7]), "close_request_set[0]: expected a string, found 7"),
+    "set disagrees": (lambda d: d["channel_set"].pop(), "channel_set: the file says"),
+    "count disagrees": (lambda d: d.update(open_request_count={"5": 3}), "open_request_count.5: the file says 3"),
+    "index disagrees": (lambda d: first(d, "ingress").append(9), "ingress."),
+    "digests no pair": (lambda d: first(d, "digests").append([1]), "expected [block, [sender, ...]]"),
+    "digest of nobody": (lambda d: first(d, "digests")[0].__setitem__(1, []), "not a state that the rules can reach"),
+    "digests twice": (lambda d: first(d, "digests").append(deepcopy(first(d, "digests")[0])), "digests."),
+    "watermark too large": (lambda d: d["watermarks"].update({"2000": 2**32}), "watermarks.2000: expected an integer"),
+    "para too large": (lambda d: d["watermarks"].update({str(2**32): 1}), "expected a para id from 0 to 4294967295"),
+    "para of many digits": (lambda d: d["watermarks"].update({"9" * 5000: 1}), "expected a para id from 0 to 4294967295"),
+    "para with zeros": (lambda d: d["watermarks"].update({"0002000": 1}), "expected a para id from 0 to 4294967295"),
+    "para in other digits": (lambda d: d["watermarks"].update({"\u0662": 1}), "expected a para id from 0 to 4294967295"),
+    "downward no hex": (lambda d: first(d, "dmq")[0].update(msg="0"), "expected bytes in hex"),
+    "downward out of order": (lambda d: d["dmq"].update({"2000": [{"sent_at": n, "msg": ""} for n in (5, 4)]}), "in order of sent_at"),
+    "downward head": (lambda d: d.update(dmq_heads={"2000": 5}), "dmq_heads.2000: expected a string, found 5"),
+    "upward no list": (lambda d: d.update(ump_queues={"2000": "00"}), "ump_queues.2000: expected an array"),
+    "upward sizes": (lambda d: d.update(ump_queue_size={"2000": [1, 1]}), "ump_queue_size.2000: the file says [1, 1]"),
+    "pointer nowhere": (lambda d: d.update(next_dispatch_round_start_with=77), "not a state that the rules can reach"),
+    "balance no object": (lambda d: d["balances"].update({"2000": 5}), "balances.2000: expected an object, found 5"),
+    "balance negative": (lambda d: d["balances"].update({"2000": {"free": -5}}), "free: expected an integer"),
+    "reserved other": (lambda d: d["balances"].update({"77": {"reserved": 5}}), "77 has 5 reserved, its deposits are 0"),
+    "valid paras": (lambda d: d.update(valid_paras={"2000": 1}), "valid_paras: expected an array"),
+    "valid para": (lambda d: d.update(valid_paras=["2000"]), "valid_paras[0]: expected an integer"),
+    "kind of para": (lambda d: d["valid_paras"][0].update(kind="moon"), "expected one of parachain, parathread, found \"moon\""),
+    "channel of nobody": (lambda d: d.update(valid_paras=[]), "is not a valid para"),
+    "outgoing twice": (lambda d: d.update(outgoing_paras=[3, 3]), "outgoing_paras is not ascending and unique"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_what_is_malformed_is_told_in_one_line(name: str) -> None:
+    change, told = MALFORMED[name]
+    document = written(in_mid_life())
+    change(document)
+    with pytest.raises(UserError) as error:
+        read(document, in_mid_life())
+    assert str(error.value).startswith("STATE")
+    assert told in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("value", [None, 5, "x", [], True])
+def test_what_is_no_object_is_told(value: object) -> None:
+    with pytest.raises(UserError, match=r"^STATE: expected an object, found "):
+        read_state(Node(value, "STATE"), in_mid_life().host_configuration)

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`docs/rules/`: copies of the pages that protocols ship, and their index. ``python -m tests.tidy.rule_pages`` writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from validator.plugin.rule_pages import Entry, RulesPage, Sort, parse_page
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "docs" / "rules"
+SOURCES = (
+    ROOT / "validator" / "protocols" / "kit" / "rules.md",
+    *sorted(ROOT.glob("validator/protocols/*/rules.md")),
+    *sorted(ROOT.glob("plugins/*/src/*/rules.md")),
+)
+
+_INDEX = """\
+# Rules, readings, invariants and errors
+
+A verdict's `error.kind` and `clause`, and every code such as R-12 or I-06 in code, tests and documents, is explained here.
+`validator explain CODE` prints the same, `validator explain` lists it. A rejection that `validator watch verdicts --json` prints names its
+entry as `rule`.
+
+| page | what it has |
+|---|---|
+{pages}
+
+The files of this folder are copies of what each protocol ships; `python -m tests.tidy.rule_pages` writes them. A protocol from elsewhere
+brings its own page ([plugins.md](../plugins.md#protocols)).
+
+## Readings
+
+What the specifications leave open, and what we do. Each has its reason on its page.
+
+| code | reading |
+|---|---|
+{readings}
+
+## Errors
+
+The first check that fails decides, and pages list errors in the order of their checks.
+
+| kind | fields | page |
+|---|---|---|
+{errors}
+"""
+
+
+def pages() -> dict[Path, tuple[str, RulesPage]]:
+    """Return text and content of every page, by the file that its copy is."""
+    found = {}
+    for source in SOURCES:
+        text = source.read_text(encoding="utf-8")
+        page = parse_page(source.parent.name, text)
+        found[ROOT / page.address] = (text, page)
+    return found
+
+
+def render() -> dict[Path, str]:
+    """Return every file of the folder with its text."""
+    found = pages()
+    contents = [page for _, page in found.values()]
+    index = _INDEX.format(
+        pages="\n".join(_page_row(path, page) for path, (_, page) in found.items()),
+        readings="\n".join(
+            f"| {_link(entry.name, entry)} | {entry.title} |" for entry in _entries(contents, Sort.READING)
+        ),
+        errors="\n".join(_error_row(entry) for entry in _entries(contents, Sort.ERROR)),
+    )
+    return {FOLDER / "README.md": index, **{path: text for path, (text, _) in found.items()}}
+
+
+def _entries(contents: list[RulesPage], sort: Sort) -> list[Entry]:
+    return [entry for page in contents for entry in page.entries if entry.sort is sort]
+
+
+def _page_row(path: Path, page: RulesPage) -> str:
+    counts = {sort: sum(entry.sort is sort for entry in page.entries) for sort in Sort}
+    what = ", ".join(f"{count} {sort}{'s' if count > 1 else ''}" for sort, count in counts.items() if count)
+    return f"| [{page.title}]({path.name}) | {what} |"
+
+
+def _link(text: str, entry: Entry) -> str:
+    return f"[{text}]({entry.reference.removeprefix('docs/rules/')})"
+
+
+def _error_row(entry: Entry) -> str:
+    forms = "; or ".join(", ".join(name for name, _ in form) for form in entry.fields)
+    page = entry.reference.partition("#")[0].removeprefix("docs/rules/").removesuffix(".md")
+    return f"| `{entry.name}` | {forms} | {_link(page, entry)} |"
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for path, text in render().items():
+        path.write_text(text, encoding="utf-8")

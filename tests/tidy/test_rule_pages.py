@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the code cites is on a page of rules: clauses, codes, kinds, sections of documents. And what the pages name is in the code."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+
+from tests.tidy.rule_pages import FOLDER, ROOT, SOURCES, render
+from validator.core.errors import Violation
+from validator.core.inputs import DeadReason
+from validator.core.outcomes import DispatchOutcome
+from validator.plugin.registry import discover
+from validator.plugin.rule_pages import LANE, PROTOCOLS, RulesPage, Sort, find_entries, installed_pages
+from validator.protocols.kit import InclusionCandidateNotPending, TimeoutCandidateNotPending
+from validator.replay.suites import suite_files
+from validator.testing.protocol import unexplained
+
+OF_ALL = (InclusionCandidateNotPending, TimeoutCandidateNotPending)
+"""Errors of no single protocol."""
+
+READ = (".py", ".md", ".in", ".json", ".toml", ".avsc")
+CODE = re.compile(r"(?<![\w-])(?:[HLNRX]-[IV]|[HILRX]-)[0-9]{2}[a-z]?(?![\w-])")
+"""Codes of our pages. Three digits are none: tests use such for codes that nobody has."""
+
+SECTION = re.compile(r"\b((?:router_rules|xcmp_rules)(?:\.md)? (?:[0-9]\.[0-9]+|(?:[HX]-)?I-?[0-9]{2}[a-z]?))")
+ROUTINE = re.compile(r"\b((?:router|early_hrmp|xcmp_channels)\.txt) ``(\w+)``")
+QUOTED = re.compile(r'\b((?:router|early_hrmp|xcmp_channels)\.txt) "(\w[\w ]+)"(?: ([0-9.]+[0-9]|[0-9]))?')
+
+
+@cache
+def pages() -> dict[str, RulesPage]:
+    found, problems = installed_pages()
+    assert problems == []
+    return {page.protocol: page for page in found}
+
+
+def sources() -> Iterator[tuple[str, str]]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    for name in listed.stdout.split("\0"):
+        path = ROOT / name
+        if name.endswith(READ) and path.is_file():
+            yield name, path.read_text(encoding="utf-8")
+
+
+def violations(protocol: str) -> list[type[Violation]]:
+    """Return the errors that the package of a protocol's plugin declares."""
+    (found,) = [each for each in discover(PROTOCOLS) if each.name == protocol]
+    package = found.value.partition(".")[0]
+    declared, parents = [], [Violation]
+    while parents:
+        children = parents.pop().__subclasses__()
+        parents += children
+        declared += [each for each in children if each.kind and each.__module__.partition(".")[0] == package]
+    return [each for each in declared if each not in OF_ALL]
+
+
+def unresolved(cited: re.Pattern[str]) -> dict[str, str]:
+    """Return what a pattern finds in the tree and no page has, with a file that has it; the groups of the pattern are what is looked up."""
+    found: dict[str, str] = {}
+    for name, text in sources():
+        for match in cited.finditer(text):
+            found[" ".join(filter(None, match.groups())).replace(".md ", " ") or match[0]] = name
+    assert found
+    return {cite: name for cite, name in found.items() if not find_entries(pages().values(), cite)}
+
+
+# --- copies ---
+
+
+def test_docs_are_copies_of_shipped_pages() -> None:
+    told = {path: path.read_text(encoding="utf-8") for path in FOLDER.iterdir()}
+    assert told == render(), "run python -m tests.tidy.rule_pages"
+
+
+def test_every_shipped_protocol_has_a_page() -> None:
+    assert set(pages()) == {LANE, *(found.name for found in discover(PROTOCOLS))}
+    assert len(SOURCES) == len(pages())
+
+
+# --- errors, both ways ---
+
+
+@pytest.mark.parametrize("protocol", ["router", "early-hrmp", "xcmp"])
+def test_errors_of_a_protocol_are_those_of_its_page(protocol: str) -> None:
+    declared = violations(protocol)
+    assert len(declared) > 20
+    assert unexplained(pages()[protocol], declared) == []
+
+
+def test_errors_of_all_protocols_are_those_of_the_lane_page() -> None:
+    assert unexplained(pages()[LANE], OF_ALL) == []
+
+
+def test_a_missing_entry_and_a_stale_one_are_found() -> None:
+    declared = violations("router")
+    page = pages()["router"]
+    assert unexplained(page, declared[1:]) == [f"{declared[0].kind}: no such error"]
+    assert f"{OF_ALL[0].kind}: no entry" in unexplained(page, [*declared, *OF_ALL])
+
+
+def test_every_clause_names_a_rule_and_an_error() -> None:
+    for page in pages().values():
+        for clause in {clause for entry in page.entries for clause in entry.clauses}:
+            sorts = {entry.sort for entry in find_entries([page], clause)}
+            assert sorts == {Sort.RULE, Sort.ERROR}, (page.protocol, clause)
+
+
+def test_reasons_and_outcomes_are_those_of_the_lane() -> None:
+    named = {sort: [entry.name for entry in pages()[LANE].entries if entry.sort is sort] for sort in Sort}
+    assert named[Sort.REASON] == [reason.name for reason in DeadReason]
+    assert named[Sort.OUTCOME] == [str(outcome) for outcome in DispatchOutcome]
+
+
+def test_every_entry_says_something() -> None:
+    silent = [entry.reference for page in pages().values() for entry in page.entries if not (entry.title or entry.text)]
+    assert silent == []
+    without_reason = [
+        entry.reference
+        for page in pages().values()
+        for entry in page.entries
+        if entry.sort is Sort.READING and len(entry.text) < 60
+    ]
+    assert without_reason == []
+
+
+# --- citations ---
+
+
+def test_every_code_has_an_entry() -> None:
+    assert unresolved(CODE) == {}
+
+
+def test_every_section_of_the_notes_has_an_entry() -> None:
+    assert unresolved(SECTION) == {}
+
+
+def test_every_routine_of_a_specification_has_an_entry() -> None:
+    assert unresolved(ROUTINE) == {}
+    assert unresolved(QUOTED) == {}
+
+
+def suite_scenarios(protocol: str) -> Iterator[dict[str, Any]]:
+    for file in suite_files(protocol):
+        document = json.loads(file.read_text(encoding="utf-8"))
+        yield from document if isinstance(document, list) else [document]
+
+
+@pytest.mark.parametrize("protocol", ["router", "early-hrmp", "xcmp"])
+def test_every_kind_that_a_suite_expects_has_an_entry(protocol: str) -> None:
+    kinds = {each for scenario in suite_scenarios(protocol) for each in _kinds(scenario)}
+    assert len(kinds) > 20
+    known = {entry.name for entry in pages()[protocol].entries if entry.sort is Sort.ERROR}
+    assert kinds <= known
+
+
+def _kinds(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("error"), dict):
+            yield value["error"]["kind"]
+        for each in value.values():
+            yield from _kinds(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _kinds(each)
+
+
+def test_every_section_that_a_scenario_names_has_an_entry() -> None:
+    """Those of the Router name routines of router.txt by themselves; the format of the traces and READMEs are no rules."""
+    found = []
+    for protocol in ("router", "early-hrmp", "xcmp"):
+        for scenario in suite_scenarios(protocol):
+            source = scenario.get("source", "")
+            if source.startswith(("traces FORMAT", "README")) or source in ("", "router.txt"):
+                continue
+            first = re.match(
+                r"(?:[a-z_]+\.txt |[a-z]+_rules )?(?:[A-Z]-[A-Z]?\d+|[A-Za-z_]+(?: [A-Z][a-z]+)*|[0-9.]+[0-9])", source
+            )
+            assert first is not None, source
+            if not any(find_entries(pages().values(), f"{prefix}{first[0]}") for prefix in ("", "router.txt ")):
+                found.append((scenario["id"], source, first[0]))
+    assert found == []

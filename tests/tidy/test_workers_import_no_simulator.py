@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a running worker imports holds no simulator: neither the shared one nor that of a protocol."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+WORKER = """
+import json, sys
+import streaming.lane_operator
+import validator.lanes.store
+from validator.plugin.registry import discover
+from validator.plugin.runtime import RuntimePlan, make_runtime
+
+names = sorted(found.name for found in discover("validator.protocols"))
+for name in names:
+    assert make_runtime(RuntimePlan(protocol=name)).protocol.simulation is not None
+{more}
+print(json.dumps([names, sorted(sys.modules)]))
+"""
+
+
+def simulators(more: str = "") -> tuple[list[str], list[str]]:
+    """Return the protocols that a process has made runtimes of, and the modules of simulators that it has imported."""
+    program = WORKER.format(more=more)
+    run = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    names, modules = json.loads(run.stdout)
+    return names, [each for each in modules if each.startswith("validator.simulate") or ".simulation" in each]
+
+
+def test_worker_of_every_protocol_imports_no_simulator() -> None:
+    names, imported = simulators()
+    assert {"early-hrmp", "xcmp"} < set(names)
+    assert imported == []
+
+
+def test_import_of_a_simulator_is_seen() -> None:
+    _, imported = simulators("import validator_xcmp.simulation.model")
+    assert {"validator.simulate", "validator_xcmp.simulation.model"} <= set(imported)

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The grammar of pages of rules, the anchors of headings, and the finding of entries."""
+
+from __future__ import annotations
+
+import pytest
+
+from validator.errors import UserError
+from validator.plugin.rule_pages import RuleReferences, Sort, anchor, close_names, find_entries, parse_page
+
+HEAD = "# Rules of mine\n\n- Page: `docs/mine.md`\n\nSome words.\n\n## Candidates\n\nMore words.\n\n"
+ENTRIES = """\
+### M-01 A candidate has a `size`
+
+- Clause: `paper 1`, `paper 2, and more`
+- Source: `notes 3`
+
+It is
+limited.
+
+```
+### R-9 no heading
+- Clause: none
+```
+
+### M-I02 What size means
+
+### M-V03 Sizes are counted
+
+## Errors
+
+### error Size/TooLarge
+
+- Clause: `paper 1`
+- Fields: `size: int`, `limit: dict[str, int]`
+- Fields: none
+- Rule: M-01, M-I02
+
+Words.
+
+- Clause: this is text
+"""
+
+
+def test_page_is_taken_apart() -> None:
+    page = parse_page("mine", HEAD + ENTRIES)
+    assert (page.title, page.address) == ("Rules of mine", "docs/mine.md")
+    rule, reading, invariant, error = page.entries
+    assert [entry.sort for entry in page.entries] == [Sort.RULE, Sort.READING, Sort.INVARIANT, Sort.ERROR]
+    assert (rule.name, rule.title, rule.group) == ("M-01", "A candidate has a `size`", "Candidates")
+    assert rule.clauses == ("paper 1", "paper 2, and more")
+    assert rule.sources == ("notes 3",)
+    assert rule.text == "It is\nlimited.\n\n```\n### R-9 no heading\n- Clause: none\n```"
+    assert rule.reference == "docs/mine.md#m-01-a-candidate-has-a-size"
+    assert (reading.text, invariant.title) == ("", "Sizes are counted")
+    assert (error.name, error.title, error.group) == ("Size/TooLarge", "", "Errors")
+    assert error.fields == ((("size", "int"), ("limit", "dict[str, int]")), ())
+    assert error.rules == ("M-01", "M-I02")
+    assert error.text == "Words.\n\n- Clause: this is text"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "expected"),
+    [
+        ("", 0, "'# Title' in the first line"),
+        ("words\n", 1, "'# Title' in the first line"),
+        ("# T\n## G\n", 2, "then '- Page: `ADDRESS`'"),
+        ("# T\n- Page: address\n", 2, "`TEXT`, `TEXT`, found 'address'"),
+        ("# T\n- Page: `a`\n- Page: `b`\n", 3, "'- Page:' once"),
+        ("# T\n- Page: `a`\n### M-01 x\n", 3, "'## Group'"),
+        ("# T\n- Page: `a`\n# T\n", 3, "'# Title' in the first line"),
+        (HEAD + "#### M-01 x\n", 11, "'### CODE Title'"),
+        (HEAD + "### M-01\n", 11, "'### CODE Title', or error, reason or outcome"),
+        (HEAD + "### m-01 small letters\n", 11, "'### CODE Title'"),
+        (HEAD + "### error\n", 11, "'### error NAME'"),
+        (HEAD + "### error Two words\n", 11, "'### error NAME'"),
+        (HEAD + "### M-01 x\n### M-01 y\n", 12, "an entry that is not there yet"),
+        (HEAD + "- Clause: `x`\n", 11, "'- Clause:' once, under the heading of an entry"),
+        (HEAD + "### M-01 x\n- Clause: `x`\n- Clause: `y`\n", 13, "'- Clause:' once"),
+        (HEAD + "### M-01 x\n- Fields: none\n", 12, "'- Fields:' under an error"),
+        (HEAD + "### M-01 x\n- Clause: `x` and `y`\n", 12, "`TEXT`, `TEXT`"),
+        (HEAD + "### error X\n- Clause: `x`\n", 12, "'- Fields:' for error X"),
+        (HEAD + "### error X\n- Fields: `x`\n", 12, "'- Fields: `name: type`, ...'"),
+    ],
+)
+def test_page_outside_the_grammar_is_refused_with_its_line(text: str, line: int, expected: str) -> None:
+    with pytest.raises(UserError) as raised:
+        parse_page("mine", text)
+    assert str(raised.value).startswith(f"rules page of mine, line {line}: expected ")
+    assert expected in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("heading", "fragment"),
+    [
+        ("error OutboundHrmp/CapacityExceeded", "error-outboundhrmpcapacityexceeded"),
+        ("I-06b A request's age: stored, `>=`", "i-06b-a-requests-age-stored-"),
+        ("R-V01 NeedsDispatch and next_round agree", "r-v01-needsdispatch-and-next_round-agree"),
+        ("Two  spaces & a sign", "two--spaces--a-sign"),
+        ("Größe", "größe"),
+        ("What's new? (v2.0)", "whats-new-v20"),
+    ],
+)
+def test_anchor_is_that_of_github(heading: str, fragment: str) -> None:
+    assert anchor(heading) == fragment
+
+
+def test_headings_that_come_again_have_numbered_anchors() -> None:
+    taken: dict[str, int] = {}
+    assert [anchor(heading, taken) for heading in ("Errors", "errors!", "Rules", "Errors")] == [
+        "errors",
+        "errors-1",
+        "rules",
+        "errors-2",
+    ]
+    page = parse_page("mine", HEAD + "### error X\n- Fields: none\n## error X\n### error X!\n- Fields: none\n")
+    assert [entry.reference.partition("#")[2] for entry in page.entries] == ["error-x", "error-x-2"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        ("m-i02", ["M-I02"]),
+        ("SIZE/toolarge", ["Size/TooLarge"]),
+        ("toolarge", ["Size/TooLarge"]),
+        ("Paper  1", ["M-01", "Size/TooLarge"]),
+        ("notes", ["M-01"]),
+        ("paper 2, and", ["M-01"]),
+        ("pap", []),
+        ("notes M-V03", ["M-V03"]),
+        ("words M-V03", []),
+        ("", []),
+    ],
+)
+def test_entries_are_found_by_code_kind_clause_and_section(wanted: str, names: list[str]) -> None:
+    page = parse_page("mine", HEAD + ENTRIES)
+    assert [entry.name for entry in find_entries([page], wanted)] == names
+
+
+def test_close_names_are_in_their_own_case_and_the_closest_first() -> None:
+    page = parse_page("mine", HEAD + ENTRIES)
+    assert close_names([page], "size/tolarge") == ["Size/TooLarge"]
+    assert close_names([page], "M-02")[0] in ("M-01", "M-I02")
+    assert close_names([page], "something else") == []
+
+
+def test_reference_is_that_of_the_lanes_protocol_else_of_any_with_the_clause() -> None:
+    mine = parse_page("mine", HEAD + ENTRIES)
+    other = parse_page("other", (HEAD + ENTRIES).replace("docs/mine.md", "docs/other.md"))
+    references = RuleReferences([mine, other])
+    fragment = "#error-sizetoolarge"
+    assert references.of("Size/TooLarge", "paper 1", "other") == f"docs/other.md{fragment}"
+    assert references.of("Size/TooLarge", "paper 1", "mine") == f"docs/mine.md{fragment}"
+    assert references.of("Size/TooLarge", "paper 1", "gone") == f"docs/mine.md{fragment}"
+    assert references.of("Size/TooLarge", "paper 1") == f"docs/mine.md{fragment}"
+    assert references.of("Size/TooLarge", "paper 2") is None
+    assert references.of("Size/Other", "paper 1", "mine") is None

@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator replay` as it is called: lines, exit codes, the shape of --json, and one line for whatever is malformed."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.router.generate import GROUPS, scenarios_of
+from validator.cli.main import app
+from validator.protocols.router.statefile import STATE_KEYS
+
+SCENARIO = next(scenario for scenario in scenarios_of("order") if scenario["id"] == "order/groups-of-a-candidate")
+
+
+def replay(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["replay", *map(str, arguments)])
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "trace.json"
+
+
+def write(file: Path, document: Any) -> Path:
+    file.write_text(json.dumps(document), encoding="utf-8")
+    return file
+
+
+def refusal(result: Result) -> str:
+    """Return the one line that a malformed file ends in."""
+    assert result.exit_code == 2, result.output
+    assert not isinstance(result.exception, Exception) or isinstance(result.exception, SystemExit)
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("validator: ")
+    assert line.isprintable()
+    assert result.stdout == ""
+    return line
+
+
+def test_the_suite_passes() -> None:
+    result = replay("--suite", "router")
+    total = sum(len(scenarios_of(group)) for group in GROUPS)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[-1] == f"{total} passed, 0 failed"
+    assert len(lines) == total + 1
+    assert all(line.startswith("PASS ") for line in lines[:-1])
+
+
+def test_one_scenario_or_a_list_from_several_files(file: Path) -> None:
+    write(file, SCENARIO)
+    several = write(file.with_name("several.json"), [SCENARIO, SCENARIO])
+    result = replay(file, several)
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "3 passed, 0 failed")
+    assert replay(write(file, [])).stdout == "0 passed, 0 failed\n"
+
+
+def test_a_failure_says_where_and_ends_with_1(file: Path) -> None:
+    wrong = copy.deepcopy(SCENARIO)
+    wrong["steps"][0]["expect"]["downward"][0] = {"ok": False, "error": {"kind": "ExceedsMaxMessageSize"}}
+    result = replay(write(file, [wrong, SCENARIO]))
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[0].startswith(
+        'FAIL order/groups-of-a-candidate groups_of_a_candidate: step 0 (block 3): downward[0]: expected {"ok": false'
+    )
+    assert result.stdout.splitlines()[-1] == "1 passed, 1 failed"
+
+
+@pytest.mark.parametrize("beside", [{"protocol": "no-such-protocol"}, {"needs": ["teleportation"]}])
+def test_what_is_not_built_is_skipped(file: Path, beside: dict[str, Any]) -> None:
+    other = {"id": "x", "name": "other", **beside, "steps": [{"whatever": 1}]}
+    result = replay(write(file, [other, SCENARIO]))
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[0].startswith("SKIP x other: ")
+    assert result.stdout.splitlines()[-1] == "1 passed, 0 failed, 1 skipped"
+    skipped = json.loads(replay("--json", file).stdout)["scenarios"][0]
+    assert set(skipped) == {"id", "skipped"}
+
+
+def test_json_has_every_key_and_no_round_in_the_middle_of_a_block(file: Path) -> None:
+    result = replay("--json", write(file, SCENARIO))
+    assert result.exit_code == 0
+    (scenario,) = json.loads(result.stdout)["scenarios"]
+    assert set(scenario) == {"id", "steps"}
+    blocks = [step["block"] for step in SCENARIO["steps"]]
+    assert [step["block"] for step in scenario["steps"]] == blocks
+    for at, step in enumerate(scenario["steps"]):
+        assert list(step) == ["block", "requests", "downward", "candidates", "dispatched", "state"]
+        assert tuple(step["state"]) == STATE_KEYS
+        ends = at + 1 == len(blocks) or blocks[at + 1] != blocks[at]
+        assert (step["dispatched"] is not None) == ends
+
+
+def test_json_never_looks_at_expect(file: Path) -> None:
+    wanted = replay("--json", write(file, SCENARIO)).stdout
+    for expect in ({"state": {"channels": 7}}, 5, [], {"requests": 3}, {"candidates": [{"ok": "?"}]}, {"expects": 1}):
+        other = copy.deepcopy(SCENARIO)
+        for step in other["steps"]:
+            step["expect"] = expect
+        assert replay("--json", write(file, other)).stdout == wanted
+
+
+def test_the_same_bytes_every_time(file: Path) -> None:
+    write(file, scenarios_of("session"))
+    assert replay("--json", file).stdout == replay("--json", file).stdout
+
+
+def test_nothing_to_replay_and_no_such_suite() -> None:
+    assert "name a trace file" in refusal(replay())
+    assert "no such suite, there are" in refusal(replay("--suite", "rooter"))
+
+
+# --- malformed ---
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b"[1,]", "not JSON"),
+        (b"\xef\xbb\xbf{}", "not JSON"),
+        (b"\xff\xfe", "not UTF-8 at byte 0"),
+        (b"nul", "not JSON"),
+        (b"5", "expected a scenario or an array of them, found 5"),
+        (b"null", "expected a scenario or an array of them, found null"),
+        (b'"x"', "expected a scenario or an array of them"),
+        (b"[5]", "[0]: expected an object, found 5"),
+        (b"[[]]", "[0]: expected an object, found []"),
+        (b"{}", "key 'id' is missing"),
+        (b'{"id": "a"}', "key 'steps' is missing"),
+        (b"[" * 100_000 + b"]" * 100_000, "nested more than 64 levels deep"),
+        (b"[" * 500 + b"]" * 500, "nested more than 64 levels deep"),
+        (b'{"id":' * 66 + b"1" + b"}" * 66, "nested more than 64 levels deep"),
+        (b"1" * 5_000, "digits"),
+        (b'{"id": NaN, "steps": []}', "expected a string, found NaN"),
+    ],
+)
+def test_what_is_no_trace_at_all(file: Path, content: bytes, why: str) -> None:
+    file.write_bytes(content)
+    for arguments in ((file,), ("--json", file)):
+        line = refusal(replay(*arguments))
+        assert str(file) in line
+        assert why in line
+
+
+def test_a_file_that_is_not_there_or_a_directory(tmp_path: Path) -> None:
+    assert "No such file" in refusal(replay(tmp_path / "none.json"))
+    assert "Is a directory" in refusal(replay(tmp_path))
+
+
+def at(document: Any, path: str) -> tuple[Any, Any]:
+    """Return the holder and key of a dotted path."""
+    *parts, last = [int(part) if part.isdigit() else part for part in path.split(".")]
+    for part in parts:
+        document = document[part]
+    return document, last
+
+
+VALID = {
+    "id": "a",
+    "config": {"hrmp_channel_max_places": 1},
+    "genesis_paras": [{"para_id": 1, "kind": "parachain", "balance": 5}],
+    "ump_weights": {"aa": 1},
+    "ump_failing_messages": ["aa"],
+    "steps": [
+        {
+            "block": 1,
+            "requests": [
+                {"kind": "init_open_channel", "origin": 1, "recipient": 2, "max_places": 1, "max_message_size": 1},
+                {"kind": "accept_open_channel", "origin": 2, "sender": 1},
+                {"kind": "close_channel", "origin": 2, "channel": [1, 2]},
+                {"kind": "schedule_para_cleanup", "para_id": 3},
+            ],
+            "downward": [{"para_id": 1, "msg": "aa"}],
+            "candidates": [
+                {
+                    "para_id": 1,
+                    "relay_parent_number": 0,
+                    "hrmp_watermark": 0,
+                    "upward_messages": ["aa"],
+                    "processed_downward_messages": 0,
+                    "horizontal_messages": [{"recipient": 2, "data": "aa"}],
+                    "enact_at_block": 1,
+                }
+            ],
+            "session_change": {
+                "outgoing": [1],
+                "onboarding": [{"para_id": 1, "kind": "parathread", "balance": 1}],
+                "new_config": {"hrmp_channel_max_places": 1},
+            },
+            "expect": {"requests": [{"ok": True}], "dispatched": [[1, "aa"]], "state": {"valid_paras": [1]}},
+        }
+    ],
+}
+
+
+def test_the_valid_one_runs(file: Path) -> None:
+    assert replay("--json", write(file, VALID)).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("id", 5),
+        ("name", []),
+        ("protocol", 5),
+        ("needs", "delayed_enactment"),
+        ("needs", [1]),
+        ("config", []),
+        ("config.hrmp_channel_max_places", -1),
+        ("config.hrmp_channel_max_places", 1.0),
+        ("config.hrmp_channel_max_places", True),
+        ("config.hrmp_channel_max_places", "1"),
+        ("config.hrmp_channel_max_places", 2**32),
+        ("config.hrmp_sender_deposit", 2**128),
+        ("config.preferred_dispatchable_upward_messages_step_weight", 2**64),
+        ("config.hrmp_channel_max_place", 1),
+        ("genesis_paras", {}),
+        ("genesis_paras.0", 1),
+        ("genesis_paras.0.para_id", None),
+        ("genesis_paras.0.para_id", 2**32),
+        ("genesis_paras.0.kind", "parafluid"),
+        ("genesis_paras.0.kind", {}),
+        ("genesis_paras.0.balance", 2**128),
+        ("ump_weights", []),
+        ("ump_weights.zz", 1),
+        ("ump_weights.aa", -1),
+        ("ump_default_weight", "1"),
+        ("ump_failing_messages", "aa"),
+        ("ump_failing_messages.0", "a"),
+        ("steps", {}),
+        ("steps", None),
+        ("steps.0", None),
+        ("steps.0.block", None),
+        ("steps.0.block", "1"),
+        ("steps.0.block", -1),
+        ("steps.0.blok", 1),
+        ("steps.0.requests", 1),
+        ("steps.0.requests.0", []),
+        ("steps.0.requests.0.kind", "open_channel"),
+        ("steps.0.requests.0.kind", None),
+        ("steps.0.requests.0.origin", "1"),
+        ("steps.0.requests.0.max_places", 2**32),
+        ("steps.0.requests.1.sender", []),
+        ("steps.0.requests.2.channel", "1->2"),
+        ("steps.0.requests.2.channel", [1]),
+        ("steps.0.requests.2.channel", [1, 2, 3]),
+        ("steps.0.requests.2.channel", [1, None]),
+        ("steps.0.requests.3.para_id", None),
+        ("steps.0.downward.0", "aa"),
+        ("steps.0.downward.0.msg", "0xaa"),
+        ("steps.0.downward.0.msg", "a a"),
+        ("steps.0.downward.0.msg", "aa bb"),
+        ("steps.0.downward.0.msg", "aa\n"),
+        ("steps.0.downward.0.msg", "\u0660\u0661"),
+        ("steps.0.downward.0.msg", "\ud800"),
+        ("steps.0.downward.0.msg", 0),
+        ("steps.0.candidates", {}),
+        ("steps.0.candidates.0.para_id", None),
+        ("steps.0.candidates.0.hrmp_watermark", None),
+        ("steps.0.candidates.0.hrmp_watermark", -1),
+        ("steps.0.candidates.0.hrmp_watermarks", 1),
+        ("steps.0.candidates.0.relay_parent_number", "0"),
+        ("steps.0.candidates.0.upward_messages", "aa"),
+        ("steps.0.candidates.0.upward_messages.0", None),
+        ("steps.0.candidates.0.processed_downward_messages", 1.5),
+        ("steps.0.candidates.0.horizontal_messages", {"2": "aa"}),
+        ("steps.0.candidates.0.horizontal_messages.0", [2, "aa"]),
+        ("steps.0.candidates.0.horizontal_messages.0.recipient", None),
+        ("steps.0.candidates.0.horizontal_messages.0.data", "a"),
+        ("steps.0.candidates.0.enact_at_block", "2"),
+        ("steps.0.session_change", []),
+        ("steps.0.session_change.outgoing", 1),
+        ("steps.0.session_change.outgoing.0", "1"),
+        ("steps.0.session_change.onboarding.0.kind", 5),
+        ("steps.0.session_change.new_config.hrmp_channel_max_places", "2"),
+        ("steps.0.session_change.onbording", []),
+    ],
+)
+def test_a_malformed_value_is_named(file: Path, path: str, value: Any) -> None:
+    document = copy.deepcopy(VALID)
+    holder, key = at(document, path)
+    holder[key] = value
+    write(file, document)
+    for arguments in ((file,), ("--json", file)):
+        line = refusal(replay(*arguments))
+        assert str(file) in line
+        assert str(key) in line.removeprefix(str(file))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("expect", 5),
+        ("expect.request", []),
+        ("expect.requests", 5),
+        ("expect.requests.0", True),
+        ("expect.requests.0", {}),
+        ("expect.requests.0", {"ok": 1}),
+        ("expect.requests.0", {"ok": False}),
+        ("expect.requests.0", {"ok": False, "error": "x"}),
+        ("expect.requests.0", {"ok": False, "error": {}}),
+        ("expect.dispatched", 5),
+        ("expect.dispatched.0", 5),
+        ("expect.dispatched.0", [5]),
+        ("expect.state", []),
+        ("expect.state.channel", {}),
+    ],
+)
+def test_a_malformed_expectation_is_named(file: Path, path: str, value: Any) -> None:
+    document = copy.deepcopy(VALID)
+    holder, key = at(document["steps"][0], path)
+    holder[key] = value
+    assert str(key) in refusal(replay(write(file, document)))
+
+
+def test_blocks_do_not_go_back(file: Path) -> None:
+    document = {"id": "a", "steps": [{"block": 3}, {"block": 2}]}
+    assert "steps[1].block: expected a block from 3 on, found 2" in refusal(replay(write(file, document)))
+
+
+def test_names_that_no_terminal_can_print(file: Path) -> None:
+    document = {"id": "a\ud800\n", "name": "\x1b[31m", "steps": []}
+    assert replay(write(file, document)).stdout == "PASS a\\ud800\\n \\u001b[31m\n1 passed, 0 failed\n"
+    document = {"id": "a", "ump_weights": {"\ud800\n": 1}, "steps": []}
+    refusal(replay(write(file, document)))
+
+
+ODD: list[Any] = [
+    None,
+    True,
+    -1,
+    0,
+    1,
+    2**32,
+    2**128,
+    1.5,
+    float("nan"),
+    "",
+    "a",
+    "\ud800",
+    [],
+    [[]],
+    {},
+    {"a": 1},
+    [None],
+]
+
+
+def _leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    children: list[tuple[Any, Any]] = []
+    if isinstance(value, dict):
+        children = list(value.items())
+    elif isinstance(value, list):
+        children = list(enumerate(value))
+    return [path, *(leaf for key, item in children for leaf in _leaves(item, (*path, key)))]
+
+
+def test_mutations_never_end_in_a_traceback(file: Path) -> None:
+    """Any value in place of any other: the file runs, fails, or is refused in one line."""
+    random = Random(1)
+    seeds = [VALID, SCENARIO, scenarios_of("notifications")[0]]
+    outcomes = set()
+    for _ in range(600):
+        document = copy.deepcopy(random.choice(seeds))
+        for _ in range(random.choice((1, 1, 2))):
+            path = random.choice(_leaves(document)[1:])
+            holder = document
+            for key in path[:-1]:
+                holder = holder[key]
+            action = random.random()
+            if action < 0.15:
+                del holder[path[-1]]
+            elif action < 0.25 and isinstance(holder, dict):
+                holder[random.choice(("", "kind", "block", "\u2028", "expects"))] = holder.pop(path[-1])
+            else:
+                holder[path[-1]] = random.choice(ODD)
+        result = replay(*random.choice(((), ("--json",))), write(file, document))
+        outcomes.add(result.exit_code)
+        if result.exit_code == 2:
+            refusal(result)
+        else:
+            assert result.exit_code in (0, 1), result.exception
+            assert result.stderr == ""
+    assert outcomes == {0, 1, 2}

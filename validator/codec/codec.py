@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the records of some protocols are read and written: a value, made once and handed to whoever decodes or encodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from validator.codec.record_types import RecordType, Shape
+from validator.codec.schemas import schemas, schemas_of
+from validator.codec.shared_shapes import block_shape, shape_downward
+from validator.core.inputs import RecordKind
+from validator.errors import UserError
+from validator.topics import INPUT_TOPICS, TOPIC_OF_KIND
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+    from validator.codec.schemas import Json, Schema, SchemaSet
+
+
+class ProtocolRecords(Protocol):
+    """What a codec has to know of a protocol (`validator.plugin.api.ProtocolDefinition`)."""
+
+    @property
+    def name(self) -> str:
+        """Name by which chains choose it."""
+
+    @property
+    def records(self) -> tuple[RecordType, ...]:
+        """Types of input records that are its own."""
+
+    @property
+    def schemas(self) -> Traversable:
+        """Folder of their schemas, laid out as `avro/`."""
+
+
+class LaneRecords(NamedTuple):
+    """What the records of a lane have to be like.
+
+    They are those of its protocol. ``maxima`` are the limits that a session change may set, and ``typed_limits`` says in which of its
+    fields: the record ``new_config``, else the map ``limits``.
+    """
+
+    protocol: str
+    maxima: Mapping[str, int]
+    typed_limits: bool = False
+
+
+class Reading(NamedTuple):
+    """How to read the input records of one fingerprint.
+
+    ``reader`` is None where the writer's schema is the current one. ``name_records`` asks fastavro for the name of a union's record.
+    ``protocols`` is empty where every protocol has this record.
+    """
+
+    kind: RecordKind
+    name: str
+    writer: Json
+    reader: Json
+    name_records: bool
+    shape: Shape
+    protocols: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """The records of some protocols, those that all protocols share, and the outputs.
+
+    ``schemas`` are the current ones by name, ``by_header`` all versions by their records' first ten bytes. ``readings`` has the input
+    records by these bytes. ``inputs`` has the names of input records by kind and protocol, which is None where every protocol has it.
+    """
+
+    schemas: Mapping[str, Schema]
+    by_header: Mapping[bytes, Schema]
+    readings: Mapping[bytes, Reading]
+    inputs: Mapping[tuple[RecordKind, str | None], str]
+
+    @staticmethod
+    def of(protocols: Iterable[ProtocolRecords]) -> Codec:
+        """Return the codec of some protocols.
+
+        Raises `UserError` where a schema is wrong or names another topic than its record type, and where two protocols read the same
+        bytes differently.
+        """
+        shared = schemas()
+        making = _Making(dict(shared.current))
+        for name in shared.current:
+            making.by_header |= {schema.header: schema for schema in shared.every_version(name)}
+        for kind, make_shape in _SHARED.items():
+            (schema,) = shared.of_topic(TOPIC_OF_KIND[kind])
+            making.add(kind, schema.name, make_shape(schema), None, shared)
+        # what the package ships comes first, so that errors list records in the same order whatever else is installed
+        for protocol in sorted(protocols, key=lambda each: (schemas_of(each.schemas) is not shared, each.name)):
+            own = schemas_of(protocol.schemas)
+            for record in protocol.records:
+                making.add(_kind(record, protocol, own), record.schema, record.shape, protocol.name, own)
+        return making.codec()
+
+    def input_schema(self, kind: RecordKind, protocol: str) -> Schema:
+        """Return the schema of a protocol's records of a kind. Raises ``KeyError`` where the codec is not the protocol's."""
+        return self.schemas[self.inputs.get((kind, None)) or self.inputs[kind, protocol]]
+
+    def names(self, topic: str) -> tuple[str, ...]:
+        """Return the names of the records that a topic carries."""
+        kind = INPUT_TOPICS.get(topic)
+        if kind is None:
+            return tuple(schema.name for schema in self.schemas.values() if schema.topic == topic)
+        return tuple(name for (of, _), name in self.inputs.items() if of == kind)
+
+
+_SHARED: Final[dict[RecordKind, Callable[[Schema], Shape]]] = {
+    RecordKind.BLOCK: block_shape,
+    RecordKind.DOWNWARD: lambda _: shape_downward,
+}
+"""By kind, what makes of its current schema the shape of a record that every protocol has."""
+
+
+class _Making:
+    """A codec that is not whole yet."""
+
+    def __init__(self, current: dict[str, Schema]) -> None:
+        self.schemas = current
+        self.by_header: dict[bytes, Schema] = {}
+        self.readings: dict[bytes, Reading] = {}
+        self.inputs: dict[tuple[RecordKind, str | None], str] = {}
+
+    def codec(self) -> Codec:
+        return Codec(
+            MappingProxyType(self.schemas),
+            MappingProxyType(self.by_header),
+            MappingProxyType(self.readings),
+            MappingProxyType(self.inputs),
+        )
+
+    def add(self, kind: RecordKind, name: str, shape: Shape, protocol: str | None, known: SchemaSet) -> None:
+        current = known[name]
+        self.inputs[kind, protocol] = name
+        self.schemas[name] = current
+        # the current schema often is the last released one, too
+        for header, schema in {schema.header: schema for schema in known.every_version(name)}.items():
+            reader = None if schema.canonical == current.canonical else current.parsed
+            protocols = () if protocol is None else (protocol,)
+            made = Reading(kind, name, schema.parsed, reader, kind == RecordKind.REQUEST, shape, protocols)
+            there = self.readings.get(header)
+            if there is not None:
+                if there[:6] != made[:6]:
+                    raise UserError(f"protocols {' and '.join((*there.protocols, *protocols))} read {name} differently")
+                made = made._replace(protocols=(*there.protocols, *protocols))
+            self.readings[header] = made
+            self.by_header[header] = schema
+
+
+def _kind(record: RecordType, protocol: ProtocolRecords, known: SchemaSet) -> RecordKind:
+    if record.schema not in known.current:
+        raise UserError(f"protocol {protocol.name}: its folder of schemas has none of {record.schema}")
+    named = known[record.schema].topic
+    if named not in (None, record.topic):
+        raise UserError(
+            f"protocol {protocol.name}: schema {record.schema} names topic {named}, expected {record.topic}"
+        )
+    return INPUT_TOPICS[record.topic]
+
+
+@cache
+def shared_codec() -> Codec:
+    """Return the codec of no protocol: for outputs, blocks and downward messages, which all protocols share."""
+    return Codec.of(())

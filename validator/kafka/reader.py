@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads committed records as a bystander: it is in no consumer group and commits no offsets."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from validator.errors import UserError
+from validator.kafka.client import admin_config, consumer_config
+from validator.kafka.consume import available
+from validator.kafka.retry import ANSWER_S_MAX, answer, await_broker, is_missing, partitions_of, passes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from validator.kafka.client import KafkaTable
+
+RECORDS_PER_POLL: Final = 1_000
+POLL_S: Final = 0.2
+"""Seconds that one look at the topics waits for records."""
+
+_BROKERS_GONE: Final = (KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
+
+
+class TopicRecord(NamedTuple):
+    """A Kafka record; ``topic`` is without the prefix, ``timestamp_ms`` is Unix time."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes
+    timestamp_ms: int
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+class TopicReader:
+    """Reads all partitions of some topics, or of one topic those in ``partitions``.
+
+    It starts with the first record there is or, with ``tail``, so many offsets before each partition's end. Records without a value, by
+    which a compacted topic forgets a key, are left out; with ``nulls`` their value is empty. Kafka has ``patience_s`` to answer a question
+    and to come back when all brokers are gone. As a context manager it closes its connections on leaving. Every method raises `UserError`
+    if the topics do not exist or no broker answers.
+    """
+
+    def __init__(
+        self,
+        kafka: KafkaTable,
+        prefix: str,
+        topics: Sequence[str],
+        *,
+        partitions: Sequence[int] | None = None,
+        tail: int | None = None,
+        nulls: bool = False,
+        patience_s: float = ANSWER_S_MAX,
+    ) -> None:
+        self._kafka = kafka
+        self._prefix = prefix
+        self._nulls = nulls
+        self._patience_s = patience_s
+        config = consumer_config(kafka, group_id="validator-reader", partition_eof=True)
+        self._bootstrap = config["bootstrap.servers"]
+        self._ends: dict[tuple[str, int], int] = {}
+        """By full topic and partition, where an end was met last."""
+        with self._translated():
+            self._consumer = Consumer(config)
+        try:
+            with self._translated():
+                self._assign(self._places(topics, partitions, tail))
+        except BaseException:
+            self._consumer.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._consumer.close()
+
+    @property
+    def at_end(self) -> bool:
+        """Whether every partition has been read to what was its end at some time."""
+        return all(place in self._ends for place in self._assigned)
+
+    def poll(self, timeout_s: float) -> list[TopicRecord]:
+        """Return what has come, waiting for it as long as ``timeout_s``."""
+        records = []
+        with self._translated():
+            messages = available(self._consumer, RECORDS_PER_POLL, timeout_s)
+        for message in messages:
+            error = message.error()
+            if error is None:
+                topic, value = message.topic(), message.value()
+                if topic is not None and (value is not None or self._nulls):
+                    place = message.partition(), message.offset()
+                    name, headers = topic.removeprefix(self._prefix), tuple(message.headers() or ())
+                    at = message.timestamp()[1]
+                    records.append(TopicRecord(name, *place, _bytes(message.key()), _bytes(value) or b"", at, headers))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._ends[message.topic(), message.partition()] = message.offset()
+            elif error.code() in _BROKERS_GONE:
+                with self._translated():
+                    await_broker(self._consumer, patience_s=self._patience_s)
+            elif not passes(error):  # else librdkafka goes on by itself
+                raise self._user_error(error)
+        return records
+
+    def read_to_end(self) -> Iterator[TopicRecord]:
+        """Yield every committed record up to the end of each partition, which is where the first open transaction begins."""
+        while True:
+            yield from self.poll(POLL_S)
+            if self.at_end:
+                return
+
+    def read_past_transactions(self) -> Iterator[TopicRecord]:
+        """Yield every committed record up to the present end, and wait for the transactions that are open before it.
+
+        Raises `UserError` if there is no progress for the reader's patience.
+        """
+        with self._translated():
+            wanted = {place: end for place, end in self._ends_with_uncommitted().items() if end}
+        deadline = time.monotonic() + self._patience_s
+        while any(self._ends.get(place, -1) < end for place, end in wanted.items()):
+            records = self.poll(POLL_S)
+            if records:
+                deadline = time.monotonic() + self._patience_s
+            elif time.monotonic() > deadline:
+                topics = ", ".join(sorted({topic for topic, _ in wanted}))
+                raise UserError(f"{topics} cannot be read to its end: a transaction may be open there")
+            yield from records
+
+    def restart(self, topic: str, partition: int, offset: int) -> None:
+        """Go on with one partition alone, from an offset."""
+        with self._translated():
+            self._assign([TopicPartition(self._prefix + topic, partition, offset)])
+
+    def spans(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """Return, by topic (without the prefix) and partition, the first offset that is there and the one after the last."""
+        with self._translated():
+            return {
+                (topic.removeprefix(self._prefix), partition): self._span(TopicPartition(topic, partition))
+                for topic, partition in self._assigned
+            }
+
+    def _assign(self, places: list[TopicPartition]) -> None:
+        self._assigned = [(place.topic, place.partition) for place in places]
+        self._ends.clear()
+        self._consumer.assign(places)
+
+    # --- questions to Kafka: each goes through `retry.answer` ---
+
+    def _span(self, place: TopicPartition) -> tuple[int, int]:
+        """Ask for a partition's first offset and the one after its last."""
+        first, end = answer(
+            lambda left_s: self._consumer.get_watermark_offsets(place, left_s), patience_s=self._patience_s
+        )
+        return first, end
+
+    def _ends_with_uncommitted(self) -> dict[tuple[str, int], int]:
+        """Ask for the offsets after the last records, committed or not."""
+        admin = AdminClient(admin_config(self._kafka))
+        asked = {TopicPartition(*place): OffsetSpec.latest() for place in self._assigned}
+
+        def ask(left_s: float) -> dict[tuple[str, int], int]:
+            futures = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=left_s)
+            return {(place.topic, place.partition): future.result().offset for place, future in futures.items()}
+
+        return answer(ask, patience_s=self._patience_s)
+
+    def _places(
+        self, topics: Sequence[str], partitions: Sequence[int] | None, tail: int | None
+    ) -> list[TopicPartition]:
+        places = []
+        for topic in topics:
+            name = self._prefix + topic
+            try:
+                numbers = (
+                    partitions_of(self._consumer, name, patience_s=self._patience_s)
+                    if partitions is None
+                    else partitions
+                )
+            except KafkaException as error:
+                if not is_missing(error.args[0]):
+                    raise
+                raise UserError(
+                    f"topic {name} is not there at {self._bootstrap} ({error.args[0].str()}): check [topics] prefix, or create the topics "
+                    "with `validator topics create`"
+                ) from error
+            places += [TopicPartition(name, number, OFFSET_BEGINNING) for number in numbers]
+        if tail is not None:
+            for place in places:
+                low, high = self._span(place)
+                place.offset = max(low, high - tail)
+        return places
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as error:
+            raise self._user_error(error.args[0]) from error
+
+    def _user_error(self, error: Any) -> UserError:
+        return UserError(f"no records can be read at {self._bootstrap}: {error.str()} ({error.name()})")
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that a protocol may import from validator beside `validator.plugin.api`, the kit and the simulator.
+
+A protocol is a rule set (`RuleSet`) with its records, encodings and traces, described by a `ProtocolDefinition`. `validator.protocols.kit`
+holds what most rule sets have in common, `validator.simulate` what simulated chains do. Within a major version of the API names are added,
+never removed or changed in meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.resources.abc import Traversable
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from validator.codec.record_types import RecordType, check_count, check_payload, check_u32, relay_parent
+from validator.compare import first_difference
+from validator.core.errors import InvariantBroken, LimitError, Violation
+from validator.core.events import EventLog
+from validator.core.handlers.state import HandlerStates
+from validator.core.hashing import blake2b_256, compact, message_hash, mqc_link
+from validator.core.limits import (
+    HEADROOM_WATERMARKS_MAX,
+    MESSAGES_PER_CANDIDATE_MAX,
+    PAYLOAD_BYTES_MAX,
+    U32_MAX,
+    U64_MAX,
+    U128_MAX,
+)
+from validator.core.outcomes import ChannelEvent, ChannelEventKind, ChannelHeadroom, Dispatch, MessageRef, ParaHeadroom
+from validator.core.root import merkle_root
+from validator.core.rules import FIRST_RULES, ChainSettings, Effects, OrderedSet, RulesEpoch, RuleSet, in_force
+from validator.core.scale import DecodeError, Reader, Upgrade, Writer, upgraded
+from validator.core.types import (
+    ZERO_HASH,
+    Balance,
+    Balances,
+    BlockNumber,
+    ChannelId,
+    DownwardMessage,
+    Enactment,
+    Hash,
+    Para,
+    ParaId,
+    ParaKind,
+    PendingRef,
+    SessionChange,
+    SessionIndex,
+    Weight,
+)
+from validator.document import Node, read_para
+from validator.plugin.api import Manifest, hookimpl
+from validator.plugin.protocol_parts import HandlerBench, LimitsTable, StateFile, StateSection, StateView, section_title
+
+if TYPE_CHECKING:
+    from validator.simulate.settings import Simulation, SimulationSettings
+
+__all__ = [
+    "FIRST_RULES",
+    "HEADROOM_WATERMARKS_MAX",
+    "MESSAGES_PER_CANDIDATE_MAX",
+    "PAYLOAD_BYTES_MAX",
+    "U32_MAX",
+    "U64_MAX",
+    "U128_MAX",
+    "ZERO_HASH",
+    "Balance",
+    "Balances",
+    "BlockNumber",
+    "ChainSettings",
+    "ChannelEvent",
+    "ChannelEventKind",
+    "ChannelHeadroom",
+    "ChannelId",
+    "DecodeError",
+    "Dispatch",
+    "DownwardMessage",
+    "Effects",
+    "Enactment",
+    "EventLog",
+    "HandlerBench",
+    "HandlerStates",
+    "Hash",
+    "InvariantBroken",
+    "LimitError",
+    "LimitsTable",
+    "Manifest",
+    "MessageRef",
+    "Node",
+    "OrderedSet",
+    "Para",
+    "ParaHeadroom",
+    "ParaId",
+    "ParaKind",
+    "PendingRef",
+    "ProofFormat",
+    "ProtocolDefinition",
+    "Reader",
+    "RecordType",
+    "RuleSet",
+    "RulesEpoch",
+    "SessionChange",
+    "SessionIndex",
+    "StateFile",
+    "StateSection",
+    "StateView",
+    "TraceFormat",
+    "Upgrade",
+    "Violation",
+    "Weight",
+    "Writer",
+    "blake2b_256",
+    "check_count",
+    "check_payload",
+    "check_u32",
+    "compact",
+    "first_difference",
+    "hookimpl",
+    "in_force",
+    "merkle_root",
+    "message_hash",
+    "mqc_link",
+    "read_para",
+    "relay_parent",
+    "section_title",
+    "upgraded",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFormat:
+    """How the conformance format writes what is a protocol's own; functions raise `validator.errors.UserError` by `Node.fail`.
+
+    ``request`` and ``candidate`` read an entry of a step (``candidate`` is given the step's block, too), ``view`` returns a state whole,
+    by all of ``state_keys``. ``features`` are the names that a scenario may need; ``pending_ends_with_session`` says that a candidate that
+    is not enacted by then is dropped at a session change. ``suite`` is a folder of trace files that come with the protocol; ``vectors``
+    recomputes a document of the format ``vector_format``: of a group's name and an entry, what the entry's result has to be. Source:
+    traces FORMAT.
+    """
+
+    request: Callable[[Node], Any]
+    candidate: Callable[[Node, BlockNumber], Any]
+    view: Callable[[Any], dict[str, Any]]
+    state_keys: tuple[str, ...]
+    features: tuple[str, ...] = ()
+    pending_ends_with_session: bool = False
+    suite: Traversable | None = None
+    vector_format: str | None = None
+    vectors: Callable[[str, Node], dict[str, Any]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProofFormat:
+    """How documents hold what a protocol proves outside of blocks; both functions are given one of ``kinds`` and an object.
+
+    ``prove`` returns ``{"proof", ...}`` with all that the proof is verified under beside it, so that ``verify`` takes what it returns;
+    it raises `validator.errors.UserError` by `Node.fail`. ``verify`` trusts everything but the member ``proof``, for which alone it never
+    raises, whatever is there: it returns ``{"ok": True, ...}`` with what is proved, or ``{"ok": False, "error": {"kind", ...}}``. For
+    the rest it raises as ``prove`` does.
+    """
+
+    kinds: tuple[str, ...]
+    prove: Callable[[str, Node], dict[str, Any]]
+    verify: Callable[[str, Node], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolDefinition:
+    """A rule set that chains may choose with ``protocol = "<name>"``.
+
+    ``genesis`` returns the state of a chain that has seen no message, ``restore`` the one whose `RuleSet` pages these are. ``restore``
+    takes of the settings only enactment, ``upward_messages`` and ``rules``, and raises `DecodeError`. ``rules`` list the protocol's rules
+    by the block that they begin at: ascending, the first from block 0. ``encoding_version`` grows with every change of the pages.
+
+    ``configuration`` reads a chain's limits from an object of names, as configuration files and traces write them, ``limits`` are all of
+    those names; ``maxima`` are the names, in the protocol's order, and the greatest values of those that a session change may set.
+    ``typed_limits`` says that block records hold them in the record ``new_config``, not in the map ``limits``.
+    ``schemas`` is a folder laid out as `avro/` with those of ``records``. ``simulation`` makes the traffic of `validator simulate` and
+    `validator demo`, ``proofs`` are those of `validator prove` and `validator verify`; both are optional.
+
+    Of the other optional parts, ``limits_table`` says how `validator.toml` holds the limits (without it they are read by ``configuration``
+    from the table ``limits``), ``state_file`` lets a chain start in mid-life, ``state_view`` is what `validator state show` shows.
+    ``handler_states`` returns what handlers of upward messages keep, ``handler_bench`` is for their authors' tests. ``rules_page`` is the
+    protocol's page of rules, which `validator explain` reads (its grammar: `validator.plugin.rule_pages`).
+    """
+
+    name: str
+    encoding_version: int
+    genesis: Callable[[ChainSettings], RuleSet[Any]]
+    restore: Callable[[list[bytes], ChainSettings], RuleSet[Any]]
+    configuration: Callable[[Node], Any]
+    limits: tuple[str, ...]
+    maxima: Mapping[str, int]
+    records: tuple[RecordType, ...]
+    schemas: Traversable
+    traces: TraceFormat
+    rules: tuple[RulesEpoch, ...] = FIRST_RULES
+    simulation: Callable[[SimulationSettings], Simulation] | None = None
+    proofs: ProofFormat | None = None
+    limits_table: LimitsTable | None = None
+    state_file: StateFile | None = None
+    state_view: StateView | None = None
+    handler_states: Callable[[Any], HandlerStates] | None = None
+    handler_bench: HandlerBench | None = None
+    typed_limits: bool = False
+    rules_page: Traversable | None = None
+
+    def __post_init__(self) -> None:
+        starts = [epoch.from_block for epoch in self.rules]
+        if not starts or starts[0] != 0 or any(one >= other for one, other in pairwise(starts)):
+            raise ValueError(f"rules of {self.name}: expected blocks that ascend from 0, found {starts}")
+        versions = [epoch.version for epoch in self.rules]
+        if len(dict.fromkeys(versions)) != len(versions):
+            raise ValueError(f"rules of {self.name}: expected each version once, found {versions}")
+
+    def changes(self, node: Node) -> tuple[tuple[str, int], ...]:
+        """Return the limits that an object names, as `RuleSet.change_session` gets them. Raises `validator.errors.UserError`."""
+        node.refuse_misspelt(tuple(self.maxima))
+        return tuple((name, node[name].integer(greatest)) for name, greatest in self.maxima.items() if node.has(name))

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The list of open channel requests: in order, found by channel, counted by sender."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from validator.core.types import Balance, ChannelId, ParaId, SessionIndex
+from validator.protocols.kit.indexes import channel_name, decrease, increase
+
+
+@dataclass(slots=True)
+class OpenRequest:
+    """A request to open a channel, with the deposits that have been reserved for it; the recipient's is 0 until it is confirmed."""
+
+    sender: ParaId
+    recipient: ParaId
+    sender_deposit: Balance
+    recipient_deposit: Balance = 0
+    confirmed: bool = False
+    age: SessionIndex = 0
+
+    @property
+    def channel_id(self) -> ChannelId:
+        """The channel that is requested."""
+        return self.sender, self.recipient
+
+
+@dataclass(slots=True)
+class OpenRequests:
+    """Open requests, at most one for each channel.
+
+    A request is addressed by its place in ``listed``: within a session the list only grows, at its end it closes up.
+    """
+
+    listed: list[OpenRequest] = field(default_factory=list)
+    by_channel: dict[ChannelId, OpenRequest] = field(default_factory=dict)
+    """Invariant: the listed requests, each once."""
+    counts: dict[ParaId, int] = field(default_factory=dict)
+    """Invariant: the number of listed requests by each sender."""
+
+    def __len__(self) -> int:
+        return len(self.listed)
+
+    def __iter__(self) -> Iterator[OpenRequest]:
+        return iter(self.listed)
+
+    def __getitem__(self, index: int) -> OpenRequest:
+        return self.listed[index]
+
+    def add(self, request: OpenRequest) -> None:
+        """Append a request."""
+        self.listed.append(request)
+        self.by_channel[request.channel_id] = request
+        increase(self.counts, request.sender)
+
+    def index(self, request: OpenRequest) -> int:
+        """Return the place of a request that is listed."""
+        return next(at for at, listed in enumerate(self.listed) if listed is request)
+
+    def keep(self, kept: Iterable[OpenRequest]) -> None:
+        """Replace the list by what is kept of it, in its order."""
+        self.listed[:] = kept
+
+    def forget(self, request: OpenRequest) -> None:
+        """Remove a request from everything but the list, which the caller replaces (`keep`)."""
+        del self.by_channel[request.channel_id]
+        decrease(self.counts, request.sender)
+
+    def broken_invariants(self, channels: Iterable[ChannelId]) -> Iterator[str]:
+        """Yield a sentence for each invariant that does not hold; ``channels`` are those that are open."""
+        listed = [request.channel_id for request in self.listed]
+        if sorted(listed) != sorted(self.by_channel) or any(
+            self.by_channel.get(request.channel_id) is not request for request in self.listed
+        ):
+            yield f"by_channel has {_names(self.by_channel)}, the open requests are {_names(listed)}"
+        if self.counts != dict(Counter(sender for sender, _ in listed)):
+            yield f"counts is {self.counts}, the open requests are {_names(listed)}"
+        for request in self.listed:
+            if request.channel_id in channels:
+                yield f"channel {channel_name(request.channel_id)} is both open and requested"
+            if not request.confirmed and request.recipient_deposit:
+                yield f"the request for {channel_name(request.channel_id)} holds a deposit of the recipient, who has not confirmed it"
+
+    def deposits(self) -> Iterator[tuple[ParaId, Balance]]:
+        """Yield each deposit that requests hold, with the para it is owed to."""
+        for request in self.listed:
+            yield request.sender, request.sender_deposit
+            yield request.recipient, request.recipient_deposit
+
+
+def _names(channel_ids: Iterable[ChannelId]) -> str:
+    return ", ".join(map(channel_name, sorted(channel_ids))) or "nothing"

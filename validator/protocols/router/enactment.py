@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Candidate enactment: changes the state, cannot fail.
+
+The four parts touch disjoint storage, since no channel leads from a para to itself, so their order does not matter (router_rules 1.1).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Sequence
+
+from validator.core.hashing import message_hash, mqc_link
+from validator.core.outcomes import MessageRef
+from validator.core.types import ZERO_HASH, BlockNumber, DownwardMessage, ParaId
+from validator.protocols.router.errors import ExceedsMaxMessageSize
+from validator.protocols.router.records import Candidate, HorizontalMessage
+from validator.protocols.router.state import InboundDownwardMessage, InboundHrmpMessage, RouterState
+
+
+def enact_candidate(state: RouterState, candidate: Candidate, now: BlockNumber) -> tuple[MessageRef, ...]:
+    """Apply an accepted candidate in block ``now``, and tell where its horizontal messages came to stand."""
+    para = candidate.para_id
+    touched = state.touched
+    touched.pages[para] = touched.paras[para] = None
+    if candidate.processed_downward_messages:
+        prune_dmq(state, para, candidate.processed_downward_messages)
+    if candidate.upward_messages:
+        enact_upward_messages(state, para, candidate.upward_messages)
+    prune_hrmp(state, para, candidate.hrmp_watermark)
+    if candidate.horizontal_messages:
+        return queue_outbound_hrmp(state, para, candidate.horizontal_messages, now)
+    return ()
+
+
+def prune_dmq(state: RouterState, para: ParaId, processed: int) -> None:
+    """Drop the first ``processed`` messages of a downward queue, or all there are. Source: router.txt ``prune_dmq``."""
+    queue = state.downward_message_queues.get(para)
+    if queue is None:
+        return
+    for _ in range(min(processed, len(queue))):
+        queue.popleft()
+    if not queue:
+        del state.downward_message_queues[para]
+
+
+def enact_upward_messages(state: RouterState, para: ParaId, messages: Sequence[bytes]) -> None:
+    """Append to a para's dispatch queue and see to it that the next round visits the para. Source: router.txt ``enact_upward_messages``."""
+    if not messages:
+        return
+    queue = state.relay_dispatch_queues.get(para)
+    if queue is None:
+        queue = state.relay_dispatch_queues[para] = deque()
+        insort(state.needs_dispatch, para)
+    queue.extend(messages)
+    count, size = state.relay_dispatch_queue_size.get(para, (0, 0))
+    state.relay_dispatch_queue_size[para] = (count + len(messages), size + sum(map(len, messages)))
+
+
+def prune_hrmp(state: RouterState, recipient: ParaId, new_watermark: BlockNumber) -> None:
+    """Drop what the para has received up to the new watermark, and set it.
+
+    Digest entries go with ``block <= new_watermark``, which need not be a block with an entry. Source: router.txt ``prune_hrmp``,
+    router_rules 1.4.
+    """
+    state.hrmp_watermarks[recipient] = new_watermark
+    digests = state.hrmp_channel_digests.get(recipient)
+    if digests is None:
+        return
+
+    passed = []
+    for block in digests:
+        if block > new_watermark:
+            break
+        passed.append(block)
+    senders: dict[ParaId, None] = {}
+    for block in passed:
+        senders.update(digests.pop(block))
+    if not digests:
+        del state.hrmp_channel_digests[recipient]
+
+    for sender in senders:
+        prune_channel(state, sender, recipient, new_watermark)
+
+
+def prune_channel(state: RouterState, sender: ParaId, recipient: ParaId, new_watermark: BlockNumber) -> None:
+    """Drop a channel's messages sent up to the watermark; a channel that is gone by now has none."""
+    channel_id = (sender, recipient)
+    contents = state.hrmp_channel_contents.get(channel_id)
+    if contents is None:
+        return
+    channel = state.hrmp_channels[channel_id]
+    while contents and contents[0].sent_at <= new_watermark:
+        message = contents.popleft()
+        channel.used_places -= 1
+        channel.used_bytes -= len(message.data)
+        channel.pruned_head = message.mqc_head
+    if not contents:
+        del state.hrmp_channel_contents[channel_id]
+        channel.pruned_head = channel.mqc_head
+    state.touched.channels[channel_id] = None
+
+
+def queue_outbound_hrmp(
+    state: RouterState, sender: ParaId, messages: Sequence[HorizontalMessage], now: BlockNumber
+) -> tuple[MessageRef, ...]:
+    """Append messages to their channels.
+
+    Limits are not checked again, and a message whose channel no longer exists is skipped (I-20b). ``sent_at``, digest and link carry
+    ``now``, the block of enactment. Source: router.txt ``queue_outbound_hrmp``, router_rules 1.4.
+    """
+    queued = []
+    for recipient, data, data_hash in messages:
+        channel_id = (sender, recipient)
+        channel = state.hrmp_channels.get(channel_id)
+        if channel is None:
+            continue
+        channel.used_places += 1
+        channel.used_bytes += len(data)
+        channel.messages_sent += 1
+        channel.mqc_head = head = mqc_link(channel.mqc_head, now, data_hash or message_hash(data))
+
+        contents = state.hrmp_channel_contents.get(channel_id)
+        if contents is None:
+            contents = state.hrmp_channel_contents[channel_id] = deque()
+        contents.append(InboundHrmpMessage(now, data, head))
+
+        digests = state.hrmp_channel_digests.get(recipient)
+        if digests is None:
+            digests = state.hrmp_channel_digests[recipient] = {}
+        senders = digests.get(now)
+        if senders is None:
+            digests[now] = {sender: None}
+        else:
+            senders[sender] = None
+
+        touched = state.touched
+        touched.pages[recipient] = touched.paras[recipient] = touched.channels[channel_id] = None
+        queued.append(MessageRef(recipient, channel.messages_sent, head))
+    return tuple(queued)
+
+
+def queue_downward_message(state: RouterState, message: DownwardMessage, now: BlockNumber) -> MessageRef:
+    """Append a message to a para's downward queue; the para need not exist (I-20).
+
+    Raises `ExceedsMaxMessageSize`. Source: router.txt ``queue_downward_message``.
+    """
+    para, msg, data_hash = message
+    max_size = state.host_configuration.max_downward_message_size
+    if len(msg) > max_size:
+        raise ExceedsMaxMessageSize(msg_size=len(msg), max_size=max_size)
+
+    head = mqc_link(state.downward_message_queue_heads.get(para, ZERO_HASH), now, data_hash or message_hash(msg))
+    state.downward_message_queue_heads[para] = head
+    state.downward_message_queues.setdefault(para, deque()).append(InboundDownwardMessage(now, msg))
+    sequence_number = state.downward_messages_sent[para] = state.downward_messages_sent.get(para, 0) + 1
+    state.touched.pages[para] = state.touched.paras[para] = None
+    return MessageRef(para, sequence_number, head)
+
+
+def remove_upward_queue(state: RouterState, para: ParaId) -> None:
+    """Remove a para's dispatch queue, its size and its turn in the dispatch round."""
+    if state.relay_dispatch_queues.pop(para, None) is None:
+        return
+    del state.relay_dispatch_queue_size[para]
+    del state.needs_dispatch[bisect_left(state.needs_dispatch, para)]

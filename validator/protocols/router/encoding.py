@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Canonical bytes of a Router state, in pages: one for each para with what it owns, one for what nobody owns.
+
+A para owns its account, its queues, its watermark and digests, and the channels that lead to it with their contents. Whatever can be
+recomputed (counts, sizes, indexes, MQC heads inside a channel) is left out and recomputed on loading.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from struct import Struct
+
+from validator.core.handlers import state as handler_states
+from validator.core.handlers.state import is_handler_page
+from validator.core.hashing import message_hash, mqc_link
+from validator.core.scale import DecodeError, Reader, Upgrade, Writer
+from validator.core.types import Balances, ChannelId, Hash, ParaId, ParaKind
+from validator.protocols.kit import Account, PageLayout, Touched, increase, read_pending, write_pending
+from validator.protocols.router.configuration import CONFIGURATION_FIELDS, HostConfiguration
+from validator.protocols.router.records import Candidate, HorizontalMessage
+from validator.protocols.router.state import (
+    HrmpChannel,
+    HrmpOpenChannelRequest,
+    InboundDownwardMessage,
+    InboundHrmpMessage,
+    RouterState,
+)
+
+ENCODING_VERSION = 1
+"""First byte of every page."""
+UPGRADES: dict[int, Upgrade] = {}
+"""By version, the function that upgrades a page to the next one."""
+PAGES = PageLayout(ENCODING_VERSION, UPGRADES, "state encoding")
+
+_PARA_KINDS = tuple(ParaKind)
+_BALANCES = tuple(Balances)
+_CHANNEL = Struct("<QQQQIIIQ32s")
+"""Two deposits (u128 in halves, the low one first), three limits, messages sent, MQC head: there may be a million of them."""
+_U64 = 2**64 - 1
+
+
+def para_pages(state: RouterState) -> list[ParaId]:
+    """Return, ascending, the paras that own anything."""
+    return sorted({
+        *state.paras,
+        *state.accounts,
+        *state.pending_candidates,
+        *state.relay_dispatch_queues,
+        *state.downward_message_queues,
+        *state.downward_message_queue_heads,
+        *state.downward_messages_sent,
+        *state.hrmp_watermarks,
+        *state.hrmp_ingress_channels_index,
+        *state.hrmp_channel_digests,
+    })  # fmt: skip
+
+
+def encode_common_page(state: RouterState) -> bytes:
+    """Encode what no para owns: configuration, modes, session, paras on their way out, requests."""
+    out = PAGES.begin()
+    for name in CONFIGURATION_FIELDS:
+        out.compact(getattr(state.host_configuration, name))
+    out.u8(_BALANCES.index(state.balances_mode))
+    out.u8(state.hrmp_notifications)
+    out.u32(state.session_index)
+    out.compact(len(state.outgoing_paras))
+    for para in state.outgoing_paras:
+        out.u32(para)
+    out.option(state.next_dispatch_round_start_with, out.u32)
+
+    out.compact(len(state.hrmp_open_channel_requests_list))
+    for channel_id in state.hrmp_open_channel_requests_list:
+        request = state.hrmp_open_channel_requests[channel_id]
+        _write_channel_id(out, channel_id)
+        out.u8(request.confirmed)
+        out.u32(request.age)
+        out.u128(request.sender_deposit)
+        out.u32(request.limit_used_places)
+        out.u32(request.limit_used_bytes)
+        out.u32(request.limit_message_size)
+    uncounted = sorted(state.hrmp_uncounted_requests.items())
+    out.compact(len(uncounted))
+    for para, count in uncounted:
+        out.u32(para)
+        out.u32(count)
+    out.compact(len(state.hrmp_close_channel_requests_list))
+    for channel_id in state.hrmp_close_channel_requests_list:
+        _write_channel_id(out, channel_id)
+    return bytes(out.buffer)
+
+
+def encode_para_page(state: RouterState, para: ParaId) -> bytes | None:
+    """Encode what a para owns, or return None where that is nothing."""
+    out = Writer()
+    kind = state.paras.get(para)
+    out.u8(0 if kind is None else 1 + _PARA_KINDS.index(kind))
+    account = state.accounts.get(para) or Account()
+    out.compact(account.free)
+    out.compact(account.reserved)
+
+    write_pending(out, state, para, _write_candidate)
+    upward = state.relay_dispatch_queues.get(para, ())
+    out.compact(len(upward))
+    for payload in upward:
+        out.bytes(payload)
+    downward = state.downward_message_queues.get(para, ())
+    out.compact(len(downward))
+    for sent_at, msg in downward:
+        out.u32(sent_at)
+        out.bytes(msg)
+    out.option(state.downward_message_queue_heads.get(para), out.hash)
+    out.compact(state.downward_messages_sent.get(para, 0))
+    out.option(state.hrmp_watermarks.get(para), out.u32)
+
+    senders = state.hrmp_ingress_channels_index.get(para, ())
+    out.compact(len(senders))
+    for sender in senders:
+        out.u32(sender)
+        _write_channel(out, state, (sender, para))
+    digests = state.hrmp_channel_digests.get(para, {})
+    out.compact(len(digests))
+    for block, block_senders in digests.items():
+        out.u32(block)
+        out.compact(len(block_senders))
+        for sender in block_senders:
+            out.u32(sender)
+    return PAGES.owned(para, out)
+
+
+def decode_state(common_page: bytes, pages: Iterable[bytes]) -> RouterState:
+    """Rebuild a state from its pages, derived fields included. Raises `DecodeError`."""
+    reader = PAGES.read(common_page)
+    values = {name: reader.compact() for name in CONFIGURATION_FIELDS}
+    state = RouterState(HostConfiguration(**values))
+    state.balances_mode = reader.choice(_BALANCES)
+    state.hrmp_notifications = reader.boolean()
+    state.session_index = reader.u32()
+    state.outgoing_paras = reader.items(reader.u32)
+    state.next_dispatch_round_start_with = reader.option(reader.u32)
+    for _ in range(reader.compact()):
+        _read_request(reader, state)
+    uncounted = dict(reader.items(lambda: (reader.u32(), reader.u32())))
+    state.hrmp_uncounted_requests = uncounted
+    for para, count in uncounted.items():
+        counted = state.hrmp_open_channel_request_count.get(para, 0) - count
+        if counted > 0:
+            state.hrmp_open_channel_request_count[para] = counted
+        else:
+            state.hrmp_open_channel_request_count.pop(para, None)
+    for _ in range(reader.compact()):
+        channel_id = (reader.u32(), reader.u32())
+        state.hrmp_close_channel_requests[channel_id] = None
+        state.hrmp_close_channel_requests_list.append(channel_id)
+    reader.end()
+    for page in pages:
+        if is_handler_page(page):
+            state.handler_states.load(page)
+        else:
+            _read_para_page(PAGES.read(page), state)
+    state.needs_dispatch = sorted(state.relay_dispatch_queues)
+    state.touched = Touched()
+    return state
+
+
+def _write_channel_id(out: Writer, channel_id: ChannelId) -> None:
+    out.u32(channel_id[0])
+    out.u32(channel_id[1])
+
+
+def _read_request(reader: Reader, state: RouterState) -> None:
+    channel_id = (reader.u32(), reader.u32())
+    request = HrmpOpenChannelRequest(
+        reader.boolean(), reader.u32(), reader.u128(), reader.u32(), reader.u32(), reader.u32()
+    )
+    state.hrmp_open_channel_requests[channel_id] = request
+    state.hrmp_open_channel_requests_list.append(channel_id)
+    increase(state.hrmp_open_channel_request_count, channel_id[0])
+    if request.confirmed:
+        increase(state.hrmp_accepted_channel_request_count, channel_id[1])
+
+
+def _write_candidate(out: Writer, candidate: Candidate) -> None:
+    out.u32(candidate.para_id)
+    out.u32(candidate.relay_parent_number)
+    out.u32(candidate.hrmp_watermark)
+    out.u32(candidate.processed_downward_messages)
+    out.compact(len(candidate.upward_messages))
+    for payload in candidate.upward_messages:
+        out.bytes(payload)
+    out.compact(len(candidate.horizontal_messages))
+    for recipient, data, _ in candidate.horizontal_messages:
+        out.u32(recipient)
+        out.bytes(data)
+    out.option(candidate.candidate_hash, out.bytes)
+
+
+def _read_candidate(reader: Reader) -> Candidate:
+    para_id, relay_parent_number, hrmp_watermark, processed = (reader.u32() for _ in range(4))
+    upward = tuple(reader.items(reader.bytes))
+    horizontal = tuple(reader.items(lambda: HorizontalMessage(reader.u32(), reader.bytes())))
+    return Candidate(
+        para_id, relay_parent_number, hrmp_watermark, upward, processed, horizontal, reader.option(reader.bytes)
+    )
+
+
+def _write_channel(out: Writer, state: RouterState, channel_id: ChannelId) -> None:
+    channel = state.hrmp_channels[channel_id]
+    sender_deposit, recipient_deposit, pruned_head = (
+        channel.sender_deposit,
+        channel.recipient_deposit,
+        channel.pruned_head,
+    )
+    out.buffer += _CHANNEL.pack(
+        sender_deposit & _U64,
+        sender_deposit >> 64,
+        recipient_deposit & _U64,
+        recipient_deposit >> 64,
+        channel.limit_used_places,
+        channel.limit_used_bytes,
+        channel.limit_message_size,
+        channel.messages_sent,
+        channel.mqc_head,
+    )
+    out.option(pruned_head, out.hash)
+    contents = state.hrmp_channel_contents.get(channel_id, ())
+    out.compact(len(contents))
+    for sent_at, data, head in contents:
+        out.u32(sent_at)
+        out.bytes(data)
+        if pruned_head is None:
+            out.option(head, out.hash)
+
+
+def _read_channel(reader: Reader, state: RouterState, channel_id: ChannelId) -> None:
+    low, high, recipient_low, recipient_high, *limits, messages_sent, mqc_head = _CHANNEL.unpack(
+        reader.take(_CHANNEL.size)
+    )
+    channel = HrmpChannel(low | high << 64, recipient_low | recipient_high << 64, *limits)
+    channel.messages_sent = messages_sent
+    channel.mqc_head = mqc_head
+    channel.pruned_head = head = reader.option(reader.hash)
+    contents: deque[InboundHrmpMessage] = deque()
+    for _ in range(reader.compact()):
+        sent_at, data = reader.u32(), reader.bytes()
+        if channel.pruned_head is None:
+            contents.append(InboundHrmpMessage(sent_at, data, reader.option(reader.hash)))
+        else:
+            assert head is not None
+            head = mqc_link(head, sent_at, message_hash(data))
+            contents.append(InboundHrmpMessage(sent_at, data, head))
+        channel.used_places += 1
+        channel.used_bytes += len(data)
+    sender, recipient = channel_id
+    state.hrmp_channels[channel_id] = channel
+    insort(state.hrmp_egress_channels_index.setdefault(sender, []), recipient)
+    if contents:
+        state.hrmp_channel_contents[channel_id] = contents
+
+
+def _read_para_page(reader: Reader, state: RouterState) -> None:
+    para = reader.u32()
+    kind = reader.choice((None, *_PARA_KINDS))
+    if kind is not None:
+        state.paras[para] = kind
+    free, reserved = reader.compact(), reader.compact()
+    if kind is not None or free or reserved:
+        state.accounts[para] = Account(free, reserved)
+
+    read_pending(reader, state, para, _read_candidate)
+    upward = deque(reader.items(reader.bytes))
+    if upward:
+        state.relay_dispatch_queues[para] = upward
+        state.relay_dispatch_queue_size[para] = (len(upward), sum(map(len, upward)))
+    downward = deque(reader.items(lambda: InboundDownwardMessage(reader.u32(), reader.bytes())))
+    if downward:
+        state.downward_message_queues[para] = downward
+    _put(state.downward_message_queue_heads, para, reader.option(reader.hash))
+    _put(state.downward_messages_sent, para, reader.compact() or None)
+    _put(state.hrmp_watermarks, para, reader.option(reader.u32))
+
+    senders = []
+    for _ in range(reader.compact()):
+        senders.append(reader.u32())
+        _read_channel(reader, state, (senders[-1], para))
+    if any(sender >= following for sender, following in pairwise(senders)):
+        raise DecodeError(f"the senders to para {para} are not in ascending order")
+    if senders:
+        state.hrmp_ingress_channels_index[para] = senders
+    digests = {
+        block: dict.fromkeys(senders)
+        for block, senders in reader.items(lambda: (reader.u32(), reader.items(reader.u32)))
+    }
+    if digests:
+        state.hrmp_channel_digests[para] = digests
+    reader.end()
+
+
+def _put(storage: dict[ParaId, Hash] | dict[ParaId, int], para: ParaId, value: Hash | int | None) -> None:
+    if value is not None:
+        storage[para] = value  # type: ignore[assignment]
+
+
+def encode_state(state: RouterState) -> tuple[bytes, Mapping[int, bytes]]:
+    """Encode the whole state: the common page, and by owner, ascending, the pages of those that own anything."""
+    pages = {}
+    for para in para_pages(state):
+        page = encode_para_page(state, para)
+        if page is not None:
+            pages[para] = page
+    for owner in state.handler_states.owners():
+        page = state.handler_states.page(owner)
+        assert page is not None
+        pages[owner] = page
+    return encode_common_page(state), pages
+
+
+def owner_of(page: bytes) -> int:
+    """Return whose page it is. Raises `DecodeError`."""
+    if is_handler_page(page):
+        return handler_states.owner_of(page)
+    return PAGES.owner_of(page)
+
+
+def is_current(page: bytes) -> bool:
+    """Say whether encoding what a page holds gives that page again."""
+    return PAGES.is_current(page) or page[0] == handler_states.ENCODING_VERSION

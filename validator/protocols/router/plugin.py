@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Router as a plugin of group ``validator.protocols``: UMP, DMP and HRMP by router.txt, the default."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from validator import __version__
+from validator.plugin.protocol_api import HandlerStates, Manifest, ProtocolDefinition, hookimpl
+from validator.protocols.router.configuration import MAXIMA, read_configuration
+from validator.protocols.router.encoding import ENCODING_VERSION
+from validator.protocols.router.handler_bench import HANDLER_BENCH
+from validator.protocols.router.presets import LIMITS_TABLE
+from validator.protocols.router.rules import Router
+from validator.protocols.router.shapes import ROUTER_RECORDS
+from validator.protocols.router.state_view import STATE_VIEW
+from validator.protocols.router.statefile import STATE_FILE
+from validator.protocols.router.traces import TRACES
+from validator.resources import schemas_directory
+
+if TYPE_CHECKING:
+    from validator.simulate import Simulation, SimulationSettings
+
+
+@hookimpl
+def validator_manifest() -> Manifest:
+    """Say who the plugin is."""
+    return Manifest(name="router", version=__version__, api_version=(1, 0))
+
+
+@hookimpl
+def validator_protocols() -> Iterable[ProtocolDefinition]:
+    """Yield the Router."""
+    yield ProtocolDefinition(
+        name="router",
+        encoding_version=ENCODING_VERSION,
+        genesis=Router.at_genesis,
+        restore=Router.from_pages,
+        configuration=read_configuration,
+        limits=tuple(MAXIMA),
+        maxima=MAXIMA,
+        records=ROUTER_RECORDS,
+        schemas=schemas_directory(),
+        traces=TRACES,
+        simulation=_simulation,
+        limits_table=LIMITS_TABLE,
+        state_file=STATE_FILE,
+        state_view=STATE_VIEW,
+        handler_states=_handler_states,
+        handler_bench=HANDLER_BENCH,
+        typed_limits=True,
+        rules_page=Path(__file__).resolve().parent / "rules.md",
+    )
+
+
+def _simulation(settings: SimulationSettings) -> Simulation:
+    from validator.protocols.router.simulation.traffic import RouterSimulation
+
+    return RouterSimulation(settings)
+
+
+def _handler_states(rules: Router) -> HandlerStates:
+    return rules.state.handler_states

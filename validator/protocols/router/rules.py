@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Router as a rule set: UMP, DMP and HRMP, the default protocol. Source: router.txt."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+from validator.core.handlers.state import FIRST_OWNER
+from validator.core.handlers.upward import FixedWeightDispatcher, UpwardDispatcher
+from validator.core.hashing import blake2b_256
+from validator.core.limits import HEADROOM_WATERMARKS_MAX
+from validator.core.outcomes import ChannelHeadroom, Dispatch, ParaHeadroom
+from validator.core.root import merkle_root
+from validator.core.rules import ChainSettings, Effects, OrderedSet
+from validator.core.types import ChannelId, DownwardMessage, Hash, ParaId, SessionChange
+from validator.protocols.kit import PendingCandidates
+from validator.protocols.router import records
+from validator.protocols.router.acceptance import check_candidate
+from validator.protocols.router.dispatch import process_pending_upward_messages
+from validator.protocols.router.enactment import enact_candidate, queue_downward_message
+from validator.protocols.router.encoding import (
+    PAGES,
+    decode_state,
+    encode_common_page,
+    encode_para_page,
+    encode_state,
+    is_current,
+    owner_of,
+    para_pages,
+)
+from validator.protocols.router.host import RouterHost
+from validator.protocols.router.records import (
+    AcceptOpenChannel,
+    Candidate,
+    ChannelRequest,
+    CloseChannel,
+    InitOpenChannel,
+)
+from validator.protocols.router.requests import (
+    hrmp_accept_open_channel,
+    hrmp_close_channel,
+    hrmp_init_open_channel,
+    schedule_para_cleanup,
+)
+from validator.protocols.router.session import change_session, onboard_para
+from validator.protocols.router.state import RouterState
+
+_ENACTED = Effects()
+
+
+class Router(PendingCandidates[RouterState]):
+    """A relay chain's message queues under the rules of router.txt."""
+
+    def __init__(
+        self, state: RouterState, settings: ChainSettings | None = None, page_hashes: dict[int, Hash] | None = None
+    ) -> None:
+        super().__init__(state, settings, page_hashes)
+        self._dispatcher: UpwardDispatcher = self.settings.upward_messages or FixedWeightDispatcher()
+
+    @classmethod
+    def at_genesis(cls, settings: ChainSettings) -> Router:
+        """Return a Router whose paras are valid from the start and which has seen no message."""
+        state = RouterState(settings.configuration, settings.balances, settings.notifications)
+        for para in settings.paras:
+            onboard_para(state, para)
+        return cls(state, settings)
+
+    @classmethod
+    def from_pages(cls, pages: list[bytes], settings: ChainSettings | None = None) -> Router:
+        """Return the Router whose `pages` these are. Raises `scale.DecodeError`."""
+        common_page, headroom_page, *owned = pages
+        state = decode_state(common_page, owned)
+        touched = PAGES.read_headroom_page(headroom_page)
+        state.touched.paras, state.touched.channels = touched.paras, touched.channels
+        hashes = {owner_of(page): blake2b_256(page) for page in owned if is_current(page)}
+        return cls(state, settings, hashes)
+
+    def request(self, fields: tuple[Any, ...]) -> ChannelRequest:
+        """Return the channel request that a decoded record holds."""
+        return records.request(fields)
+
+    def candidate(self, fields: tuple[Any, ...]) -> Candidate:
+        """Return the candidate that a decoded record holds."""
+        return records.candidate(fields)
+
+    def apply_request(self, request: ChannelRequest) -> Effects:
+        """Apply one of the four entry-points; raises their violations."""
+        state, events = self.state, self.events
+        next_session = state.session_index + 1
+        if isinstance(request, InitOpenChannel):
+            messages = hrmp_init_open_channel(state, events, *request)
+            expires = state.session_index + max(1, state.host_configuration.hrmp_open_request_ttl)
+            return Effects(messages=messages, expires_session=expires)
+        if isinstance(request, AcceptOpenChannel):
+            messages = hrmp_accept_open_channel(state, events, *request)
+        elif isinstance(request, CloseChannel):
+            messages = hrmp_close_channel(state, events, *request)
+        else:
+            schedule_para_cleanup(state, request.para_id)
+            messages = ()
+        return Effects(messages=messages, effective_session=next_session)
+
+    def apply_downward(self, message: DownwardMessage) -> Effects:
+        """Queue a downward message. Raises `ExceedsMaxMessageSize`."""
+        return Effects(messages=(queue_downward_message(self.state, message, self.now),))
+
+    def check_candidate(self, candidate: Candidate) -> None:
+        """Raise the violation for which a candidate is not acceptable (`acceptance.check_candidate`)."""
+        check_candidate(self.state, candidate)
+
+    def enact_candidate(self, candidate: Candidate) -> Effects:
+        """Apply a candidate that has been accepted; tells where its messages came to stand."""
+        messages = enact_candidate(self.state, candidate, self.now)
+        return Effects(messages=messages) if messages else _ENACTED
+
+    def dispatch(self) -> list[Dispatch]:
+        """Run one round of `process_pending_upward_messages`."""
+        return process_pending_upward_messages(
+            self.state, self._dispatcher, RouterHost(self.state, self.events), self.now
+        )
+
+    def change_session(self, change: SessionChange) -> None:
+        """Change the session; candidates that are pending stay so unless the block record says otherwise."""
+        change_session(self.state, self.events, change)
+
+    def take_headroom(self) -> list[ParaHeadroom | ChannelHeadroom]:
+        """Return what changed since the last call, paras first, each ascending."""
+        touched = self.state.touched
+        headroom: list[ParaHeadroom | ChannelHeadroom] = [self.para_headroom(para) for para in sorted(touched.paras)]
+        headroom += [self.channel_headroom(channel_id) for channel_id in sorted(touched.channels)]
+        touched.paras.clear()
+        touched.channels.clear()
+        return headroom
+
+    def para_headroom(self, para: ParaId) -> ParaHeadroom:
+        """Return what a para's next candidate may carry and which watermarks it may have."""
+        state = self.state
+        if para not in state.paras:
+            return ParaHeadroom(para, valid=False)
+        config = state.host_configuration
+        count, size = state.relay_dispatch_queue_size.get(para, (0, 0))
+        watermarks = tuple(islice(state.hrmp_channel_digests.get(para, ()), HEADROOM_WATERMARKS_MAX))
+        return ParaHeadroom(
+            para,
+            valid=True,
+            upward_count_left=max(0, config.max_upward_queue_count - count),
+            upward_bytes_left=max(0, config.max_upward_queue_size - size),
+            downward_pending=len(state.downward_message_queues.get(para, ())),
+            watermark=state.hrmp_watermarks.get(para),
+            valid_watermarks=watermarks,
+        )
+
+    def channel_headroom(self, channel_id: ChannelId) -> ChannelHeadroom:
+        """Return what a channel still takes."""
+        channel = self.state.hrmp_channels.get(channel_id)
+        if channel is None:
+            return ChannelHeadroom(*channel_id, open=False)
+        return ChannelHeadroom(
+            *channel_id,
+            open=True,
+            places_left=channel.limit_used_places - channel.used_places,
+            bytes_left=channel.limit_used_bytes - channel.used_bytes,
+            message_size_max=channel.limit_message_size,
+        )
+
+    def common_page(self) -> bytes:
+        """Return the page of what no para owns."""
+        return encode_common_page(self.state)
+
+    def headroom_page(self) -> bytes:
+        """Return the page of whose headroom has changed."""
+        return PAGES.headroom_page(self.state.touched)
+
+    def touched_owners(self) -> tuple[OrderedSet, ...]:
+        """Return the paras, and the owners of what handlers keep, whose pages have changed."""
+        return self.state.touched.pages, self.state.handler_states.touched
+
+    def owners(self) -> list[int]:
+        """Return, ascending, the paras that may own a page, then the owners of what handlers keep."""
+        return para_pages(self.state) + self.state.handler_states.owners()
+
+    def page(self, owner: int) -> bytes | None:
+        """Return the canonical encoding of what an owner has, None where that is nothing."""
+        if owner >= FIRST_OWNER:
+            return self.state.handler_states.page(owner)
+        return encode_para_page(self.state, owner)
+
+
+def state_hash(state: RouterState) -> Hash:
+    """Return the state root computed from scratch: equal for equal states, whatever they went through."""
+    common_page, pages = encode_state(state)
+    return merkle_root(blake2b_256(common_page), {para: blake2b_256(page) for para, page in pages.items()})

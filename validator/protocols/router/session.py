@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The session change: the last thing in its block (I-15)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from validator.core.events import EventLog
+from validator.core.outcomes import ChannelEventKind
+from validator.core.types import ChannelId, Para, ParaId, SessionChange
+from validator.protocols.kit import decrease, endow, remove_sorted, unreserve
+from validator.protocols.router.configuration import HostConfiguration
+from validator.protocols.router.enactment import remove_upward_queue
+from validator.protocols.router.state import HrmpChannel, RouterState, add_channel
+
+
+def change_session(state: RouterState, events: EventLog, change: SessionChange) -> None:
+    """Offboard, onboard, settle open requests, settle close requests; the new configuration holds from then on.
+
+    Requests are settled by the configuration before the change (I-10). Source: router.txt "Session Change", router_rules 1.7.
+    """
+    prev_config = state.host_configuration
+    state.session_index += 1
+    events.session = state.session_index
+
+    outgoing = sorted(dict.fromkeys((*state.outgoing_paras, *change.outgoing)))
+    state.outgoing_paras.clear()
+    for para in outgoing:
+        offboard_para(state, events, para)
+    for onboarding in change.onboarding:
+        onboard_para(state, onboarding)
+    process_hrmp_open_channel_requests(state, events, prev_config)
+    process_hrmp_close_channel_requests(state, events)
+
+    if change.new_config:
+        state.host_configuration = replace(prev_config, **dict(change.new_config))
+
+
+def onboard_para(state: RouterState, para: Para) -> None:
+    """Make a para valid and add to its account's free balance what it brings."""
+    state.paras[para.para_id] = para.kind
+    endow(state, para)
+    state.touched.paras[para.para_id] = None
+
+
+def offboard_para(state: RouterState, events: EventLog, para: ParaId) -> None:
+    """Remove a para with its queues, its channels in both directions and its counts.
+
+    Its watermark and digests go too (I-08: nothing can read them rightly once its channels are gone); its unconfirmed requests stay until
+    they expire (I-06b), and digest entries of others that name it stay. Source: router.txt "Session Change" 1, router_rules 1.8.
+    """
+    state.paras.pop(para, None)
+    for sender in tuple(state.hrmp_ingress_channels_index.get(para, ())):
+        remove_hrmp_channel(state, events, (sender, para), "offboarded")
+    for recipient in tuple(state.hrmp_egress_channels_index.get(para, ())):
+        remove_hrmp_channel(state, events, (para, recipient), "offboarded")
+
+    state.downward_message_queues.pop(para, None)
+    state.downward_message_queue_heads.pop(para, None)
+    state.downward_messages_sent.pop(para, None)
+
+    remove_upward_queue(state, para)
+    if state.next_dispatch_round_start_with == para:
+        state.next_dispatch_round_start_with = None
+
+    uncounted = state.hrmp_open_channel_request_count.pop(para, 0)
+    if uncounted:
+        state.hrmp_uncounted_requests[para] = state.hrmp_uncounted_requests.get(para, 0) + uncounted
+    state.hrmp_accepted_channel_request_count.pop(para, None)
+
+    state.hrmp_watermarks.pop(para, None)
+    state.hrmp_channel_digests.pop(para, None)
+    state.touched.pages[para] = state.touched.paras[para] = None
+
+
+def process_hrmp_open_channel_requests(state: RouterState, events: EventLog, config: HostConfiguration) -> None:
+    """Age and expire unconfirmed requests, open confirmed ones whose parties are both still valid.
+
+    A confirmed request with an offboarded party is dropped and both deposits go back (I-07: nothing else would ever return them).
+    Source: router.txt "Session Change" 2, router_rules 1.7.
+    """
+    kept = []
+    for channel_id in state.hrmp_open_channel_requests_list:
+        request = state.hrmp_open_channel_requests[channel_id]
+        sender, recipient = channel_id
+
+        if not request.confirmed:
+            request.age += 1
+            if request.age < config.hrmp_open_request_ttl:
+                kept.append(channel_id)
+                continue
+            refund = unreserve(state, sender, request.sender_deposit)
+            events.add(ChannelEventKind.REQUEST_EXPIRED, channel_id, sender_deposit=-refund, reason="expired")
+        else:
+            decrease(state.hrmp_accepted_channel_request_count, recipient)
+            if sender in state.paras and recipient in state.paras:
+                channel = HrmpChannel(
+                    sender_deposit=request.sender_deposit,
+                    recipient_deposit=config.hrmp_recipient_deposit,
+                    limit_used_places=request.limit_used_places,
+                    limit_used_bytes=request.limit_used_bytes,
+                    limit_message_size=request.limit_message_size,
+                )
+                add_channel(state, channel_id, channel)
+                events.add(ChannelEventKind.OPENED, channel_id)
+            else:
+                sender_refund = unreserve(state, sender, request.sender_deposit)
+                recipient_refund = unreserve(state, recipient, config.hrmp_recipient_deposit)
+                events.add(
+                    ChannelEventKind.REQUEST_DROPPED,
+                    channel_id,
+                    sender_deposit=-sender_refund,
+                    recipient_deposit=-recipient_refund,
+                    reason="offboarded",
+                )
+        _forget_request(state, channel_id)
+    state.hrmp_open_channel_requests_list[:] = kept
+
+
+def process_hrmp_close_channel_requests(state: RouterState, events: EventLog) -> None:
+    """Remove every channel that somebody asked to close. Source: router.txt "Session Change" 3."""
+    for channel_id in state.hrmp_close_channel_requests_list:
+        if channel_id in state.hrmp_channels:
+            remove_hrmp_channel(state, events, channel_id, "requested")
+        del state.hrmp_close_channel_requests[channel_id]
+    state.hrmp_close_channel_requests_list.clear()
+
+
+def remove_hrmp_channel(state: RouterState, events: EventLog, channel_id: ChannelId, reason: str) -> None:
+    """Return both deposits and remove the channel with its contents and index entries. Source: router.txt "To remove a HRMP channel"."""
+    sender, recipient = channel_id
+    channel = state.hrmp_channels.pop(channel_id)
+    sender_refund = unreserve(state, sender, channel.sender_deposit)
+    recipient_refund = unreserve(state, recipient, channel.recipient_deposit)
+    state.hrmp_channel_contents.pop(channel_id, None)
+    remove_sorted(state.hrmp_egress_channels_index, sender, recipient)
+    remove_sorted(state.hrmp_ingress_channels_index, recipient, sender)
+    state.touched.channels[channel_id] = None
+    events.add(
+        ChannelEventKind.CLOSED,
+        channel_id,
+        sender_deposit=-sender_refund,
+        recipient_deposit=-recipient_refund,
+        reason=reason,
+    )
+
+
+def _forget_request(state: RouterState, channel_id: ChannelId) -> None:
+    sender, _ = channel_id
+    del state.hrmp_open_channel_requests[channel_id]
+    if not decrease(state.hrmp_open_channel_request_count, sender):
+        decrease(state.hrmp_uncounted_requests, sender)

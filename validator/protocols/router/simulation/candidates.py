@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Candidates of a simulated chain: good ones, ones that use a limit to the full, and ones that break rules."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from validator.protocols.router.simulation.broken_candidates import WAYS, put_message
+from validator.protocols.router.simulation.model import NaiveRouter
+from validator.protocols.router.simulation.payloads import HORIZONTAL, UPWARD, draw_size
+from validator.simulate import Draws, Json, SimulationSettings
+
+CHEAP_BYTES: Final = 4096  # a rule that takes more than that to break is broken once, then seldom
+ANY_COST: Final = 1 << 30
+HUNTS_PER_SHARE: Final = 6  # chance of a hunt in a block, for a rule never broken so far, as a multiple of the share
+MOST_PARAS_HUNTED: Final = 60
+AT_THE_LIMIT_SHARE: Final = 0.05
+TWO_RULES_SHARE: Final = 0.25
+LAGGING_SHARE: Final = 0.15
+
+
+class Upward:
+    """The upward messages of a chain that are heavy, weightless or failing, and their weights."""
+
+    def __init__(self, rng: Draws, budget: int, messages_per_round: int) -> None:
+        heavy = (budget * 6 // 10, budget, budget * 3)
+        self.default_weight = budget // messages_per_round
+        self.heavy = [rng.hex(draw_size(rng, UPWARD, 107)) for _ in heavy]
+        self.weightless = rng.hex(draw_size(rng, UPWARD, 107))
+        self.failing = [rng.hex(draw_size(rng, UPWARD, 107)) for _ in range(2)]
+        self.weights = dict(zip(self.heavy, heavy, strict=True)) | {self.weightless: 0, self.failing[0]: budget // 4}
+        self.special = [*self.heavy, self.weightless, *self.failing]
+
+
+class CandidateTraffic:
+    """Makes the candidates of a block, each against the state that the one before it left."""
+
+    def __init__(self, settings: SimulationSettings, router: NaiveRouter, rng: Draws, upward: Upward) -> None:
+        self.settings = settings
+        self.router = router
+        self.rng = rng
+        self.upward = upward
+        self.seen: dict[str, int] = dict.fromkeys(WAYS, 0)  # error kinds that came out
+        self.egress: dict[int, list[int]] = {}
+        self.lagging: list[int] = []
+        # A heavy message ends a dispatch round, so at higher rates they are a smaller share.
+        upward_per_block = settings.candidates_per_block * settings.upward_per_100_candidates / 100
+        self.special_share = min(0.08, 0.5 / max(1, upward_per_block))
+        self.burst_share = 0.05 if upward_per_block < 20 else 0.03 / settings.candidates_per_block
+        self.rare: tuple[Json, str] | None = None  # of this block: see _hunt
+
+    def new_session(self) -> None:
+        """Learn who may send to whom, and choose who falls behind with its watermark for a session."""
+        self.egress = {}
+        for sender, recipient in sorted(self.router.channels):
+            self.egress.setdefault(sender, []).append(recipient)
+        self.lagging = [para for para in sorted(self.router.kinds) if self.rng.random() < LAGGING_SHARE]
+
+    def producers(self) -> list[int]:
+        """Return the paras that have a candidate in this block, in the order of their cores.
+
+        A para whose candidate is pending has no other, as on the chain: its limits are checked once for both.
+        """
+        busy = {item["candidate"]["para_id"] for item in self.router.pending}
+        idle = [para for para in sorted(self.router.kinds) if para not in busy]
+        chosen = self.rng.sample(idle, min(self.settings.candidates_per_block, len(idle)))
+        self.rare = None
+        if chosen and self.rng.random() < HUNTS_PER_SHARE * self.settings.violation_share:
+            self.rare = self._hunt(self.rng.sample(idle, min(len(idle), MOST_PARAS_HUNTED)))
+        if self.rare is not None and self.rare[0]["para_id"] not in chosen:
+            chosen[0] = self.rare[0]["para_id"]
+        return chosen
+
+    def _hunt(self, paras: list[int]) -> tuple[Json, str] | None:
+        """Return a candidate that breaks a rule never broken so far: some need a full queue, which few paras have."""
+        unseen = [kind for kind, count in self.seen.items() if count == 0]
+        for kind in unseen:
+            for para in paras:
+                candidate = self._good(para)
+                if candidate and WAYS[kind](self.router, self.rng, candidate, self.egress.get(para, []), ANY_COST):
+                    return candidate, kind
+        return None
+
+    def candidate(self, para: int) -> tuple[Json | None, tuple[str, ...]]:
+        """Return a candidate, or None where the para can make none, and the error kinds it was made to break."""
+        if self.rare is not None and self.rare[0]["para_id"] == para:
+            return self.rare[0], (self.rare[1],)
+        candidate = self._good(para)
+        if candidate is None:
+            return None, ()
+        if self.rng.random() < self.settings.violation_share:
+            return candidate, self._break(candidate)
+        if self.rng.random() < AT_THE_LIMIT_SHARE:
+            self._fill_up(candidate)
+        return candidate, ()
+
+    def note(self, result: Json) -> None:
+        """Learn what came out, so that rules not yet broken come first."""
+        if not result["ok"]:
+            self.seen[result["error"]["kind"]] += 1
+
+    # -- good ones ------------------------------------------------------------------------------------------------
+
+    def _good(self, para: int) -> Json | None:
+        relay_parent, watermark = self._watermark(para)
+        if watermark is None:
+            return None
+        return {
+            "para_id": para,
+            "relay_parent_number": relay_parent,
+            "hrmp_watermark": watermark,
+            "upward_messages": self._upward(para),
+            "processed_downward_messages": self._processed(para),
+            "horizontal_messages": self._horizontal(para),
+        }
+
+    def _watermark(self, para: int) -> tuple[int | None, int | None]:
+        """Return the relay parent to state (None: the parent block) and the watermark, if one is left to choose."""
+        last = self.router.watermarks.get(para, -1)
+        parent = self.router.now - 1
+        stated = None
+        if self.rng.random() < 0.08:
+            stated = parent = max(0, parent - self.rng.choice((0, 0, 0, 1)))
+        if parent <= last:
+            return None, None
+        blocks = sorted({block for block, _ in self.router.digests.get(para, []) if last < block < parent})
+        if blocks and (para in self.lagging or self.rng.random() < 0.1):
+            return stated, blocks[0]
+        return stated, parent
+
+    def _processed(self, para: int) -> int:
+        length = len(self.router.dmq.get(para, []))
+        return length if length == 0 or self.rng.random() < 0.7 else self.rng.randint(1, length)
+
+    def _upward(self, para: int) -> list[str]:
+        config, queue = self.router.config, self.router.ump.get(para, [])
+        count = self.rng.count(self.settings.upward_per_100_candidates)
+        burst = (
+            count > 0 and self.rng.random() < self.burst_share
+        )  # fills the queue with messages of which a round takes one
+        if burst:
+            count = config["max_upward_message_num_per_candidate"]
+        count = min(
+            count, config["max_upward_message_num_per_candidate"], config["max_upward_queue_count"] - len(queue)
+        )
+        room = config["max_upward_queue_size"] - sum(len(message) // 2 for message in queue)
+        messages: list[str] = []
+        for _ in range(count):
+            message = self.rng.hex(draw_size(self.rng, UPWARD, config["max_upward_message_size"]))
+            if burst:
+                message = self.upward.heavy[1]
+            elif self.rng.random() < self.special_share:
+                message = self.rng.choice(self.upward.special)
+            size = len(message) // 2
+            if size > min(room, config["max_upward_message_size"]):
+                break
+            room -= size
+            messages.append(message)
+        return messages
+
+    def _horizontal(self, para: int) -> list[Json]:
+        count = self.rng.count(self.settings.horizontal_per_100_candidates)
+        recipients = self.egress.get(para, [])
+        count = min(count, self.router.config["hrmp_max_message_num_per_candidate"], len(recipients))
+        messages = []
+        for recipient in sorted(self.rng.sample(recipients, count)) if count else []:
+            size = draw_size(self.rng, HORIZONTAL, self._room((para, recipient)))
+            if size > 0:
+                messages.append({"recipient": recipient, "data": self.rng.hex(size)})
+        return messages
+
+    def _room(self, pair: tuple[int, int]) -> int:
+        """Return the largest message that the channel takes now, 0 where it is full."""
+        channel = self.router.channels[pair]
+        if self.router.used_places(pair) >= channel["limit_used_places"]:
+            return 0
+        room: int = min(channel["limit_message_size"], channel["limit_used_bytes"] - self.router.used_bytes(pair))
+        return room
+
+    def _fill_up(self, candidate: Json) -> None:
+        """Use something to its limit, which is still allowed: the neighbour of a broken rule."""
+        config, para = self.router.config, candidate["para_id"]
+        channels = self.egress.get(para, [])
+        rooms = [(self._room((para, recipient)), recipient) for recipient in channels]
+        cheap = [(room, recipient) for room, recipient in rooms if 0 < room <= CHEAP_BYTES]
+        most = config["hrmp_max_message_num_per_candidate"]
+        if cheap and most > 0 and self.rng.random() < 0.6:
+            room, recipient = self.rng.choice(cheap)
+            put_message(candidate, recipient, self.rng.hex(room), most)
+        elif rooms and self.rng.random() < 0.5:
+            open_to = [recipient for room, recipient in rooms if room > 0][:most]
+            empty = self.rng.random() < 0.3
+            candidate["horizontal_messages"] = [
+                {"recipient": recipient, "data": "" if empty else self.rng.hex(1)} for recipient in open_to
+            ]
+        else:
+            queue = self.router.ump.get(para, [])
+            count = min(config["max_upward_message_num_per_candidate"], config["max_upward_queue_count"] - len(queue))
+            candidate["upward_messages"] = ["" if number == 1 else "00" for number in range(max(0, count))]
+
+    # -- bad ones -------------------------------------------------------------------------------------------------
+
+    def _break(self, candidate: Json) -> tuple[str, ...]:
+        """Break a rule, at times two; those that were seldom broken come first in one case out of two."""
+        kinds = self.rng.sample(list(WAYS), len(WAYS))
+        if self.rng.random() < 0.5:
+            kinds.sort(key=lambda kind: self.seen[kind])
+        wanted = 2 if self.rng.random() < TWO_RULES_SHARE else 1
+        broken: list[str] = []
+        egress = self.egress.get(candidate["para_id"], [])
+        for kind in kinds:
+            cost = ANY_COST if self.seen[kind] == 0 or self.rng.random() < 0.01 else CHEAP_BYTES
+            if WAYS[kind](self.router, self.rng, candidate, egress, cost):
+                broken.append(kind)
+            if len(broken) == wanted:
+                break
+        return tuple(broken)

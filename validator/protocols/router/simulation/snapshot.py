@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The naive model's state in the state keys of the traces, out and in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from validator.protocols.router.simulation.model import Channel, NaiveRouter
+
+CHANNEL_LIMITS = ("limit_used_places", "limit_used_bytes", "limit_message_size")
+
+
+def channel_name(channel: tuple[int, int]) -> str:
+    """Return the name of a channel in a trace, `sender->recipient`."""
+    return f"{channel[0]}->{channel[1]}"
+
+
+def channel_of(name: str) -> tuple[int, int]:
+    """Return (sender, recipient) of a channel's name."""
+    sender, recipient = name.split("->")
+    return int(sender), int(recipient)
+
+
+def router_state(router: NaiveRouter) -> dict[str, Any]:
+    """Return every state key, whole and in ascending order; empty rows and zero counts are left out."""
+    channels = sorted(router.channels)
+    paras_in = sorted({recipient for _, recipient in channels})
+    paras_out = sorted({sender for sender, _ in channels})
+    accepted = {para: router.accepted_request_count(para) for para in sorted({r for _, r in router.requests})}
+    free = {para: 0 if router.unlimited_balances else amount for para, amount in router.free.items()}
+    accounts = sorted(
+        para
+        for para in {*router.free, *router.reserved}
+        if para in router.kinds or free.get(para) or router.reserved.get(para)
+    )
+    return {
+        "channels": {channel_name(pair): _channel(router, pair) for pair in channels},
+        "channel_set": [channel_name(pair) for pair in channels],
+        "open_requests": {channel_name(pair): dict(router.requests[pair]) for pair in sorted(router.requests)},
+        "open_request_set": [channel_name(pair) for pair in sorted(router.requests)],
+        "close_request_set": [channel_name(pair) for pair in sorted(router.closing)],
+        "open_request_count": _rows({para: count for para, count in router.open_request_count.items() if count}),
+        "accepted_request_count": _rows({para: count for para, count in accepted.items() if count}),
+        "ingress": _rows({para: router.ingress(para) for para in paras_in}),
+        "egress": _rows({para: router.egress(para) for para in paras_out}),
+        "contents": {
+            channel_name(pair): [dict(message) for message in router.channels[pair]["messages"]]
+            for pair in channels
+            if router.channels[pair]["messages"]
+        },
+        "digests": _rows({para: _digest(entries) for para, entries in router.digests.items() if entries}),
+        "watermarks": _rows(router.watermarks),
+        "dmq": _rows({para: [dict(message) for message in queue] for para, queue in router.dmq.items() if queue}),
+        "dmq_heads": _rows(router.dmq_heads),
+        "mqc_heads": _rows(
+            {para: [[s, router.channels[(s, para)]["mqc_head"]] for s in router.ingress(para)] for para in paras_in}
+        ),
+        "ump_queues": _rows({para: list(queue) for para, queue in router.ump.items() if queue}),
+        "ump_queue_size": _rows(
+            {para: [len(queue), sum(len(m) // 2 for m in queue)] for para, queue in router.ump.items() if queue}
+        ),
+        "needs_dispatch": router.needs_dispatch(),
+        "next_dispatch_round_start_with": router.next_dispatch_round_start_with,
+        "balances": _rows(
+            {para: {"free": free.get(para, 0), "reserved": router.reserved.get(para, 0)} for para in accounts}
+        ),
+        "valid_paras": sorted(router.kinds),
+        "outgoing_paras": list(router.outgoing),
+    }
+
+
+def load_state(router: NaiveRouter, state: Mapping[str, Any]) -> None:
+    """Put a state into an empty Router; every para of `valid_paras` is taken for a parachain."""
+    for name, channel in state.get("channels", {}).items():
+        kept = {key: value for key, value in channel.items() if key not in ("used_places", "used_bytes")}
+        messages = [dict(message) for message in state.get("contents", {}).get(name, [])]
+        router.channels[channel_of(name)] = {**kept, "messages": messages}
+    router.requests = {channel_of(name): dict(request) for name, request in state.get("open_requests", {}).items()}
+    router.closing = [channel_of(name) for name in state.get("close_request_set", [])]
+    router.open_request_count = _ids(state, "open_request_count")
+    router.watermarks = _ids(state, "watermarks")
+    router.dmq_heads = _ids(state, "dmq_heads")
+    router.dmq = {para: [dict(message) for message in queue] for para, queue in _ids(state, "dmq").items()}
+    router.ump = {para: list(queue) for para, queue in _ids(state, "ump_queues").items()}
+    router.digests = {
+        para: [(block, sender) for block, senders in entries for sender in senders]
+        for para, entries in _ids(state, "digests").items()
+    }
+    router.next_dispatch_round_start_with = state.get("next_dispatch_round_start_with")
+    for para, balance in _ids(state, "balances").items():
+        router.free[para], router.reserved[para] = balance["free"], balance["reserved"]
+    router.kinds = dict.fromkeys(state.get("valid_paras", []), "parachain")
+    router.outgoing = sorted(state.get("outgoing_paras", []))
+
+
+def _channel(router: NaiveRouter, pair: Channel) -> dict[str, Any]:
+    channel = router.channels[pair]
+    return {
+        "sender_deposit": channel["sender_deposit"],
+        "recipient_deposit": channel["recipient_deposit"],
+        **{key: channel[key] for key in CHANNEL_LIMITS},
+        "used_places": router.used_places(pair),
+        "used_bytes": router.used_bytes(pair),
+        "mqc_head": channel["mqc_head"],
+    }
+
+
+def _digest(entries: list[tuple[int, int]]) -> list[list[Any]]:
+    grouped: dict[int, list[int]] = {}
+    for block, sender in entries:
+        grouped.setdefault(block, []).append(sender)
+    return [[block, senders] for block, senders in grouped.items()]
+
+
+def _rows(table: Mapping[int, Any]) -> dict[str, Any]:
+    return {str(para): table[para] for para in sorted(table)}
+
+
+def _ids(state: Mapping[str, Any], key: str) -> dict[int, Any]:
+    return {int(para): value for para, value in state.get(key, {}).items()}

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Router's storage, by the names of router.txt, and the few ways in which it is touched.
+
+Invariants stand on the fields; `invariants.check_invariants` recomputes all of them from ground truth. Absent and empty are
+different: no map keeps an empty value or a zero count.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from validator.core.handlers.state import HandlerStates
+from validator.core.rules import OrderedSet
+from validator.core.types import (
+    ZERO_HASH,
+    Balance,
+    Balances,
+    BlockNumber,
+    ChannelId,
+    Hash,
+    ParaId,
+    ParaKind,
+    SessionIndex,
+)
+from validator.protocols.kit import Account, PendingCandidate, Touched, insert_sorted
+from validator.protocols.router.configuration import HostConfiguration
+
+
+@dataclass(slots=True)
+class HrmpOpenChannelRequest:
+    """A request to open a channel; limits are those of the configuration at the time of the request."""
+
+    confirmed: bool
+    age: SessionIndex
+    sender_deposit: Balance
+    limit_used_places: int
+    limit_used_bytes: int
+    limit_message_size: int
+
+
+@dataclass(slots=True)
+class HrmpChannel:
+    """An open channel.
+
+    Invariants: ``used_places == len(contents) <= limit_used_places``, ``used_bytes == sum of payload sizes <= limit_used_bytes``;
+    linking the contents to ``pruned_head`` gives ``mqc_head``.
+    """
+
+    sender_deposit: Balance
+    recipient_deposit: Balance
+    limit_used_places: int
+    limit_used_bytes: int
+    limit_message_size: int
+    used_places: int = 0
+    used_bytes: int = 0
+    mqc_head: Hash = ZERO_HASH
+    pruned_head: Hash | None = ZERO_HASH
+    """MQC head after the newest pruned message; None in a channel seeded with contents, whose history before them is not known."""
+    messages_sent: int = 0
+    """Messages ever enacted over this channel while this lane followed it."""
+
+
+class InboundHrmpMessage(NamedTuple):
+    """A message that waits in a channel; ``mqc_head`` is the channel's head right after it (None where it was seeded)."""
+
+    sent_at: BlockNumber
+    data: bytes
+    mqc_head: Hash | None
+
+
+class InboundDownwardMessage(NamedTuple):
+    """A message that waits in a downward queue."""
+
+    sent_at: BlockNumber
+    msg: bytes
+
+
+@dataclass(slots=True)
+class RouterState:
+    """Everything the rules may look at, except the block number, which is an argument."""
+
+    host_configuration: HostConfiguration
+    balances_mode: Balances = Balances.LEDGER
+    hrmp_notifications: bool = False
+    """Whether requests queue a downward message for the other party (I-11: not in router.txt)."""
+    session_index: SessionIndex = 0
+
+    paras: dict[ParaId, ParaKind] = field(default_factory=dict)
+    """Valid paras."""
+    accounts: dict[ParaId, Account] = field(default_factory=dict)
+    """Accounts outlive their para. Invariant: ``reserved`` is the sum of the para's deposits in requests and channels."""
+    outgoing_paras: list[ParaId] = field(default_factory=list)
+    """Paras to be cleaned up at the end of the session, ascending, unique."""
+    pending_candidates: dict[ParaId, deque[PendingCandidate]] = field(default_factory=dict)
+    """Accepted, not enacted, oldest first (only with enactment on inclusion)."""
+
+    relay_dispatch_queues: dict[ParaId, deque[bytes]] = field(default_factory=dict)
+    """Upward messages, FIFO. Never empty."""
+    relay_dispatch_queue_size: dict[ParaId, tuple[int, int]] = field(default_factory=dict)
+    """(messages, bytes). Invariant: same keys as `relay_dispatch_queues`."""
+    needs_dispatch: list[ParaId] = field(default_factory=list)
+    """Ascending. Invariant: the keys of `relay_dispatch_queues`."""
+    next_dispatch_round_start_with: ParaId | None = None
+    """Invariant: None or in `needs_dispatch`."""
+
+    downward_message_queues: dict[ParaId, deque[InboundDownwardMessage]] = field(default_factory=dict)
+    downward_message_queue_heads: dict[ParaId, Hash] = field(default_factory=dict)
+    """MQC heads; a para never addressed has none, which reads as zero."""
+    downward_messages_sent: dict[ParaId, int] = field(default_factory=dict)
+    """Messages ever queued for a para since its queue's head was zero or seeded."""
+
+    hrmp_open_channel_requests: dict[ChannelId, HrmpOpenChannelRequest] = field(default_factory=dict)
+    hrmp_open_channel_requests_list: list[ChannelId] = field(default_factory=list)
+    """Invariant: the keys of `hrmp_open_channel_requests`, each once."""
+    hrmp_open_channel_request_count: dict[ParaId, int] = field(default_factory=dict)
+    """Invariant: with `hrmp_uncounted_requests`, the number of requests by each sender."""
+    hrmp_uncounted_requests: dict[ParaId, int] = field(default_factory=dict)
+    """Requests that outlived the offboarding of their sender, which removed its count (I-06). Not in router.txt; makes the
+    invariant exact."""
+    hrmp_accepted_channel_request_count: dict[ParaId, int] = field(default_factory=dict)
+    """Invariant: the number of confirmed requests to each recipient."""
+    hrmp_close_channel_requests: dict[ChannelId, None] = field(default_factory=dict)
+    hrmp_close_channel_requests_list: list[ChannelId] = field(default_factory=list)
+    """Invariant: the keys of `hrmp_close_channel_requests`, each once."""
+
+    hrmp_watermarks: dict[ParaId, BlockNumber] = field(default_factory=dict)
+    hrmp_channels: dict[ChannelId, HrmpChannel] = field(default_factory=dict)
+    """Invariant: both ends are valid paras."""
+    hrmp_ingress_channels_index: dict[ParaId, list[ParaId]] = field(default_factory=dict)
+    """Senders to a para, ascending. Invariant: ``(I, P)`` for each item is exactly the set of channels."""
+    hrmp_egress_channels_index: dict[ParaId, list[ParaId]] = field(default_factory=dict)
+    """Recipients of a para, ascending. Invariant: ``(P, E)`` for each item is exactly the set of channels."""
+    hrmp_channel_contents: dict[ChannelId, deque[InboundHrmpMessage]] = field(default_factory=dict)
+    """Never empty, and only for existing channels."""
+    hrmp_channel_digests: dict[ParaId, dict[BlockNumber, OrderedSet]] = field(default_factory=dict)
+    """By recipient: who sent in which block, blocks ascending, senders in order of enactment. Neither level is ever empty."""
+
+    handler_states: HandlerStates = field(default_factory=HandlerStates)
+    """What upward-message handlers keep."""
+
+    touched: Touched = field(default_factory=Touched)
+
+
+def add_channel(state: RouterState, channel_id: ChannelId, channel: HrmpChannel) -> None:
+    """Insert a channel and its entries in both indexes."""
+    sender, recipient = channel_id
+    state.hrmp_channels[channel_id] = channel
+    insert_sorted(state.hrmp_ingress_channels_index, recipient, sender)
+    insert_sorted(state.hrmp_egress_channels_index, sender, recipient)
+    state.touched.pages[recipient] = None
+    state.touched.channels[channel_id] = None
+
+
+def mqc_heads(state: RouterState, recipient: ParaId) -> list[tuple[ParaId, Hash]]:
+    """Return the heads of all channels to ``recipient``, ascending by sender; zero where no message has been sent (router_rules 1.2)."""
+    senders = state.hrmp_ingress_channels_index.get(recipient, ())
+    return [(sender, state.hrmp_channels[sender, recipient].mqc_head) for sender in senders]

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Router state in figures and tables for a person: whole, a para, a channel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from validator.core.hashing import blake2b_256, message_hash
+from validator.core.types import ChannelId, ParaId
+from validator.plugin.protocol_api import StateSection, section_title
+from validator.protocols.router.state import RouterState
+
+FIRST_MESSAGES: Final = 5
+"""Messages of a queue that are shown at most."""
+LIST_MAX: Final = 20
+"""Blocks of a list that are shown at most."""
+
+Row = tuple[str, ...]
+
+
+def whole_sections(state: RouterState) -> list[StateSection]:
+    """Show what a state holds, in figures."""
+    upward = [sum(numbers) for numbers in zip((0, 0), *state.relay_dispatch_queue_size.values(), strict=True)]
+    downward = [len(message.msg) for queue in state.downward_message_queues.values() for message in queue]
+    horizontal = [channel.used_bytes for channel in state.hrmp_channels.values()]
+    in_channels = sum(channel.used_places for channel in state.hrmp_channels.values())
+    confirmed = sum(request.confirmed for request in state.hrmp_open_channel_requests.values())
+    pending = sum(map(len, state.pending_candidates.values()))
+    leaving = len(state.outgoing_paras)
+    facts = (
+        ("session", f"{state.session_index:,}"),
+        ("paras", _with(len(state.paras), f"{leaving} on their way out", leaving)),
+        ("channels", f"{len(state.hrmp_channels):,}"),
+        ("open requests", _with(len(state.hrmp_open_channel_requests), f"{confirmed} of them confirmed", confirmed)),
+        ("close requests", f"{len(state.hrmp_close_channel_requests):,}"),
+        ("pending candidates", f"{pending:,}"),
+    )
+    rows = (
+        ("upward", f"{upward[0]:,}", f"{upward[1]:,}", f"{len(state.relay_dispatch_queues):,} queues"),
+        ("downward", f"{len(downward):,}", f"{sum(downward):,}", f"{len(state.downward_message_queues):,} queues"),
+        ("horizontal", f"{in_channels:,}", f"{sum(horizontal):,}", f"{len(state.hrmp_channel_contents):,} channels"),
+    )
+    return [
+        StateSection(facts=facts),
+        StateSection("messages", columns=("", "messages", "bytes", "in"), rows=rows, left=("", "in")),
+    ]
+
+
+def para_sections(state: RouterState, para: ParaId, page: bytes | None) -> list[StateSection]:
+    """Show what a para owns, its channels both ways and what waits for it; ``page`` is the encoding of the first."""
+    config = state.host_configuration
+    account = state.accounts.get(para)
+    kind = state.paras.get(para)
+    leaving = " (on its way out)" if para in state.outgoing_paras else ""
+    upward = state.relay_dispatch_queues.get(para, ())
+    upward_bytes = sum(map(len, upward))
+    downward = state.downward_message_queues.get(para, ())
+    head = state.downward_message_queue_heads.get(para)
+    sent = state.downward_messages_sent.get(para, 0)
+    facts = (
+        ("kind", "not a valid para" if kind is None else f"{kind.value}{leaving}"),
+        ("account", "none" if account is None else f"{account.free:,} free, {account.reserved:,} reserved"),
+        ("watermark", _or_none(state.hrmp_watermarks.get(para))),
+        (
+            "upward queue",
+            f"{len(upward)} of {config.max_upward_queue_count} messages, {upward_bytes:,} of {config.max_upward_queue_size:,} bytes",
+        ),
+        (
+            "downward queue",
+            f"{len(downward)} messages, {sum(len(message.msg) for message in downward):,} bytes; {sent:,} ever sent",
+        ),
+        ("its MQC head", "none" if head is None else head.hex()),
+        ("page", "none" if page is None else f"{_bytes(len(page))}, {blake2b_256(page).hex()}"),
+    )
+    sections = [StateSection(facts=facts), *_upward(upward), *_downward(downward, sent), *_blocks(state, para)]
+    incoming = [(sender, para) for sender in state.hrmp_ingress_channels_index.get(para, ())]
+    outgoing = [(para, recipient) for recipient in state.hrmp_egress_channels_index.get(para, ())]
+    sections += _channels("channels to it", state, incoming)
+    sections += _channels("channels from it", state, outgoing)
+    return [*sections, *_requests(state), *_pending(state, para)]
+
+
+def channel_sections(state: RouterState, channel_id: ChannelId) -> list[StateSection]:
+    """Show a channel, or the request for one."""
+    channel = state.hrmp_channels.get(channel_id)
+    if channel is None:
+        return _requests(state)
+    places_left = channel.limit_used_places - channel.used_places
+    bytes_left = channel.limit_used_bytes - channel.used_bytes
+    facts = (
+        ("messages", f"{channel.used_places} of {channel.limit_used_places:,} places"),
+        ("bytes", f"{channel.used_bytes:,} of {channel.limit_used_bytes:,}"),
+        ("left", f"{places_left:,} messages, {bytes_left:,} bytes"),
+        ("a message has at most", f"{channel.limit_message_size:,} bytes"),
+        ("deposits", f"{channel.sender_deposit:,} of the sender, {channel.recipient_deposit:,} of the recipient"),
+        ("ever sent", f"{channel.messages_sent:,}"),
+        ("MQC head", channel.mqc_head.hex()),
+    )
+    contents = state.hrmp_channel_contents.get(channel_id, ())
+    rows = []
+    for at, message in enumerate(contents, 1):
+        number = channel.messages_sent - len(contents) + at
+        rows.append(
+            (
+                # what was in the channel when the lane began has no number
+                str(number) if number > 0 else "",
+                str(message.sent_at),
+                f"{len(message.data):,}",
+                message_hash(message.data).hex(),
+                "" if message.mqc_head is None else _hex(message.mqc_head),
+            )
+        )
+    columns = ("number", "sent at", "bytes", "hash of the payload", "MQC head after it")
+    return [
+        StateSection(facts=facts),
+        *_table("contents", columns, rows, left=columns[3:]),
+        *_requests(state),
+    ]
+
+
+def _table(
+    words: str, columns: Row, rows: Sequence[Row], left: Row = (), count: int | None = None, shown: int | None = None
+) -> list[StateSection]:
+    """Return a table with its title, or nothing where it is empty; ``count`` is the number of all entries, shown or not."""
+    title = section_title(words, len(rows) if count is None else count, shown)
+    return [StateSection(title, columns=columns, rows=rows, left=left)] if rows else []
+
+
+def _upward(queue: Any) -> list[StateSection]:
+    rows = [(str(at), f"{len(payload):,}", _hex(payload)) for at, payload in enumerate(_first(queue), 1)]
+    return _table("upward messages", ("", "bytes", "payload"), rows, ("payload",), len(queue), FIRST_MESSAGES)
+
+
+def _downward(queue: Any, sent: int) -> list[StateSection]:
+    rows = [
+        (str(sent - len(queue) + at), str(message.sent_at), f"{len(message.msg):,}", _hex(message.msg))
+        for at, message in enumerate(_first(queue), 1)
+    ]
+    columns = ("number", "sent at", "bytes", "payload")
+    return _table("downward messages", columns, rows, ("payload",), len(queue), FIRST_MESSAGES)
+
+
+def _blocks(state: RouterState, para: ParaId) -> list[StateSection]:
+    digests = state.hrmp_channel_digests.get(para, {})
+    rows = [(str(block), ", ".join(map(str, senders))) for block, senders in islice(digests.items(), LIST_MAX)]
+    words = "blocks with messages for it"
+    return _table(words, ("block", "senders"), rows, ("senders",), len(digests), LIST_MAX)
+
+
+def _channels(words: str, state: RouterState, channel_ids: Sequence[ChannelId]) -> list[StateSection]:
+    rows = []
+    for channel_id in channel_ids:
+        channel = state.hrmp_channels[channel_id]
+        full = (
+            channel.used_places * 5 >= channel.limit_used_places * 4
+            or channel.used_bytes * 5 >= channel.limit_used_bytes * 4
+        )
+        closing = "closing" if channel_id in state.hrmp_close_channel_requests else "nearly full" if full else ""
+        rows.append(
+            (
+                f"{channel_id[0]} -> {channel_id[1]}",
+                f"{channel.used_places:,}/{channel.limit_used_places:,}",
+                f"{channel.used_bytes:,}/{channel.limit_used_bytes:,}",
+                f"{channel.limit_message_size:,}",
+                _hex(channel.mqc_head, 4),
+                closing,
+            )
+        )
+    return _table(words, ("channel", "messages", "bytes", "message at most", "MQC head", ""), rows)
+
+
+def _requests(state: RouterState) -> list[StateSection]:
+    rows = [
+        (
+            f"{sender} -> {recipient}",
+            "confirmed" if request.confirmed else "",
+            str(request.age),
+            f"{request.limit_used_places:,}",
+            f"{request.limit_used_bytes:,}",
+            f"{request.limit_message_size:,}",
+            f"{request.sender_deposit:,}",
+        )
+        for (sender, recipient) in state.hrmp_open_channel_requests_list
+        for request in (state.hrmp_open_channel_requests[sender, recipient],)
+    ]
+    columns = ("channel", "", "sessions old", "messages", "bytes", "message at most", "deposit")
+    sections = _table("requests to open", columns, rows)
+    closing = [f"{sender} -> {recipient}" for sender, recipient in state.hrmp_close_channel_requests_list]
+    if closing:
+        sections.append(StateSection(section_title("requests to close", len(closing)), text=f" {', '.join(closing)}"))
+    return sections
+
+
+def _pending(state: RouterState, para: ParaId) -> list[StateSection]:
+    rows = [
+        (
+            str(each.backed_at),
+            str(each.candidate.hrmp_watermark),
+            str(len(each.candidate.upward_messages)),
+            str(len(each.candidate.horizontal_messages)),
+            str(each.candidate.processed_downward_messages),
+        )
+        for each in state.pending_candidates.get(para, ())
+    ]
+    columns = ("backed at", "watermark", "upward", "horizontal", "processed downward")
+    return _table("pending candidates", columns, rows)
+
+
+def _first(queue: Iterable[Any]) -> list[Any]:
+    return list(islice(queue, FIRST_MESSAGES))
+
+
+def _with(count: int, words: str, wanted: object) -> str:
+    return f"{count:,}, {words}" if wanted else f"{count:,}"
+
+
+def _or_none(value: int | None) -> str:
+    return "none" if value is None else f"{value:,}"
+
+
+def _hex(data: bytes, size: int = 16) -> str:
+    return data.hex() if len(data) <= size else f"{data[:size].hex()}…"
+
+
+def _bytes(count: int) -> str:
+    if count < 10_000:
+        return f"{count:,} bytes"
+    return f"{count / 1e3:,.0f} kB" if count < 10_000_000 else f"{count / 1e6:,.0f} MB"

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lane's state in the state keys of the conformance format, as a person who follows a live chain writes it down.
+
+Keys that repeat what others say (sets, counts, indexes, sizes) may be left out; where they are there, they must agree. Queues and channels
+may be seeded with the messages that wait in them; where a channel's earlier history is not known, its MQC head is taken as it is given.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final
+
+from validator.compare import first_difference
+from validator.core.handlers.errors import ContextError
+from validator.core.handlers.handler import KIND
+from validator.core.limits import HANDLER_KEY_BYTES_MAX, HANDLER_VALUE_BYTES_MAX, U32_MAX, U128_MAX
+from validator.core.types import ZERO_HASH, Balances, ChannelId, ParaId, ParaKind
+from validator.document import Node, read_para
+from validator.errors import UserError
+from validator.plugin.protocol_api import ChainSettings, RuleSet, StateFile
+from validator.protocols.kit import Account, channel_name, increase
+from validator.protocols.router.configuration import HostConfiguration
+from validator.protocols.router.invariants import broken_invariants
+from validator.protocols.router.rules import Router
+from validator.protocols.router.state import (
+    HrmpChannel,
+    HrmpOpenChannelRequest,
+    InboundDownwardMessage,
+    InboundHrmpMessage,
+    RouterState,
+    add_channel,
+)
+from validator.protocols.router.view import view
+
+STATE_KEYS = tuple(view(RouterState(HostConfiguration())))
+
+HANDLER_STATES = "handler_states"
+"""Beside the state keys: what handlers keep, by plugin and key, both parts in hex. The conformance format has no key for it."""
+
+_HASH_BYTES = 32
+
+
+def read_state(
+    node: Node,
+    config: HostConfiguration,
+    *,
+    balances: Balances = Balances.LEDGER,
+    notifications: bool = False,
+) -> RouterState:
+    """Return the Router state that an object of state keys describes.
+
+    ``valid_paras`` lists para ids, or objects with ``para_id`` and ``kind``. Raises `UserError`: a malformed value, a derived key that
+    disagrees, an invariant that does not hold.
+    """
+    node.refuse_misspelt((*STATE_KEYS, HANDLER_STATES))
+    state = RouterState(config, balances, notifications)
+    for para in node["valid_paras"].items() if node.has("valid_paras") else ():
+        if isinstance(para.value, dict):
+            onboarded = read_para(para)
+            state.paras[onboarded.para_id] = onboarded.kind
+        else:
+            state.paras[para.integer()] = ParaKind.PARACHAIN
+    _read_accounts(node, state)
+    _read_upward(node, state)
+    _read_downward(node, state)
+    _read_requests(node, state)
+    for name, channel in _members(node, "channels"):
+        _read_channel(channel, node, state, _channel_id(name, channel))
+    _read_digests(node, state)
+    state.hrmp_watermarks = {_para(name, mark): mark.integer() for name, mark in _members(node, "watermarks")}
+    state.outgoing_paras = (
+        [para.integer() for para in node["outgoing_paras"].items()] if node.has("outgoing_paras") else []
+    )
+    _read_handler_states(node, state)
+    _check(node, state)
+    return state
+
+
+def write_state(state: RouterState) -> dict[str, Any]:
+    """Return the document that `read_state` makes a state of: every state key, the kind of every para, and what handlers keep."""
+    document = view(state)
+    document["valid_paras"] = [{"para_id": para, "kind": kind.value} for para, kind in sorted(state.paras.items())]
+    # the order in which requests were made is the order in which a session change looks at them
+    requests: dict[str, Any] = document["open_requests"]
+    order = map(channel_name, state.hrmp_open_channel_requests_list)
+    document["open_requests"] = {name: requests[name] for name in order}
+    kept: dict[str, dict[str, str]] = {}
+    for plugin, key, value in state.handler_states.entries():
+        kept.setdefault(plugin, {})[key.hex()] = value.hex()
+    return {**document, HANDLER_STATES: kept} if kept else document
+
+
+def _check(node: Node, state: RouterState) -> None:
+    given = {key: value for key, value in node.object().items() if key in STATE_KEYS and key != "valid_paras"}
+    difference = first_difference(given, view(state))
+    if difference is not None:
+        raise UserError(
+            f"{node.path}.{difference.replace('expected', 'the file says').replace('got', 'the rest of it gives')}"
+        )
+    broken = next(broken_invariants(state), None)
+    if broken is not None:
+        raise UserError(f"{node.path}: not a state that the rules can reach: {broken}")
+
+
+def _read_accounts(node: Node, state: RouterState) -> None:
+    for name, account in _members(node, "balances"):
+        free = account.get("free", lambda value: value.integer(U128_MAX), 0)
+        reserved = account.get("reserved", lambda value: value.integer(U128_MAX), 0)
+        state.accounts[_para(name, account)] = Account(free, reserved)
+
+
+def _read_upward(node: Node, state: RouterState) -> None:
+    for name, queue in _members(node, "ump_queues"):
+        payloads = deque(payload.hex() for payload in queue.items())
+        if payloads:
+            para = _para(name, queue)
+            state.relay_dispatch_queues[para] = payloads
+            state.relay_dispatch_queue_size[para] = (len(payloads), sum(map(len, payloads)))
+    state.needs_dispatch = sorted(state.relay_dispatch_queues)
+    state.next_dispatch_round_start_with = node.get("next_dispatch_round_start_with", Node.integer, None)
+
+
+def _read_downward(node: Node, state: RouterState) -> None:
+    for name, queue in _members(node, "dmq"):
+        messages = deque(InboundDownwardMessage(item["sent_at"].integer(), item["msg"].hex()) for item in queue.items())
+        if messages:
+            state.downward_message_queues[_para(name, queue)] = messages
+    for name, head in _members(node, "dmq_heads"):
+        state.downward_message_queue_heads[_para(name, head)] = head.hex(_HASH_BYTES)
+
+
+def _read_requests(node: Node, state: RouterState) -> None:
+    for name, item in _members(node, "open_requests"):
+        channel_id = _channel_id(name, item)
+        state.hrmp_open_channel_requests_list.append(channel_id)
+        state.hrmp_open_channel_requests[channel_id] = request = HrmpOpenChannelRequest(
+            confirmed=item["confirmed"].boolean(),
+            age=item["age"].integer(),
+            sender_deposit=item["sender_deposit"].integer(U128_MAX),
+            limit_used_places=item["limit_used_places"].integer(),
+            limit_used_bytes=item["limit_used_bytes"].integer(),
+            limit_message_size=item["limit_message_size"].integer(),
+        )
+        increase(state.hrmp_open_channel_request_count, channel_id[0])
+        if request.confirmed:
+            increase(state.hrmp_accepted_channel_request_count, channel_id[1])
+    for item in node["close_request_set"].items() if node.has("close_request_set") else ():
+        channel_id = _channel_id(item.text(), item)
+        state.hrmp_close_channel_requests[channel_id] = None
+        state.hrmp_close_channel_requests_list.append(channel_id)
+
+
+def _read_channel(channel: Node, node: Node, state: RouterState, channel_id: ChannelId) -> None:
+    opened = HrmpChannel(
+        sender_deposit=channel.get("sender_deposit", lambda value: value.integer(U128_MAX), 0),
+        recipient_deposit=channel.get("recipient_deposit", lambda value: value.integer(U128_MAX), 0),
+        limit_used_places=channel["limit_used_places"].integer(),
+        limit_used_bytes=channel["limit_used_bytes"].integer(),
+        limit_message_size=channel["limit_message_size"].integer(),
+        mqc_head=channel.get("mqc_head", lambda value: value.hex(_HASH_BYTES), ZERO_HASH),
+    )
+    name = f"{channel_id[0]}->{channel_id[1]}"
+    contents = node["contents"] if node.has("contents") else Node({}, "")
+    messages: deque[InboundHrmpMessage] = deque()
+    for item in contents[name].items() if contents.has(name) else ():
+        messages.append(InboundHrmpMessage(item["sent_at"].integer(), item["data"].hex(), None))
+    opened.pruned_head = None if messages else opened.mqc_head
+    opened.used_places = len(messages)
+    opened.used_bytes = sum(len(message.data) for message in messages)
+    add_channel(state, channel_id, opened)
+    if messages:
+        state.hrmp_channel_contents[channel_id] = messages
+
+
+def _read_digests(node: Node, state: RouterState) -> None:
+    for name, entries in _members(node, "digests"):
+        digests: dict[int, dict[ParaId, None]] = {}
+        for entry in entries.items():
+            parts = list(entry.items())
+            if len(parts) != 2:
+                raise entry.fail("[block, [sender, ...]]")
+            digests[parts[0].integer()] = dict.fromkeys(sender.integer() for sender in parts[1].items())
+        if digests:
+            state.hrmp_channel_digests[_para(name, entries)] = digests
+
+
+def _read_handler_states(node: Node, state: RouterState) -> None:
+    for plugin, entries in _members(node, HANDLER_STATES):
+        if not KIND.fullmatch(plugin):
+            raise UserError(f"{entries.path}: expected a plugin's name as key, found {plugin[:60]!r}")
+        for name, value in entries.members():
+            key, kept = Node(name, value.path).hex(), value.hex()
+            if not 1 <= len(key) <= HANDLER_KEY_BYTES_MAX:
+                raise UserError(f"{value.path}: expected a key of 1 to {HANDLER_KEY_BYTES_MAX} bytes, found {len(key)}")
+            if len(kept) > HANDLER_VALUE_BYTES_MAX:
+                raise UserError(f"{value.path}: expected at most {HANDLER_VALUE_BYTES_MAX} bytes, found {len(kept)}")
+            try:
+                state.handler_states.put(plugin, key, kept)
+            except ContextError as error:
+                raise UserError(f"{entries.path}: {error}") from None
+
+
+def _members(node: Node, key: str) -> list[tuple[str, Node]]:
+    return list(node[key].members()) if node.has(key) else []
+
+
+def _para(name: str, node: Node) -> ParaId:
+    # one way to write each: no sign, no leading zero; and no more digits than int() is willing to read
+    if not name.isascii() or not name.isdigit() or len(name) > 10 or str(int(name)) != name or int(name) > U32_MAX:
+        shown = name if len(name) <= 60 else name[:57] + "..."
+        raise UserError(f"{node.path}: expected a para id from 0 to {U32_MAX} as key, found {shown!r}")
+    return int(name)
+
+
+def _channel_id(name: str, node: Node) -> ChannelId:
+    ends: list[Any] = name.split("->")
+    if len(ends) != 2:
+        raise UserError(f"{node.path}: expected a channel 'sender->recipient', found {name!r}")
+    return _para(ends[0], node), _para(ends[1], node)
+
+
+def _read(node: Node, settings: ChainSettings) -> RuleSet[Any]:
+    state = read_state(node, settings.configuration, balances=settings.balances, notifications=settings.notifications)
+    return Router(state, settings)
+
+
+def _write(rules: Any) -> dict[str, Any]:
+    assert isinstance(rules, Router)
+    return write_state(rules.state)
+
+
+def _counts(rules: Any) -> dict[str, int]:
+    assert isinstance(rules, Router)
+    return {"paras": len(rules.state.paras), "channels": len(rules.state.hrmp_channels)}
+
+
+STATE_FILE: Final = StateFile(read=_read, write=_write, counts=_counts)

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a state is shown whose protocol does not say how: the state keys of its conformance traces, as they are.
+
+What of them is about a para or a channel is told by the names that the trace format gives to both: a para's id as key or as an item, or
+``para_id``, ``sender``, ``recipient`` of an entry; ``"sender->recipient"`` as key or item. Source: traces FORMAT, "State keys".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from validator.plugin.protocol_parts import StateSection, StateView, section_title
+
+if TYPE_CHECKING:
+    from validator.core.types import ChannelId, ParaId
+    from validator.plugin.protocol_api import TraceFormat
+
+    Keys = dict[str, Any]
+    Wanted = Callable[[Any], bool]
+
+_PARAS = ("para_id", "sender", "recipient")
+
+
+def plain_view(traces: TraceFormat) -> StateView:
+    """Return a view by the traces' ``view``."""
+    return StateView(
+        paras=lambda rules: sorted({para for place in _places(traces.view(rules)) for para in place}),
+        channels=lambda rules: sorted({place for place in _places(traces.view(rules)) if len(place) == 2}),
+        whole_document=lambda rules: {},  # noqa: ARG005 - all that there is is in ``state``
+        para_document=lambda rules, para: _document({"para_id": para}, _about(traces.view(rules), _of_para(para))),
+        channel_document=lambda rules, channel: _document(
+            {"channel": list(channel)}, _about(traces.view(rules), _of_channel(channel))
+        ),
+        whole_sections=lambda rules: _whole(rules.session, traces.view(rules)),
+        para_sections=lambda rules, para: _sections(_about(traces.view(rules), _of_para(para))),
+        channel_sections=lambda rules, channel: _sections(_about(traces.view(rules), _of_channel(channel))),
+    )
+
+
+def _place(item: Any) -> tuple[int, ...]:
+    """Return the paras that a key or an item names: one, two of a channel, or none."""
+    if isinstance(item, dict):
+        return tuple(item[name] for name in _PARAS if type(item.get(name)) is int)
+    parts = str(item).split("->")
+    return tuple(map(int, parts)) if len(parts) <= 2 and all(part.isdecimal() for part in parts) else ()
+
+
+def _places(keys: Keys) -> Iterator[tuple[int, ...]]:
+    for value in keys.values():
+        if isinstance(value, (dict, list)):
+            yield from filter(None, map(_place, value))
+
+
+def _of_para(para: ParaId) -> Wanted:
+    return lambda item: para in _place(item)
+
+
+def _of_channel(channel: ChannelId) -> Wanted:
+    return lambda item: _place(item) == channel
+
+
+def _about(keys: Keys, wanted: Wanted) -> Keys:
+    """Return of every table and list the entries that are wanted."""
+    found: Keys = {}
+    for key, value in keys.items():
+        if isinstance(value, dict):
+            found[key] = {name: entry for name, entry in value.items() if wanted(name)}
+        elif isinstance(value, list):
+            found[key] = [item for item in value if wanted(item)]
+    return found
+
+
+def _document(about: dict[str, Any], keys: Keys) -> dict[str, Any] | None:
+    return {**about, "state": keys} if any(keys.values()) else None
+
+
+def _whole(session: int, keys: Keys) -> list[StateSection]:
+    counted = {key: value for key, value in keys.items() if isinstance(value, (dict, list))}
+    single = [(key, json.dumps(value)) for key, value in keys.items() if key not in counted]
+    rows = [(key, f"{len(value):,}") for key, value in counted.items()]
+    return [
+        StateSection(facts=[("session", f"{session:,}"), *single]),
+        StateSection("state", columns=("state key", "entries"), rows=rows, left=("state key",)),
+    ]
+
+
+def _sections(keys: Keys) -> list[StateSection] | None:
+    sections = []
+    for key, value in keys.items():
+        if value:
+            entries = value.items() if isinstance(value, dict) else (("", item) for item in value)
+            rows = [(name, json.dumps(entry)) for name, entry in entries]
+            sections.append(
+                StateSection(section_title(key, len(rows)), columns=("", "value"), rows=rows, left=("", "value"))
+            )
+    return sections or None

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Kafka topics of the product, in one table.
+
+Which records a topic carries, the schemas say: each has an attribute ``topic`` (`codec.schemas`). Candidates and channel requests are
+records of protocols, which name the topic themselves (`codec.record_types.RecordType`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from validator.core.inputs import RecordKind
+
+MINUTE_MS: Final = 60 * 1000
+DAY_MS: Final = 24 * 60 * MINUTE_MS
+FOR_EVER: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic; ``name`` is without the prefix.
+
+    ``kind`` is that of its records if it is an input, None if it is an output. Keys are the lane's name; on compacted topics what the
+    record is about: `lane/para`, `lane/sender/recipient`, `lane`. A topic that is not compacted keeps its records for ``retention_ms``.
+    ``segment_ms`` and ``dirty_ratio`` are for compacted ones: a reader wants the latest record of each key, and the fewer old ones lie
+    before it the better.
+    """
+
+    name: str
+    kind: RecordKind | None
+    cleanup: Literal["delete", "compact"]
+    retention_ms: int
+    purpose: str
+    segment_ms: int = DAY_MS
+    dirty_ratio: str = "0.1"
+
+    @property
+    def direction(self) -> Literal["in", "out"]:
+        """Whether the job reads the topic or writes it."""
+        return "out" if self.kind is None else "in"
+
+
+# Inputs and per-candidate outputs are kept for a week, as Kafka does by default; what people look for later, a month;
+# receipts for ever, since they are what two deployments compare and small.
+# The job reads its markers whole at every start, and writes one for each lane and batch: they are compacted at once.
+TOPICS: Final[tuple[Topic, ...]] = (
+    Topic("blocks", RecordKind.BLOCK, "delete", 7 * DAY_MS, "what belongs to each block"),
+    Topic("candidates", RecordKind.CANDIDATE, "delete", 7 * DAY_MS, "backed candidates with their messages"),
+    Topic("channel-requests", RecordKind.REQUEST, "delete", 7 * DAY_MS, "calls that open, accept and close channels"),
+    Topic("downward-messages", RecordKind.DOWNWARD, "delete", 7 * DAY_MS, "messages of the relay chain to paras"),
+    Topic("verdicts", None, "delete", 7 * DAY_MS, "accepted or rejected, and why"),
+    Topic("dispatches", None, "delete", 7 * DAY_MS, "results of upward messages"),
+    Topic("channel-events", None, "delete", 30 * DAY_MS, "channels opened, closed, expired, dropped; deposits"),
+    Topic("headroom", None, "compact", FOR_EVER, "places and bytes left for each para and channel"),
+    Topic("receipts", None, "delete", FOR_EVER, "one for each executed block"),
+    Topic("dead-letters", None, "delete", 30 * DAY_MS, "what could not be a record of the lane, raw"),
+    Topic("lanes", None, "compact", FOR_EVER, "where each lane stands and what it waits for"),
+    Topic(
+        "markers", None, "compact", FOR_EVER, "up to where each lane's output is committed; the job's own",
+        segment_ms=10 * MINUTE_MS, dirty_ratio="0.01",
+    ),
+    Topic("dead-letter-replays", None, "compact", FOR_EVER, "which dead letters were put back, and where to"),
+)  # fmt: skip
+
+INPUT_TOPICS: Final[dict[str, RecordKind]] = {
+    topic.name: topic.kind
+    for topic in sorted(TOPICS, key=lambda topic: -1 if topic.kind is None else topic.kind)
+    if topic.kind is not None
+}
+"""What each input topic holds, in the order in which a block applies the kinds."""
+
+TOPIC_OF_KIND: Final[dict[RecordKind, str]] = {kind: topic for topic, kind in INPUT_TOPICS.items()}
+
+OUTPUT_TOPICS: Final[tuple[str, ...]] = tuple(topic.name for topic in TOPICS if topic.kind is None)
+
+MARKERS: Final = "markers"
+DEAD_LETTERS: Final = "dead-letters"
+DEAD_LETTER_REPLAYS: Final = "dead-letter-replays"
