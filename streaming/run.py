@@ -247,7 +247,7 @@ def _finished_batch(query: StreamingQuery) -> int:
 _WORKER_DIED = "Python worker exited unexpectedly"
 """What Spark says of a worker that was killed: by hand, or by the system for want of memory."""
 
-_FORESEEN = (".HandlerFault:", ".LaneOverflow:", ".PluginError:", ".UserError:", ".WriteFailed:", ".WriterFenced:")
+_FORESEEN = (".HandlerFault:", ".WaitingOverflow:", ".PluginError:", ".UserError:", ".WriteFailed:", ".WriterFenced:")
 """What a worker raises where a lane cannot go on but nothing is wrong with the program.
 
 None of it but `WriteFailed` is tried again: the same inputs would meet the same handler, plugins and limits, and each attempt at a handler

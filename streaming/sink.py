@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self
 import pyarrow as pa
 
 from streaming.lane_operator import unpack_consumed, unpack_told
-from streaming.transactions import LaneWriter
+from streaming.transactions import TransactionalWriter
 from streaming.workers import tune_garbage_collector
 from validator.lanes.sink import Sink, TransactionalSink
 
@@ -47,7 +47,7 @@ class ExactlyOnceOutput:
 
     def open(self) -> Sink:
         """Open a sink, whose writers fence off those of before."""
-        return TransactionalSink(lambda lane: LaneWriter(dict(self.kafka), self.prefix, lane, self.job))
+        return TransactionalSink(lambda lane: TransactionalWriter(dict(self.kafka), self.prefix, lane, self.job))
 
 
 _SINKS: dict[Output, Sink] = {}

@@ -75,7 +75,7 @@ def _open_producer(kafka: KafkaTable, prefix: str, lane: str) -> Producer:
     return producer
 
 
-class LaneWriter:
+class TransactionalWriter:
     """Writes one lane's batches; after any exception it is of no more use."""
 
     def __init__(self, kafka: KafkaTable, prefix: str, lane: str, job: str) -> None:

@@ -16,7 +16,7 @@ from validator.config import Config
 from validator.core.inputs import DeadLetter, Input, Source
 from validator.kafka.client import consumer_config, producer_config
 from validator.lanes.configured import lane_definitions
-from validator.lanes.worker import LaneWorker
+from validator.lanes.processor import LaneProcessor
 from validator.topics import INPUT_TOPICS
 
 CONSUMED_AT_ONCE = 10_000
@@ -27,7 +27,7 @@ def main(configuration: str, total: int) -> None:
     config = Config.model_validate(json.loads(Path(configuration).read_text(encoding="utf-8")))
     prefix = config.topics.prefix
     (definition,) = lane_definitions(config).values()
-    worker = LaneWorker.create(definition)
+    worker = LaneProcessor.create(definition)
     kinds = {prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}
     names: dict[str, str] = {}
     producer = Producer(producer_config(config.kafka))

@@ -20,7 +20,7 @@ from validator.codec.encode import OutputRecord
 from validator.config import Config
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.lanes.configured import lane_definitions
-from validator.lanes.worker import LaneWorker
+from validator.lanes.processor import LaneProcessor
 from validator.topics import INPUT_TOPICS
 
 TOLD = ("verdicts", "dispatches", "channel-events", "headroom", "receipts", "dead-letters")
@@ -39,7 +39,7 @@ def main(configuration: str, total: int) -> None:
     config = Config.model_validate(json.loads(Path(configuration).read_text(encoding="utf-8")))
     prefix = config.topics.prefix
     (definition,) = lane_definitions(config).values()
-    worker = LaneWorker.create(definition)
+    worker = LaneProcessor.create(definition)
     app = Application(
         broker_address=str(config.kafka["bootstrap.servers"]),
         consumer_group=f"quix-{uuid4()}",  # a group of its own: one that has read the backlog would wait for more

@@ -17,7 +17,7 @@ from validator.config import Config, load_config
 from validator.core.inputs import DeadLetter, Input, Source
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import lane_definition
-from validator.lanes.worker import LaneWorker
+from validator.lanes.processor import LaneProcessor
 from validator.protocols.router.simulation.traffic import RouterSimulation
 from validator.service.toml import to_toml
 from validator.simulate import settings_of_profile
@@ -47,11 +47,11 @@ class Follower:
     config: Config
     records: list[tuple[str, dict[str, Any]]]
     expected: list[dict[str, Any]]
-    worker: LaneWorker = field(init=False)
+    worker: LaneProcessor = field(init=False)
 
     def __post_init__(self) -> None:
         definition = lane_definition(self.config, LANE)
-        self.worker = LaneWorker.create(definition)
+        self.worker = LaneProcessor.create(definition)
 
     def judge(self, records: Iterable[tuple[str, dict[str, Any]]]) -> None:
         """Execute records and send what comes out to the output topics."""

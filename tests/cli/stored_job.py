@@ -25,7 +25,7 @@ from validator.topics import INPUT_TOPICS
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from validator.lanes.worker import LaneWorker
+    from validator.lanes.processor import LaneProcessor
     from validator.protocols.router.state import RouterState
 
 BATCH = 17
@@ -75,7 +75,7 @@ class Job:
         assert checkpoint == self.checkpoint
         write_store(output, self.store, self.consumed, lanes)
 
-    def worker(self) -> LaneWorker:
+    def worker(self) -> LaneProcessor:
         restored = restore_lane(lane_definition(self.chain.config, LANE), self.store.attempt())
         assert restored is not None
         return restored

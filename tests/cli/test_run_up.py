@@ -56,7 +56,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
 FAILS = """
 import sys
 print('{"event": "started", "lanes": ["polkadot"], "spark_log": "spark.log", "timestamp": "2026-01-02T03:04:05.6Z"}', file=sys.stderr)
-print('{"event": "failed", "reason": "validator.core.lane.LaneOverflow: lane polkadot: too much"}', file=sys.stderr)
+print('{"event": "failed", "reason": "validator.core.lane.WaitingOverflow: lane polkadot: too much"}', file=sys.stderr)
 sys.exit(70)
 """
 
@@ -75,7 +75,7 @@ def test_a_job_that_fails_says_why_and_where_to_look(
         for line in told
     )
     assert any(
-        "failed    validator.core.lane.LaneOverflow: lane polkadot: too much; Spark's log is spark.log" in line
+        "failed    validator.core.lane.WaitingOverflow: lane polkadot: too much; Spark's log is spark.log" in line
         for line in told
     )
 

@@ -15,7 +15,7 @@ from streaming.job import JobSettings
 from streaming.markers import group_of, read_marker
 from streaming.run import refuse_what_is_told
 from streaming.sink import ExactlyOnceOutput
-from streaming.transactions import LaneWriter, WriteFailed, WriterFenced, take_over
+from streaming.transactions import TransactionalWriter, WriteFailed, WriterFenced, take_over
 from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
 from validator.config import DEFAULT_PROTOCOL
 from validator.core.inputs import DeadLetter, DeadReason, Source
@@ -95,7 +95,7 @@ def test_a_batch_that_is_done_again_tells_only_what_is_new(kafka: dict[str, Any]
 
 def test_what_was_not_committed_was_never_said(kafka: dict[str, Any], prefix: str) -> None:
     inputs = prefix + "candidates"
-    abandoned = LaneWriter(kafka, prefix, LANE, "job-1")
+    abandoned = TransactionalWriter(kafka, prefix, LANE, "job-1")
     abandoned.write(block(1, "abandoned").records)
     abandoned._producer.flush(30)
     successor = opened(kafka, prefix, "job-2")
@@ -173,19 +173,19 @@ def test_the_recorded_marker_keeps_places_that_a_later_batch_does_not_touch(kafk
 def test_the_topic_of_dead_letters_says_which_have_been_told(kafka: dict[str, Any], prefix: str) -> None:
     """Of records that are late or in a taken place the marker cannot always say; another lane's, and what was aborted, do not count."""
     inputs = prefix + "candidates"
-    assert LaneWriter(kafka, prefix, LANE, "job-1").told_dead_letters() == set()
+    assert TransactionalWriter(kafka, prefix, LANE, "job-1").told_dead_letters() == set()
     other = opened(kafka, prefix)
     other.write(
         "kusama", [BlockOutput(None, [letter._replace(key=b"kusama") for letter in beside(7, topic=inputs).records])]
     )
     other.commit("kusama", {(inputs, 0): 9})
-    abandoned = LaneWriter(kafka, prefix, LANE, "job-1")
+    abandoned = TransactionalWriter(kafka, prefix, LANE, "job-1")
     abandoned.write(beside(5, topic=inputs).records)
     abandoned._producer.flush(30)
     first = opened(kafka, prefix)
     first.write(LANE, [beside(1, 3, topic=inputs)])
     first.commit(LANE, {(inputs, 0): 9})
-    writer = LaneWriter(kafka, prefix, LANE, "job-1")
+    writer = TransactionalWriter(kafka, prefix, LANE, "job-1")
     assert writer.told_dead_letters() == {f"{inputs}/0/{offset}".encode() for offset in (1, 3)}
     writer.write(beside(8, topic=inputs).records)
     assert f"{inputs}/0/8".encode() in writer.told_dead_letters()
@@ -199,7 +199,7 @@ def test_a_lane_is_not_kept_waiting_by_what_a_dead_writer_of_another_one_left_op
     kafka: dict[str, Any], prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A transaction that is open on the topic of markers hides what comes after it; a job that starts ends those of its lanes."""
-    dead = LaneWriter(kafka, prefix, "kusama", "job-1")
+    dead = TransactionalWriter(kafka, prefix, "kusama", "job-1")
     dead.write([Marker(1).encode("kusama")])
     dead._producer.flush(30)
     monkeypatch.setattr(told_module, "CALL_S_MAX", 2.0)
@@ -234,7 +234,7 @@ def test_a_job_without_a_checkpoint_does_not_start_on_topics_that_hold_its_verdi
     definitions = {LANE: LaneDefinition(LANE, bytes(32), (), RuntimePlan(DEFAULT_PROTOCOL))}
     settings = JobSettings(definitions, kafka, prefix, tmp_path / "checkpoint", 1, 0)
     refuse_what_is_told(settings)
-    writer = LaneWriter(kafka, prefix, LANE, "job-1")
+    writer = TransactionalWriter(kafka, prefix, LANE, "job-1")
     writer.write(block(17).records)
     writer.commit(Marker(17))
     with pytest.raises(

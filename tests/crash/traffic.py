@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tests.codecs import decoded
 from tests.unit.lanes.chains import Chain, chain, definition_of, record
 from validator.core.inputs import DeadLetter, Input, Source
-from validator.lanes.worker import LaneWorker
+from validator.lanes.processor import LaneProcessor
 from validator.simulate import SimulationSettings
 
 COMPARED = ("verdicts", "dispatches", "channel-events", "headroom", "receipts")
@@ -121,7 +121,7 @@ class Undisturbed:
     def __init__(self, chains: Sequence[Chain], prefix: str) -> None:
         self._prefix = prefix
         definitions = {each.lane: definition_of(each) for each in chains}
-        self._workers = {lane: LaneWorker.create(definition) for lane, definition in definitions.items()}
+        self._workers = {lane: LaneProcessor.create(definition) for lane, definition in definitions.items()}
         self.told: dict[tuple[str, str], list[tuple[bytes, bytes]]] = {
             (lane, topic): [] for lane in definitions for topic in COMPARED
         }

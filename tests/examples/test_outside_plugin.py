@@ -25,11 +25,11 @@ from validator.topics import INPUT_TOPICS
 from validator.config import load_config
 from validator.core.inputs import Source
 from validator.lanes.configured import lane_definition
-from validator.lanes.worker import LaneWorker
+from validator.lanes.processor import LaneProcessor
 
 definition = lane_definition(load_config(Path("validator.toml")), "polkadot")
 definition.check()
-worker = LaneWorker.create(definition)
+worker = LaneProcessor.create(definition)
 codec = definition.codec
 inputs = []
 for offset, (topic, record) in enumerate(json.load(open("records.json"))):
@@ -39,7 +39,7 @@ for _, records in worker.process(inputs):
     for topic, _, value, *_ in records:
         if topic in ("dispatches", "verdicts"):
             print(json.dumps([topic, to_json(topic, value)]))
-again = LaneWorker.restore(definition, worker.snapshot())
+again = LaneProcessor.restore(definition, worker.snapshot())
 assert again.lane.rules.state_root() == worker.lane.rules.state_root()
 """
 

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from tests.golden import product
 from tests.golden.inputs import JOB, JOURNAL_BYTES, PREFIX, TRANSACTION_BYTES, Inputs
-from tests.golden.product import DeadLetter, LaneCache, LaneDefinition, Marker, OutputRecord, StoredLane
+from tests.golden.product import DeadLetter, LaneCache, LaneDefinition, Marker, MemoryState, OutputRecord
 from tests.golden.recording_file import Line
 
 NO_LANE = ""
@@ -72,7 +72,7 @@ class Played:
     definitions: dict[str, LaneDefinition]
     """With the true digests."""
     lines: list[Line] = field(default_factory=list)
-    stored: dict[str, StoredLane] = field(default_factory=dict)
+    stored: dict[str, MemoryState] = field(default_factory=dict)
     consumed: dict[tuple[str, int], int] = field(default_factory=dict)
     outcomes: Counter[str] = field(default_factory=Counter)
 
@@ -103,7 +103,7 @@ class _Player:
         self._logs = {lane: LaneLog(lane) for lane in [*self._definitions, NO_LANE]}
         self._sink = product.TransactionalSink(self._logs.__getitem__)
         self._cache = LaneCache()
-        self._stored = {lane: StoredLane() for lane in self._definitions}
+        self._stored = {lane: MemoryState() for lane in self._definitions}
         self._lines: dict[str, list[Line]] = {lane: [] for lane in self._definitions}
 
     def play(self, inputs: Inputs) -> None:
@@ -143,7 +143,9 @@ class _Player:
         self._sink.commit(lane, product.consumed_by(items))
 
 
-def _stored(lane: str, batch: int, stored: StoredLane, slots: dict[int, bytes], journal: list[bytes]) -> Iterator[Line]:
+def _stored(
+    lane: str, batch: int, stored: MemoryState, slots: dict[int, bytes], journal: list[bytes]
+) -> Iterator[Line]:
     """Yield what a batch has changed in the store of a lane."""
     assert stored.head is not None
     yield {"group": f"stored/{lane}/head", "at": batch, "value": stored.head.hex()}

@@ -32,10 +32,10 @@ from validator.lanes.definition import LaneDefinition
 from validator.lanes.genesis import keep_genesis
 from validator.lanes.journal import decode_entry
 from validator.lanes.marker import Marker, consumed_by
+from validator.lanes.processor import LaneProcessor
 from validator.lanes.sink import TransactionalSink
 from validator.lanes.store import Head, LaneCache, process_batch, restore_lane
-from validator.lanes.stored import Part, StoredLane, write_end, write_entry, write_header
-from validator.lanes.worker import LaneWorker
+from validator.lanes.stored import MemoryState, Part, write_end, write_entry, write_header
 from validator.plugin.runtime import RuntimePlan, codec_of, installed_protocol
 from validator.replay.suites import suite_files, suite_names
 from validator.service import state as state_service
@@ -52,11 +52,11 @@ __all__ = [
     "Input",
     "LaneCache",
     "LaneDefinition",
-    "LaneWorker",
+    "LaneProcessor",
     "Marker",
+    "MemoryState",
     "OutputRecord",
     "SimulationSettings",
-    "StoredLane",
     "TransactionalSink",
     "chain_table",
     "consumed_by",
@@ -138,7 +138,7 @@ def small_bounds(journal_bytes: int, transaction_bytes: int) -> Iterator[None]:
         yield
 
 
-def view(worker: LaneWorker, protocol: str) -> dict[str, Any]:
+def view(worker: LaneProcessor, protocol: str) -> dict[str, Any]:
     """Return a lane's state in the state keys of the conformance format."""
     definition = installed_protocol(protocol)
     assert definition is not None
@@ -154,7 +154,7 @@ def state_file(
         {"topic": topic, "partition": 0, "offset": offset, "key": key, "value": value}
         for offset, (topic, key, value) in enumerate(rows)
     ]
-    stored = StoredLane()
+    stored = MemoryState()
     for _ in process_batch(definitions[lane], stored, LaneCache(), decoded(taken, definitions, "")[lane]):
         pass
     exported = Checkpoint(folder, {lane: stored}, {}).show(lane)
@@ -172,7 +172,7 @@ class Checkpoint:
 
     BATCH = 17
 
-    def __init__(self, folder: Path, lanes: dict[str, StoredLane], consumed: dict[tuple[str, int], int]) -> None:
+    def __init__(self, folder: Path, lanes: dict[str, MemoryState], consumed: dict[tuple[str, int], int]) -> None:
         self._lanes, self._consumed = lanes, consumed
         self.config = folder / "validator.toml"
         commits = folder / "job" / "checkpoint" / "commits"

@@ -18,7 +18,7 @@ from validator.codec.json_form import to_json
 from validator.config import load_config
 from validator.core.outcomes import Executed, Verdict
 from validator.lanes.configured import imported_state_path, lane_definition
-from validator.lanes.worker import LaneWorker
+from validator.lanes.processor import LaneProcessor
 from validator.protocols.router.rules import state_hash
 from validator.protocols.router.view import view
 
@@ -115,7 +115,7 @@ def test_the_example_of_the_document_is_what_happens(tmp_path: Path, monkeypatch
     imported.write_text(files["STATE.json"], encoding="utf-8")
 
     lane = lane_definition(config, "polkadot")
-    worker = LaneWorker.create(lane)
+    worker = LaneProcessor.create(lane)
     values = [record(topic, body) for topic in ("candidates", "blocks") for body in lines(files[f"{topic}.jsonl"])]
     verdicts: list[dict[str, Any]] = [
         to_json("verdicts", each.value)

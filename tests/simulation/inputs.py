@@ -16,7 +16,7 @@ from validator.codec.json_form import to_json
 from validator.core.inputs import DeadLetter, DeadReason, Input, Source
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import consumed_by
-from validator.lanes.worker import LaneWorker
+from validator.lanes.processor import LaneProcessor
 from validator.simulate import SimulationSettings
 from validator.topics import INPUT_TOPICS
 
@@ -160,7 +160,7 @@ def _played(definitions: dict[str, LaneDefinition], partitions: dict[Place, tupl
     expected: dict[str, dict[str, list[bytes]]] = {}
     dead, blocks, ends, account, snapshots = {}, {}, {}, {}, {}
     for lane, definition in definitions.items():
-        worker = LaneWorker.create(definition)
+        worker = LaneProcessor.create(definition)
         items = [item for name, item in everything if name == lane]
         runs = list(worker.process(items))
         blocks[lane] = [block for block, _ in runs if block is not None]

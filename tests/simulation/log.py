@@ -96,7 +96,7 @@ class Log:
 
 
 class Writer:
-    """`validator.lanes.sink.BatchWriter` on the fake log, with the logic of `streaming.transactions.LaneWriter`."""
+    """`validator.lanes.sink.BatchWriter` on the fake log, with the logic of `streaming.transactions.TransactionalWriter`."""
 
     def __init__(self, log: Log, lane: str, job: str, interrupt: Callable[[str], None]) -> None:
         self._log = log

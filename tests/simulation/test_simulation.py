@@ -7,6 +7,7 @@ import itertools
 import marshal
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,9 +24,9 @@ from validator.codec.encode import source_of
 from validator.errors import UserError
 from validator.lanes import store
 from validator.lanes.marker import Marker, consumed_by
+from validator.lanes.processor import LaneProcessor
 from validator.lanes.slots import PARA_SLOTS
-from validator.lanes.store import CachedLane, LaneCache
-from validator.lanes.worker import LaneWorker
+from validator.lanes.store import LaneCache, LiveLane
 
 SCHEDULES = repetitions(300, 1_000)
 SCHEDULES_OF_STAGES = repetitions(20, 50)
@@ -98,15 +99,15 @@ class AnyToken(bytes):
 
 
 def a_cached_lane_is_taken_whatever_its_token(patch: Patch) -> None:
-    def take(self: LaneCache, name: str) -> CachedLane | None:
+    def take(self: LaneCache, name: str) -> LiveLane | None:
         cached = self._lanes.pop(name, None)
-        return None if cached is None else CachedLane(AnyToken(), AnyToken(), cached.lane)
+        return None if cached is None else replace(cached, token=AnyToken(), saved_token=AnyToken())
 
     patch.setattr(LaneCache, "take", take)
 
 
 def a_rebuilt_lane_leaves_out_its_journal(patch: Patch) -> None:
-    patch.setattr(LaneWorker, "replay", lambda *_: None)
+    patch.setattr(LaneProcessor, "catch_up", lambda *_: None)
 
 
 def the_journal_is_not_cut(patch: Patch) -> None:

@@ -8,7 +8,7 @@ from functools import cache
 from tests.streaming.harness import SAME_WHATEVER_ARRIVES, Outputs
 from tests.unit.lanes.chains import Chain, chain, definition_of, inputs_of
 from validator.lanes.definition import LaneDefinition
-from validator.lanes.worker import LaneWorker
+from validator.lanes.processor import LaneProcessor
 from validator.simulate import SimulationSettings
 
 IMMEDIATE = SimulationSettings(seed=11, blocks=60, violation_share=0.15)
@@ -44,7 +44,7 @@ def reference(of: SimulationSettings) -> Outputs:
 
 def told_alone(definition: LaneDefinition, of: Chain) -> Outputs:
     """What a lane tells that is the only one."""
-    worker = LaneWorker.create(definition)
+    worker = LaneProcessor.create(definition)
     outputs: Outputs = {topic: [] for topic in SAME_WHATEVER_ARRIVES}
     for _, records in worker.process(inputs_of(of.records, of.table["protocol"])):
         for record in records:

@@ -21,7 +21,7 @@ from tests.unit.lanes.chains import Record, inputs_of, record
 from validator.config import Config
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
-from validator.lanes.worker import LaneWorker
+from validator.lanes.processor import LaneProcessor
 
 pytestmark = pytest.mark.spark
 
@@ -126,7 +126,7 @@ def records(fatal: int) -> list[Record]:
 
 def undisturbed(of: LaneDefinition, of_records: list[Record]) -> Outputs:
     outputs: Outputs = {topic: [] for topic in SAME_WHATEVER_ARRIVES}
-    for _, told in LaneWorker.create(of).process(inputs_of(of_records)):
+    for _, told in LaneProcessor.create(of).process(inputs_of(of_records)):
         for each in told:
             outputs[each.topic].append((each.key, each.value))
     return outputs

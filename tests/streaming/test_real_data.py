@@ -20,7 +20,7 @@ from tests.streaming.harness import (
     of_lane,
 )
 from tests.unit.lanes.chains import inputs_of
-from validator.lanes.worker import LaneWorker
+from validator.lanes.processor import LaneProcessor
 
 pytestmark = needs_data
 
@@ -29,7 +29,7 @@ def test_a_run_of_polkadot_through_the_job(stream: Callable[..., Stream], tmp_pa
     definition = LONG.definition(tmp_path)
     records = encoded(LONG.conversion().records)
     expected: Outputs = {topic: [] for topic in SAME_WHATEVER_ARRIVES}
-    for told in LaneWorker.create(definition).process(inputs_of(records)):
+    for told in LaneProcessor.create(definition).process(inputs_of(records)):
         for record in told.records:
             expected[record.topic].append((record.key, record.value))
 

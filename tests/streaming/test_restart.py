@@ -30,9 +30,9 @@ from tests.unit.lanes.chains import Record
 from validator.core.lane import SNAPSHOT_VERSION as LANE_VERSION
 from validator.kafka.client import admin_config
 from validator.lanes.journal import JOURNAL_VERSION, decode_entry
+from validator.lanes.processor import SNAPSHOT_VERSION
 from validator.lanes.slots import load_lane
 from validator.lanes.store import HEAD_VERSION, Head
-from validator.lanes.worker import SNAPSHOT_VERSION
 
 LANE = ON_INCLUSION.lane
 

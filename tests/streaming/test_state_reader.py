@@ -20,8 +20,8 @@ from tests.unit.lanes.chains import Chain, Record, inputs_of
 from validator import exit_codes
 from validator.cli.main import app
 from validator.errors import UserError
-from validator.lanes.stored import StoredLanes
-from validator.lanes.worker import LaneWorker
+from validator.lanes.processor import LaneProcessor
+from validator.lanes.stored import StateExport
 from validator.service.checkpoint import last_committed_batch
 from validator.service.state import restore
 from validator.service.toml import to_toml
@@ -73,11 +73,11 @@ def test_a_lane_is_read_at_one_moment_while_the_query_works(stream: Callable[...
         assert query.exception() is None
         output = tmp_path / f"lanes-{len(moments)}"
         batch = read_lanes(running.spark, running.checkpoint, output, [IMMEDIATE.lane])
-        stored = StoredLanes(output)
+        stored = StateExport(output)
         assert stored.batch == batch
         assert not output.with_name(f"{output.name}.links").exists()
         lane = restore(stored, IMMEDIATE.lane)  # checks token, slots and summary
-        moments.append((sum(stored.consumed.values()), lane.worker.lane.counters.consumed))
+        moments.append((sum(stored.consumed.values()), lane.processor.lane.counters.consumed))
         assert stored.load(ON_INCLUSION.lane).slots == {}, "it was not asked for"
     running.settle()
     running.stop()
@@ -126,9 +126,9 @@ def test_show_and_verify_beside_the_query_and_a_damaged_store(stream: Callable[.
     assert "\n" not in str(refused.value)
 
 
-def alone(chain: Chain, records: int) -> LaneWorker:
+def alone(chain: Chain, records: int) -> LaneProcessor:
     """Return the lane that got so many of a chain's records, in this process."""
-    worker = LaneWorker.create(definition(IMMEDIATE))
+    worker = LaneProcessor.create(definition(IMMEDIATE))
     worker.catch_up(inputs_of(chain.records[:records]), 0)  # type: ignore[arg-type]
     return worker
 
@@ -160,7 +160,7 @@ def test_a_batch_that_the_job_removes_is_given_up_for_a_younger_one(
 
     monkeypatch.setattr(state_reader, "link_checkpoint", removed_and_committed)
     assert read_lanes(running.spark, older, tmp_path / "lanes", []) == last
-    assert restore(StoredLanes(tmp_path / "lanes"), IMMEDIATE.lane).worker.lane.executed_block == 60
+    assert restore(StateExport(tmp_path / "lanes"), IMMEDIATE.lane).processor.lane.executed_block == 60
 
 
 def test_without_a_batch_spark_is_not_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

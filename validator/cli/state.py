@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from validator.config import Config
     from validator.lanes.definition import LaneDefinition
-    from validator.lanes.stored import StoredLanes
-    from validator.service.state import RestoredLane
+    from validator.lanes.stored import StateExport
+    from validator.service.state import RestoredState
 
 app = typer.Typer(
     add_completion=False,
@@ -123,7 +123,7 @@ def verify(
     raise typer.Exit(exit_codes.OK if same else exit_codes.DISAGREEMENT)
 
 
-def _verify(config: Config, restored: RestoredLane, *, as_json: bool) -> bool:
+def _verify(config: Config, restored: RestoredState, *, as_json: bool) -> bool:
     from validator.cli.state_tables import check_tables, differing
     from validator.service.verification import compare, rebuild
 
@@ -139,7 +139,7 @@ def _verify(config: Config, restored: RestoredLane, *, as_json: bool) -> bool:
             "lane": name,
             "ok": same,
             "batch": restored.batch,
-            "executed_block": restored.worker.lane.executed_block,
+            "executed_block": restored.processor.lane.executed_block,
             "records": rebuilt.records,
             "reconfigured": reconfigured,
             "cut": rebuilt.cut,
@@ -154,7 +154,7 @@ def _verify(config: Config, restored: RestoredLane, *, as_json: bool) -> bool:
         say(
             f"lane {name}: retention has removed the first records of {', '.join(rebuilt.cut)}: what they were is counted no more"
         )
-    where = f"after block {restored.worker.lane.executed_block}, batch {restored.batch}"
+    where = f"after block {restored.processor.lane.executed_block}, batch {restored.batch}"
     if same:
         sys.stdout.write(f"OK: lane {name} {where} is what its {rebuilt.records:,} records give\n")
     else:
@@ -179,7 +179,7 @@ def _definition(config: Config, lane: str) -> LaneDefinition:
 
 
 @contextmanager
-def _stored(config: Config, lanes: list[str]) -> Iterator[StoredLanes]:
+def _stored(config: Config, lanes: list[str]) -> Iterator[StateExport]:
     from validator.service.checkpoint import last_committed_batch
     from validator.service.state import stored_lanes
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from validator.core.types import ChannelId, ParaId
     from validator.plugin.protocol_api import StateSection
-    from validator.service.state import RestoredLane
+    from validator.service.state import RestoredState
     from validator.service.verification import Check
 
 LIST_MAX: Final = 20
@@ -27,9 +27,9 @@ LIST_MAX: Final = 20
 Fact = tuple[str, RenderableType]
 
 
-def lane_tables(lane: RestoredLane) -> RenderableType:
+def lane_tables(lane: RestoredState) -> RenderableType:
     """Show where a lane stands, what its state holds and what its store weighs."""
-    inner, head = lane.worker.lane, lane.head
+    inner, head = lane.processor.lane, lane.head
     counters = inner.counters
     return Group(
         _title(lane),
@@ -64,7 +64,7 @@ def lane_tables(lane: RestoredLane) -> RenderableType:
                     f"{topic}[{partition}]@{offset}" for (topic, partition), offset in sorted(lane.consumed.items())
                 ),
             ),
-            ("summary", lane.worker.summary().hex()),
+            ("summary", lane.processor.summary().hex()),
             ("state root", inner.rules.state_root().hex()),
             ("runtime", head.runtime_digest.hex()),
             ("plugins", ", ".join(lane.plugins)),
@@ -72,7 +72,7 @@ def lane_tables(lane: RestoredLane) -> RenderableType:
     )
 
 
-def plugin_tables(lane: RestoredLane, plugin: str, limit: int) -> RenderableType:
+def plugin_tables(lane: RestoredState, plugin: str, limit: int) -> RenderableType:
     """Show what a plugin keeps, at most so many entries of it (0: all). Raises `UserError` where that is nothing."""
     entries = entries_of_plugin(lane, plugin)
     rows = [(key.hex(), value.hex()) for key, value in (entries[:limit] if limit else entries)]
@@ -85,7 +85,7 @@ def plugin_tables(lane: RestoredLane, plugin: str, limit: int) -> RenderableType
     )
 
 
-def _kept(lane: RestoredLane) -> list[RenderableType]:
+def _kept(lane: RestoredState) -> list[RenderableType]:
     kept = kept_by_plugins(lane)
     if not kept:
         return []
@@ -93,13 +93,13 @@ def _kept(lane: RestoredLane) -> list[RenderableType]:
     return [_heading("kept by handlers"), _table(("plugin", "keys", "bytes"), rows, left=("plugin",))]
 
 
-def para_tables(lane: RestoredLane, para: ParaId) -> RenderableType:
+def para_tables(lane: RestoredState, para: ParaId) -> RenderableType:
     """Show what of a lane is about a para. Raises `UserError` where there is nothing."""
     sections = about_para(lane, para, lane.view.para_sections(lane.rules, para))
     return Group(_title(lane, f"para {para}"), *_shown(sections))
 
 
-def channel_tables(lane: RestoredLane, channel_id: ChannelId) -> RenderableType:
+def channel_tables(lane: RestoredState, channel_id: ChannelId) -> RenderableType:
     """Show a channel, or the request for one. Raises `UserError` where there is neither."""
     sections = about_channel(lane, channel_id, lane.view.channel_sections(lane.rules, channel_id))
     return Group(_title(lane, f"channel {channel_id[0]} -> {channel_id[1]}"), *_shown(sections))
@@ -124,8 +124,8 @@ def differing(check: Check) -> str:
 # --- parts -------------------------------------------------------------------------------------------------------------------------------
 
 
-def _title(lane: RestoredLane, what: str = "") -> RenderableType:
-    words = [lane.name, what, f"after block {lane.worker.lane.executed_block:,}", f"batch {lane.batch}"]
+def _title(lane: RestoredState, what: str = "") -> RenderableType:
+    words = [lane.name, what, f"after block {lane.processor.lane.executed_block:,}", f"batch {lane.batch}"]
     return Rule(Text(" · ".join(filter(None, words)), style="bold"), align="left")
 
 
@@ -164,8 +164,8 @@ def _table(names: Sequence[str], rows: Iterable[Sequence[str]], left: Collection
     return table
 
 
-def _waiting(lane: RestoredLane) -> list[RenderableType]:
-    blocks = list(lane.worker.lane.waiting())
+def _waiting(lane: RestoredState) -> list[RenderableType]:
+    blocks = list(lane.processor.lane.waiting())
     if not blocks:
         return []
     rows = []

@@ -38,7 +38,7 @@ class ProtocolRecords(Protocol):
         """Folder of their schemas, laid out as `avro/`."""
 
 
-class LaneRecords(NamedTuple):
+class RecordChecks(NamedTuple):
     """What the records of a lane have to be like.
 
     They are those of its protocol. ``maxima`` are the limits that a session change may set, and ``typed_limits`` says in which of its

@@ -27,7 +27,7 @@ from validator.topics import TOPIC_OF_KIND
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from validator.codec.codec import Codec, LaneRecords, Reading
+    from validator.codec.codec import Codec, Reading, RecordChecks
 
 _MALFORMED: Final = (EOFError, IndexError, ValueError, OverflowError, SchemaResolutionError)
 """What fastavro raises on bytes that are not of the schema (UnicodeDecodeError is a ValueError)."""
@@ -39,7 +39,7 @@ def decode_record(
     value: bytes | None,
     source: Source,
     key: bytes | None = None,
-    lanes: Mapping[str, LaneRecords] | None = None,
+    lanes: Mapping[str, RecordChecks] | None = None,
 ) -> tuple[str, Input] | DeadLetter:
     """Return the lane and the input that a Kafka value holds, or the dead letter that it ends as.
 
@@ -126,7 +126,7 @@ def _check_place(lane: str, block: int, index: int) -> None:
         raise LimitError("index", f"0 to {RECORDS_PER_BLOCK_MAX - 1}", index)
 
 
-def _check_protocol(entry: Reading, record: dict[str, Any], of_lane: LaneRecords) -> None:
+def _check_protocol(entry: Reading, record: dict[str, Any], of_lane: RecordChecks) -> None:
     """Raise `LimitError` where a record is another protocol's than its lane's."""
     if entry.protocols and of_lane.protocol not in entry.protocols:
         raise LimitError("lane", f"a lane of protocol {' or '.join(entry.protocols)}", f"one of {of_lane.protocol}")

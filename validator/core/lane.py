@@ -37,7 +37,7 @@ UPGRADES: dict[int, Upgrade] = {}
 FINGERPRINT_BYTES = 8
 
 
-class LaneOverflow(Exception):
+class WaitingOverflow(Exception):
     """A lane would have to hold more than its limits allow; the query stops, no offset is lost, and this lane object is of no more use."""
 
 
@@ -107,13 +107,13 @@ class Lane:
         """Take a record, and return the dead letters that this makes.
 
         Usually none; the record itself where it is late, conflicts with one that is there or is a fork; earlier ones where a block record
-        shows that there is no place for them. Raises `LaneOverflow`.
+        shows that there is no place for them. Raises `WaitingOverflow`.
         """
         self.counters.consumed += 1
         if item.block <= self.executed_block:
             return self._add_late(item)
         if item.block - self.executed_block > self.settings.blocks_ahead_max:
-            raise LaneOverflow(
+            raise WaitingOverflow(
                 f"lane {self.name}: a record of block {item.block} at {_at(item.source)} is more than {self.settings.blocks_ahead_max} "
                 f"blocks (blocks_ahead_max) ahead of the executed block {self.executed_block}; {self.waits_for()}"
             )
@@ -229,7 +229,7 @@ class Lane:
     def _keep(self, item: Input, waiting: WaitingBlock) -> None:
         self._waiting_bytes += len(item.raw)
         if self._waiting_bytes > self.settings.waiting_bytes_max:
-            raise LaneOverflow(
+            raise WaitingOverflow(
                 f"lane {self.name}: more than {self.settings.waiting_bytes_max} bytes (waiting_bytes_max) of records wait; "
                 f"{self.waits_for()}"
             )

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from validator.codec.codec import Codec, LaneRecords
+from validator.codec.codec import Codec, RecordChecks
 from validator.codec.decode import decode_record
 from validator.core.execute import Intervals
 from validator.core.handlers.dispatch import HandlerDispatcher
@@ -27,6 +27,7 @@ from validator.plugin.registry import PluginError
 from validator.plugin.runtime import (
     Epoch,
     HandlerUse,
+    RulesOutdated,
     RulesUse,
     RuntimePlan,
     codec_of,
@@ -80,6 +81,10 @@ class LaneDefinition:
         except PluginError as error:
             there = ", ".join(dict.fromkeys(name for epoch in self.epochs for name in epoch.plugins()))
             raise UserError(f"lane {self.name}: the driver has {there}, this worker has not: {error.line}") from None
+        except RulesOutdated as error:
+            raise UserError(
+                f"lane {self.name}: the driver has {error}: this worker has another version of the protocol"
+            ) from None
         except UserError as error:
             raise UserError(f"lane {self.name}: {error}") from None
 
@@ -134,7 +139,7 @@ class LaneDefinition:
         return make_runtime(self.plan).protocol
 
     @property
-    def records(self) -> LaneRecords:
+    def records(self) -> RecordChecks:
         """What the lane's input records have to be like."""
         return make_runtime(self.plan).records
 

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from validator.core.scale import Reader, Writer
 from validator.lanes.definition import LaneDefinition
-from validator.lanes.worker import LaneWorker
+from validator.lanes.processor import LaneProcessor
 
 PARA_SLOTS = 1024
 """Slots for the pages of paras: at most as many calls to the store per save."""
@@ -69,14 +69,14 @@ class Slots:
             total.update(number.to_bytes(4, "little") + self.hashes[number])
         return total.digest()
 
-    def unsaved_bytes(self, worker: LaneWorker) -> int:
+    def unsaved_bytes(self, processor: LaneProcessor) -> int:
         """Estimate how many bytes of para pages a save would write, from the mean size of a page."""
         in_paras = sum(size for number, size in self.sizes.items() if number < self.para_slots)
-        return in_paras * len(worker.lane.rules.changed()) // max(1, self.paras)
+        return in_paras * len(processor.lane.rules.changed()) // max(1, self.paras)
 
-    def save(self, worker: LaneWorker, store: SlotStore, *, everything: bool = False) -> None:
+    def save(self, processor: LaneProcessor, store: SlotStore, *, everything: bool = False) -> None:
         """Write the pages that have changed since the last save, or all of them, and then in `PARA_SLOTS` slots."""
-        rules = worker.lane.rules
+        rules = processor.lane.rules
         owners = rules.owners()
         if everything:
             self.para_slots = PARA_SLOTS
@@ -92,7 +92,7 @@ class Slots:
                 out.bytes(page)
         for number, out in in_slot.items():
             self._put(store, number, bytes(out.buffer))
-        common = _joined(worker.common_pages())
+        common = _joined(processor.common_pages())
         parts = [common[at : at + SLOT_BYTES_MAX] for at in range(0, len(common), SLOT_BYTES_MAX)]
         for number, part in enumerate(parts, count):
             self._put(store, number, part)
@@ -110,7 +110,7 @@ class Slots:
             del self.sizes[number], self.hashes[number]
 
 
-def load_lane(definition: LaneDefinition, slots: Mapping[int, bytes], para_slots: int) -> tuple[LaneWorker, Slots]:
+def load_lane(definition: LaneDefinition, slots: Mapping[int, bytes], para_slots: int) -> tuple[LaneProcessor, Slots]:
     """Return the lane that slots hold, and what is known of them.
 
     ``para_slots`` of them are for the pages of paras. Raises `core.scale.DecodeError`, `definition.JournalUnreadable`.
@@ -119,8 +119,8 @@ def load_lane(definition: LaneDefinition, slots: Mapping[int, bytes], para_slots
     common = Reader(b"".join(slots[number] for number in sorted(slots) if number >= para_slots))
     snapshot = [*common.items(common.bytes), *(pages[owner] for owner in sorted(pages))]
     common.end()
-    worker = LaneWorker.restore(definition, snapshot)
-    return worker, Slots.of(slots, len(worker.lane.rules.owners()), para_slots)
+    processor = LaneProcessor.restore(definition, snapshot)
+    return processor, Slots.of(slots, len(processor.lane.rules.owners()), para_slots)
 
 
 def _pages(slot: bytes) -> Iterator[tuple[int, bytes]]:

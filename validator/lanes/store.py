@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps lanes over restarts: their pages, and a journal of the inputs since those were saved.
 
-The live lane is plain Python objects in a worker's memory; the store is its durable truth. One call to Spark's state costs about a
+The live lane is plain Python objects in a processor's memory; the store is its durable truth. One call to Spark's state costs about a
 millisecond from Python, whatever its size, so a batch makes three: read the head, append the batch's inputs to the journal, write the head.
 Now and then the pages that have changed are saved and the journal is cut.
 
-The head carries a token that chains over the journal. A worker's cached lane is used as it is only if its token is the head's; one that
+The head carries a token that chains over the journal. A processor's cached lane is used as it is only if its token is the head's; one that
 stands further back in the journal catches up; one that a failed or speculative attempt has moved on stands nowhere in it, and is rebuilt.
 A rebuilt lane has to be what the head says: the slots by their hash, the journal by its token, the result by the hash of all it has told.
 """
@@ -25,8 +25,8 @@ from validator.core.scale import DecodeError, Reader, Upgrade, Writer, upgraded
 from validator.errors import UserError
 from validator.lanes.definition import JournalUnreadable, LaneDefinition
 from validator.lanes.journal import decode_entry, encode_entry
+from validator.lanes.processor import LaneProcessor
 from validator.lanes.slots import Slots, SlotStore, load_lane
-from validator.lanes.worker import LaneWorker
 from validator.plugin.registry import PluginError
 from validator.plugin.runtime import RulesOutdated
 
@@ -71,7 +71,7 @@ class Head:
     """The token when the slots were saved: where the journal begins."""
     slots_hash: bytes
     summary: bytes
-    """`LaneWorker.summary` at the journal's end."""
+    """`LaneProcessor.summary` at the journal's end."""
     runtime_digest: bytes
     rules: bytes
     """Those that the journal was written under (`LaneDefinition.encode_rules`)."""
@@ -131,21 +131,16 @@ UPGRADES: dict[int, Upgrade] = {2: _upgrade_2}
 
 @dataclass(slots=True)
 class LiveLane:
-    """A lane in memory, and what is known of its slots in the store."""
+    """A lane in memory, with what is known of its slots in the store.
 
-    worker: LaneWorker
-    slots: Slots
-
-
-class CachedLane(NamedTuple):
-    """A lane with the tokens of the state that it is in and of the last save that it knows of.
-
-    Two attempts at one batch may lead to the same state, the one with a save and the other without.
+    In a cache, the tokens name the state that the lane is in and the last save that it knows of. Both are needed: of two attempts at one
+    batch that lead to the same state, one may have saved and the other not.
     """
 
-    token: bytes
-    saved_token: bytes
-    lane: LiveLane
+    processor: LaneProcessor
+    slots: Slots
+    token: bytes = b""
+    saved_token: bytes = b""
 
 
 class Recovery(NamedTuple):
@@ -164,33 +159,34 @@ class LaneCache:
     """The live lanes of one process."""
 
     def __init__(self, recovered: Callable[[Recovery], None] = lambda _: None) -> None:
-        self._lanes: dict[str, CachedLane] = {}
+        self._lanes: dict[str, LiveLane] = {}
         self.recovered = recovered
         self.hits = 0
         self.catch_ups = 0
         self.rebuilds = 0
 
-    def take(self, name: str) -> CachedLane | None:
+    def take(self, name: str) -> LiveLane | None:
         """Take a lane out."""
         return self._lanes.pop(name, None)
 
     def put(self, name: str, head: Head, lane: LiveLane) -> None:
         """Put a lane back in the state that the head names."""
-        self._lanes[name] = CachedLane(head.token, head.saved_token, lane)
+        lane.token, lane.saved_token = head.token, head.saved_token
+        self._lanes[name] = lane
 
 
 def process_batch(
     definition: LaneDefinition, backend: StateBackend, cache: LaneCache, items: list[Input | DeadLetter]
 ) -> Iterator[BlockOutput]:
-    """Process one batch of a lane against its store, and yield what it tells (`LaneWorker.process`), last where the lane stands.
+    """Process one batch of a lane against its store, and yield what it tells (`LaneProcessor.process`), last where the lane stands.
 
     The store is written whole only when the iterator has been exhausted; until then the lane is in no cache.
-    Raises `LaneOverflow`, and `UserError` where the configuration does not fit the state or the state is not what it should be.
+    Raises `WaitingOverflow`, and `UserError` where the configuration does not fit the state or the state is not what it should be.
     """
     head, lane = _open(definition, backend, cache)
     entry = encode_entry(items)
-    yield from lane.worker.process(items)
-    yield lane.worker.status()
+    yield from lane.processor.process(items)
+    yield lane.processor.status()
 
     token = _next_token(head.token, entry)
     if _wants_saving(head, lane, len(entry)):
@@ -200,7 +196,7 @@ def process_batch(
         head = replace(
             head,
             token=token,
-            summary=lane.worker.summary(),
+            summary=lane.processor.summary(),
             journal_bytes=head.journal_bytes + len(entry),
             journal_entries=head.journal_entries + 1,
         )
@@ -208,7 +204,7 @@ def process_batch(
     cache.put(definition.name, head, lane)
 
 
-def restore_lane(definition: LaneDefinition, backend: StateBackend) -> LaneWorker | None:
+def restore_lane(definition: LaneDefinition, backend: StateBackend) -> LaneProcessor | None:
     """Return the lane as it stands in a store, under the rules that it was written under; None where it is not there.
 
     Raises `UserError`.
@@ -218,14 +214,14 @@ def restore_lane(definition: LaneDefinition, backend: StateBackend) -> LaneWorke
         return None
     with _explained(definition.name):
         head = Head.decode(stored)
-        return _bring_up(definition.under(head.rules), head, backend, LaneCache()).worker
+        return _bring_up(definition.under(head.rules), head, backend, LaneCache()).processor
 
 
 def _open(definition: LaneDefinition, backend: StateBackend, cache: LaneCache) -> tuple[Head, LiveLane]:
     rules = definition.encode_rules()
     stored = backend.load_head()
     if stored is None:
-        lane = LiveLane(LaneWorker.create(definition), Slots())
+        lane = LiveLane(LaneProcessor.create(definition), Slots())
         token = _next_token(b"", definition.runtime_digest + rules)
         head = Head(token, token, b"", b"", definition.runtime_digest, rules, lane.slots.para_slots)
         # the genesis of a later start may be another one; what this lane started from is part of its state
@@ -237,11 +233,11 @@ def _open(definition: LaneDefinition, backend: StateBackend, cache: LaneCache) -
         # what the journal holds came under the runtime of before, and has to come again to the same; from here on the new one holds
         under = definition.under(head.rules)
         before = _bring_up(under, head, backend, LaneCache())
-        definition.refuse_to_change_the_past(under, before.worker.lane.executed_block)
+        definition.refuse_to_change_the_past(under, before.processor.lane.executed_block)
         cache.take(definition.name)
         token = _next_token(head.token, definition.runtime_digest + rules)
         head = replace(head, runtime_digest=definition.runtime_digest, rules=rules)
-        lane = LiveLane(LaneWorker.restore(definition, before.worker.snapshot()), before.slots)
+        lane = LiveLane(LaneProcessor.restore(definition, before.processor.snapshot()), before.slots)
         return _save(head, token, lane, backend, everything=True), lane
 
 
@@ -252,7 +248,7 @@ def _bring_up(definition: LaneDefinition, head: Head, backend: StateBackend, cac
         cached = None
     if cached is not None and cached.token == head.token:
         cache.hits += 1
-        return cached.lane
+        return cached
     began = time.monotonic()
     token, here = head.saved_token, None
     codec = definition.codec
@@ -260,25 +256,25 @@ def _bring_up(definition: LaneDefinition, head: Head, backend: StateBackend, cac
     before: list[bytes] = []
     for entry in backend.load_journal():
         if cached is not None and cached.token == token:
-            here = cached.lane
+            here = cached
             cache.catch_ups += 1
         if here is None:
             before.append(entry)
         else:
-            here.worker.catch_up(*decode_entry(codec, entry))
+            here.processor.catch_up(*decode_entry(codec, entry))
             caught_up += 1
         token = _next_token(token, entry)
     if here is None:
-        worker, slots = load_lane(definition, backend.load_slots(), head.para_slots)
+        processor, slots = load_lane(definition, backend.load_slots(), head.para_slots)
         if slots.hash() != head.slots_hash:
             raise DecodeError("the saved pages are not those that the head names")
-        here = LiveLane(worker, slots)
+        here = LiveLane(processor, slots)
         for entry in before:
-            worker.catch_up(*decode_entry(codec, entry))
+            processor.catch_up(*decode_entry(codec, entry))
         cache.rebuilds += 1
     if token != head.token:
         raise DecodeError("the journal is not the one that the head names")
-    if here.worker.summary() != head.summary:
+    if here.processor.summary() != head.summary:
         raise DecodeError("the journal leads to another state than it did before")
     rebuilt, caught_up = (False, caught_up) if caught_up else (True, len(before))
     cache.recovered(Recovery(definition.name, rebuilt, head.slots_bytes, caught_up, time.monotonic() - began))
@@ -289,19 +285,19 @@ def _wants_saving(head: Head, lane: LiveLane, entry_bytes: int) -> bool:
     journal_bytes_max = min(max(JOURNAL_BYTES_MIN, head.slots_bytes // 2), JOURNAL_BYTES_MAX)
     return (
         head.journal_bytes + entry_bytes >= journal_bytes_max
-        or lane.slots.unsaved_bytes(lane.worker) >= UNSAVED_BYTES_MAX
+        or lane.slots.unsaved_bytes(lane.processor) >= UNSAVED_BYTES_MAX
     )
 
 
 def _save(head: Head, token: bytes, lane: LiveLane, backend: StateBackend, *, everything: bool = False) -> Head:
-    lane.slots.save(lane.worker, backend, everything=everything)
+    lane.slots.save(lane.processor, backend, everything=everything)
     backend.clear_journal()
     return replace(
         head,
         token=token,
         saved_token=token,
         slots_hash=lane.slots.hash(),
-        summary=lane.worker.summary(),
+        summary=lane.processor.summary(),
         para_slots=lane.slots.para_slots,
         slots_bytes=lane.slots.total_bytes,
         journal_bytes=0,

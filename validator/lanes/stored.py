@@ -35,7 +35,7 @@ class Part(IntEnum):
 
 
 @dataclass(slots=True)
-class StoredLane:
+class MemoryState:
     """A lane's state in memory (`validator.lanes.store.StateBackend`)."""
 
     head: bytes | None = None
@@ -101,7 +101,7 @@ def write_end(file: BinaryIO, entries: int) -> None:
     file.write(_ENTRY.pack(_END, 0, entries, 0))
 
 
-class StoredLanes:
+class StateExport:
     """Lanes in a file: which there are is known at once, each is loaded when it is asked for.
 
     ``batch`` is the one after which they stood so, ``consumed`` what that batch and all before it have taken, by topic with the prefix.
@@ -136,9 +136,9 @@ class StoredLanes:
         """The lanes that have a head, ascending."""
         return sorted(name for name, places in self._places.items() if any(place[0] == Part.HEAD for place in places))
 
-    def load(self, lane: str) -> StoredLane:
+    def load(self, lane: str) -> MemoryState:
         """Return a lane as it lies in the store; empty where it is not there."""
-        stored = StoredLane()
+        stored = MemoryState()
         journal: dict[int, bytes] = {}
         with self._path.open("rb") as file:
             for part, number, position, size in self._places.get(lane, ()):

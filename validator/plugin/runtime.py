@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from validator import __version__
-from validator.codec.codec import Codec, LaneRecords
+from validator.codec.codec import Codec, RecordChecks
 from validator.core.handlers.dispatch import DispatchTable, HandlerEpoch, find_conflicts
 from validator.core.handlers.handler import BoundHandler
 from validator.core.handlers.weights import CALL_WEIGHTS
@@ -123,9 +123,9 @@ class Runtime:
         return blake2b(whole, digest_size=DIGEST_BYTES).digest()
 
     @property
-    def records(self) -> LaneRecords:
+    def records(self) -> RecordChecks:
         """What the records of a lane under this runtime have to be like."""
-        return LaneRecords(self.protocol.name, self.protocol.maxima, self.protocol.typed_limits)
+        return RecordChecks(self.protocol.name, self.protocol.maxima, self.protocol.typed_limits)
 
     def expect(self, epochs: tuple[Epoch, ...]) -> None:
         """Raise `UserError` where another process made something else of the same plan."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from validator.codec.codec import LaneRecords
+from validator.codec.codec import RecordChecks
 from validator.codec.decode import decode_record
 from validator.codec.encode import OutputRecord, write
 from validator.codec.json_form import encode_input, to_json
@@ -209,7 +209,7 @@ class LetterReader(TopicReader):
         return [*reversed(before), *ledger.replays_of(letter.place)]
 
 
-def lane_records(config: Config, lane: str) -> dict[str, LaneRecords]:
+def lane_records(config: Config, lane: str) -> dict[str, RecordChecks]:
     """Return what the records of a lane have to be like, nothing where it is not configured. Raises `UserError`."""
     chain = config.chains.get(lane)
     return {} if chain is None else {lane: chain_runtime(chain, lane).records}

@@ -22,7 +22,7 @@ from validator.core.scale import DecodeError
 from validator.errors import UserError
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.store import Head, restore_lane
-from validator.lanes.stored import StoredLanes
+from validator.lanes.stored import StateExport
 from validator.service.checkpoint import last_committed_batch
 from validator.service.plain_view import plain_view
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from validator.core.handlers.state import HandlerStates
     from validator.core.rules import RuleSet
     from validator.core.types import ChannelId, ParaId
-    from validator.lanes.worker import LaneWorker
+    from validator.lanes.processor import LaneProcessor
     from validator.plugin.protocol_api import ProtocolDefinition, StateView
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ UNLIMITED = LaneSettings(blocks_ahead_max=U32_MAX, waiting_bytes_max=U64_MAX)
 
 
 @dataclass(frozen=True, slots=True)
-class RestoredLane:
+class RestoredState:
     """A lane after a batch: the head of its store, and the lane in memory, under the rules that it was stored under."""
 
     name: str
@@ -51,7 +51,7 @@ class RestoredLane:
     """What the batch and those before it have taken, by topic with the prefix and partition: the offset after the last record."""
     head: Head
     slots: int
-    worker: LaneWorker
+    processor: LaneProcessor
     protocol: ProtocolDefinition
     plugins: tuple[str, ...] = ()
     """Those that hold in the next block, as ``name@version``, the protocol's first."""
@@ -59,7 +59,7 @@ class RestoredLane:
     @property
     def rules(self) -> RuleSet[Any]:
         """The lane's rules with its state."""
-        return self.worker.lane.rules
+        return self.processor.lane.rules
 
     @property
     def view(self) -> StateView:
@@ -74,7 +74,7 @@ class RestoredLane:
 
 
 @contextmanager
-def stored_lanes(directory: Path, lanes: Sequence[str] = ()) -> Iterator[StoredLanes]:
+def stored_lanes(directory: Path, lanes: Sequence[str] = ()) -> Iterator[StateExport]:
     """Read the checkpoint of a job's folder beside the job, by Spark in a process of its own, which takes 10 to 20 seconds.
 
     Heads are there of every lane, all else of those that are named; where none is, of all. On leaving the file is gone. Errors, in order:
@@ -87,7 +87,7 @@ def stored_lanes(directory: Path, lanes: Sequence[str] = ()) -> Iterator[StoredL
     with _temporary_folder(directory) as folder:
         output = folder / "lanes"
         read_checkpoint(checkpoint, output, lanes)
-        yield StoredLanes(output)
+        yield StateExport(output)
 
 
 def read_checkpoint(checkpoint: Path, output: Path, lanes: Sequence[str]) -> None:
@@ -105,7 +105,7 @@ def read_checkpoint(checkpoint: Path, output: Path, lanes: Sequence[str]) -> Non
     raise RuntimeError(f"the reader of the checkpoint ended with {ended.returncode}:\n" + "\n".join(told[-40:]))
 
 
-def restore(stored: StoredLanes, lane: str) -> RestoredLane:
+def restore(stored: StateExport, lane: str) -> RestoredState:
     """Bring a lane back. Raises `UserError` where it is not there, or is not what its head says."""
     if lane not in stored.lanes:
         known = ", ".join(stored.lanes) or "none: nothing has come yet"
@@ -125,7 +125,7 @@ def restore(stored: StoredLanes, lane: str) -> RestoredLane:
     assert worker is not None
     under = definition.under(head.rules)
     plugins = tuple(under.plugins_at(worker.lane.executed_block + 1))
-    return RestoredLane(lane, stored.batch, stored.consumed, head, len(backend.slots), worker, under.protocol, plugins)
+    return RestoredState(lane, stored.batch, stored.consumed, head, len(backend.slots), worker, under.protocol, plugins)
 
 
 class KeptByPlugin(NamedTuple):
@@ -136,7 +136,7 @@ class KeptByPlugin(NamedTuple):
     bytes: int
 
 
-def kept_by_plugins(lane: RestoredLane) -> list[KeptByPlugin]:
+def kept_by_plugins(lane: RestoredState) -> list[KeptByPlugin]:
     """Return what each plugin keeps, by name; plugins that keep nothing are left out."""
     states = lane.handler_states
     if states is None:
@@ -145,32 +145,32 @@ def kept_by_plugins(lane: RestoredLane) -> list[KeptByPlugin]:
     return [KeptByPlugin(plugin, keys[plugin], states.bytes_used[plugin]) for plugin in sorted(keys)]
 
 
-def entries_of_plugin(lane: RestoredLane, plugin: str) -> list[tuple[bytes, bytes]]:
+def entries_of_plugin(lane: RestoredState, plugin: str) -> list[tuple[bytes, bytes]]:
     """Return key and value of all that a plugin keeps, by key. Raises `UserError` where that is nothing."""
     states = lane.handler_states
     entries = [] if states is None else [(key, value) for _, key, value in states.entries(plugin)]
     if not entries:
         known = ", ".join(each.plugin for each in kept_by_plugins(lane))
         raise UserError(
-            f"--plugin: {plugin} keeps nothing in lane {lane.name} after block {lane.worker.lane.executed_block}; "
+            f"--plugin: {plugin} keeps nothing in lane {lane.name} after block {lane.processor.lane.executed_block}; "
             f"these do: {known or 'none'}"
         )
     return entries
 
 
-def about_para(lane: RestoredLane, para: ParaId, part: T | None) -> T:
+def about_para(lane: RestoredState, para: ParaId, part: T | None) -> T:
     """Return what a lane's view made of a para. Raises `UserError` where that is nothing."""
     if part is None:
         valid = lane.view.paras(lane.rules)
         known = ", ".join(map(str, valid[:10])) + (f" and {len(valid) - 10} more" if len(valid) > 10 else "")
         raise UserError(
-            f"--para: lane {lane.name} knows nothing of para {para} after block {lane.worker.lane.executed_block}; "
+            f"--para: lane {lane.name} knows nothing of para {para} after block {lane.processor.lane.executed_block}; "
             f"valid are: {known or 'none'}"
         )
     return part
 
 
-def about_channel(lane: RestoredLane, channel_id: ChannelId, part: T | None) -> T:
+def about_channel(lane: RestoredState, channel_id: ChannelId, part: T | None) -> T:
     """Return what a lane's view made of a channel. Raises `UserError` where that is nothing."""
     if part is None:
         sender, recipient = channel_id

@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from validator.service.state import RestoredLane, about_channel, about_para, entries_of_plugin, kept_by_plugins
+from validator.service.state import RestoredState, about_channel, about_para, entries_of_plugin, kept_by_plugins
 
 if TYPE_CHECKING:
     from validator.core.types import ChannelId, ParaId
 
 
-def plugin_document(lane: RestoredLane, plugin: str, limit: int) -> dict[str, Any]:
+def plugin_document(lane: RestoredState, plugin: str, limit: int) -> dict[str, Any]:
     """Return what a plugin keeps, at most so many entries of it (0: all). Raises `UserError` where that is nothing."""
     entries = entries_of_plugin(lane, plugin)
     shown = entries[:limit] if limit else entries
@@ -29,7 +29,7 @@ def plugin_document(lane: RestoredLane, plugin: str, limit: int) -> dict[str, An
     }
 
 
-def document(lane: RestoredLane, para: ParaId | None = None, channel: ChannelId | None = None) -> dict[str, Any]:
+def document(lane: RestoredState, para: ParaId | None = None, channel: ChannelId | None = None) -> dict[str, Any]:
     """Return a lane, or what of it is about a para or a channel. Raises `UserError` where that is not there."""
     rules, view, protocol = lane.rules, lane.view, lane.protocol
     if channel is not None:
@@ -43,9 +43,9 @@ def document(lane: RestoredLane, para: ParaId | None = None, channel: ChannelId 
     return {**told, "state": written}
 
 
-def header(lane: RestoredLane) -> dict[str, Any]:
+def header(lane: RestoredState) -> dict[str, Any]:
     """Return where a lane stands and what its store says of it; ``consumed`` is by topic and partition."""
-    inner, head = lane.worker.lane, lane.head
+    inner, head = lane.processor.lane, lane.head
     consumed: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(lane.consumed.items()):
         consumed.setdefault(topic, {})[str(partition)] = offset
@@ -56,7 +56,7 @@ def header(lane: RestoredLane) -> dict[str, Any]:
         "first_block": inner.executed_block + 1,
         "session": inner.rules.session,
         "state_root": inner.rules.state_root().hex(),
-        "summary": lane.worker.summary().hex(),
+        "summary": lane.processor.summary().hex(),
         "runtime_digest": head.runtime_digest.hex(),
         "plugins": list(lane.plugins),
         "counters": asdict(inner.counters),

@@ -20,13 +20,13 @@ from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.lane import COUNTERS, Counters
 from validator.errors import UserError
 from validator.kafka.reader import TopicReader, TopicRecord
-from validator.lanes.worker import LaneWorker
+from validator.lanes.processor import LaneProcessor
 from validator.service.retention import missing_blocks
-from validator.service.state import UNLIMITED, RestoredLane
+from validator.service.state import UNLIMITED, RestoredState
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
-    from validator.codec.codec import Codec, LaneRecords
+    from validator.codec.codec import Codec, RecordChecks
     from validator.core.lane import Lane
     from validator.core.outcomes import Receipt
     from validator.core.types import ParaId
@@ -49,7 +49,7 @@ _COLLECTOR: Final = (100_000, 50, 1_000_000)
 class Rebuilt:
     """A lane as its inputs make it, and its last receipts."""
 
-    worker: LaneWorker
+    processor: LaneProcessor
     records: int = 0
     cut: list[str] = field(default_factory=list)
     """Partitions whose first records are gone: none that a block needs, but they are in the account of records."""
@@ -73,7 +73,7 @@ def rebuild(
     prefix: str,
     codec: Codec,
     definition: LaneDefinition,
-    lane: RestoredLane,
+    lane: RestoredState,
     progress: Progress,
 ) -> Rebuilt:
     """Execute a lane from its first block, from the inputs that the checkpoint's batch and those before it have consumed.
@@ -95,7 +95,7 @@ def rebuild(
             f"lane {lane.name}: it cannot be rebuilt: block {missing[0]} is missing, {missing[1]}, retention has removed the rest"
         )
     under = replace(definition, settings=UNLIMITED).under(lane.head.rules)
-    rebuilt = Rebuilt(LaneWorker.create(under))
+    rebuilt = Rebuilt(LaneProcessor.create(under))
     partitions = [_Partition(kafka, place, end) for place, end in sorted(lane.consumed.items())]
     rebuilt.cut = [f"{each.topic}[{each.partition}]" for each in partitions if each.low]
     thresholds = gc.get_threshold()
@@ -111,7 +111,7 @@ def rebuild(
         while batch := list(islice(items, RECORDS_PER_REPLAY)):
             inputs = [item for item in batch if isinstance(item, Input)]
             try:
-                rebuilt.receipts += rebuilt.worker.catch_up(inputs, len(batch) - len(inputs))
+                rebuilt.receipts += rebuilt.processor.catch_up(inputs, len(batch) - len(inputs))
             except HandlerFault as fault:
                 raise UserError(f"lane {lane.name}: it cannot be rebuilt: {fault}") from fault
             rebuilt.records += len(batch)
@@ -147,7 +147,7 @@ class _Partition:
     def close(self) -> None:
         self._reader.close()
 
-    def inputs(self, codec: Codec, kind: RecordKind, lane: str, records: LaneRecords) -> Iterator[Input | DeadLetter]:
+    def inputs(self, codec: Codec, kind: RecordKind, lane: str, records: RecordChecks) -> Iterator[Input | DeadLetter]:
         """Yield what is a lane's, decoded as the job decodes it."""
         name = lane.encode()
         for _, _, offset, key, value, *_ in self._records():
@@ -173,9 +173,9 @@ class _Partition:
 # --- comparing ---------------------------------------------------------------------------------------------------------------------------
 
 
-def compare(stored: RestoredLane, rebuilt: Rebuilt, kafka: KafkaTable, prefix: str) -> list[Check]:
+def compare(stored: RestoredState, rebuilt: Rebuilt, kafka: KafkaTable, prefix: str) -> list[Check]:
     """Return every comparison, the coarse ones first."""
-    ours, theirs = stored.worker.lane, rebuilt.worker.lane
+    ours, theirs = stored.processor.lane, rebuilt.processor.lane
     checks = [
         _check("executed block", ours.executed_block, theirs.executed_block),
         *_counters(ours.counters, theirs.counters),
@@ -187,7 +187,9 @@ def compare(stored: RestoredLane, rebuilt: Rebuilt, kafka: KafkaTable, prefix: s
     # what follows is hashed with all counters, and how duplicates and dead letters are told apart is not of it
     theirs.counters = replace(ours.counters)
     checks.append(_check("fingerprints of records", *(_hash(lane.own_page()) for lane in (ours, theirs))))
-    checks.append(_check("receipts of every block", stored.worker.summary().hex(), rebuilt.worker.summary().hex()))
+    checks.append(
+        _check("receipts of every block", stored.processor.summary().hex(), rebuilt.processor.summary().hex())
+    )
     return [*checks, _receipts(rebuilt.receipts, stored, kafka, prefix)]
 
 
@@ -245,7 +247,7 @@ def _waiting(ours: Lane, theirs: Lane) -> Check:
     )
 
 
-def _receipts(rebuilt: Iterable[Receipt], stored: RestoredLane, kafka: KafkaTable, prefix: str) -> Check:
+def _receipts(rebuilt: Iterable[Receipt], stored: RestoredState, kafka: KafkaTable, prefix: str) -> Check:
     """Compare the last receipts with those that the job has told."""
     told = _told_receipts(kafka, prefix, stored.name)
     compared = roots = 0

@@ -46,7 +46,7 @@ def fits_into_blocks(scenario: Json) -> bool:
     return not scenario.get("needs")
 
 
-class SuiteLane:
+class SuitePlayer:
     """A lane on the chain that a scenario begins with; ``as_record`` turns an entry of a step into the JSON form of its record.
 
     Raises `UserError` where the configuration, the scenario's with ``changed``, is none.

@@ -28,7 +28,7 @@ from validator.plugin.runtime import installed_protocol
 from validator.replay.run import judge_scenario, run_scenario
 from validator.replay.scenario import Scenario, read_scenarios
 from validator.replay.suites import suite_files
-from validator.testing.lane_suite import Json, SuiteLane, fits_into_blocks
+from validator.testing.lane_suite import Json, SuitePlayer, fits_into_blocks
 
 __all__ = ["ProtocolContract", "differences", "unexplained"]
 
@@ -158,7 +158,7 @@ class ProtocolContract:
         fitting = [scenario for scenario in self._as_written() if fits_into_blocks(scenario)]
         assert fitting
         for scenario in fitting:
-            SuiteLane(scenario, self.as_record).play()
+            SuitePlayer(scenario, self.as_record).play()
 
     def test_hash_seeds_do_not_matter(self) -> None:
         """Processes under other seeds of Python's string hashes tell the same."""

@@ -20,7 +20,7 @@ from validator.config import Config
 from validator.core.inputs import DeadLetter, Source
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
-from validator.lanes.worker import LaneWorker
+from validator.lanes.processor import LaneProcessor
 from validator.service.simulation import chain_table, simulation_of
 from validator.simulate import SimulatedBlock, SimulationSettings
 from validator.topics import INPUT_TOPICS
@@ -142,7 +142,7 @@ class SimulationContract:
         chain = simulation.chain()
         tables = {"chains": {chain["lane"]: chain_table(chain)}}
         definition = lane_definition(Config.model_validate(tables), chain["lane"])
-        worker = LaneWorker.create(definition)
+        worker = LaneProcessor.create(definition)
         met: Counter[str] = Counter()
         for block in simulation.blocks():
             told = self._told_by(worker, definition, block)
@@ -150,7 +150,7 @@ class SimulationContract:
             met += refusals([block])
         return set(met)
 
-    def _told_by(self, worker: LaneWorker, definition: LaneDefinition, block: SimulatedBlock) -> list[Json]:
+    def _told_by(self, worker: LaneProcessor, definition: LaneDefinition, block: SimulatedBlock) -> list[Json]:
         """Put a block's records into a lane, encoded, and return its verdicts."""
         inputs = []
         for offset, (topic, record) in enumerate(block.records):

@@ -14,7 +14,7 @@ from validator.codec.json_form import encode_input
 from validator.core.inputs import DeadLetter, RecordKind
 from validator.errors import UserError
 from validator.plugin.runtime import RuntimePlan, codec_of
-from validator.testing.lane_suite import LANE, SuiteLane, fits_into_blocks
+from validator.testing.lane_suite import LANE, SuitePlayer, fits_into_blocks
 
 
 def test_most_of_the_suite_fits_into_blocks() -> None:
@@ -23,28 +23,28 @@ def test_most_of_the_suite_fits_into_blocks() -> None:
 
 def test_a_verdict_that_is_not_expected_is_found() -> None:
     scenario = deepcopy(next(filter(fits_into_blocks, all_scenarios())))
-    SuiteLane(scenario, as_record).play()
+    SuitePlayer(scenario, as_record).play()
     step = next(step for step in scenario["steps"] if "requests" in step["expect"])
     step["expect"]["requests"][0]["ok"] = not step["expect"]["requests"][0]["ok"]
     with pytest.raises(AssertionError, match=f"{scenario['id']}, block {step['block']}, requests"):
-        SuiteLane(scenario, as_record).play()
+        SuitePlayer(scenario, as_record).play()
 
 
 def test_a_chain_names_its_limits() -> None:
     (scenario, *_) = all_scenarios()
     with pytest.raises(UserError, match=r"chains\.chain\.limits\.hrmp_channel_max_place: no such limit of early-hrmp"):
-        SuiteLane(scenario, limits={"hrmp_channel_max_place": 1})
+        SuitePlayer(scenario, limits={"hrmp_channel_max_place": 1})
     with pytest.raises(UserError, match=rf"chains\.chain\.limits\.{WATERMARK_RULE}: expected one of land"):
-        SuiteLane(scenario, limits={WATERMARK_RULE: "floor"})
+        SuitePlayer(scenario, limits={WATERMARK_RULE: "floor"})
     with pytest.raises(UserError, match="expected an integer from 0 to 4294967295, found -1"):
-        SuiteLane(scenario, limits={"hrmp_channel_max_places": -1})
+        SuitePlayer(scenario, limits={"hrmp_channel_max_places": -1})
 
 
 def test_the_records_of_another_protocol_are_not_taken() -> None:
     (scenario, *_) = all_scenarios()
     other = {"lane": LANE, "block": 1, "index": 0, "para_id": A, "hrmp_watermark": 0}
     router = codec_of([RuntimePlan("router")])
-    dead = SuiteLane(scenario).decoded(
+    dead = SuitePlayer(scenario).decoded(
         RecordKind.CANDIDATE, encode_input(router, RecordKind.CANDIDATE, other, "router")
     )
     assert isinstance(dead, DeadLetter)

@@ -12,17 +12,17 @@ from validator.codec.json_form import encode_input
 from validator.core.inputs import DeadLetter, DeadReason, RecordKind
 from validator.errors import UserError
 from validator.plugin.runtime import RuntimePlan, codec_of
-from validator.testing.lane_suite import LANE, SuiteLane, fits_into_blocks
+from validator.testing.lane_suite import LANE, SuitePlayer, fits_into_blocks
 
 
 def test_most_of_the_suite_fits_into_blocks() -> None:
     assert sum(map(fits_into_blocks, all_scenarios())) > 40
 
 
-def opened() -> SuiteLane:
+def opened() -> SuitePlayer:
     """Return a chain with one channel, from A to B, that has told its headroom."""
     (scenario,) = (each for each in all_scenarios() if each["id"] == "xcmp/enactment/twice-in-a-block")
-    chain = SuiteLane(scenario, as_record)
+    chain = SuitePlayer(scenario, as_record)
     request = {"requests": [{"kind": "init_open_channel", "origin": A, "recipient": B}]}
     accept = {"requests": [{"kind": "accept_open_channel", "origin": B, "sender": A}]}
     chain.execute(1, [request, accept])
@@ -87,18 +87,18 @@ def test_a_request_out_of_range_is_refused_in_one_line() -> None:
 def test_a_chain_names_its_limits() -> None:
     (scenario, *_) = all_scenarios()
     with pytest.raises(UserError, match=r"limits\.xcmp_channel_capacities: no such limit of xcmp"):
-        SuiteLane(scenario, limits={"xcmp_channel_capacities": 1})
+        SuitePlayer(scenario, limits={"xcmp_channel_capacities": 1})
     with pytest.raises(UserError, match=r"limits\.watermark_regime: expected one of tuple"):
-        SuiteLane(scenario, limits={"watermark_regime": "strict"})
+        SuitePlayer(scenario, limits={"watermark_regime": "strict"})
     with pytest.raises(UserError, match="expected an integer from 0 to 4294967295, found 4294967296"):
-        SuiteLane(scenario, limits={"xcmp_open_request_ttl": 2**32})
+        SuitePlayer(scenario, limits={"xcmp_open_request_ttl": 2**32})
 
 
 def test_the_records_of_another_protocol_are_not_taken() -> None:
     (scenario, *_) = all_scenarios()
     other = {"lane": LANE, "block": 1, "index": 0, "para_id": A, "hrmp_watermark": 0}
     router = codec_of([RuntimePlan("router")])
-    dead = SuiteLane(scenario).decoded(
+    dead = SuitePlayer(scenario).decoded(
         RecordKind.CANDIDATE, encode_input(router, RecordKind.CANDIDATE, other, "router")
     )
     assert isinstance(dead, DeadLetter)

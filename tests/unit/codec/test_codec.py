@@ -12,7 +12,7 @@ import pytest
 
 from tests.codecs import codec_for
 from tests.unit.codec.examples import CANDIDATE, SOURCE
-from validator.codec.codec import Codec, LaneRecords, shared_codec
+from validator.codec.codec import Codec, RecordChecks, shared_codec
 from validator.codec.decode import decode_record
 from validator.codec.encode import write
 from validator.codec.json_form import encode_input, to_json
@@ -169,7 +169,7 @@ def test_the_limits_of_a_session_change_stand_in_the_field_of_the_lanes_protocol
     codec = shared_codec()
     block = {"lane": "mine", "block": 5, "candidates": 0, "requests": 0, "downward": 0}
     value = encode_input(codec, RecordKind.BLOCK, {**block, "session_change": {**CHANGE, **change}}, "mine")
-    lanes = {"mine": LaneRecords("mine", {"places": 7}, typed)}
+    lanes = {"mine": RecordChecks("mine", {"places": 7}, typed)}
     made = decode_record(codec, RecordKind.BLOCK, value, SOURCE, None, lanes)
     if refused is None:
         assert not isinstance(made, DeadLetter), made.detail
@@ -183,9 +183,9 @@ def test_a_protocol_under_another_name_shares_the_records_of_the_first() -> None
     codec = Codec.of([mine, ROUTER])
     value = encode_input(codec, RecordKind.CANDIDATE, _plain_candidate(), "mine")
     for protocol in ("mine", "router"):
-        lanes = {"polkadot": LaneRecords(protocol, {})}
+        lanes = {"polkadot": RecordChecks(protocol, {})}
         assert not isinstance(decode_record(codec, RecordKind.CANDIDATE, value, SOURCE, None, lanes), DeadLetter)
-    made = decode_record(codec, RecordKind.CANDIDATE, value, SOURCE, None, {"polkadot": LaneRecords("xcmp", {})})
+    made = decode_record(codec, RecordKind.CANDIDATE, value, SOURCE, None, {"polkadot": RecordChecks("xcmp", {})})
     assert isinstance(made, DeadLetter)
     assert made.detail == f"{NAME}.lane: expected a lane of protocol mine or router, found one of xcmp"
 

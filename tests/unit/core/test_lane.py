@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
-from validator.core.lane import COUNTERS, Counters, Lane, LaneOverflow, LaneSettings
+from validator.core.lane import COUNTERS, Counters, Lane, LaneSettings, WaitingOverflow
 from validator.core.rules import ChainSettings
 from validator.core.scale import DecodeError
 from validator.core.types import Para
@@ -267,7 +267,7 @@ def test_an_index_beyond_what_is_announced_later() -> None:
 def test_too_far_ahead() -> None:
     chain = lane(executed=10, blocks_ahead_max=5)
     chain.add(block(15))
-    with pytest.raises(LaneOverflow, match=r"block 16 at t\[0\]@0 is more than 5 blocks .* waiting for the record"):
+    with pytest.raises(WaitingOverflow, match=r"block 16 at t\[0\]@0 is more than 5 blocks .* waiting for the record"):
         chain.add(downward(16))
 
 
@@ -278,7 +278,7 @@ def test_too_many_bytes() -> None:
     chain.add(downward(1, 1))
     assert chain.waiting_bytes == 2 * size
     chain.add(downward(1, 1))  # a duplicate takes no room
-    with pytest.raises(LaneOverflow, match=f"more than {2 * size} bytes"):
+    with pytest.raises(WaitingOverflow, match=f"more than {2 * size} bytes"):
         chain.add(downward(1, 2))
 
 

@@ -6,46 +6,46 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from validator.lanes.stored import StoredLane
+from validator.lanes.stored import MemoryState
 
 
 @dataclass
-class Attempt(StoredLane):
+class Attempt(MemoryState):
     """The state of one lane as one attempt at a batch sees and changes it; notes every call."""
 
     calls: list[str] = field(default_factory=list)
 
     def load_head(self) -> bytes | None:
         self.calls.append("load_head")
-        return StoredLane.load_head(self)
+        return MemoryState.load_head(self)
 
     def save_head(self, head: bytes) -> None:
         self.calls.append("save_head")
-        StoredLane.save_head(self, head)
+        MemoryState.save_head(self, head)
 
     def load_slots(self) -> dict[int, bytes]:
         self.calls.append("load_slots")
-        return StoredLane.load_slots(self)
+        return MemoryState.load_slots(self)
 
     def save_slot(self, number: int, data: bytes) -> None:
         self.calls.append("save_slot")
-        StoredLane.save_slot(self, number, data)
+        MemoryState.save_slot(self, number, data)
 
     def remove_slot(self, number: int) -> None:
         self.calls.append("remove_slot")
-        StoredLane.remove_slot(self, number)
+        MemoryState.remove_slot(self, number)
 
     def load_journal(self) -> Iterable[bytes]:
         self.calls.append("load_journal")
-        return StoredLane.load_journal(self)
+        return MemoryState.load_journal(self)
 
     def append_journal(self, entry: bytes) -> None:
         self.calls.append("append_journal")
-        StoredLane.append_journal(self, entry)
+        MemoryState.append_journal(self, entry)
 
     def clear_journal(self) -> None:
         self.calls.append("clear_journal")
-        StoredLane.clear_journal(self)
+        MemoryState.clear_journal(self)
 
 
 @dataclass

@@ -11,8 +11,8 @@ from tests.unit.lanes.chains import Record, chain, definition_of, inputs_of
 from validator.codec.encode import OutputRecord
 from validator.core.inputs import DeadLetter, DeadReason, Input, Source
 from validator.lanes.definition import LaneDefinition
+from validator.lanes.processor import LaneProcessor
 from validator.lanes.store import LaneCache, process_batch, restore_lane
-from validator.lanes.worker import LaneWorker
 from validator.simulate import SimulationSettings
 
 Batch = list[Input | DeadLetter]
@@ -41,9 +41,9 @@ def run(definition: LaneDefinition, store: Store, cache: LaneCache, batch: Batch
     return told
 
 
-def live(definition: LaneDefinition, batches: Sequence[Batch]) -> Iterator[tuple[list[OutputRecord], LaneWorker]]:
+def live(definition: LaneDefinition, batches: Sequence[Batch]) -> Iterator[tuple[list[OutputRecord], LaneProcessor]]:
     """Play batches through one lane that nothing ever happens to."""
-    worker = LaneWorker.create(definition)
+    worker = LaneProcessor.create(definition)
     for batch in batches:
         yield (
             [*(record for _, records in worker.process(batch) for record in records), *worker.status().records],

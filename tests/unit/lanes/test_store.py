@@ -13,13 +13,13 @@ import pytest
 from tests.unit.lanes.backend import Attempt, Store
 from tests.unit.lanes.batches import CHAIN, DEFINITION, DELAYED, Batch, cut, live, rebuilt, run
 from tests.unit.lanes.chains import Chain, chain, definition_of, inputs_of, record
-from validator.core.lane import LaneOverflow
+from validator.core.lane import WaitingOverflow
 from validator.core.rules import RulesEpoch
 from validator.errors import UserError
 from validator.lanes import slots as slots_module
 from validator.lanes import store as store_module
+from validator.lanes.processor import LaneProcessor
 from validator.lanes.store import Head, LaneCache, Recovery, process_batch
-from validator.lanes.worker import LaneWorker
 from validator.plugin.runtime import make_runtime
 from validator.protocols.router.simulation.load import SettingsLoad, initial_state, load_chain
 from validator.protocols.router.simulation.load import load as generate_load
@@ -205,12 +205,12 @@ def test_a_journal_is_brought_to_its_end_under_the_rules_it_was_written_under() 
     for batch in batches[:3]:
         run(DEFINITION, store, cache, batch)
     assert store.committed.journal
-    changed = LaneWorker.create(DEFINITION)
+    changed = LaneProcessor.create(DEFINITION)
     for batch in batches[:3]:
         list(changed.process(batch))
-    changed = LaneWorker.restore(other, changed.snapshot())
+    changed = LaneProcessor.restore(other, changed.snapshot())
     for used in (cache, LaneCache()):
-        kept, continued = Store(store.attempt()), LaneWorker.restore(other, changed.snapshot())
+        kept, continued = Store(store.attempt()), LaneProcessor.restore(other, changed.snapshot())
         for batch in batches[3:]:
             expected = [
                 record for _, records in continued.process(batch) for record in records
@@ -229,10 +229,11 @@ def test_journal_under_rules_that_are_gone_is_refused_in_one_line(
     monkeypatch.setattr("validator.plugin.runtime.protocols_of", lambda _: (changed,))
     make_runtime.cache_clear()
     request.addfinalizer(make_runtime.cache_clear)
+    newer = replace(DEFINITION, plan=replace(DEFINITION.plan, rules=None))
     for used in (cache, LaneCache()):
         before = store.attempt()
         with pytest.raises(UserError, match=r"rules of version 1, this program has version 2") as told:
-            list(process_batch(DEFINITION, store.attempt(), used, batches[1]))
+            list(process_batch(newer, store.attempt(), used, batches[1]))
         assert "\n" not in str(told.value)
         assert replace(store.committed, calls=[]) == before
 
@@ -278,7 +279,7 @@ def test_an_overflow_commits_nothing_and_goes_on_under_a_wider_limit() -> None:
     items: Batch = inputs_of(CHAIN.records)
     late_first = items[5:] + items[:5]
     store, cache = Store(), LaneCache()
-    with pytest.raises(LaneOverflow, match=r"more than 3 blocks \(blocks_ahead_max\) ahead of the executed block 0"):
+    with pytest.raises(WaitingOverflow, match=r"more than 3 blocks \(blocks_ahead_max\) ahead of the executed block 0"):
         run(narrow, store, cache, late_first)
     assert store.committed == Attempt()
     assert run(DEFINITION, store, cache, late_first) == next(live(DEFINITION, [late_first]))[0]

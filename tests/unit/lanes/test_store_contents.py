@@ -14,11 +14,11 @@ from validator.core.lane import SNAPSHOT_VERSION as LANE_VERSION
 from validator.core.scale import Upgrade
 from validator.errors import UserError
 from validator.lanes import journal as journal_module
+from validator.lanes import processor as worker_module
 from validator.lanes import store as store_module
-from validator.lanes import worker as worker_module
 from validator.lanes.journal import JOURNAL_VERSION
+from validator.lanes.processor import SNAPSHOT_VERSION, LaneProcessor
 from validator.lanes.store import HEAD_VERSION, Head, LaneCache, process_batch
-from validator.lanes.worker import SNAPSHOT_VERSION, LaneWorker
 from validator.protocols.router import encoding as encoding_module
 from validator.protocols.router.encoding import ENCODING_VERSION
 
@@ -67,9 +67,10 @@ def test_older_encodings_are_brought_up_to_date(monkeypatch: pytest.MonkeyPatch)
         (journal_module, JOURNAL_VERSION),
         (worker_module, SNAPSHOT_VERSION),
         (lane_module, LANE_VERSION),
-        (encoding_module, ENCODING_VERSION),
     ):
         monkeypatch.setattr(module, "UPGRADES", steps(version))
+    for version, step in steps(ENCODING_VERSION).items():
+        monkeypatch.setitem(encoding_module.UPGRADES, version, step)
     store.committed.head = old(head)
     assert rebuilt(DEFINITION, store) == list(live(DEFINITION, batches[:4]))[-1][1].snapshot()
 
@@ -84,7 +85,7 @@ def test_older_encodings_are_brought_up_to_date(monkeypatch: pytest.MonkeyPatch)
 
     # pages of an older version: read, and hashed as they would be written today
     snapshot = [old(page) for page in worker.snapshot()]
-    again = LaneWorker.restore(DEFINITION, snapshot)
+    again = LaneProcessor.restore(DEFINITION, snapshot)
     assert again.snapshot() == worker.snapshot()
     assert again.lane.rules.state_root() == worker.lane.rules.state_root()
     assert list(again.lane.rules.changed()) == list(worker.lane.rules.owners())

@@ -11,7 +11,7 @@ from tests.unit.lanes.backend import Store
 from tests.unit.lanes.batches import CHAIN, DEFINITION, cut, run
 from validator.core.scale import DecodeError
 from validator.lanes.store import LaneCache, restore_lane
-from validator.lanes.stored import Part, StoredLane, StoredLanes, write_end, write_entry, write_header
+from validator.lanes.stored import MemoryState, Part, StateExport, write_end, write_entry, write_header
 
 CONSUMED = {("t.blocks", 0): 7, ("t.blocks", 11): 0, ("t.candidates", 0): 2**40}
 
@@ -39,11 +39,11 @@ def test_lanes_come_back_whatever_the_order_of_their_entries(tmp_path: Path) -> 
             (Part.SLOT, "c", 3, b"headless"),
         ],
     )
-    lanes = StoredLanes(path)
+    lanes = StateExport(path)
     assert (lanes.batch, lanes.consumed, lanes.lanes) == (12, CONSUMED, ["a", "b"])
-    assert lanes.load("a") == StoredLane(b"head of a")
-    assert lanes.load("b") == StoredLane(b"head of b", {1024: big, 3: b""}, [b"first", b"second"])
-    assert lanes.load("d") == StoredLane()
+    assert lanes.load("a") == MemoryState(b"head of a")
+    assert lanes.load("b") == MemoryState(b"head of b", {1024: big, 3: b""}, [b"first", b"second"])
+    assert lanes.load("d") == MemoryState()
 
 
 def test_a_lane_is_restored_from_it(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_lane_is_restored_from_it(tmp_path: Path) -> None:
     entries = [(Part.HEAD, "x", 0, kept.head or b"")]
     entries += [(Part.SLOT, "x", number, data) for number, data in kept.slots.items()]
     entries += [(Part.JOURNAL, "x", number, data) for number, data in enumerate(kept.journal)]
-    backend = StoredLanes(write(tmp_path / "lanes", entries)).load("x")
+    backend = StateExport(write(tmp_path / "lanes", entries)).load("x")
     restored, expected = restore_lane(DEFINITION, backend), restore_lane(DEFINITION, store.attempt())
     assert restored is not None
     assert expected is not None
@@ -66,17 +66,17 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path: Path, left: int) -> None:
     path = write(tmp_path / "lanes", [(Part.HEAD, "a", 0, b"head of a")])
     path.write_bytes(path.read_bytes()[:left])
     with pytest.raises(DecodeError):
-        StoredLanes(path)
+        StateExport(path)
 
 
 def test_a_file_with_other_entries_than_it_says_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "lanes", [(Part.HEAD, "a", 0, b"head of a")], end=2)
     with pytest.raises(DecodeError, match="has 1 entries, expected 2"):
-        StoredLanes(path)
+        StateExport(path)
 
 
 def test_another_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "lanes"
     path.write_bytes((14).to_bytes(4, "little") + b"something else")
     with pytest.raises(DecodeError, match="not a file of lanes"):
-        StoredLanes(path)
+        StateExport(path)

@@ -16,13 +16,14 @@ from tests.unit.lanes.batches import CHAIN, Batch, cut, live, rebuilt, run
 from tests.unit.lanes.chains import definition_of, inputs_of
 from validator.codec.encode import OutputRecord
 from validator.codec.json_form import to_json
-from validator.core.scale import Writer
+from validator.core.hashing import compact
+from validator.core.scale import Reader, Writer
 from validator.errors import UserError
 from validator.lanes import slots as slots_module
 from validator.lanes import store as store_module
 from validator.lanes.definition import RULES_ENCODING_VERSION, LaneDefinition
+from validator.lanes.processor import LaneProcessor
 from validator.lanes.store import Head, LaneCache, restore_lane
-from validator.lanes.worker import LaneWorker
 from validator.protocols.router.rules import Router
 
 TALLY = """
@@ -226,7 +227,7 @@ def test_a_journal_of_a_version_that_is_gone_is_refused_in_one_line(plugins: Pat
 def test_the_pages_of_an_upgraded_lane_are_restored_to_the_same_lane() -> None:
     upgraded = definition(OLD, NEW)
     *_, (_, worker) = live(upgraded, cut(CHAIN.records))
-    again = LaneWorker.restore(upgraded, worker.snapshot())
+    again = LaneProcessor.restore(upgraded, worker.snapshot())
     assert again.snapshot() == worker.snapshot()
     assert again.lane.rules.state_root() == worker.lane.rules.state_root()
 
@@ -238,7 +239,10 @@ def head_of_version_2(head: Head) -> bytes:
     """A head as version 2 wrote it: 1024 slots for paras, and rules without a version, both implied."""
     out = Writer()
     out.u8(2)
-    for part in (head.token, head.saved_token, head.slots_hash, head.summary, head.runtime_digest, head.rules[1:]):
+    name = Reader(head.rules[1:]).bytes()
+    listed = 1 + len(compact(len(name))) + len(name)
+    rules = head.rules[1:listed] + head.rules[listed + 5 :]  # the only epoch began at block 0, and neither was written
+    for part in (head.token, head.saved_token, head.slots_hash, head.summary, head.runtime_digest, rules):
         out.bytes(part)
     for number in (head.slots_bytes, head.journal_bytes, head.journal_entries):
         out.u64(number)

@@ -16,7 +16,7 @@ from validator import exit_codes
 TRACEBACK = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted: Task 0 failed 1 times
 Traceback (most recent call last):
   File "lane.py", line 9, in add
-validator.core.lane.LaneOverflow: lane polkadot: more than 9 blocks; waiting for the record of the block after 0
+validator.core.lane.WaitingOverflow: lane polkadot: more than 9 blocks; waiting for the record of the block after 0
 
 	at org.apache.spark.api.python.BasePythonRunner
 === Streaming Query ===
@@ -28,7 +28,7 @@ org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Co
 	at org.apache.spark.api.python.BasePythonRunner
 """
 FAULT = TRACEBACK.replace(
-    "lane.LaneOverflow: lane polkadot", "handlers.errors.HandlerFault: handler tally@1.0.0 (tally)"
+    "lane.WaitingOverflow: lane polkadot", "handlers.errors.HandlerFault: handler tally@1.0.0 (tally)"
 )
 MORE_THAN_KILLED = f"{TRACEBACK}{KILLED}"
 NOT_TAKEN = "first\nTraceback (most recent call last)\nstreaming.transactions.WriteFailed: Kafka did not take the batch: timed out\n"
@@ -150,7 +150,7 @@ def test_a_failure_is_told_whenever_it_happens(script: list[str]) -> None:
         (
             TRACEBACK,
             True,
-            "validator.core.lane.LaneOverflow: lane polkadot: more than 9 blocks; waiting for the record of the block after 0",
+            "validator.core.lane.WaitingOverflow: lane polkadot: more than 9 blocks; waiting for the record of the block after 0",
         ),
         ("first\nvalidator.errors.UserError: lane a: no\nsecond", True, "validator.errors.UserError: lane a: no"),
         ("\n  something of Spark's  \nmore", False, "something of Spark's"),

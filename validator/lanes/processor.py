@@ -15,12 +15,12 @@ from validator.lanes.definition import LaneDefinition
 
 SNAPSHOT_VERSION = 1
 UPGRADES: dict[int, Upgrade] = {}
-"""By version, what makes of a worker's own page that of the version after it."""
+"""By version, what makes of a processor's own page that of the version after it."""
 
 _CHAIN_BYTES = 32
 
 
-class LaneWorker:
+class LaneProcessor:
     """A lane and the encoder of its records."""
 
     def __init__(self, lane: Lane, definition: LaneDefinition) -> None:
@@ -32,14 +32,14 @@ class LaneWorker:
         """Over every receipt so far, each hashed onto the one before."""
 
     @classmethod
-    def create(cls, definition: LaneDefinition) -> LaneWorker:
+    def create(cls, definition: LaneDefinition) -> LaneProcessor:
         """Return a lane as it stands before its first block."""
         return cls(definition.create(), definition)
 
     def process(self, items: Iterable[Input | DeadLetter]) -> Iterator[BlockOutput]:
         """Take a batch whole, then yield what its arrival told, and what each block tells that it completes.
 
-        Raises `core.lane.LaneOverflow`; any other exception is a bug.
+        Raises `core.lane.WaitingOverflow`; any other exception is a bug.
         """
         lane = self.lane
         dead: list[OutputRecord] = []
@@ -76,7 +76,7 @@ class LaneWorker:
         return [self._own_page(), *self.lane.snapshot()]
 
     def common_pages(self) -> list[bytes]:
-        """Return the pages that no para owns: what worker and lane hold themselves, then those of the rules."""
+        """Return the pages that no para owns: what processor and lane hold themselves, then those of the rules."""
         return [self._own_page(), self.lane.own_page(), *self.lane.rules.common_pages()]
 
     def summary(self) -> bytes:
@@ -93,14 +93,14 @@ class LaneWorker:
         return blake2b(out.buffer, digest_size=16).digest()
 
     @classmethod
-    def restore(cls, definition: LaneDefinition, snapshot: list[bytes]) -> LaneWorker:
+    def restore(cls, definition: LaneDefinition, snapshot: list[bytes]) -> LaneProcessor:
         """Return what `snapshot` was taken of; raises `core.scale.DecodeError`, `definition.JournalUnreadable`."""
         reader = upgraded(snapshot[0], SNAPSHOT_VERSION, UPGRADES, "worker snapshot")
-        worker = cls(definition.restore(snapshot[1:]), definition)
-        worker._last_receipt = reader.option(lambda: _read_receipt(reader))
-        worker._receipts_hash = reader.hash()
+        processor = cls(definition.restore(snapshot[1:]), definition)
+        processor._last_receipt = reader.option(lambda: _read_receipt(reader))
+        processor._receipts_hash = reader.hash()
         reader.end()
-        return worker
+        return processor
 
     def _own_page(self) -> bytes:
         out = Writer()
