@@ -4,13 +4,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 STAMP  := $(VENV)/.made
+WORKERS ?= 2
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test crash lint format bench clean
+.PHONY: help setup demo test test-all crash lint format bench clean
 
 help: ## show this help
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## virtual environment with pinned versions, and the jars of broker and connector
 	@$(BIN)/validator jars
@@ -25,8 +26,11 @@ $(STAMP): pyproject.toml constraints.txt $(PLUGINS:%=%/pyproject.toml)
 demo: setup ## broker, Spark job, simulated relay chain, live verdicts, summary
 	$(BIN)/validator demo
 
-test: setup ## every test
-	$(BIN)/python -m pytest
+test: setup ## every test, two files at a time (ten minutes on two cores); WORKERS=
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+test-all: setup ## the same with all repetitions of those that repeat themselves with other seeds
+	VALIDATOR_TESTS=all $(BIN)/python -m pytest -n $(WORKERS)
 
 KILLS ?= 220
 SEED  ?= 1

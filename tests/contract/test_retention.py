@@ -4,19 +4,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from streaming.job import JobSettings
 from streaming.run import refuse_cut_inputs
 from tests.codecs import codec_for
+from tests.sending import send
 from tests.unit.lanes.chains import Record, chain, definition_of
 from validator.errors import UserError
-from validator.kafka.client import admin_config, producer_config
+from validator.kafka.client import admin_config
 from validator.kafka.topics import create_topics
 from validator.service.retention import missing_blocks
 from validator.simulate import SimulationSettings
@@ -30,11 +32,12 @@ AHEAD = 1000
 def prefix(kafka: dict[str, Any], request: pytest.FixtureRequest) -> str:
     name = re.sub("[^a-z-]+", "-", f"cut-{request.node.name}") + "."
     create_topics(kafka, prefix=name)
-    producer = Producer(producer_config(kafka))
-    for record in CHAIN.records:
-        producer.produce(name + record.topic, record.value, record.lane.encode())
-    assert producer.flush(60) == 0
+    write(kafka, name, CHAIN.records)
     return name
+
+
+def write(kafka: dict[str, Any], prefix: str, records: Iterable[Record]) -> None:
+    send(kafka, prefix, [(record.topic, record.lane.encode(), record.value) for record in records])
 
 
 def of_topic(topic: str) -> list[Record]:
@@ -89,13 +92,10 @@ def test_records_that_came_out_of_order_are_there(kafka: dict[str, Any], prefix:
     """What was cut may have been of an earlier block; records of the first one lie behind those of a later one."""
     name = prefix + "late."
     create_topics(kafka, prefix=name)
-    producer = Producer(producer_config(kafka))
     candidates = of_topic("candidates")
     of_first = [record for record in candidates if record.block == candidates[0].block]
     others = [record for record in candidates if record not in of_first]
-    for record in [candidates[0], *others, *of_first, *of_topic("blocks")]:
-        producer.produce(name + record.topic, record.value, record.lane.encode())
-    assert producer.flush(60) == 0
+    write(kafka, name, [candidates[0], *others, *of_first, *of_topic("blocks")])
     cut(kafka, name, "candidates", 1)
     assert missing_blocks(kafka, name, CODEC, {CHAIN.lane: 100}, AHEAD) == {}
     assert missing_blocks(kafka, name, CODEC, {CHAIN.lane: 100}, 1)[CHAIN.lane][0] == candidates[0].block

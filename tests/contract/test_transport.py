@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from tests.sending import send
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.kafka.client import producer_config
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
 from validator.plugin.api import Manifest, Record, Transport, TransportContext, hookimpl
-from validator.service.sender import RecordSender
 from validator.service.transport import KafkaTransportContext
 from validator.testing.transport import MemoryTransport
 
@@ -35,10 +35,7 @@ class OnKafka:
         self.open = ExitStack()
 
     def tell(self, *records: Record) -> None:
-        sender = RecordSender(self.kafka, self.prefix)
-        for record in records:
-            sender.send(*record)
-        sender.flush()
+        send(self.kafka, self.prefix, records)
 
     def start(self) -> TransportContext:
         """Start the transport anew, in the place of one that runs."""

@@ -91,7 +91,7 @@ class World:
         self.job: JobProcess | None = None
         self.directory = self.folder / "job"
         self.broker_pause_s = 0.0
-        self.killed_sessions: dict[int, float] = {}
+        self.ended_sessions: dict[int, float] = {}
         self.delivered: Counter[str] = Counter()
         self._undelivered: list[str] = []
 
@@ -191,7 +191,7 @@ class World:
         job = self.job
         if job is not None and job.ended():
             assert job.pid is not None
-            self.killed_sessions.setdefault(job.pid, time.monotonic())
+            self.ended(job.pid)
             try:
                 code, reason = job.wait(), job.failure
             except UserError as error:
@@ -228,16 +228,20 @@ class World:
                 self.reader.check_lost()
         return False
 
+    def ended(self, session: int) -> None:
+        """Remember when the driver of a session ended, in order or not: `check_deaths` waits for the rest of it."""
+        self.ended_sessions.setdefault(session, time.monotonic())
+
     def check_deaths(self) -> None:
         """Raise `Failure` where a process of a job that is dead still lives."""
-        for session, died in list(self.killed_sessions.items()):
+        for session, died in list(self.ended_sessions.items()):
             while left := of_session(session):
                 if time.monotonic() > died + DEATH_S_MAX:
                     send(signal.SIGKILL, *(each.pid for each in left))
                     raise Failure(f"{DEATH_S_MAX:.0f} s after their driver these still live: {left}")
                 self.supervise()
                 self.reader.poll(0.1)
-            del self.killed_sessions[session]
+            del self.ended_sessions[session]
 
     def taken(self) -> bool:
         """Whether every lane has taken all of its inputs, those that wait for others among them."""

@@ -11,15 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.job import JobSettings, start_query
 from streaming.session import SPARK_LOG
+from tests.sending import send
 from tests.unit.lanes.chains import Record
 from validator.codec.json_form import to_json
-from validator.kafka.client import consumer_config, producer_config
+from validator.kafka.client import consumer_config
 from validator.kafka.consume import available
 from validator.kafka.topics import create_topics, list_topics
 from validator.lanes.definition import LaneDefinition
@@ -49,11 +50,8 @@ def produce(
     kafka: Mapping[str, Any], prefix: str, records: Iterable[Record | tuple[str, bytes | None, bytes | None]]
 ) -> None:
     """Write records, or raw (topic, key, value), in order."""
-    producer = Producer(producer_config(kafka))
-    for each in records:
-        topic, key, value = (each.topic, each.lane.encode(), each.value) if isinstance(each, Record) else each
-        producer.produce(prefix + topic, value, key)
-    assert producer.flush(60) == 0
+    flat = ((each.topic, each.lane.encode(), each.value) if isinstance(each, Record) else each for each in records)
+    send(kafka, prefix, flat)
 
 
 def consume(kafka: Mapping[str, Any], prefix: str, topics: Sequence[str]) -> Outputs:

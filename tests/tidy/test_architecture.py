@@ -75,13 +75,16 @@ def _helpers() -> frozenset[str]:
 
 
 def _contracts() -> list[dict[str, Any]]:
-    """The contracts, plugins under the name of their folder's area."""
+    """The contracts; a whole plugin stands under the name of its folder's area, a part of one under its own."""
     keys = ("source_modules", "forbidden_modules")
     return [
-        each
-        | {key: [_in_folder(name).partition(".validator_")[0] for name in each[key]] for key in keys if key in each}
+        each | {key: [_area_of(name) for name in each[key]] for key in keys if key in each}
         for each in LINTER["contracts"]
     ]
+
+
+def _area_of(name: str) -> str:
+    return _in_folder(name) if "." in name else _in_folder(name).partition(".validator_")[0]
 
 
 def test_both_tables_are_there() -> None:

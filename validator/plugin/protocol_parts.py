@@ -19,9 +19,9 @@ LIMITS = "limits"
 class LimitsTable:
     """How `validator.toml` holds a chain's limits, all of which are integers: checked when the file is read, and with presets.
 
-    ``key`` is the table's name in ``[chains.<lane>]``. ``maxima`` are all limits, in the protocol's order, with the greatest value that a
-    file may give. ``presets`` are whole configurations by name; the table's own key ``preset`` chooses one, and single values go over it.
-    What neither gives is 0.
+    ``key`` is the table's name in ``[chains.<lane>]``, none of the keys that every chain has but ``limits``. ``maxima`` are all limits, in
+    the protocol's order, with the greatest value that a file may give. ``presets`` are limits by name; the table's own key ``preset``
+    chooses one, and single values go over it. What neither gives is 0.
     """
 
     maxima: Mapping[str, int]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from tests.repetitions import repetitions
 from tests.router.generate import GROUPS, scenarios_of
 from validator.cli.main import app
 from validator.protocols.router.statefile import STATE_KEYS
@@ -369,7 +370,7 @@ def test_mutations_never_end_in_a_traceback(file: Path) -> None:
     random = Random(1)
     seeds = [VALID, SCENARIO, scenarios_of("notifications")[0]]
     outcomes = set()
-    for _ in range(600):
+    for _ in range(repetitions(200, 600)):
         document = copy.deepcopy(random.choice(seeds))
         for _ in range(random.choice((1, 1, 2))):
             path = random.choice(_leaves(document)[1:])
