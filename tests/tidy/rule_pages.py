@@ -10,7 +10,6 @@ from validator.plugin.rule_pages import Entry, RulesPage, Sort, parse_page
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "rules"
 SOURCES = (
-    ROOT / "validator" / "protocols" / "kit" / "rules.md",
     *sorted(ROOT.glob("validator/protocols/*/rules.md")),
     *sorted(ROOT.glob("plugins/*/src/*/rules.md")),
 )
