@@ -26,7 +26,7 @@ def harness() -> type[Harness]:
 
 @pytest.fixture(scope="session")
 def vectors() -> Callable[[str], list[Scenario]]:
-    """Return the scenarios of an installed protocol's conformance suite: ``vectors("early-hrmp")`` (`validator.replay.suites`)."""
+    """Return the scenarios of an installed protocol's conformance suite: ``vectors("my-protocol")`` (`validator.replay.suites`)."""
     from validator.config import DEFAULT_PROTOCOL
     from validator.document import read_document
     from validator.replay.scenario import read_scenarios

@@ -3,7 +3,7 @@
 
 >>> from validator.testing import SimulationContract
 >>> class TestMine(SimulationContract):
-...     protocol = "early-hrmp"
+...     protocol = "my-protocol"
 ...     kinds = frozenset({"Open/ToSelf", "Close/Unauthorized"})
 """
 
