@@ -9,9 +9,10 @@ from validator.plugin.rule_pages import Entry, RulesPage, Sort, parse_page
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "rules"
+KIT = ROOT / "validator" / "protocols" / "kit" / "rules.md"
 SOURCES = (
-    ROOT / "validator" / "protocols" / "kit" / "rules.md",
-    *sorted(ROOT.glob("validator/protocols/*/rules.md")),
+    KIT,
+    *sorted(set(ROOT.glob("validator/protocols/*/rules.md")) - {KIT}),
     *sorted(ROOT.glob("plugins/*/src/*/rules.md")),
 )
 
