@@ -210,7 +210,7 @@ def test_a_record_type_without_schema_is_refused() -> None:
     candidates, _ = ROUTER.records
     other = Records("mine", (replace(candidates, schema="validator.mine.Candidate"),), ROUTER.schemas)
     with pytest.raises(
-        UserError, match=r"^protocol mine: its folder of schemas has none of validator\.mine\.Candidate$"
+        UserError, match=r"^protocol mine: its schema folder has no schema validator\.mine\.Candidate$"
     ):
         Codec.of([other])
 

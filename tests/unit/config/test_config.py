@@ -233,7 +233,7 @@ def test_a_mistake_in_the_environment_is_told_as_one(monkeypatch: pytest.MonkeyP
         ("[plugins]\nlock = ''", "plugins.lock: expected "),
         ("[plugins]\nartefacts = ['a.whl']", "plugins.artefacts[0]: expected text that matches \\.zip$"),
         ("[plugins]\nartefacts = [1]", "plugins.artefacts[0]: expected a string, found 1"),
-        ("[plugins]\nartefacts = ['a.zip', 'b/a.zip']", "plugins.artefacts: a.zip is there twice"),
+        ("[plugins]\nartefacts = ['a.zip', 'b/a.zip']", "plugins.artefacts: a.zip is listed twice"),
         ("[chains.'a/b']", "chains.a/b: expected a name that matches"),
         ("[chains]\na = 1", "chains.a: expected a table, found 1"),
         ("[chains.a]\nprotocol = 'X c m'", "chains.a.protocol: expected text that matches ^[a-z0-9]"),
@@ -257,7 +257,7 @@ def test_a_mistake_in_the_environment_is_told_as_one(monkeypatch: pytest.MonkeyP
         ),
         (
             "[chains.a]\ngenesis_paras = [{para_id = 1}, {para_id = 1}]",
-            "chains.a.genesis_paras: para 1 is there twice",
+            "chains.a.genesis_paras: para 1 is listed twice",
         ),
         (
             "[chains.a]\ngenesis_paras = [{para = 1, para_id = 1}]",
@@ -268,7 +268,7 @@ def test_a_mistake_in_the_environment_is_told_as_one(monkeypatch: pytest.MonkeyP
             "[chains.a]\nump_failing_messages = ['0']",
             "chains.a.ump_failing_messages: expected payloads in hex, found '0'",
         ),
-        ("[chains.a]\nump_weights = { 0A = 1, 0a = 2 }", "chains.a.ump_weights: payload 0a is there twice"),
+        ("[chains.a]\nump_weights = { 0A = 1, 0a = 2 }", "chains.a.ump_weights: payload 0a is listed twice"),
         (
             "[chains.a]\nump_weights.00 = -1",
             "chains.a.ump_weights.00: expected a number greater than or equal to 0, found -1",

@@ -72,10 +72,10 @@ def test_preset_of_a_plugin_is_resolved_and_values_go_over_it(tmp_path: Path) ->
             "chains.a.caps.hrmp_channel_max_places: expected a number greater than or equal to 0, found -1",
         ),
         ("caps = 3", "chains.a.caps: expected a table, found 3"),
-        ("limits.hrmp_channel_max_places = 1", f"chains.a: limits: expected caps, by which the {NAME} is configured"),
+        ("limits.hrmp_channel_max_places = 1", f"chains.a: limits: expected caps, which holds the limits of protocol {NAME}"),
         (
             "host_configuration.preset = 'minimal'",
-            f"chains.a.host_configuration: expected caps, by which protocol {NAME} is configured",
+            f"chains.a.host_configuration: expected caps, which holds the limits of protocol {NAME}",
         ),
         ("cap.preset = 'small'", "chains.a.cap: no such key; did you mean 'caps'?"),
     ],
@@ -118,7 +118,7 @@ def test_limits_of_a_protocol_that_comes_later_are_checked_when_the_lane_is_made
         assert str(caught.value) == (
             "chains.a.caps.hrmp_channel_max_place: no such key; did you mean 'hrmp_channel_max_places'?"
         )
-        with pytest.raises(UserError, match=r"^chains\.a\.bounds: expected caps, by which protocol outside is"):
+        with pytest.raises(UserError, match=r"^chains\.a\.bounds: expected caps, which holds the limits of protocol outside$"):
             lane_definition(strange, "a")
         assert places(good) == 2
 
@@ -128,15 +128,15 @@ def test_limits_of_a_protocol_that_comes_later_are_checked_when_the_lane_is_made
     [
         (
             "limits.max_upward_queue_size = 1",
-            "validator.toml: chains.a: limits: expected host_configuration, by which the router is configured",
+            "validator.toml: chains.a: limits: expected host_configuration, which holds the limits of protocol router",
         ),
         (
             "protocol = 'early-hrmp'\nhost_configuration.preset = 'minimal'",
-            "validator.toml: chains.a.host_configuration: expected limits, by which protocol early-hrmp is configured",
+            "validator.toml: chains.a.host_configuration: expected limits, which holds the limits of protocol early-hrmp",
         ),
         (
             "protocol = 'early-hrmp'\nlimits.hrmp_channel_max_place = 1",
-            "chains.a.limits.hrmp_channel_max_place: no such limit of early-hrmp; there are hrmp_channel_max_places, ",
+            "chains.a.limits.hrmp_channel_max_place: no such limit of early-hrmp; known are hrmp_channel_max_places, ",
         ),
         (
             "protocol = 'early-hrmp'\nlimits.hrmp_channel_max_places = 'x'",

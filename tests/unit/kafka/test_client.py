@@ -117,7 +117,7 @@ def test_pem_files_become_pem_stores(tmp_path: Path) -> None:
     ("table", "message"),
     [
         ({"fetch.wait.max": 1}, r"fetch\.wait\.max has no translation .*: did you mean fetch\.wait\.max\.ms\?"),
-        ({"zzz": 1}, r"zzz has no translation .*: give the Java client's own option beside it, as spark\.<name>"),
+        ({"zzz": 1}, r"zzz has no translation .*: replace it with the Java client's own option, as spark\.<name>"),
         ({"enable.ssl.certificate.verification": False}, r"always verifies"),
         ({"ssl.ca.location": "/nowhere"}, r"ssl\.ca\.location: expected a readable PEM file, found /nowhere"),
         ({"ssl.key.pem": "PRIVATE KEY"}, r"expected both"),

@@ -177,7 +177,7 @@ def test_the_past_cannot_be_changed() -> None:
             with pytest.raises(UserError) as refused:
                 run(definition(*uses), Store(before), used, batches[15])
             assert str(refused.value).startswith(
-                f"lane {CHAIN.lane}: its handlers differ from block {changed} on, but block {block} is executed: "
+                f"lane {CHAIN.lane}: its handlers differ from block {changed} on, but block {block} is already executed: "
             )
             assert "\n" not in str(refused.value)
             assert (store.committed.head, store.committed.journal) == (before.head, before.journal)
@@ -217,7 +217,7 @@ def test_a_journal_of_a_version_that_is_gone_is_refused_in_one_line(plugins: Pat
     with importable(without=plugins / "old"), pytest.raises(UserError) as refused:
         run(definition({"name": "tally", "version": "2.0.0"}), Store(before), LaneCache(), batches[5])
     assert str(refused.value).startswith(
-        f"lane {CHAIN.lane}: its journal was written under plugins that are not here any more: "
+        f"lane {CHAIN.lane}: its journal was written under plugins that are no longer installed: "
         "tally@1.0.0: this version is not installed, found 2.0.0: "
     )
     assert "\n" not in str(refused.value)

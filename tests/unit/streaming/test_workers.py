@@ -39,20 +39,20 @@ def _nothing_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
         (
             {},
             (
-                "the driver has router@{router}, quiet@1.0.0, this worker has not: quiet: "
+                "the driver has router@{router}, quiet@1.0.0, this worker does not: quiet: "
                 "no installed plugin of group validator.handlers has this name: install it; installed are: "
             ),
         ),
         (
             files_of("quiet", "1.1.0", NOTHING),
             (
-                "the driver has router@{router}, quiet@1.0.0, this worker has not: quiet@1.0.0: "
+                "the driver has router@{router}, quiet@1.0.0, this worker does not: quiet@1.0.0: "
                 "this version is not installed, found 1.1.0: install it"
             ),
         ),
         (
             files_of("quiet", "1.0.0", "raise OSError('no\\n library')"),
-            "the driver has router@{router}, quiet@1.0.0, this worker has not: quiet@1.0.0 (throwaway_quiet_1_0_0 1.0.0, ",
+            "the driver has router@{router}, quiet@1.0.0, this worker does not: quiet@1.0.0 (throwaway_quiet_1_0_0 1.0.0, ",
         ),
         (
             files_of("quiet", "1.0.0", ELSE),
