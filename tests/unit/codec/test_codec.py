@@ -209,9 +209,7 @@ def test_a_schema_that_names_another_topic_than_its_record_type_is_refused() -> 
 def test_a_record_type_without_schema_is_refused() -> None:
     candidates, _ = ROUTER.records
     other = Records("mine", (replace(candidates, schema="validator.mine.Candidate"),), ROUTER.schemas)
-    with pytest.raises(
-        UserError, match=r"^protocol mine: its schema folder has no schema validator\.mine\.Candidate$"
-    ):
+    with pytest.raises(UserError, match=r"^protocol mine: its schema folder has no schema validator\.mine\.Candidate$"):
         Codec.of([other])
 
 

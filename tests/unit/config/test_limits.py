@@ -72,7 +72,10 @@ def test_preset_of_a_plugin_is_resolved_and_values_go_over_it(tmp_path: Path) ->
             "chains.a.caps.hrmp_channel_max_places: expected a number greater than or equal to 0, found -1",
         ),
         ("caps = 3", "chains.a.caps: expected a table, found 3"),
-        ("limits.hrmp_channel_max_places = 1", f"chains.a: limits: expected caps, which holds the limits of protocol {NAME}"),
+        (
+            "limits.hrmp_channel_max_places = 1",
+            f"chains.a: limits: expected caps, which holds the limits of protocol {NAME}",
+        ),
         (
             "host_configuration.preset = 'minimal'",
             f"chains.a.host_configuration: expected caps, which holds the limits of protocol {NAME}",
@@ -118,7 +121,9 @@ def test_limits_of_a_protocol_that_comes_later_are_checked_when_the_lane_is_made
         assert str(caught.value) == (
             "chains.a.caps.hrmp_channel_max_place: no such key; did you mean 'hrmp_channel_max_places'?"
         )
-        with pytest.raises(UserError, match=r"^chains\.a\.bounds: expected caps, which holds the limits of protocol outside$"):
+        with pytest.raises(
+            UserError, match=r"^chains\.a\.bounds: expected caps, which holds the limits of protocol outside$"
+        ):
             lane_definition(strange, "a")
         assert places(good) == 2
 
