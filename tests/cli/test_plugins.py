@@ -76,7 +76,7 @@ def test_list_tells_every_plugin_and_what_is_wrong_with_it(site: Path) -> None:
     assert lines["out"] == "out 2.0.0 1.0 transports out dist-out 2.0.0 ok"
     assert lines["router"].startswith("router ")
     assert lines["broken"].startswith("broken handlers dist-broken 1.0.0 importing plugin_")
-    assert lines["broken"].endswith("failed (SystemExit: no luck): mend or remove the plugin")
+    assert lines["broken"].endswith("failed (SystemExit: no luck): fix or remove the plugin")
 
 
 def test_list_for_machines(site: Path) -> None:
