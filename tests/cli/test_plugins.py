@@ -270,7 +270,7 @@ def test_new_prints_what_it_wrote(site: Path) -> None:
     assert all(Path(line).is_file() for line in result.stdout.splitlines())
     again = run(site, "new", "my-kind", "--kind", "handler", "--output", "projects")
     assert again.exit_code == 2
-    assert again.stderr == "validator: projects/validator-my-kind: expected a folder that is not there yet\n"
+    assert again.stderr == "validator: projects/validator-my-kind: expected a folder that does not exist yet\n"
 
 
 def test_the_help_loads_neither_plugins_nor_what_is_heavy() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hooks. A program calls each plugin's hooks separately, once, at start-up; it sorts and freezes the results, so order has no effect."""
+"""The hooks. A program calls each plugin's hooks separately, once, at start-up. It sorts and freezes the results: order has no effect."""
 
 from __future__ import annotations
 

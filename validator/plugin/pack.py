@@ -56,7 +56,8 @@ def pack(source: str, output: Path) -> Packed:
     """Write the artefact of an installed distribution, a wheel or a source folder, and return it.
 
     Raises `UserError`, in this order: no such distribution, an editable installation, a wheel that cannot be built or read, validator
-    itself, files that cannot be used from an archive, a dependency that is not installed or is compiled, an ``output`` that cannot be written.
+    itself, files that cannot be used from an archive, a dependency that is not installed or is compiled, an ``output`` that cannot be
+    written.
     """
     contents = _contents(source)
     folder, name, version = _who(source, contents)
@@ -91,7 +92,7 @@ def unpack(source: str, folder: Path) -> str:
 
 
 def check_artefact(path: Path) -> None:
-    """Raise `UserError` if a file is not named like an artefact, is missing, is not an archive, or does not match the digest in its name."""
+    """Raise `UserError` if a file is not named like an artefact, is missing, is no archive, or does not match the digest in its name."""
     matched = ARTEFACT.fullmatch(path.name)
     if matched is None:
         raise UserError(
@@ -207,7 +208,7 @@ def _needs(name: str, version: str, requirements: list[str]) -> tuple[str, ...]:
 def _close(
     wanted: dict[str, str], into: dict[str, str], extra: str | None, without: Iterable[str] = (), of: str | None = None
 ) -> None:
-    """Add distributions and their dependencies, recursively. One that is not installed is refused if ``of`` is given, and skipped otherwise."""
+    """Add distributions and their dependencies, recursively; one that is not installed is refused if ``of`` is given, else skipped."""
     for key, name in wanted.items():
         if key in into or key in without:
             continue

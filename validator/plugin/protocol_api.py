@@ -169,21 +169,22 @@ class ProofFormat:
 class ProtocolDefinition:
     """A rule set that chains can select with ``protocol = "<name>"``.
 
-    ``genesis`` returns the state of a chain before its first message; ``restore`` returns the state that `RuleSet` pages encode. ``restore``
-    reads only enactment, ``upward_messages`` and ``rules`` from the settings, and raises `DecodeError`. ``rules`` lists the protocol's rules
-    by the block at which they begin: ascending, the first at block 0. ``encoding_version`` is incremented by every change to the pages.
+    ``genesis`` returns the state of a chain before its first message; ``restore`` returns the state that `RuleSet` pages encode.
+    ``restore`` reads only enactment, ``upward_messages`` and ``rules`` from the settings, and raises `DecodeError`. ``rules`` lists the
+    protocol's rules by the block at which they begin: ascending, the first at block 0. ``encoding_version`` is incremented by every change
+    to the pages.
 
     ``configuration`` reads a chain's limits from an object keyed by name, as configuration files and traces write it. ``limits`` are all of
     those names. ``maxima`` maps the limits that a session change may set, in the protocol's order, to their greatest values.
     ``typed_limits`` says that block records hold them in the record ``new_config`` instead of the map ``limits``. ``schemas`` is a folder
     laid out like `avro/` with the schemas of ``records``.
 
-    The rest is optional. ``simulation`` makes the traffic for `validator simulate` and `validator demo`; ``proofs`` serves `validator prove`
-    and `validator verify`. ``limits_table`` says how `validator.toml` holds the limits; without it, ``configuration`` reads them from the
-    table ``limits``. ``state_file`` lets a chain start from an existing state, and ``state_view`` is what `validator state show` displays.
-    ``handler_states`` returns the state that upward-message handlers keep; ``handler_bench`` supports their authors' tests. ``rules_page``
-    is the protocol's page of rules, which `validator explain` reads (grammar: `validator.plugin.rule_pages`). Raises ``ValueError`` for
-    ``rules`` whose blocks do not ascend from 0, then for ``rules`` that list a version twice.
+    The rest is optional. ``simulation`` makes the traffic for `validator simulate` and `validator demo`; ``proofs`` serves `validator
+    prove` and `validator verify`. ``limits_table`` says how `validator.toml` holds the limits; without it, ``configuration`` reads them
+    from the table ``limits``. ``state_file`` lets a chain start from an existing state, and ``state_view`` is what `validator state show`
+    displays. ``handler_states`` returns the state that upward-message handlers keep; ``handler_bench`` supports their authors' tests.
+    ``rules_page`` is the protocol's page of rules, which `validator explain` reads (grammar: `validator.plugin.rule_pages`). Raises
+    ``ValueError`` for ``rules`` whose blocks do not ascend from 0, then for ``rules`` that list a version twice.
     """
 
     name: str

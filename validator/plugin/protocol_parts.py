@@ -76,8 +76,8 @@ class StateView:
     """What `validator state show` displays of a state, as plain data; without it, the command uses the ``view`` of the protocol's traces.
 
     ``paras`` and ``channels`` return the existing ones, ascending. A ``_document`` function returns JSON values, with its state keys under
-    ``state``. ``whole_document`` returns only what a state file has no key for; `StateFile.write` gives its ``state``. The functions for one
-    para or channel return None if the state holds nothing about it.
+    ``state``. ``whole_document`` returns only what a state file has no key for; `StateFile.write` gives its ``state``. The functions for
+    one para or channel return None if the state holds nothing about it.
     """
 
     paras: Callable[[Any], Sequence[ParaId]]
@@ -95,10 +95,10 @@ class HandlerBench:
     """What `validator.testing.Harness` needs to run a chain whose upward messages go to handlers.
 
     ``preset`` names the entry of `LimitsTable.presets` for a chain that sets no limits. ``check`` raises `validator.errors.UserError` for a
-    configuration under which nothing is dispatched. ``paras`` returns the valid paras, ascending. ``send`` queues a para's upward message as
-    an enacted candidate does, and ``waits`` says whether any message is queued. ``account`` has a para's ``free`` and ``reserved`` balance.
-    ``downward`` returns a para's downward messages, oldest first. ``channels`` and ``open_requests`` return copies, ``close_requests``
-    channel ids; each ascending.
+    configuration under which nothing is dispatched. ``paras`` returns the valid paras, ascending. ``send`` queues a para's upward message
+    as an enacted candidate does, and ``waits`` says whether any message is queued. ``account`` has a para's ``free`` and ``reserved``
+    balance. ``downward`` returns a para's downward messages, oldest first. ``channels`` and ``open_requests`` return copies,
+    ``close_requests`` channel ids; each ascending.
     """
 
     preset: str
