@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated chains of protocols that have a model and makers of requests and candidates."""
+"""Simulated chains of protocols whose model keeps channels, requests and paras in the conformance format."""
 
 from __future__ import annotations
 
