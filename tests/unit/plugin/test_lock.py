@@ -20,7 +20,7 @@ from validator.plugin.lock import SCHEMA_VERSION, Lock, read_lock, write_lock
 from validator.plugin.registry import PluginError, discover, load_all
 from validator.plugin.runtime import HandlerUse, RuntimePlan, make_runtime
 
-AGAIN = "install what it names, or write it again with `validator plugins lock`"
+AGAIN = "install what it names, or rewrite it with `validator plugins lock`"
 
 
 def lock_of(path: Path, *names: str) -> Lock:
@@ -73,7 +73,7 @@ def test_a_distribution_without_record_or_with_a_file_that_is_gone_is_told(tmp_p
     with on_path(tmp_path):
         (tmp_path / f"{module}.py").unlink()
         with pytest.raises(
-            UserError, match=rf"^distribution dist-memo 1\.0\.0: its file {module}\.py is gone: install it again$"
+            UserError, match=rf"^distribution dist-memo 1\.0\.0: its file {module}\.py is missing: install it again$"
         ):
             distribution_files(find_distribution("dist-memo"))
         (tmp_path / "dist_memo-1.0.0.dist-info" / "RECORD").unlink()
@@ -205,7 +205,7 @@ def test_an_editable_distribution_is_locked_by_its_version_alone(tmp_path: Path)
     )
     with on_path(tmp_path):
         assert told(lock, "memo") == [
-            f"memo (dist-memo 1.0.0): the lock was written when it was installed editable, now it has files of its own: {AGAIN}"
+            f"memo (dist-memo 1.0.0): the lock was written when it was installed editable, now it is not: {AGAIN}"
         ]
 
 

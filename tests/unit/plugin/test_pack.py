@@ -132,12 +132,12 @@ def test_what_cannot_come_from_an_archive_is_refused(tmp_path: Path) -> None:
     install(site, "linked", plugin_source("linked"), files=editable)
     with on_path(site):
         text = "\n".join(refused(f"dist-{name}", out) for name in ("fast", "hook", "needy", "lonely", "linked"))
-    compiled = "fast_c.cpython-311-x86_64-linux-gnu.so is compiled and cannot come from an archive: install"
+    compiled = "fast_c.cpython-311-x86_64-linux-gnu.so is compiled and cannot be imported from an archive: install"
     assert text.splitlines() == [
         f"distribution dist-fast 1.0.0: {compiled} the distribution where workers run",
         "distribution dist-hook 1.0.0: hook.pth has no effect in an archive: install the distribution where workers run",
         f"distribution dist-needy 1.0.0: it needs dist-fast, whose {compiled} both where workers run",
-        "distribution dist-lonely 1.0.0: it needs dist-absent, which is not installed here: pack it where it is installed",
+        "distribution dist-lonely 1.0.0: it needs dist-absent, which is not installed here: pack it on a machine that has it",
         "distribution dist-linked: it is installed editable: give its source folder instead",
     ]
     assert refused("absent", out).startswith("distribution 'absent': expected one that is installed")
@@ -157,7 +157,8 @@ def test_an_artefact_that_is_not_what_its_name_says_is_refused(tmp_path: Path) -
     with zipfile.ZipFile(artefact, "a") as archive:
         archive.writestr("more.py", "")
     with pytest.raises(
-        UserError, match=r": expected files with the digest [0-9a-f]{8} of its name, found [0-9a-f]{8}: pack it again$"
+        UserError,
+        match=r": expected files with the digest [0-9a-f]{8} given in its name, found [0-9a-f]{8}: pack it again$",
     ):
         use_artefacts([str(artefact)])
     assert str(artefact) not in sys.path

@@ -17,7 +17,7 @@ from validator.plugin.runtime import HandlerUse, Runtime, RuntimePlan, make_runt
 WHO = MANIFEST.format(name="memo", version="1.0.0")
 WHAT = HANDLERS.format(kind="memo", prefix="01")
 HOOKS = "the hooks of this group are validator_handlers(config), validator_manifest()"
-MEND = "mend the chain's configuration"
+FIX = "fix the chain's configuration"
 
 CONFIG = f"""\
 {IMPORTS}
@@ -55,17 +55,17 @@ def told(folder: Path, *uses: HandlerUse) -> list[str]:
 @pytest.mark.parametrize(
     ("source", "line"),
     [
-        ("raise RuntimeError('no luck')", "importing MODULE failed (RuntimeError: no luck): mend or remove the plugin"),
-        ("import sys; sys.exit(3)", "importing MODULE failed (SystemExit: 3): mend or remove the plugin"),
+        ("raise RuntimeError('no luck')", "importing MODULE failed (RuntimeError: no luck): fix or remove the plugin"),
+        ("import sys; sys.exit(3)", "importing MODULE failed (SystemExit: 3): fix or remove the plugin"),
         (
             "def (",
-            "importing MODULE failed (SyntaxError: invalid syntax (MODULE.py, line 1)): mend or remove the plugin",
+            "importing MODULE failed (SyntaxError: invalid syntax (MODULE.py, line 1)): fix or remove the plugin",
         ),
         (
             "import nothing_of_the_kind",
             (
                 "importing MODULE failed (ModuleNotFoundError: No module named 'nothing_of_the_kind'): "
-                "install what provides 'nothing_of_the_kind', or remove the plugin"
+                "install the package that provides 'nothing_of_the_kind', or remove the plugin"
             ),
         ),
         (
@@ -83,7 +83,7 @@ def told(folder: Path, *uses: HandlerUse) -> list[str]:
         ),
         (
             f"{IMPORTS}{WHO}@hookimpl\ndef validator_handlers(config, chain): ...\n",
-            f"validator_handlers has an argument that is not given (chain): {HOOKS}",
+            f"validator_handlers has an argument that is not passed to it (chain): {HOOKS}",
         ),
         (
             f"{IMPORTS}{WHO}@hookimpl\ndef validator_handlers(config=None): ...\n",
@@ -107,7 +107,7 @@ def told(folder: Path, *uses: HandlerUse) -> list[str]:
         ),
         (
             f"{IMPORTS}{WHAT}@hookimpl\ndef validator_manifest(): raise KeyError('name')\n",
-            "validator_manifest raised KeyError: 'name': mend the plugin",
+            "validator_manifest raised KeyError: 'name': fix the plugin",
         ),
         (
             f"{IMPORTS}{WHAT}@hookimpl\ndef validator_manifest(): return 'memo'\n",
@@ -115,21 +115,21 @@ def told(folder: Path, *uses: HandlerUse) -> list[str]:
         ),
         (
             f"{IMPORTS}{WHAT}{WHO.replace('memo', 'Me mo')}",
-            "validator_manifest raised ValueError: manifest name: expected 1 to 64 of a-z 0-9 . _ -, found 'Me mo': mend the plugin",
+            "validator_manifest raised ValueError: manifest name: expected 1 to 64 of a-z 0-9 . _ -, found 'Me mo': fix the plugin",
         ),
         (
             f"{IMPORTS}{WHAT}{WHO.replace('1.0.0', 'one')}",
-            "validator_manifest raised ValueError: manifest version: expected a version such as 1.0.0, found 'one': mend the plugin",
+            "validator_manifest raised ValueError: manifest version: expected a version such as 1.0.0, found 'one': fix the plugin",
         ),
         (
             f"{IMPORTS}{WHAT}{WHO.replace('(1, 0)', '1')}",
-            "validator_manifest raised ValueError: manifest api_version: expected (major, minor), found 1: mend the plugin",
+            "validator_manifest raised ValueError: manifest api_version: expected (major, minor), found 1: fix the plugin",
         ),
         (
             f"{IMPORTS}{WHAT}{WHO.replace('(1, 0)', '(1, 0), dict')}",
             (
                 "validator_manifest raised ValueError: manifest config_type: expected a frozen dataclass, found <class 'dict'>: "
-                "mend the plugin"
+                "fix the plugin"
             ),
         ),
         (
@@ -160,13 +160,13 @@ def test_a_plugin_that_does_not_load(tmp_path: Path, source: str, line: str) -> 
     ("body", "line"),
     [
         ("yield from (1, 'x')", "validator_handlers yielded int, str: yield records of class Handler only"),
-        ("return 7", "validator_handlers raised TypeError: 'int' object is not iterable: mend the plugin"),
-        ("raise ValueError('no good')", "validator_handlers raised ValueError: no good: mend the plugin"),
-        ("yield 1 / 0", "validator_handlers raised ZeroDivisionError: division by zero: mend the plugin"),
-        ("raise SystemExit", "validator_handlers raised SystemExit: mend the plugin"),
+        ("return 7", "validator_handlers raised TypeError: 'int' object is not iterable: fix the plugin"),
+        ("raise ValueError('no good')", "validator_handlers raised ValueError: no good: fix the plugin"),
+        ("yield 1 / 0", "validator_handlers raised ZeroDivisionError: division by zero: fix the plugin"),
+        ("raise SystemExit", "validator_handlers raised SystemExit: fix the plugin"),
         (
             "yield Handler('a', print, MessageWeight(-1), b'1')",
-            "validator_handlers raised ValueError: weight.base: expected an integer from 0 to 4398046511103, found -1: mend the plugin",
+            "validator_handlers raised ValueError: weight.base: expected an integer from 0 to 4398046511103, found -1: fix the plugin",
         ),
     ],
 )
@@ -196,7 +196,7 @@ def test_a_hook_that_yields_nonsense_or_raises(tmp_path: Path, body: str, line: 
 def test_a_configuration_that_does_not_fit(tmp_path: Path, config: str, lines: list[str]) -> None:
     install(tmp_path, "memo", CONFIG)
     who = "memo@1.0.0 (dist-memo 1.0.0, DIR/MODULE.py)"
-    assert told(tmp_path, HandlerUse("memo", config=config)) == [f"{who}: {line}: {MEND}" for line in lines]
+    assert told(tmp_path, HandlerUse("memo", config=config)) == [f"{who}: {line}: {FIX}" for line in lines]
 
 
 def test_a_configuration_of_a_plugin_that_has_none(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_the_same_plugin_of_two_distributions(tmp_path: Path) -> None:
     assert told(tmp_path) == [
         (
             "memo@1.0.0 (one 1.0.0, DIR/MODULE.py): memo@1.0.0 (two 1.0.0, DIR/MODULE.py) has the same name and version: "
-            "remove one of them, or give it a version of its own"
+            "remove one of them, or give it another version"
         )
     ]
 
@@ -235,7 +235,7 @@ def test_two_versions_stand_side_by_side_and_one_has_to_be_named(tmp_path: Path)
         install(tmp_path, "memo", source, distribution=f"memo-{version[0]}", entry_name=f"memo@{version[0]}")
     assert told(tmp_path) == ["memo: versions 1.0.0, 2.0.0 are installed: give the version"]
     assert told(tmp_path, HandlerUse("memo", "3.0.0")) == [
-        "memo@3.0.0: this version is not installed, found 1.0.0, 2.0.0: install it, beside the others if they are needed, too"
+        "memo@3.0.0: this version is not installed, found 1.0.0, 2.0.0: install it, next to the others if they are still needed"
     ]
     with on_path(tmp_path):
         runtime = make_runtime(RuntimePlan("router", handlers=(HandlerUse("memo", "2.0.0"),)))
@@ -278,7 +278,7 @@ def test_a_protocol_that_is_not_there_and_one_that_its_plugin_does_not_yield(tmp
         ):
             make_runtime(RuntimePlan("umpf"))
         with pytest.raises(
-            PluginError, match=r"^xcm@1 \(dist-xcm 1\.0\.0, .*\): it yields no protocol 'xcm': mend the plugin$"
+            PluginError, match=r"^xcm@1 \(dist-xcm 1\.0\.0, .*\): it yields no protocol 'xcm': fix the plugin$"
         ):
             make_runtime(RuntimePlan("xcm"))
 
@@ -300,12 +300,12 @@ def test_everything_is_told_at_once(tmp_path: Path) -> None:
     )
     who = "memo@1.0.0 (dist-memo 1.0.0, DIR/MODULE.py)"
     assert lines == [
-        "broken (dist-broken 1.0.0, DIR/MODULE.py): importing MODULE failed (RuntimeError: no luck): mend or remove the plugin",
+        "broken (dist-broken 1.0.0, DIR/MODULE.py): importing MODULE failed (RuntimeError: no luck): fix or remove the plugin",
         f"misfit (dist-misfit 1.0.0, DIR/MODULE.py): unknown hook validator_handlerz, did you mean validator_handlers: {HOOKS}",
         f"misfit (dist-misfit 1.0.0, DIR/MODULE.py): unknown hook x: {HOOKS}",
-        f"{who}: config.pallet: expected a value, found none: {MEND}",
-        f'{who}: config.deposit: expected an integer, found "x": {MEND}',
-        "fine@9: this version is not installed, found 1.0.0: install it, beside the others if they are needed, too",
+        f"{who}: config.pallet: expected a value, found none: {FIX}",
+        f'{who}: config.deposit: expected an integer, found "x": {FIX}',
+        "fine@9: this version is not installed, found 1.0.0: install it, next to the others if they are still needed",
     ]
 
 

@@ -74,7 +74,7 @@ def test_page_is_taken_apart() -> None:
         (HEAD + "### m-01 small letters\n", 11, "'### CODE Title'"),
         (HEAD + "### error\n", 11, "'### error NAME'"),
         (HEAD + "### error Two words\n", 11, "'### error NAME'"),
-        (HEAD + "### M-01 x\n### M-01 y\n", 12, "an entry that is not there yet"),
+        (HEAD + "### M-01 x\n### M-01 y\n", 12, "an entry that the page does not have yet"),
         (HEAD + "- Clause: `x`\n", 11, "'- Clause:' once, under the heading of an entry"),
         (HEAD + "### M-01 x\n- Clause: `x`\n- Clause: `y`\n", 13, "'- Clause:' once"),
         (HEAD + "### M-01 x\n- Fields: none\n", 12, "'- Fields:' under an error"),

@@ -105,7 +105,7 @@ def test_what_cannot_be_started_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^kind: expected one of handler, protocol, transport, found 'hook'$"):
         new_project("my-kind", "hook", tmp_path)
     render(tmp_path, "handler")
-    with pytest.raises(UserError, match=r"validator-my-kind: expected a folder that is not there yet$"):
+    with pytest.raises(UserError, match=r"validator-my-kind: expected a folder that does not exist yet$"):
         render(tmp_path, "transport")
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"the project cannot be written: Not a directory$"):

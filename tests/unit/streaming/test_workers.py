@@ -57,7 +57,7 @@ def _nothing_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
         (
             files_of("quiet", "1.0.0", ELSE),
             (
-                "this worker's plugins are not those of the driver, from block 0 on: "
+                "this worker's plugins differ from the driver's, from block 0 on: "
                 "handlers.quiet.kinds.nothing.prefix is '02' here and '01' there"
             ),
         ),

@@ -122,7 +122,11 @@ def test_an_archive_is_checked_as_it_is(tmp_path: Path) -> None:
         (("PREFIX = ", "__import__('time').sleep(1.2)\nPREFIX = "), SEEDS, "importing it takes"),
         (("PREFIX = ", "open(__file__).read()\nPREFIX = "), ARCHIVE, "NotADirectoryError"),
         (("PREFIX = ", "print('hello')\nPREFIX = "), CLEAN, "print()"),
-        (("PREFIX = ", "__import__('os')._exit(7)\nPREFIX = "), "runs to its end", "ended with 7 at: remark: loads"),
+        (
+            ("PREFIX = ", "__import__('os')._exit(7)\nPREFIX = "),
+            "runs to completion",
+            "exited with 7 at: remark: loads",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_at_its_point(folder: Path, change: tuple[str, str], point: str, detail: str) -> None:

@@ -71,7 +71,7 @@ def test_a_contract_without_examples_fails() -> None:
         plugin = remark
 
     with pytest.raises(AssertionError, match="give examples"):
-        Empty().test_it_has_examples_and_takes_them()
+        Empty().test_every_example_succeeds()
 
 
 def test_what_does_not_apply_is_skipped_with_a_reason() -> None:

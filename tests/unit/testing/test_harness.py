@@ -77,7 +77,7 @@ def test_calls_are_counted_and_fail_where_they_are_told_to() -> None:
     dispatch = harness.send(b"\x00\x01other")
     assert (dispatch.outcome, dispatch.failure) == (
         DispatchOutcome.FAILED,
-        "HarnessFault: told to fail at call 4 (write)",
+        "HarnessFault: made to fail at call 4 (write)",
     )
     assert harness.calls == 4
     assert harness.state_root == root
@@ -107,7 +107,7 @@ def test_a_restart_changes_nothing_and_the_plugin_goes_on() -> None:
 def test_a_round_takes_what_its_weight_allows() -> None:
     harness = Harness(remark, host_configuration={"preferred_dispatchable_upward_messages_step_weight": 2_000})
     assert [each.para_id for each in harness.send_all([(2000, HELLO), (2001, HELLO), (2000, HELLO)])] == [2000, 2001]
-    with pytest.raises(UserError, match="messages of earlier blocks wait"):
+    with pytest.raises(UserError, match="messages of earlier blocks are still queued"):
         harness.send(HELLO)
     assert [each.para_id for each in harness.run_block()] == [2000]
 
@@ -132,7 +132,7 @@ def test_sessions_onboard_offboard_and_configure() -> None:
         ),
         ({"host_configuration": {"max_upward_queue_count": "x"}}, "max_upward_queue_count: expected an integer from 0"),
         ({"protocol": "no-such-protocol"}, "no-such-protocol: no installed plugin of group"),
-        ({"protocol": "xcmp"}, "protocol 'xcmp' has no bench on which handlers could be tested"),
+        ({"protocol": "xcmp"}, "protocol 'xcmp' has no bench for testing handlers"),
         ({"balances": {9: 1}}, "para 9 is not one of paras"),
         ({"config": {"bytes_max": "x"}}, "config.bytes_max"),
         ({"config": {"bites": 1}}, "config.bites: no such key"),

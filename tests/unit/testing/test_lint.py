@@ -107,7 +107,7 @@ def test_every_rule_has_a_sample() -> None:
 def test_a_finding_says_where_what_and_what_instead() -> None:
     (finding,) = lint_source("def f(x):\n    return x / 2\n", "plugin.py")
     assert str(finding) == (
-        "plugin.py:2:12: division: true division makes a float: divide with // and say which way it rounds"
+        "plugin.py:2:12: division: true division gives a float: divide with // and document how it rounds"
     )
 
 
@@ -140,7 +140,7 @@ def test_an_allowance_that_allows_nothing_is_told(comment: str, what: str) -> No
 
 def test_an_allowance_that_is_not_needed_is_told() -> None:
     (finding,) = lint_source("import re  # validator: allow clock it was needed once")
-    assert (finding.rule, finding.what) == ("allow", "nothing on this line is clock")
+    assert (finding.rule, finding.what) == ("allow", "nothing on this line breaks the rule clock")
 
 
 def test_an_allowance_in_a_string_is_none() -> None:
@@ -181,5 +181,5 @@ def test_what_a_module_imports_of_its_own_package_is_looked_at(tmp_path: Path, m
         ("other.py", "randomness"),
     ]
     assert "linted_package.deep" not in sys.modules
-    with pytest.raises(UserError, match="its source is not there"):
+    with pytest.raises(UserError, match="its source cannot be read"):
         lint_module("linted_package.nowhere")

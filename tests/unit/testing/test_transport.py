@@ -77,9 +77,9 @@ def test_it_can_be_stopped_after_a_submission() -> None:
 def test_one_of_several_is_chosen_by_name() -> None:
     assert MemoryTransport(Plugin("a", "b"), transport="b").transport.name == "b"
     for plugin, name, text in (
-        (Plugin("a", "b"), None, "expected one transport, there are a, b"),
-        (Plugin("a"), "c", "expected one transport 'c', there are a"),
-        (Plugin(), None, "there are none"),
+        (Plugin("a", "b"), None, "expected one transport, found a, b"),
+        (Plugin("a"), "c", "expected one transport 'c', found a"),
+        (Plugin(), None, "expected one transport, found none"),
     ):
         with pytest.raises(UserError, match=text):
             MemoryTransport(plugin, transport=name)
