@@ -94,8 +94,8 @@ def test_record_of_earlier_schema_decodes_into_current_one(tmp_path: Path) -> No
 def test_codec_of_several_protocols_reads_records_of_each() -> None:
     together = codec_for("router", "xcmp", "early-hrmp")
     assert together.names("candidates") == (
+        "validator.router.Candidate",  # records of the package come first
         "validator.early_hrmp.Candidate",
-        "validator.router.Candidate",
         "validator.xcmp.Candidate",
     )
     for protocol in ("router", "xcmp", "early-hrmp"):
