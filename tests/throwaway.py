@@ -29,7 +29,7 @@ def validator_handlers(config):
         decode = None if prefix else lambda payload: payload or None
         yield Handler(kind=kind, handle=handle, prefix=prefix, decode=decode, weight=MessageWeight(10))
 """
-"""A plugin's module: ``source`` has functions and a list ``KINDS`` of (prefix, kind, function); an empty prefix takes all but empty payloads."""
+"""A plugin's module: ``source`` has functions and a list ``KINDS`` of (prefix, kind, function); no prefix means all but empty payloads."""
 
 
 def files_of(name: str, version: str, source: str, group: str = "validator.handlers") -> dict[str, str]:

@@ -97,7 +97,9 @@ def test_empty_document_gives_empty_state() -> None:
 
 
 def test_unrelated_keys_are_ignored() -> None:
-    assert view(read({"first_block": 7, "recorded_by": "somebody"}, mid_chain_state())) == view(read({}, mid_chain_state()))
+    assert view(read({"first_block": 7, "recorded_by": "somebody"}, mid_chain_state())) == view(
+        read({}, mid_chain_state())
+    )
 
 
 @pytest.mark.parametrize("of", [LEDGER, UNLIMITED], ids=["ledger", "unlimited"])
@@ -107,7 +109,9 @@ def test_lane_from_written_state_matches_uninterrupted_lane(of: Chain) -> None:
     expected = play(uninterrupted, of, MIDDLE + 1, 40)
 
     seeded = definition_of(of).create()
-    seeded = Lane(seeded.name, Router(read(written(mid_chain_state(of)), mid_chain_state(of)), _dispatcher(seeded)), MIDDLE)
+    seeded = Lane(
+        seeded.name, Router(read(written(mid_chain_state(of)), mid_chain_state(of)), _dispatcher(seeded)), MIDDLE
+    )
     verdicts = play(seeded, of, MIDDLE + 1, 40)
     assert len(verdicts) == len(expected) > 0
     for one, other in zip(verdicts, expected, strict=True):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated chain under the Router: deterministic, well-formed, lively, and breaking every rule."""
+"""A simulated chain under the Router: deterministic, well-formed, varied, and breaking every rule."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decoding of lying lengths, truncated records and junk; packing of many records."""
+"""Decoding of wrong lengths, truncated records and junk; packing of many records."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_candidate_start_completed_with_empty_fields_is_valid() -> None:
         pytest.param(b"\x00\x00" + HUGE, id="2**41 horizontal messages"),
     ],
 )
-def test_lying_length_is_undecodable(rest: bytes) -> None:
+def test_wrong_length_is_undecodable(rest: bytes) -> None:
     assert dead(RecordKind.CANDIDATE, CANDIDATE_START + rest).reason is DeadReason.UNDECODABLE
 
 

@@ -113,13 +113,13 @@ def test_record_carries_digest_of_its_block() -> None:
 def test_executing_blocks_again_gives_same_bytes(journal_bytes_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "JOURNAL_BYTES_MAX", journal_bytes_max)
     upgraded, batches = definition(OLD, NEW), cut(CHAIN.records, 20)
-    kept, anew = Store(), Store()
+    kept, alternating = Store(), Store()
     cache, turns = LaneCache(), [LaneCache(), LaneCache()]
     for at, (batch, (expected, processor)) in enumerate(zip(batches, live(upgraded, batches), strict=True)):
         assert run(upgraded, kept, cache, batch) == expected
-        assert run(upgraded, anew, turns[at % 7 > 3], batch) == expected
-        assert kept.committed.head == anew.committed.head
-        assert rebuilt(upgraded, anew) == processor.snapshot()
+        assert run(upgraded, alternating, turns[at % 7 > 3], batch) == expected
+        assert kept.committed.head == alternating.committed.head
+        assert rebuilt(upgraded, alternating) == processor.snapshot()
     assert cache.hits == len(batches) - 1
     if journal_bytes_max == store_module.JOURNAL_BYTES_MAX == 64 * 1024 * 1024:
         assert min(turn.catch_ups for turn in turns) > 0

@@ -74,7 +74,9 @@ def test_links_keep_files_that_job_removes(
     (checkpoint / "commits" / "10").unlink()
     assert last_committed_batch(tmp_path / "links") == 10
     state = tmp_path / "links" / "state" / "0" / "0"
-    assert [path.name for path in state.iterdir()] == ["11.changelog"], "a half-written file does not belong to the batch"
+    assert [path.name for path in state.iterdir()] == ["11.changelog"], (
+        "a half-written file does not belong to the batch"
+    )
     assert (state / "11.changelog").read_text() == "changes"
 
 
@@ -82,7 +84,9 @@ def refuse(*_: object) -> None:
     raise OSError(18, "Invalid cross-device link")
 
 
-def test_file_that_vanishes_during_linking_is_left_out(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_vanishes_during_linking_is_left_out(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     link = os.link
 
     def late(source: Path, target: Path) -> None:

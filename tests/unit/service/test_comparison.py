@@ -76,16 +76,15 @@ def test_different_record_is_disagreement(
 
 
 @pytest.mark.parametrize("extra", [("verdicts", emitted({**GOOD, "index": 2})), ("dispatches", dispatch(index=1))])
-def test_unexpected_record_is_disagreement(
-    comparison: Comparison, extra: tuple[str, dict[str, Any]]
-) -> None:
+def test_unexpected_record_is_disagreement(comparison: Comparison, extra: tuple[str, dict[str, Any]]) -> None:
     observe(comparison, *ALL, extra)
     assert comparison.disagreed == 1
     assert len(comparison.problems()) == 1
 
 
 @pytest.mark.parametrize(
-    ("left_out", "problem"), [(0, "1 verdicts are missing, the first: x/1/candidate/0"), (2, "1 dispatches are missing")]
+    ("left_out", "problem"),
+    [(0, "1 verdicts are missing, the first: x/1/candidate/0"), (2, "1 dispatches are missing")],
 )
 def test_absent_record_is_missing(comparison: Comparison, left_out: int, problem: str) -> None:
     observe(comparison, *ALL[:left_out], *ALL[left_out + 1 :])

@@ -145,9 +145,7 @@ def test_unexpected_exception_is_internal_error_with_its_output(make: Make) -> N
     assert {"event": "output", "line": "RuntimeError: a bug"} in events.all
 
 
-def test_starting_job_that_ignores_stop_is_killed(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_starting_job_that_ignores_stop_is_killed(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_module, "STOP_BEFORE_READY_S_MAX", 0.1)
     job, events = make("deaf")
     job.start()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker whose plugins differ from the driver's refuses them in one line; each definition is checked once."""
+"""A worker with other plugins than its driver stops with one line; each definition is checked once."""
 
 from __future__ import annotations
 
@@ -74,9 +74,7 @@ def test_plugin_difference_is_reported_in_one_line(
     assert "\n" not in str(refused.value)
 
 
-def test_each_definition_is_checked_once(
-    of: LaneDefinition, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_definition_is_checked_once(of: LaneDefinition, monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[str] = []
     monkeypatch.setattr(LaneDefinition, "check", lambda self: checked.append(self.name))
     other = replace(of, name="other")

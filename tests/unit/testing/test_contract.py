@@ -38,9 +38,7 @@ SUBJECTS = [each for each in vars(bad_plugins).values() if isinstance(each, type
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.__name__)
-def test_bad_plugin_breaks_exactly_its_points(
-    subject: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_plugin_breaks_exactly_its_points(subject: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(points, "HASH_SEEDS", ("0", "1"))  # each seed costs a process
     broken = {}
     for name, point in POINTS.items():

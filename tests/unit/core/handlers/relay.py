@@ -57,7 +57,7 @@ def relay(balances: Balances = Balances.LEDGER, *, notifications: bool = False) 
 
 
 def host_of(router: Router) -> RouterHost:
-    """Return what the Router hands to its dispatch round."""
+    """Return the host that the Router passes to its dispatch round."""
     return RouterHost(router.state, router.events)
 
 
