@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of several kinds share: one embedded broker for the whole run."""
+"""Fixtures that several kinds of tests share: one embedded broker for the run."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> scheduling.S
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """An embedded broker that runs; tests take a topic prefix of their own."""
+    """Start an embedded broker; each test uses its own topic prefix."""
     with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as started:
         yield started
 
 
 @pytest.fixture(scope="session")
 def kafka(broker: EmbeddedBroker) -> dict[str, object]:
-    """The `[kafka]` table of that broker."""
+    """Return the `[kafka]` table of that broker."""
     return {"bootstrap.servers": broker.bootstrap_servers}

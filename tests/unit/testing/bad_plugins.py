@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plugins that each break the contract in one way, as test classes that other processes find by name."""
+"""Plugins that each break the contract in one way, as test classes that other processes import by name."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from validator.plugin.api import Context, Handler, Manifest, MessageWeight, hook
 from validator.testing import HandlerContract
 
 SEEN: list[bool] = []
-"""What the forgetful one keeps in its module; tests empty it."""
+"""State that `Remembering` keeps in this module; tests clear it."""
 
 
 def plugin(*handlers: Handler | Callable[[], Handler], config_type: type[Any] | None = None) -> Any:
-    """Return a plugin that yields these handlers, or what makes them."""
+    """Return a plugin that yields these handlers, or the results of these functions."""
 
     @hookimpl
     def validator_manifest() -> Manifest:
@@ -38,7 +38,7 @@ def emit(context: Context, payload: bytes) -> None:
 
 
 class Bad(HandlerContract):
-    """What they have in common."""
+    """The parts that they share."""
 
     examples: ClassVar = (b"\x01hello",)
 
@@ -106,7 +106,7 @@ class Counting(Bad):
 def swallow(context: Context, payload: bytes) -> None:
     try:
         context.write(b"key", payload)
-    except Exception:  # noqa: BLE001  # that is what is wrong with it
+    except Exception:  # noqa: BLE001  # the defect under test
         context.emit("swallowed")
 
 
