@@ -38,11 +38,13 @@ SEED  ?= 1
 crash: setup ## kill driver, workers and broker over 200 times (an hour), and compare after each; SEED=, KILLS=
 	$(BIN)/python -m tests.crash --seed $(SEED) --kills $(KILLS)
 
-lint: setup ## ruff, mypy --strict, import-linter
+lint: setup ## ruff, mypy --strict, import-linter, spelling and phrases
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell
+	$(BIN)/python -m tests.tidy.words
 
 format: setup ## let ruff write the format
 	$(BIN)/ruff check --fix .

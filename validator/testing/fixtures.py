@@ -26,7 +26,7 @@ def harness() -> type[Harness]:
 
 @pytest.fixture(scope="session")
 def vectors() -> Callable[[str], list[Scenario]]:
-    """Return a function that reads an installed protocol's conformance scenarios: ``vectors("my-protocol")`` (`validator.replay.suites`)."""
+    """Return a function that reads a protocol's conformance scenarios: ``vectors("my-protocol")`` (`validator.replay.suites`)."""
     from validator.config import DEFAULT_PROTOCOL
     from validator.document import read_document
     from validator.replay.scenario import read_scenarios
