@@ -199,7 +199,7 @@ def test_dead_letter_already_on_topic_is_not_repeated(kafka: dict[str, Any], pre
 def test_transaction_of_dead_writer_does_not_block_another_lane(
     kafka: dict[str, Any], prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An open transaction on the topic of markers hides later records; a starting job ends those of its own lanes."""
+    """An open transaction on the topic of markers hides later records; a starting job ends those of its lanes."""
     dead = TransactionalWriter(kafka, prefix, "kusama", "job-1")
     dead.write([Marker(1).encode("kusama")])
     dead._producer.flush(30)

@@ -34,7 +34,7 @@ Victim = Literal["worker", "driver", "jvm", "broker", "machine", "episode"]
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """One kill, or an episode. ``step`` is a named step, "random" or the episode's name; ``stage`` is that of a worker killed at random."""
+    """One kill, or an episode. ``step`` is a named step, "random" or the episode's name; ``stage`` is the stage of a random worker."""
 
     victim: Victim
     step: str

@@ -98,7 +98,7 @@ class Journal:
 
 
 def run_stages(job: Job, worker: Worker, by_lane: dict[str, list[Item]], states: dict[str, SteppedAttempt]) -> None:
-    """Run a task: ``states`` are those of its lanes, in Spark's order."""
+    """Run a task: ``states`` has the states of its lanes in Spark's order."""
     chunks = _decoded(job, by_lane)
     job.schedule.random.shuffle(chunks)
     handle = Handle()
