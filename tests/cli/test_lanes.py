@@ -176,7 +176,7 @@ def test_the_option_goes_over_the_file(setup: tuple[Path, Path]) -> None:
     ("change", "words"),
     [
         ({"watermarks": {"2": "x"}}, "watermarks"),
-        ({"digests": {"2": [[90, [3]]]}}, "not a state that the rules can reach"),
+        ({"digests": {"2": [[90, [3]]]}}, "the rules cannot reach this state"),
         ({"open_request_count": {"1": 9}}, "open_request_count"),
         ({"chanels": {}}, "chanels"),
     ],
