@@ -176,7 +176,7 @@ def test_a_wrong_configuration_is_told_in_one_line(world: World, settings: dict[
 def test_topics_that_are_not_there_are_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     option = world.configure()
     monkeypatch.setenv("VALIDATOR_TOPICS__PREFIX", "nowhere.")
-    assert refused("echo", option).startswith("topic nowhere.verdicts does not exist at ")
+    assert refused("echo", option).startswith("topic nowhere.verdicts is not there at ")
 
 
 def test_a_broker_that_does_not_answer_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
