@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator state show` of lanes whose protocol is a plugin: by its own view, or by the state keys of its traces."""
+"""`validator state show` of lanes whose protocol is a plugin, by its own view or by the state keys of its traces."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Stored:
 
 @pytest.fixture
 def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Stored]:
-    """Make a checkpoint of a job that took a batch of one lane."""
+    """Make the checkpoint of a job that took one batch of one lane."""
 
     def make(table: dict[str, Any], items: list[Input | DeadLetter]) -> Stored:
         path = tmp_path / "validator.toml"
@@ -122,7 +122,7 @@ def test_channel_is_shown_by_the_state_keys_that_name_it(stored: Callable[..., S
     refused(lane.show(f"--channel={sender},9"), f"channels of the two: {sender},{recipient}")
 
 
-def test_protocol_from_outside_is_shown_as_it_says(stored: Callable[..., Stored], tmp_path: Path) -> None:
+def test_protocol_from_outside_is_shown_by_its_view(stored: Callable[..., Stored], tmp_path: Path) -> None:
     with importable(install(tmp_path / "plugins", FILES)):
         lane = stored({"protocol": NAME, "caps": {"preset": "large"}, "genesis_paras": PARAS}, [])
         document = lane.shown()
