@@ -87,7 +87,7 @@ def test_inputs_that_retention_has_removed_are_named(job: Callable[..., Job]) ->
     admin = AdminClient(admin_config(followed.chain.config.kafka))
     for future in admin.delete_records([TopicPartition(f"{followed.prefix}blocks", 0, 3)]).values():
         future.result()
-    refused(followed.verify(), f"block 1 is missing, {followed.prefix}blocks begins with block 4")
+    refused(followed.verify(), f"block 1 is missing: {followed.prefix}blocks begins with block 4")
 
 
 def test_other_topics_than_the_job_has_read_are_noticed(job: Callable[..., Job]) -> None:

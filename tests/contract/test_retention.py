@@ -63,7 +63,7 @@ def test_blocks_that_are_gone(kafka: dict[str, Any], prefix: str, tmp_path: Path
     assert missing_blocks(kafka, prefix, CODEC, {"kusama": 7}, AHEAD) == {"kusama": (7, lacks)}
 
     settings = JobSettings({CHAIN.lane: definition_of(CHAIN)}, kafka, prefix, tmp_path, 1, 0)
-    with pytest.raises(UserError, match=r"lane polkadot: block 100 is missing, .* begins with block 103") as refused:
+    with pytest.raises(UserError, match=r"lane polkadot: block 100 is missing: .* begins with block 103") as refused:
         refuse_cut_inputs(settings)
     assert "\n" not in str(refused.value)
 

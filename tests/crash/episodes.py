@@ -86,7 +86,7 @@ class Episodes:
         last = [*log.read_text(encoding="utf-8").splitlines(), ""][-2]
         if second.returncode != exit_codes.USER_ERROR or first.ended():
             raise Failure(f"the second of two jobs on a checkpoint ended with code {second.returncode}: {last}")
-        return self._one_line(last, "a job works on"), 0
+        return self._one_line(last, "another job is using"), 0
 
     def _second_job_without_checkpoint(self) -> tuple[str, int]:
         second = self._world.start_job(self._elsewhere())
