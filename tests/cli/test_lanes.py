@@ -208,7 +208,7 @@ def test_a_chain_that_names_a_state_keeps_it(setup: tuple[Path, Path], tmp_path:
     _, state = setup
     result = invoke("lanes", "import", str(state), "--lane=polkadot", f"--config={table(tmp_path, state='other.json')}")
     assert result.exit_code == 2
-    assert "chains.polkadot.state names" in result.stderr
+    assert "chains.polkadot.state already names" in result.stderr
 
 
 def test_a_running_job_keeps_its_lanes(setup: tuple[Path, Path], tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_running_job_keeps_its_lanes(setup: tuple[Path, Path], tmp_path: Path)
     (tmp_path / "job" / "job.json").write_text(json.dumps({"pid": os.getpid(), "started": start_time(os.getpid())}))
     result = invoke("lanes", "import", str(state), "--lane=polkadot", f"--config={config_path}")
     assert result.exit_code == 2
-    assert f"a job runs on {tmp_path / 'job'} (process {os.getpid()})" in result.stderr
+    assert f"a job is using {tmp_path / 'job'} (process {os.getpid()})" in result.stderr
 
 
 def test_a_lane_under_way_keeps_its_state(chain: Follower, tmp_path: Path) -> None:
@@ -232,5 +232,5 @@ def test_a_lane_under_way_keeps_its_state(chain: Follower, tmp_path: Path) -> No
     result = invoke("lanes", "import", str(state), "--lane=polkadot", chain.option())
     assert result.exit_code == 2
     assert result.stderr.startswith(
-        f"validator: lane polkadot: it is under way (executed block 4) with its state in {checkpoint}: "
+        f"validator: lane polkadot: it has already executed block 4, with its state in {checkpoint}: "
     )

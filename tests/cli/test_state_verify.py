@@ -26,7 +26,7 @@ def test_a_lane_that_is_what_its_topics_give(job: Callable[..., Job]) -> None:
     assert (told["ok"], told["records"], told["executed_block"]) == (True, len(followed.chain.records) - 1, 59)
     checks = {check["what"]: check for check in told["checks"]}
     assert checks["waiting records"]["stored"] != "0 records"
-    assert checks["last receipts on the topic"]["stored"].startswith("59 told, ")
+    assert checks["last receipts on the topic"]["stored"].startswith("59 compared, ")
     assert all(check["same"] for check in checks.values())
 
 
@@ -97,7 +97,7 @@ def test_other_topics_than_the_job_has_read_are_noticed(job: Callable[..., Job])
     followed.consumed[place] += 1
     refused(followed.verify(), f"{place[0]}[0] ends at offset 30, but the checkpoint's batch has consumed it up to 31")
     followed.consumed = {("other.blocks", 0): 30}
-    refused(followed.verify(), "[topics] prefix: the checkpoint is of the topics other.blocks, expected ")
+    refused(followed.verify(), "[topics] prefix: the checkpoint belongs to the topics other.blocks, expected ")
 
 
 def test_a_lane_that_is_not_configured_cannot_be_verified(job: Callable[..., Job]) -> None:

@@ -128,7 +128,7 @@ def test_a_topic_that_is_not_there_is_told(chain: Follower, monkeypatch: pytest.
     monkeypatch.setenv("VALIDATOR_TOPICS__PREFIX", "nowhere.")
     result = invoke("submit", "blocks", "-", chain.option(), stdin=b"")
     assert result.exit_code == 2
-    assert result.stderr.startswith("validator: topic nowhere.blocks is not there at 127.0.0.1:")
+    assert result.stderr.startswith("validator: topic nowhere.blocks does not exist at 127.0.0.1:")
 
 
 def test_without_kafka_it_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -179,7 +179,7 @@ def test_a_wrong_configuration_is_told_in_one_line(world: World, settings: dict[
 def test_topics_that_are_not_there_are_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     option = world.configure()
     monkeypatch.setenv("VALIDATOR_TOPICS__PREFIX", "nowhere.")
-    assert refused("echo", option).startswith("topic nowhere.verdicts is not there at ")
+    assert refused("echo", option).startswith("topic nowhere.verdicts does not exist at ")
 
 
 def test_a_broker_that_does_not_answer_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +196,7 @@ def test_names_are_those_of_what_is_installed(plugins: Path, tmp_path: Path, mon
         line = refused(name)
         assert line.startswith("several@1.0.0 (")
         assert line.endswith(
-            f"it has no transport {name!r} under [transports.several], there are several.one, several.two"
+            f"no transport {name!r} under [transports.several], expected one of several.one, several.two"
         )
     assert "config.file: " in refused("echo")
 

@@ -59,7 +59,7 @@ def test_blocks_that_are_gone(kafka: dict[str, Any], prefix: str, tmp_path: Path
     expected = (100, f"{prefix}blocks begins with block 103")
     assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: 100}, AHEAD) == {CHAIN.lane: expected}
     assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: 103}, AHEAD) == {}
-    lacks = f"{prefix}blocks holds nothing of the lane"
+    lacks = f"{prefix}blocks holds no record of the lane"
     assert missing_blocks(kafka, prefix, CODEC, {"kusama": 7}, AHEAD) == {"kusama": (7, lacks)}
 
     settings = JobSettings({CHAIN.lane: definition_of(CHAIN)}, kafka, prefix, tmp_path, 1, 0)
@@ -74,11 +74,11 @@ def test_records_of_a_block_that_are_gone(kafka: dict[str, Any], prefix: str, to
     of_first = sum(record.block == first for record in of_topic(topic))
     following = of_topic(topic)[of_first].block
     cut(kafka, prefix, topic, 1)
-    lacks = f"{prefix}{topic} holds {of_first - 1} of its {of_first}"
+    lacks = f"{prefix}{topic} holds {of_first - 1} of its {of_first} records"
     assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: 100}, AHEAD) == {CHAIN.lane: (first, lacks)}
     assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: following}, AHEAD) == {}
     cut(kafka, prefix, topic, len(of_topic(topic)))
-    lacks = f"{prefix}{topic} holds 0 of its {of_first}"
+    lacks = f"{prefix}{topic} holds 0 of its {of_first} records"
     assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: 100}, AHEAD) == {CHAIN.lane: (first, lacks)}
     # with the blocks gone too, the first one that is missing is said
     cut(kafka, prefix, "blocks", 1)

@@ -58,8 +58,8 @@ class Episodes:
         try:
             self._world.start_job()
         except UserError as error:
-            return self._one_line(str(error), "a job runs on"), 0
-        raise Failure("a second job was started on a directory that a job works on")
+            return self._one_line(str(error), "another job is using"), 0
+        raise Failure("a second job was started on a directory that another job is using")
 
     def _second_job_on_the_checkpoint(self) -> tuple[str, int]:
         """Around the command line, which looks for the process of the first one."""

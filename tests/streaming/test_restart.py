@@ -171,5 +171,7 @@ def test_inputs_that_retention_removed_while_nothing_ran_stop_the_job_in_one_lin
     reason, foreseen = _reason(failed.value)
     assert foreseen
     assert "\n" not in reason
-    assert reason.startswith("retention removed inputs from Kafka before the job read them (Could not read records in offset [")
+    assert reason.startswith(
+        "retention removed inputs from Kafka before the job read them (Could not read records in offset ["
+    )
     assert f"{topic}-0): remove the checkpoint and " in reason

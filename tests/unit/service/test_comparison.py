@@ -104,7 +104,7 @@ def test_the_same_record_again_is_a_repetition_another_one_in_its_place_a_disagr
     ("counts", "words"),
     [
         ({"accepted": 1}, "lane x: consumed 3, but accepted + rejected + duplicate + dead + waiting is 2"),
-        ({"consumed": 4, "duplicate": 1}, "3 records were sent, the lanes consumed 4"),
+        ({"consumed": 4, "duplicate": 1}, "3 records were sent, but the lanes consumed 4"),
     ],
 )
 def test_accounts_that_do_not_add_up_are_told(comparison: Comparison, counts: dict[str, int], words: str) -> None:

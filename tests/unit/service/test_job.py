@@ -112,7 +112,7 @@ def test_one_job_at_a_time_works_on_a_directory(make: Make, tmp_path: Path) -> N
     first.start()
     events.wait_for("ready")
     second, _ = make("well")
-    with pytest.raises(UserError, match=f"a job runs on .* already \\(process {first.pid}\\)"):
+    with pytest.raises(UserError, match=f"another job is using .* \\(process {first.pid}\\)"):
         second.start()
     assert running_job(tmp_path / "job") == first.pid
     first.stop()
