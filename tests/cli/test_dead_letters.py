@@ -279,7 +279,7 @@ def test_all_of_a_reason_and_lane_in_one_transaction_and_what_cannot_go_is_told(
         letters.encoded({**good, "index": index}) for index in range(3)
     ]
     assert [row["replayed"] is not None for row in letters.json("list")] == [True] * 3 + [False] * 4
-    assert letters.run("replay", "--all", "--lane=nobody").stdout == "no dead letter is there that was asked for\n"
+    assert letters.run("replay", "--all", "--lane=nobody").stdout == "no dead letter matches\n"
     forced = letters.run("replay", "3", "--force")
     assert (forced.exit_code, letters.inputs("candidates")[-1].value()) == (0, b"rubbish")
 
@@ -332,7 +332,7 @@ def test_a_replay_goes_on_where_nobody_reads_what_it_says(letters: Letters) -> N
         (("replay", "0", "9"), "no dead letter at 0/9: "),
         (("replay",), "expected PLACE or --all, found neither"),
         (("replay", "0", "--all"), "expected PLACE or --all, found both"),
-        (("replay", "0", "--lane=polkadot"), "--lane and --reason are for --all, found them with PLACE"),
+        (("replay", "0", "--lane=polkadot"), "--lane and --reason need --all, found them with PLACE"),
         (("replay", "--all", "--as=x"), "--as: expected exactly one PLACE, found --all"),
         (("replay", "0", "1", "--as=x"), "--as: expected exactly one PLACE, found 2"),
         (("replay", "0", "--as=/nowhere"), "/nowhere: cannot be read: No such file or directory"),

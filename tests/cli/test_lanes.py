@@ -39,7 +39,7 @@ def test_a_lane_that_has_told_nothing_is_listed_as_such(chain: Follower) -> None
             "lag": None,
         }
     ]
-    assert invoke("lanes", chain.option()).stdout == "polkadot  nothing has come yet; starts with block 1\n"
+    assert invoke("lanes", chain.option()).stdout == "polkadot  no records yet; starts with block 1\n"
 
 
 def test_a_lane_tells_where_it_stands_and_what_it_waits_for(chain: Follower) -> None:
@@ -227,7 +227,7 @@ def test_a_lane_under_way_keeps_its_state(chain: Follower, tmp_path: Path) -> No
     checkpoint.mkdir(parents=True)
     # another lane's checkpoint: this one may still start from anything
     assert invoke("lanes", "import", str(state), "--lane=polkadot", "--first-block=50", chain.option()).exit_code == 0
-    assert invoke("lanes", chain.option()).stdout == "polkadot  nothing has come yet; starts with block 50\n"
+    assert invoke("lanes", chain.option()).stdout == "polkadot  no records yet; starts with block 50\n"
     chain.judge(chain.records)
     result = invoke("lanes", "import", str(state), "--lane=polkadot", chain.option())
     assert result.exit_code == 2

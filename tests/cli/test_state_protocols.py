@@ -145,7 +145,7 @@ def test_exported_state_of_a_protocol_from_outside_is_imported(stored: Callable[
         other.write_text(to_toml({"job": job, "chains": {LANE: {"protocol": NAME, "caps": {"preset": "small"}}}}))
         result = invoke("lanes", "import", str(exported), f"--lane={LANE}", f"--config={other}")
         assert result.exit_code == 0, result.output
-        assert result.stdout.startswith(f"lane {LANE} starts with block 1: 2 paras; kept as ")
+        assert result.stdout.startswith(f"lane {LANE} starts with block 1: 2 paras; stored as ")
         rules: Any = lane_definition(load_config(other), LANE).create().rules
         assert sorted(rules.state.paras) == [2000, 2001]
         assert rules.state.configuration.hrmp_channel_max_places == 2

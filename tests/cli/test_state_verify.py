@@ -20,7 +20,9 @@ def test_a_lane_that_is_what_its_topics_give(job: Callable[..., Job]) -> None:
     followed.follow(followed.chain.records[:-1], batches=7)
     result = followed.verify()
     assert result.exit_code == 0, result.output
-    assert result.stdout.splitlines()[-1].startswith(f"OK: lane {LANE} after block 59, batch {BATCH} is what its ")
+    assert result.stdout.splitlines()[-1].startswith(
+        f"OK: lane {LANE} after block 59, batch {BATCH} equals the lane rebuilt from "
+    )
     assert "differs" not in result.stdout
     (told,) = [json.loads(line) for line in followed.verify("--json", f"--lane={LANE}").stdout.splitlines()]
     assert (told["ok"], told["records"], told["executed_block"]) == (True, len(followed.chain.records) - 1, 59)
@@ -122,4 +124,4 @@ def test_a_changed_configuration_is_told(job: Callable[..., Job]) -> None:
     result = followed.verify()
     # the lane is rebuilt under what it is stored under
     assert result.exit_code == 0, result.output
-    assert "the configuration is not the one that its state was stored under" in result.stderr
+    assert "the configuration differs from the one that its state was stored with" in result.stderr

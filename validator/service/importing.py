@@ -44,9 +44,9 @@ def import_state(
 ) -> Imported:
     """Check a STATE.json against its chain's configuration and store it as the lane's start.
 
-    ``first_block`` overrides the file's own. ``executed_block`` returns a lane's last executed block, or None; it is called only if there is
-    a checkpoint. Errors, in order: no such chain, the chain already names a state, its plugins are unusable, the state is invalid, a job is
-    running, the lane has executed blocks.
+    ``first_block`` overrides the file's own. ``executed_block`` returns a lane's last executed block, or None; it is called only if a
+    checkpoint exists. Errors, in order: no such chain, the chain already names a state, its plugins are unusable, the state is invalid, a
+    job is running, the lane has executed blocks.
     """
     chain = _chain(config, lane)
     use_artefacts(config.plugins.artefacts)

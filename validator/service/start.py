@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Service:
     """A job and, if the configuration names no Kafka, its embedded broker.
 
-    ``config`` has the broker's address once `start` has returned. ``on_event`` gets the job's log lines and two more events: ``broker`` when
-    the broker answers (``bootstrap_servers``, ``started_here``), and ``topics`` when the topics exist (``created``).
+    ``config`` has the broker's address once `start` has returned. ``on_event`` gets the job's log lines and two more events: ``broker``
+    when the broker answers (``bootstrap_servers``, ``started_here``), and ``topics`` when the topics exist (``created``).
     """
 
     def __init__(self, config: Config, broker: EmbeddedBroker | None, on_event: Callable[[Event], None]) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A stored lane as JSON: a header, and its state under the state keys of the conformance format.
 
-The document of a complete lane is one that `validator lanes import` accepts (``first_block`` and ``state``), if its protocol has state files.
+If the protocol has state files, `validator lanes import` accepts the document of a complete lane (its ``first_block`` and ``state``).
 Values for which a state file has no key are next to ``state``.
 """
 

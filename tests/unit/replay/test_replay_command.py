@@ -113,7 +113,7 @@ def test_the_same_bytes_every_time(file: Path) -> None:
 
 
 def test_nothing_to_replay_and_no_such_suite() -> None:
-    assert "name a trace file" in refusal(replay())
+    assert "expected a trace file" in refusal(replay())
     assert "no such suite, there are" in refusal(replay("--suite", "rooter"))
 
 
