@@ -252,13 +252,16 @@ def decoded(letter: StoredLetter, raw: bytes, config: Config) -> tuple[dict[str,
     if isinstance(item, DeadLetter):
         return _json_or_none(name, raw, codec), f"{item.reason.name}: {item.detail}"
     lane, _ = item
-    known = not config.chains or lane in config.chains  # a configuration without chains only says where Kafka is, as for `submit`
+    # a configuration without chains only says where Kafka is, as for `submit`
+    known = not config.chains or lane in config.chains
     problem = None if known else f"{DeadReason.UNKNOWN_LANE.name}: lane {lane!r} is not configured"
     return to_json(name, raw, codec), problem
 
 
 def _json_or_none(topic: str, raw: bytes, codec: Codec) -> dict[str, Any] | None:
-    if len(raw) >= WALK_BYTES_MIN:  # the codec counts the items of so large a record before it builds them; `to_json` does not
+    if (
+        len(raw) >= WALK_BYTES_MIN
+    ):  # the codec counts the items of so large a record before it builds them; `to_json` does not
         return None
     try:
         return to_json(topic, raw, codec)

@@ -119,13 +119,15 @@ def restore(stored: StateExport, lane: str) -> RestoredState:
     # the definition's start is not needed: everything else comes from the head
     definition = LaneDefinition.stored(lane, head.runtime_digest, head.rules, UNLIMITED)
     try:
-        worker = restore_lane(definition, backend)
+        processor = restore_lane(definition, backend)
     except HandlerFault as fault:
         raise UserError(f"lane {lane}: its journal cannot be executed again: {fault}") from fault
-    assert worker is not None
+    assert processor is not None
     under = definition.under(head.rules)
-    plugins = tuple(under.plugins_at(worker.lane.executed_block + 1))
-    return RestoredState(lane, stored.batch, stored.consumed, head, len(backend.slots), worker, under.protocol, plugins)
+    plugins = tuple(under.plugins_at(processor.lane.executed_block + 1))
+    return RestoredState(
+        lane, stored.batch, stored.consumed, head, len(backend.slots), processor, under.protocol, plugins
+    )
 
 
 class KeptByPlugin(NamedTuple):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int], None]
     """Called with the number of offsets read so far and their total."""
 
-RECORDS_PER_REPLAY: Final = 1_000
+RECORDS_PER_CATCH_UP: Final = 1_000
 
 RECEIPTS_KEPT: Final = 2_000
 """Number of last receipts that are compared with those on the topic."""
@@ -108,7 +108,7 @@ def rebuild(
         )
         # merge by block: a lane that read one topic before the others would have to hold all of it in memory
         items = merge(*streams, key=_block)
-        while batch := list(islice(items, RECORDS_PER_REPLAY)):
+        while batch := list(islice(items, RECORDS_PER_CATCH_UP)):
             inputs = [item for item in batch if isinstance(item, Input)]
             try:
                 rebuilt.receipts += rebuilt.processor.catch_up(inputs, len(batch) - len(inputs))
