@@ -214,11 +214,11 @@ def test_dry_run_reports_that_a_passed_block_takes_nothing(letters: Letters) -> 
     letters.put(letters.encoded({**good, "block": 4}), reason=DeadReason.LATE)
     passed, later = letters.run("replay", "--all", "--dry-run").stdout.splitlines()[:2]
     assert passed.endswith(
-        f"attempt 1 of 3; pointless: it is of block {good['block']}, and lane polkadot has executed block 3"
+        f"attempt 1 of 3; pointless: it belongs to block {good['block']}, and lane polkadot has already executed block 3"
     )
     assert later.endswith("attempt 1 of 3")
     first, second = letters.json("replay", "--all", "--dry-run")
-    assert (first["pointless"][:8], second["pointless"]) == ("it is of", None)
+    assert (first["pointless"][:10], second["pointless"]) == ("it belongs", None)
     assert letters.inputs("candidates") == []
 
 
@@ -228,14 +228,14 @@ def test_replayed_letter_is_skipped_without_again_and_attempts_are_counted(lette
     skipped = letters.run("replay", "0")
     assert (skipped.exit_code, len(letters.inputs("candidates"))) == (0, 1)
     assert skipped.stdout == (
-        f"0/0  skipped: put back already, as {letters.prefix}candidates[0]@0 (attempt 1); --again does it once more\n"
+        f"0/0  skipped: already put back as {letters.prefix}candidates[0]@0 (attempt 1); --again puts it back once more\n"
     )
     assert "attempt 2 of 3" in letters.run("replay", "0", "--again").stdout
     assert "attempt 3 of 3" in letters.run("replay", "0", "--again").stdout
     refused = letters.run("replay", "0", "--again")
     assert (refused.exit_code, len(letters.inputs("candidates"))) == (1, 3)
     assert refused.stderr == (
-        "validator: dead letter 0/0  refused: put back 3 times already, and [dead_letters] attempts_max is 3\n"
+        "validator: dead letter 0/0  refused: already put back 3 times, and [dead_letters] attempts_max is 3\n"
     )
     (row,) = letters.json("show", "0")
     assert [replay["attempt"] for replay in row["history"]] == [1, 2, 3]
@@ -252,7 +252,7 @@ def test_attempts_of_a_returning_record_are_limited(letters: Letters) -> None:
         )
     refused = letters.run("replay", place, "--force")
     assert (refused.exit_code, refused.stdout) == (1, "")
-    assert refused.stderr.startswith(f"validator: dead letter {place}  refused: put back 3 times already")
+    assert refused.stderr.startswith(f"validator: dead letter {place}  refused: already put back 3 times")
     (row,) = letters.json("show", place)
     assert [(replay["letter"], replay["attempt"]) for replay in row["history"]] == [("0/0", 1), ("0/1", 2), ("0/2", 3)]
     assert len(letters.inputs("candidates")) == 3
@@ -277,7 +277,7 @@ def test_replay_all_is_one_transaction_and_reports_refusals(letters: Letters) ->
         letters.encoded({**good, "index": index}) for index in range(3)
     ]
     assert [row["replayed"] is not None for row in letters.json("list")] == [True] * 3 + [False] * 4
-    assert letters.run("replay", "--all", "--lane=nobody").stdout == "no dead letter is there that was asked for\n"
+    assert letters.run("replay", "--all", "--lane=nobody").stdout == "no dead letter matches\n"
     forced = letters.run("replay", "3", "--force")
     assert (forced.exit_code, letters.inputs("candidates")[-1].value()) == (0, b"rubbish")
 
@@ -286,7 +286,9 @@ def test_second_replay_fences_the_first(letters: Letters) -> None:
     task = Task(Place(0, 0), f"{letters.prefix}candidates", b"polkadot", b"raw", 1, repaired=False)
     kafka = letters.kafka
     with Replayer(kafka, letters.prefix) as first, Replayer(kafka, letters.prefix) as second:
-        with pytest.raises(UserError, match="another `validator dead-letters replay` has begun and ended this one"):
+        with pytest.raises(
+            UserError, match="another `validator dead-letters replay` was started and has ended this one"
+        ):
             first.send([task])
         assert second.send([task])[0].attempt == 1
     assert len(letters.inputs("candidates")) == 1
@@ -323,12 +325,12 @@ def test_replay_continues_after_its_output_is_closed(letters: Letters) -> None:
     [
         (("show", "x"), "PLACE: expected OFFSET or PARTITION/OFFSET, found 'x'"),
         (("show", "1/2/3"), "PLACE: expected OFFSET or PARTITION/OFFSET, found '1/2/3'"),
-        (("show", "7"), "dead letter 0/7 is not there: "),
-        (("show", "3/0"), "dead letter 3/0 is not there: "),
-        (("replay", "0", "9"), "dead letter 0/9 is not there: "),
+        (("show", "7"), "no dead letter at 0/7: "),
+        (("show", "3/0"), "no dead letter at 3/0: "),
+        (("replay", "0", "9"), "no dead letter at 0/9: "),
         (("replay",), "expected PLACE or --all, found neither"),
         (("replay", "0", "--all"), "expected PLACE or --all, found both"),
-        (("replay", "0", "--lane=polkadot"), "--lane and --reason are for --all, found them with PLACE"),
+        (("replay", "0", "--lane=polkadot"), "--lane and --reason need --all, found them with PLACE"),
         (("replay", "--all", "--as=x"), "--as: expected exactly one PLACE, found --all"),
         (("replay", "0", "1", "--as=x"), "--as: expected exactly one PLACE, found 2"),
         (("replay", "0", "--as=/nowhere"), "/nowhere: cannot be read: No such file or directory"),

@@ -126,6 +126,6 @@ def test_summary_reports_success_or_problems(ok: bool) -> None:
     console = Console(file=StringIO(), width=120)
     print_summary(console, summary)
     text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert ("every verdict and dispatch is as the model says" in text) == ok
+    assert ("every verdict and dispatch agrees with the model" in text) == ok
     assert ("expected this, found that" in text) == (not ok)
     assert "OutboundHrmp/NotSorted" in text

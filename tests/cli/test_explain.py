@@ -114,7 +114,7 @@ def test_explain_without_code_lists_every_entry() -> None:
         (("?",), "CODE: expected a code, an error kind or a clause of any installed protocol, found '?'\n"),
         (
             ("R-18", "--protocol=mine"),
-            "--protocol: expected one with a page of rules, lane, early-hrmp, router, xcmp, found",
+            "--protocol: expected one with a page of rules (lane, early-hrmp, router, xcmp), found",
         ),
     ],
 )

@@ -38,7 +38,7 @@ def test_lane_without_output_is_listed(chain: Follower) -> None:
             "lag": None,
         }
     ]
-    assert invoke("lanes", chain.option()).stdout == "polkadot  nothing has come yet; starts with block 1\n"
+    assert invoke("lanes", chain.option()).stdout == "polkadot  no records yet; starts with block 1\n"
 
 
 def test_lanes_shows_executed_block_and_what_is_missing(chain: Follower) -> None:
@@ -176,7 +176,7 @@ def test_option_overrides_the_file(setup: tuple[Path, Path]) -> None:
     ("change", "words"),
     [
         ({"watermarks": {"2": "x"}}, "watermarks"),
-        ({"digests": {"2": [[90, [3]]]}}, "not a state that the rules can reach"),
+        ({"digests": {"2": [[90, [3]]]}}, "the rules cannot reach this state"),
         ({"open_request_count": {"1": 9}}, "open_request_count"),
         ({"chanels": {}}, "chanels"),
     ],
@@ -204,7 +204,7 @@ def test_import_keeps_a_state_named_by_the_chain(setup: tuple[Path, Path], tmp_p
     _, state = setup
     result = invoke("lanes", "import", str(state), "--lane=polkadot", f"--config={table(tmp_path, state='other.json')}")
     assert result.exit_code == 2
-    assert "chains.polkadot.state names" in result.stderr
+    assert "chains.polkadot.state already names" in result.stderr
 
 
 def test_import_refuses_lanes_of_a_running_job(setup: tuple[Path, Path], tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_import_refuses_lanes_of_a_running_job(setup: tuple[Path, Path], tmp_pat
     (tmp_path / "job" / "job.json").write_text(json.dumps({"pid": os.getpid(), "started": start_time(os.getpid())}))
     result = invoke("lanes", "import", str(state), "--lane=polkadot", f"--config={config_path}")
     assert result.exit_code == 2
-    assert f"a job runs on {tmp_path / 'job'} (process {os.getpid()})" in result.stderr
+    assert f"a job is using {tmp_path / 'job'} (process {os.getpid()})" in result.stderr
 
 
 def test_import_refuses_a_lane_with_a_checkpoint(chain: Follower, tmp_path: Path) -> None:
@@ -223,10 +223,10 @@ def test_import_refuses_a_lane_with_a_checkpoint(chain: Follower, tmp_path: Path
     checkpoint.mkdir(parents=True)
     # another lane's checkpoint: this lane may still start from any block
     assert invoke("lanes", "import", str(state), "--lane=polkadot", "--first-block=50", chain.option()).exit_code == 0
-    assert invoke("lanes", chain.option()).stdout == "polkadot  nothing has come yet; starts with block 50\n"
+    assert invoke("lanes", chain.option()).stdout == "polkadot  no records yet; starts with block 50\n"
     chain.judge(chain.records)
     result = invoke("lanes", "import", str(state), "--lane=polkadot", chain.option())
     assert result.exit_code == 2
     assert result.stderr.startswith(
-        f"validator: lane polkadot: it is under way (executed block 4) with its state in {checkpoint}: "
+        f"validator: lane polkadot: it has already executed block 4, with its state in {checkpoint}: "
     )

@@ -76,7 +76,7 @@ def test_list_shows_every_plugin_with_its_problems(site: Path) -> None:
     assert lines["out"] == "out 2.0.0 1.0 transports out dist-out 2.0.0 ok"
     assert lines["router"].startswith("router ")
     assert lines["broken"].startswith("broken handlers dist-broken 1.0.0 importing plugin_")
-    assert lines["broken"].endswith("failed (SystemExit: no luck): mend or remove the plugin")
+    assert lines["broken"].endswith("failed (SystemExit: no luck): fix or remove the plugin")
 
 
 def test_list_prints_json(site: Path) -> None:
@@ -124,9 +124,9 @@ def test_show_prints_every_field(site: Path) -> None:
         f"  file           {site / row['value']}.py",
         f"  sha256         {row['sha256']}",
         "  provides       kind needy, prefix 02, weight 1, per_byte 0, payload_bytes_max 65536",
-        "  configuration  pallet: int, must be given",
+        "  configuration  pallet: int, required",
         "  configuration  names: tuple[str, ...], default ('a',)",
-        '  used by        chains.a from block 7 on before block 9, {"pallet":3}',
+        '  used by        chains.a from block 7 to block 8, {"pallet":3}',
     ]
     assert row["used_by"] == [
         {"table": "chains.a", "from_block": 7, "before_block": 9, "version": None, "config": {"pallet": 3}}
@@ -152,9 +152,7 @@ def test_show_of_broken_plugin_protocol_and_transport(site: Path) -> None:
 def test_show_of_unknown_plugin_is_one_error_line(site: Path) -> None:
     result = run(site, "show", "absent")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith(
-        "validator: plugin 'absent': expected one that is installed, found none of this name; "
-    )
+    assert result.stderr.startswith("validator: plugin 'absent' is not installed; ")
     assert run(site, "show", "memo@9").exit_code == 2
 
 
@@ -209,7 +207,7 @@ def test_lock_has_the_plugins_of_the_configuration(site: Path) -> None:
     result = run(site, "lock")
     assert result.exit_code == 0, result.output
     assert [line.split()[0] for line in result.stdout.splitlines()][:1] == ["memo@1.0.0"]
-    assert result.stderr == "locks/mine names 3 plugins\n"
+    assert result.stderr == "locks/mine lists 3 plugins\n"
     assert [entry.name for entry in read_lock(Path("locks/mine"))] == ["memo", "router", "out"]
     before = Path("locks/mine").read_bytes()
     as_json = run(site, "lock", "--json")
@@ -229,20 +227,20 @@ def test_lock_of_all_refuses_a_broken_plugin(site: Path) -> None:
             path.rmdir()
     result = run(site, "lock", "--all")
     assert result.exit_code == 0, result.output
-    assert result.stderr.endswith("; [plugins] lock has them enforced\n")
+    assert result.stderr.endswith("; set [plugins] lock to enforce it\n")
     assert {"memo", "needy", "out", "router"} <= {entry.name for entry in read_lock(Path("plugins.lock"))}
 
 
 def test_lock_reports_missing_plugins(site: Path) -> None:
     assert run(site, "lock").stderr == (
-        "validator: no chain in the configuration: expected one whose plugins are meant, or --all\n"
+        "validator: no chain is configured: expected a table [chains.<lane>] that uses plugins, or --all\n"
     )
     configure("[chains.a]\nprotocol = 'absent'\nhandlers = [{name = 'gone'}]\n")
     result = run(site, "lock")
     assert result.exit_code == 2
     assert result.stderr == (
-        "validator: the configuration uses plugins that are not installed: gone of group validator.handlers, "
-        "absent of group validator.protocols\n"
+        "validator: the configuration uses plugins that are not installed: gone (group validator.handlers), "
+        "absent (group validator.protocols)\n"
     )
 
 
@@ -256,7 +254,7 @@ def test_pack_prints_path_and_further_requirements(site: Path) -> None:
     (artefact,) = Path("out").iterdir()
     assert result.stdout == f"{artefact}\n"
     assert (
-        result.stderr == "it needs dist-memo, too: `validator plugins pack dist-memo`, where workers do not have it\n"
+        result.stderr == "it also needs dist-memo: run `validator plugins pack dist-memo` if workers do not have it\n"
     )
     as_json = run(site, "pack", "dist-reader", "--output", "out", "--json")
     assert json.loads(as_json.stdout) == {"path": str(artefact), "needs": ["dist-memo"]}
@@ -270,7 +268,7 @@ def test_new_prints_the_files_it_wrote(site: Path) -> None:
     assert all(Path(line).is_file() for line in result.stdout.splitlines())
     again = run(site, "new", "my-kind", "--kind", "handler", "--output", "projects")
     assert again.exit_code == 2
-    assert again.stderr == "validator: projects/validator-my-kind: expected a folder that is not there yet\n"
+    assert again.stderr == "validator: projects/validator-my-kind: expected a folder that does not exist yet\n"
 
 
 def test_help_loads_no_plugins_and_nothing_heavy() -> None:

@@ -60,8 +60,8 @@ def test_document_can_be_a_file(tmp_path: Path) -> None:
         ("head", b"9" * 5000, "xcmp", "standard input: expected numbers of at most 4300 digits"),
         ("head", [], "xcmp", "standard input: expected an object, found []"),
         ("tail", HEADS, "xcmp", "KIND: expected one of row, head, payload, processing, found 'tail'"),
-        ("head", HEADS, "router", "--protocol: 'router' comes without proofs"),
-        ("head", HEADS, "none", "--protocol: 'none' is not installed; there are "),
+        ("head", HEADS, "router", "--protocol: 'router' has no proofs"),
+        ("head", HEADS, "none", "--protocol: 'none' is not installed; installed are "),
     ],
 )
 def test_invalid_document_is_one_error_line(

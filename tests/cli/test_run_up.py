@@ -28,7 +28,7 @@ def test_job_without_a_chain_is_refused(command: str, tmp_path: Path, monkeypatc
     result = invoke(command)
     assert result.exit_code == 2
     assert result.stderr == (
-        "validator: no chain to follow: expected a table [chains.<lane>] in the configuration, found no ./validator.toml\n"
+        "validator: no chain is configured: expected a table [chains.<lane>], found no ./validator.toml\n"
     )
 
 

@@ -95,7 +95,7 @@ def test_show_of_para_prints_all_of_its_state(job: Callable[..., Job]) -> None:
 
     printed = followed.show(f"--para={para}").stdout
     assert f"{LANE} · para {para} · after block 60" in printed
-    assert f"channels to it ({len(held.hrmp_ingress_channels_index[para])})" in printed
+    assert f"inbound channels ({len(held.hrmp_ingress_channels_index[para])})" in printed
     for sender in held.hrmp_ingress_channels_index[para]:
         assert f" {sender} -> {para} " in printed
     account = held.accounts[para]
@@ -127,12 +127,10 @@ def test_show_of_channel_prints_its_messages(job: Callable[..., Job]) -> None:
 
 def test_unknown_item_is_one_error_line(job: Callable[..., Job], tmp_path: Path) -> None:
     followed = job()
-    refused(followed.show(), "no lane 'polkadot' in the checkpoint after batch 17; there are: none")
+    refused(followed.show(), "no lane 'polkadot' in the checkpoint after batch 17; lanes in it: none, ")
     followed.follow(followed.chain.records)
     refused(invoke("state", "show", "--lane=kusama", followed.chain.option()), "no lane 'kusama'")
-    refused(
-        followed.show("--para=9999"), "--para: lane polkadot knows nothing of para 9999 after block 30; valid are: "
-    )
+    refused(followed.show("--para=9999"), "--para: lane polkadot knows no para 9999 after block 30; valid paras: ")
     sender, recipient = next(iter(followed.state().hrmp_channels))
     gone = followed.show(f"--channel={sender},9999")
     refused(gone, f"--channel: lane polkadot has no channel {sender},9999 and no request for it")

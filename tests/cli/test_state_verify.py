@@ -20,13 +20,15 @@ def test_lane_equal_to_its_topics_verifies(job: Callable[..., Job]) -> None:
     followed.follow(followed.chain.records[:-1], batches=7)
     result = followed.verify()
     assert result.exit_code == 0, result.output
-    assert result.stdout.splitlines()[-1].startswith(f"OK: lane {LANE} after block 59, batch {BATCH} is what its ")
+    assert result.stdout.splitlines()[-1].startswith(
+        f"OK: lane {LANE} after block 59, batch {BATCH} equals the lane rebuilt from "
+    )
     assert "differs" not in result.stdout
     (printed,) = [json.loads(line) for line in followed.verify("--json", f"--lane={LANE}").stdout.splitlines()]
     assert (printed["ok"], printed["records"], printed["executed_block"]) == (True, len(followed.chain.records) - 1, 59)
     checks = {check["what"]: check for check in printed["checks"]}
     assert checks["waiting records"]["stored"] != "0 records"
-    assert checks["last receipts on the topic"]["stored"].startswith("59 told, ")
+    assert checks["last receipts on the topic"]["stored"].startswith("59 compared, ")
     assert all(check["same"] for check in checks.values())
 
 
@@ -87,7 +89,7 @@ def test_inputs_removed_by_retention_are_named(job: Callable[..., Job]) -> None:
     admin = AdminClient(admin_config(followed.chain.config.kafka))
     for future in admin.delete_records([TopicPartition(f"{followed.prefix}blocks", 0, 3)]).values():
         future.result()
-    refused(followed.verify(), f"block 1 is missing, {followed.prefix}blocks begins with block 4")
+    refused(followed.verify(), f"block 1 is missing: {followed.prefix}blocks begins with block 4")
 
 
 def test_topics_other_than_the_jobs_are_refused(job: Callable[..., Job]) -> None:
@@ -97,7 +99,7 @@ def test_topics_other_than_the_jobs_are_refused(job: Callable[..., Job]) -> None
     followed.consumed[place] += 1
     refused(followed.verify(), f"{place[0]}[0] ends at offset 30, but the checkpoint's batch has consumed it up to 31")
     followed.consumed = {("other.blocks", 0): 30}
-    refused(followed.verify(), "[topics] prefix: the checkpoint is of the topics other.blocks, expected ")
+    refused(followed.verify(), "[topics] prefix: the checkpoint belongs to the topics other.blocks, expected ")
 
 
 def test_unconfigured_lane_cannot_be_verified(job: Callable[..., Job]) -> None:
@@ -122,4 +124,4 @@ def test_changed_configuration_is_reported(job: Callable[..., Job]) -> None:
     result = followed.verify()
     # the lane is rebuilt under the configuration that it is stored under
     assert result.exit_code == 0, result.output
-    assert "the configuration is not the one that its state was stored under" in result.stderr
+    assert "the configuration differs from the one that its state was stored with" in result.stderr

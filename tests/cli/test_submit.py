@@ -128,7 +128,7 @@ def test_missing_topic_is_reported(chain: Follower, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("VALIDATOR_TOPICS__PREFIX", "nowhere.")
     result = invoke("submit", "blocks", "-", chain.option(), stdin=b"")
     assert result.exit_code == 2
-    assert result.stderr.startswith("validator: topic nowhere.blocks is not there at 127.0.0.1:")
+    assert result.stderr.startswith("validator: topic nowhere.blocks does not exist at 127.0.0.1:")
 
 
 def test_missing_kafka_error_says_how_to_start_a_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,7 +176,7 @@ def test_wrong_configuration_is_one_error_line(world: World, settings: dict[str,
 def test_missing_topics_are_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     option = world.configure()
     monkeypatch.setenv("VALIDATOR_TOPICS__PREFIX", "nowhere.")
-    assert refused("echo", option).startswith("topic nowhere.verdicts is not there at ")
+    assert refused("echo", option).startswith("topic nowhere.verdicts does not exist at ")
 
 
 def test_unreachable_broker_is_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +196,7 @@ def test_unknown_name_lists_installed_transports(
         line = refused(name)
         assert line.startswith("several@1.0.0 (")
         assert line.endswith(
-            f"it has no transport {name!r} under [transports.several], there are several.one, several.two"
+            f"no transport {name!r} under [transports.several], expected one of several.one, several.two"
         )
     assert "config.file: " in refused("echo")
 

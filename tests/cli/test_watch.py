@@ -160,8 +160,8 @@ def test_foreign_record_is_reported_and_others_are_shown(
             ("verdict",),
             "TOPIC: expected verdicts, dispatches, channel-events, headroom, receipts, dead-letters, found 'verdict'; did you",
         ),
-        (("receipts", "--reject-only"), "--reject-only is for verdicts, found it with receipts"),
-        (("receipts", "--para=5"), "--para: receipts are of no para"),
+        (("receipts", "--reject-only"), "--reject-only needs the topic verdicts, found it with receipts"),
+        (("receipts", "--para=5"), "--para: receipts do not belong to a para"),
         (("verdicts", "--from-beginning", "--tail=5"), "expected --from-beginning or --tail, found both"),
     ],
 )

@@ -146,9 +146,9 @@ def test_submitted_records_arrive(backend: Backend) -> None:
             lambda c: c.submit("blocks", b"", bytes(RECORD_BYTES_MAX + 1)),
             f"value: expected at most {RECORD_BYTES_MAX} bytes, found {RECORD_BYTES_MAX + 1}",
         ),
-        (lambda c: c.receive(-1), "timeout_s: expected seconds from 0 on, found -1"),
-        (lambda c: c.receive(float("nan")), "timeout_s: expected seconds from 0 on, found nan"),
-        (lambda c: c.receive(None), "timeout_s: expected seconds from 0 on, found None"),
+        (lambda c: c.receive(-1), "timeout_s: expected seconds, at least 0, found -1"),
+        (lambda c: c.receive(float("nan")), "timeout_s: expected seconds, at least 0, found nan"),
+        (lambda c: c.receive(None), "timeout_s: expected seconds, at least 0, found None"),
     ],
 )
 def test_wrong_argument_is_value_error(backend: Backend, call: Callable[[TransportContext], Any], text: str) -> None:

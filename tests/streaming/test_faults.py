@@ -198,7 +198,7 @@ def test_worker_without_the_drivers_version_ends_query_in_one_line(
     assert foreseen
     assert not _may_pass(str(failed.value), reason)
     assert (
-        "faulty@1.0.2, this worker has not: faulty@1.0.2: this version is not installed, found 1.0.0, 1.0.1" in reason
+        "faulty@1.0.2, this worker does not: faulty@1.0.2: this version is not installed, found 1.0.0, 1.0.1" in reason
     )
     assert "\n" not in reason
     assert running.written() == 0
