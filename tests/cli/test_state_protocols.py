@@ -81,7 +81,7 @@ def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sto
 @pytest.mark.parametrize("protocol", ["early-hrmp", "xcmp"])
 def test_protocol_without_a_view_is_shown_by_its_state_keys(protocol: str, stored: Callable[..., Stored]) -> None:
     of = chain(SimulationSettings(seed=31, blocks=40, lane=LANE), protocol)
-    lane = stored(of.table, inputs_of(of.records))
+    lane = stored(of.table, inputs_of(of.records, protocol))
     definition = installed_protocol(protocol)
     assert definition is not None
     view = json.loads(json.dumps(definition.traces.view(lane.rules)))
@@ -108,7 +108,7 @@ def test_protocol_without_a_view_is_shown_by_its_state_keys(protocol: str, store
 
 def test_channel_is_shown_by_the_state_keys_that_name_it(stored: Callable[..., Stored]) -> None:
     of = chain(SimulationSettings(seed=31, blocks=40, lane=LANE), "early-hrmp")
-    lane = stored(of.table, inputs_of(of.records))
+    lane = stored(of.table, inputs_of(of.records, "early-hrmp"))
     channels = lane.shown()["state"]["channels"]
     name = next(iter(channels))
     sender, recipient = name.split("->")
