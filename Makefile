@@ -4,13 +4,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 STAMP  := $(VENV)/.made
+WORKERS ?= 2
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test crash lint format bench clean
+.PHONY: help setup demo test test-all crash lint format bench clean
 
 help: ## show this help
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## virtual environment with pinned versions, and the jars of broker and connector
 	@$(BIN)/validator jars
@@ -25,8 +26,11 @@ $(STAMP): pyproject.toml constraints.txt $(PLUGINS:%=%/pyproject.toml)
 demo: setup ## broker, Spark job, simulated relay chain, live verdicts, summary
 	$(BIN)/validator demo
 
-test: setup ## every test
-	$(BIN)/python -m pytest
+test: setup ## every test, two files at a time (ten minutes on two cores); WORKERS=
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+test-all: setup ## the same with all repetitions of those that repeat themselves with other seeds
+	VALIDATOR_TESTS=all $(BIN)/python -m pytest -n $(WORKERS)
 
 KILLS ?= 220
 SEED  ?= 1
@@ -34,11 +38,13 @@ SEED  ?= 1
 crash: setup ## kill driver, workers and broker over 200 times (an hour), and compare after each; SEED=, KILLS=
 	$(BIN)/python -m tests.crash --seed $(SEED) --kills $(KILLS)
 
-lint: setup ## ruff, mypy --strict, import-linter
+lint: setup ## ruff, mypy --strict, import-linter, spelling and phrases
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell
+	$(BIN)/python -m tests.tidy.words
 
 format: setup ## let ruff write the format
 	$(BIN)/ruff check --fix .

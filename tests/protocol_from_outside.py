@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A protocol that does not come with the product, and has every optional part: the rules of early-hrmp in a distribution of a test's."""
+"""A protocol outside the product, with every optional part: the rules of early-hrmp in a test's distribution."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from typer.testing import CliRunner
 
 from tests.codecs import decoded, encoded
+from tests.sending import send
 from validator.cli.demo import configuration
 from validator.cli.main import app
 from validator.config import Config, load_config
@@ -18,7 +19,6 @@ from validator.kafka.topics import create_topics
 from validator.lanes.configured import lane_definition
 from validator.lanes.processor import LaneProcessor
 from validator.protocols.router.simulation.traffic import RouterSimulation
-from validator.service.sender import RecordSender
 from validator.service.toml import to_toml
 from validator.simulate import settings_of_profile
 
@@ -59,11 +59,9 @@ class Follower:
         for offset, (kind, record) in enumerate(records):
             item = decoded(kind, encoded(kind, record), Source(kind, 0, offset))
             items.append(item if isinstance(item, DeadLetter) else item[1])
-        sender = RecordSender(self.config.kafka, self.config.topics.prefix)
-        for _, outputs in [*self.worker.process(items), self.worker.status()]:
-            for topic, key, value, _ in outputs:
-                sender.send(topic, key, value)
-        sender.flush()
+        told = [*self.worker.process(items), self.worker.status()]
+        records = [(topic, key, value) for _, outputs in told for topic, key, value, _ in outputs]
+        send(self.config.kafka, self.config.topics.prefix, records)
 
     def option(self) -> str:
         return f"--config={self.config_path}"

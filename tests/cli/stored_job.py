@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.follower import LANE, Follower, follower, invoke
 from tests.codecs import decoded, encoded
+from tests.sending import send
 from tests.unit.lanes.backend import Store
 from validator.cli import state as command
 from validator.core.inputs import DeadLetter, Input, Source
@@ -19,7 +20,6 @@ from validator.lanes.configured import lane_definition
 from validator.lanes.store import LaneCache, process_batch, restore_lane
 from validator.lanes.stored import Part, write_end, write_entry, write_header
 from validator.service import state
-from validator.service.sender import RecordSender
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
@@ -51,10 +51,8 @@ class Job:
 
     def follow(self, records: Records, *, batches: int = 3, judged: Records | None = None) -> None:
         """Send records, take them in some batches, and tell what comes out; ``judged`` are taken instead of those that are sent."""
-        sender = RecordSender(self.chain.config.kafka, self.prefix)
-        for kind, record in records:
-            sender.send(kind, LANE.encode(), encoded(kind, record))
-        sender.flush()
+        kafka = self.chain.config.kafka
+        send(kafka, self.prefix, [(kind, LANE.encode(), encoded(kind, record)) for kind, record in records])
         definition = lane_definition(self.chain.config, LANE)
         items = [self.item(kind, record) for kind, record in (records if judged is None else judged)]
         cache = LaneCache()
@@ -62,10 +60,8 @@ class Job:
             attempt = self.store.attempt()
             batch = items[len(items) * at // batches : len(items) * (at + 1) // batches]
             for _, told in process_batch(definition, attempt, cache, batch):
-                for topic, key, value, _ in told:
-                    sender.send(topic, key, value)
+                send(kafka, self.prefix, [(topic, key, value) for topic, key, value, _ in told])
             self.store.commit(attempt)
-        sender.flush()
 
     def item(self, kind: str, record: dict[str, Any]) -> Input | DeadLetter:
         place = (self.prefix + kind, 0)

@@ -14,6 +14,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
 from tests.cli.follower import Follower, follower, invoke, lines
 from tests.codecs import decoded, encoded
+from tests.sending import send
 from validator.codec.encode import encode_dead_letter
 from validator.core.inputs import DeadLetter, DeadReason, Input, Source
 from validator.errors import UserError
@@ -21,7 +22,6 @@ from validator.kafka.client import consumer_config
 from validator.kafka.topics import create_topics
 from validator.service.dead_letters import Place
 from validator.service.replayer import Replayer, Task
-from validator.service.sender import RecordSender
 from validator.topics import INPUT_TOPICS, TOPICS
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ class Letters:
         self.kafka = chain.config.kafka
         self.prefix = chain.config.topics.prefix
         self.count = 0
-        self._sender = RecordSender(self.kafka, self.prefix)
         self._judged: set[tuple[str, int]] = set()
 
     def put(self, raw: bytes, *, reason: DeadReason = DeadReason.UNDECODABLE, source: Source | None = None,
@@ -51,8 +50,7 @@ class Letters:
         return f"0/{self.count - 1}"
 
     def send(self, topic: str, value: bytes, key: bytes = b"polkadot") -> None:
-        self._sender.send(topic, key, value)
-        self._sender.flush()
+        send(self.kafka, self.prefix, [(topic, key, value)])
 
     def candidate(self) -> dict[str, Any]:
         return next(record for kind, record in self.chain.records if kind == "candidates")

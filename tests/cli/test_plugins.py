@@ -76,7 +76,7 @@ def test_list_tells_every_plugin_and_what_is_wrong_with_it(site: Path) -> None:
     assert lines["out"] == "out 2.0.0 1.0 transports out dist-out 2.0.0 ok"
     assert lines["router"].startswith("router ")
     assert lines["broken"].startswith("broken handlers dist-broken 1.0.0 importing plugin_")
-    assert lines["broken"].endswith("failed (SystemExit: no luck): mend or remove the plugin")
+    assert lines["broken"].endswith("failed (SystemExit: no luck): fix or remove the plugin")
 
 
 def test_list_for_machines(site: Path) -> None:
@@ -270,7 +270,7 @@ def test_new_prints_what_it_wrote(site: Path) -> None:
     assert all(Path(line).is_file() for line in result.stdout.splitlines())
     again = run(site, "new", "my-kind", "--kind", "handler", "--output", "projects")
     assert again.exit_code == 2
-    assert again.stderr == "validator: projects/validator-my-kind: expected a folder that is not there yet\n"
+    assert again.stderr == "validator: projects/validator-my-kind: expected a folder that does not exist yet\n"
 
 
 def test_the_help_loads_neither_plugins_nor_what_is_heavy() -> None:

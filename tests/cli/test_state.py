@@ -95,7 +95,7 @@ def test_a_para_is_shown_with_all_that_concerns_it(job: Callable[..., Job]) -> N
 
     told = followed.show(f"--para={para}").stdout
     assert f"{LANE} · para {para} · after block 60" in told
-    assert f"channels to it ({len(held.hrmp_ingress_channels_index[para])})" in told
+    assert f"inbound channels ({len(held.hrmp_ingress_channels_index[para])})" in told
     for sender in held.hrmp_ingress_channels_index[para]:
         assert f" {sender} -> {para} " in told
     account = held.accounts[para]

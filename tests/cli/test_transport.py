@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.follower import invoke
+from tests.sending import send
 from tests.unit.plugin.distributions import IMPORTS, MANIFEST, install, on_path
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
-from validator.service.sender import RecordSender
 from validator.service.toml import to_toml
 
 if TYPE_CHECKING:
@@ -94,10 +94,7 @@ class World:
         return f"--config={path}"
 
     def tell(self, *values: bytes, topic: str = "verdicts") -> None:
-        sender = RecordSender(self.kafka, self.prefix)
-        for value in values:
-            sender.send(topic, b"polkadot", value)
-        sender.flush()
+        send(self.kafka, self.prefix, [(topic, b"polkadot", value) for value in values])
 
     def start(self, option: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "validator", "transport", "run", "echo", option]
@@ -185,6 +182,7 @@ def test_topics_that_are_not_there_are_told(world: World, monkeypatch: pytest.Mo
 def test_a_broker_that_does_not_answer_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     option = world.configure()
     monkeypatch.setenv("VALIDATOR_KAFKA__BOOTSTRAP__SERVERS", "localhost:1")
+    monkeypatch.setattr("validator.kafka.retry.ANSWER_S_MAX", 1.0)
     assert refused("echo", option).startswith("no Kafka answers at localhost:1 (")
 
 

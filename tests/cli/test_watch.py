@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.follower import Follower, follower, invoke, lines
+from tests.sending import send
 from validator.cli.rows import COLUMNS, ROWS, why
 from validator.codec.json_form import to_json
 from validator.kafka.reader import TopicReader
 from validator.plugin.rule_pages import anchor
-from validator.service.sender import RecordSender
 
 if TYPE_CHECKING:
     from validator.service.comparison import Json
@@ -143,9 +143,7 @@ def test_a_strangers_record_is_told_and_the_others_are_shown(
     tmp_path_factory: pytest.TempPathFactory, kafka: dict[str, object]
 ) -> None:
     followed = follower(tmp_path_factory.mktemp("strange"), kafka, "strange.", blocks=1)
-    sender = RecordSender(followed.config.kafka, "strange.")
-    sender.send("receipts", b"polkadot", b"hello")
-    sender.flush()
+    send(followed.config.kafka, "strange.", [("receipts", b"polkadot", b"hello")])
     followed.judge(followed.records)
     result = invoke("watch", "receipts", "--json", followed.option())
     assert result.exit_code == 0

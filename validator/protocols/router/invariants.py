@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every invariant of the Router's storage, recomputed from ground truth (router_rules 1.11)."""
+"""All invariants of the Router's storage, recomputed from ground truth (router_rules 1.11)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from validator.protocols.router.state import RouterState
 
 
 def check_invariants(state: RouterState) -> None:
-    """Raise `InvariantBroken` with everything in the state that contradicts itself."""
+    """Raise `InvariantBroken` with a sentence for every invariant that the state breaks."""
     raise_if_broken(broken_invariants(state))
 
 
