@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records as JSON: what users write to `validator submit` and read from `validator watch --json`.
 
-Names are those of the schemas. Bytes and hashes are lower-case hex without a prefix, balances plain integers, absent optional fields null.
+Names come from the schemas. Bytes and hashes are lower-case hex without a prefix, balances plain integers, absent optional fields null.
 Some forms differ from the Avro ones. A channel request is flat, with a ``kind``. A verdict has ``ok`` and holds its error as the
 conformance traces do (``{"kind", **fields}``, with the clause next to it). A record whose schema has the attribute ``"json": "pair"`` is
 the array of its fields (a channel is ``[sender, recipient]``). One with ``"json": "sparse"`` is an object without its null fields.

@@ -64,8 +64,8 @@ FIRST_RULES: tuple[RulesEpoch, ...] = (RulesEpoch(0, 1),)
 class ChainSettings:
     """A chain as its protocol sees it: limits, modes, the paras that are valid from the start, and the upward dispatcher.
 
-    ``configuration`` is of the protocol's own class. ``upward_messages`` is passed to the rule set's dispatch round. ``rules`` are
-    ascending by block; the first ones apply from block 0.
+    ``configuration`` is an instance of the protocol's own class. ``upward_messages`` is passed to the rule set's dispatch round. ``rules``
+    are ascending by block; the first ones apply from block 0.
     """
 
     configuration: Any = None
@@ -99,7 +99,7 @@ S = TypeVar("S", bound=State)
 class RuleSet(ABC, Generic[S]):
     """One lane's state under one protocol.
 
-    The ``apply_`` methods either apply an input completely, or raise a `Violation` and change nothing. Requests and candidates are of the
+    The ``apply_`` methods either apply an input completely, or raise a `Violation` and change nothing. Requests and candidates have the
     protocol's own types. Every change adds the para to ``state.touched.pages``: only those pages are encoded again.
 
     Between `begin_block` and `end_block`, ``now`` is the block, ``events`` collects channel events, and ``profile`` is the profile of the

@@ -111,7 +111,7 @@ class DownwardMessage(NamedTuple):
 class Block:
     """A complete block: its record and, by index, everything that belongs to it.
 
-    Requests and candidates are of the protocol's own types.
+    Requests and candidates have the protocol's own types.
     """
 
     record: BlockRecord
