@@ -71,7 +71,7 @@ def test_a_job_that_fails_says_why_and_where_to_look(
     told = result.stderr.splitlines()
     assert any(
         line.split()
-        == ["03:04:05", "started", *["Spark", "starts", "for", "polkadot;", "its", "log", "is", "spark.log"]]
+        == ["03:04:05", "started", *["starting", "Spark", "for", "polkadot;", "its", "log", "is", "spark.log"]]
         for line in told
     )
     assert any(

@@ -167,7 +167,7 @@ def test_what_a_transport_raises_is_told_in_one_line(world: World) -> None:
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"topic": "blocks"}, "transport echo: 'blocks' is none of the output topics verdicts, dispatches, "),
+        ({"topic": "blocks"}, "transport echo: 'blocks' is not one of the output topics verdicts, dispatches, "),
         ({"file": 5}, "config.file: "),
         ({"fiel": "x"}, "config.fiel: no such key"),
     ],
