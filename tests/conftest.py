@@ -27,8 +27,15 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Have the workers of `pytest -n` begin with what takes longest; without workers files keep their order."""
+    """Mark tests by the fixtures that they use, and have the workers of `pytest -n` begin with what takes longest.
+
+    Without workers files keep their order.
+    """
+    for item in items:
+        for fixture in {"broker", "spark"}.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(fixture)
     if hasattr(config, "workerinput"):
         scheduling.sort(items)
 

@@ -38,7 +38,7 @@ PREFIX = "crash."
 PATIENCE_S = 420.0
 """After this what has not come is taken for lost: longer than an open transaction of a dead writer may live."""
 
-DEATH_S_MAX = 60.0
+DEATH_S_MAX = 180.0
 """Seconds in which the JVM and the workers of a dead driver have to be gone."""
 
 SNAPSHOT_BYTES = 10_000

@@ -15,7 +15,15 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from streaming.run import _may_pass, _reason
-from tests.streaming.harness import SAME_WHATEVER_ARRIVES, Outputs, Stream, decoded, first_difference, of_lane
+from tests.streaming.harness import (
+    PATIENCE_S,
+    SAME_WHATEVER_ARRIVES,
+    Outputs,
+    Stream,
+    decoded,
+    first_difference,
+    of_lane,
+)
 from tests.throwaway import files_of, importable, install, packed
 from tests.unit.lanes.chains import Record, inputs_of, record
 from validator.config import Config
@@ -156,7 +164,7 @@ def test_a_fault_stops_the_query_with_the_plugins_name_and_nothing_is_lost(
     running.produce(given[2 * (FAULT_AT - 2) :])
     assert running.query is not None
     with pytest.raises(StreamingQueryException) as failed:
-        running.query.awaitTermination(240)
+        running.query.awaitTermination(int(PATIENCE_S))
     reason, foreseen = _reason(failed.value)
     assert told in reason
     assert "\n" not in reason
@@ -195,7 +203,7 @@ def test_workers_without_the_driver_s_version_end_the_query_in_one_line(
         running.produce(records(COUNTS))
         query = running.start()
         with pytest.raises(StreamingQueryException) as failed:
-            query.awaitTermination(240)
+            query.awaitTermination(int(PATIENCE_S))
     reason, foreseen = _reason(failed.value)
     assert foreseen
     assert not _may_pass(str(failed.value), reason)

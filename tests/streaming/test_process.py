@@ -70,6 +70,7 @@ def receipts(kafka: dict[str, Any], prefix: str) -> int:
     return next(state.records or 0 for state in list_topics(kafka, prefix=prefix) if state.name == prefix + "receipts")
 
 
+@pytest.mark.spark
 def test_an_overflow_stops_the_job_and_a_wider_limit_goes_on_on_executors_of_their_own(
     kafka: dict[str, Any], tmp_path: Path
 ) -> None:
