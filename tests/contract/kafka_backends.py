@@ -25,11 +25,11 @@ class Backend(Protocol):
 
 
 QUICK: Final = {"log.cleaner.backoff.ms": "200"}
-"""Options for tests alone: a broker otherwise looks every 15 s for what it may compact."""
+"""Options for tests only; by default a broker looks for work to compact every 15 s."""
 
 
 class QuickBroker(EmbeddedBroker):
-    """The embedded broker with those options."""
+    """The embedded broker with these options."""
 
     def _properties(self, port: int, controller_port: int) -> str:
         return super()._properties(port, controller_port) + "".join(f"{key}={value}\n" for key, value in QUICK.items())
@@ -85,7 +85,7 @@ class Container:
 
 @cache
 def no_docker() -> str | None:
-    """Say why there is no container to be had, or None."""
+    """Return why no container is available, or None if one is."""
     if shutil.which("docker") is None:
         return "no docker program on PATH"
     try:

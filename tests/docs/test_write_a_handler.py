@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/write-a-handler.md does what it says: every file is written, every command run, and what it prints is compared."""
+"""docs/write-a-handler.md works: the test writes every file, runs every command and compares the output."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import pytest
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "write-a-handler.md"
 JOB = "## 7."
-"""From here on the page needs Spark."""
+"""The first heading whose commands need Spark."""
 
 
 class Block(NamedTuple):
-    """A fenced block, with the file that the text before it names last."""
+    """A fenced block, with the file that the preceding text names last."""
 
     language: str
     content: str
@@ -27,7 +27,7 @@ class Block(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A line after ``$``, and the lines that it prints, in which ``...`` stands for anything."""
+    """A line after ``$`` with its output, in which ``...`` matches anything."""
 
     line: str
     prints: str
@@ -52,13 +52,13 @@ def commands(block: Block) -> list[Command]:
 
 
 class Ran(NamedTuple):
-    """Blocks that were run, and what came of it."""
+    """Blocks that were run, and their output."""
 
     parts: list[Block]
     done: subprocess.CompletedProcess[str]
 
     def check(self) -> None:
-        """Compare what each command printed with what the page says."""
+        """Compare the output of each command with the page."""
         assert self.done.returncode == 0, self.done.stdout + self.done.stderr
         expected = [command for block in self.parts if block.language == "console" for command in commands(block)]
         for command, text in zip(expected, self._printed(), strict=False):
@@ -66,7 +66,7 @@ class Ran(NamedTuple):
                 assert re.fullmatch(pattern(command.prints), text.rstrip("\n")), f"$ {command.line}\n{text}"
 
     def shell(self) -> list[str]:
-        """Return the lines that bring a shell to where this one has ended."""
+        """Return the commands that put a new shell into the state in which this one ended."""
         folder, path = self._printed()[-1].splitlines()
         return [f"cd {shlex.quote(folder)}", f"export PYTHONPATH={shlex.quote(path)}"]
 
@@ -75,14 +75,14 @@ class Ran(NamedTuple):
 
 
 def script(parts: list[Block], before: list[str]) -> str:
-    """Return a shell program that writes the files and runs the commands, with a line of its own around what each prints."""
+    """Return a shell program that writes the files and runs the commands, with a marker line around the output of each."""
     lines = ["set -e -o pipefail", *before]
     if any("validator broker start" in block.content for block in parts):
         lines.append("trap 'kill $(jobs -p) 2> /dev/null || true; validator broker stop > /dev/null 2>&1 || true' EXIT")
     number = 0
     for block in parts:
         if block.language != "console":
-            # tests/test_contract.py and the like lie in the project; what is written after `cd ..` lies beside it
+            # tests/test_contract.py and the like are in the project; files written after `cd ..` are next to it
             assert block.file is not None, block.content
             lines += [f"cat > {block.file} <<'END-OF-FILE'", block.content.rstrip("\n"), "END-OF-FILE"]
             continue
@@ -93,12 +93,12 @@ def script(parts: list[Block], before: list[str]) -> str:
 
 
 def pattern(prints: str) -> str:
-    """Return the expression that what a command prints has to match."""
+    """Return a regular expression for a command's output."""
     return r"(.|\n)*".join(re.escape(part) for part in prints.rstrip("\n").split("..."))
 
 
 def run(parts: list[Block], folder: Path, before: list[str]) -> Ran:
-    """Run the page's blocks in a folder. The broker and the job keep their state there, too."""
+    """Run blocks of the page in a folder, which also holds the state of broker and job."""
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -131,12 +131,12 @@ def before_job(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return run(blocks(text[: text.index(JOB)]), tmp_path_factory.mktemp("page"), [])
 
 
-def test_the_page_up_to_the_job(before_job: Ran) -> None:
+def test_page_up_to_the_job_works(before_job: Ran) -> None:
     before_job.check()
 
 
 @pytest.mark.spark
-def test_the_page_from_the_job_on(before_job: Ran, tmp_path: Path) -> None:
+def test_page_from_the_job_on_works(before_job: Ran, tmp_path: Path) -> None:
     before_job.check()
     text = PAGE.read_text(encoding="utf-8")
     run(blocks(text[text.index(JOB) :]), tmp_path, before_job.shell()).check()

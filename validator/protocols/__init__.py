@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The protocol that comes with the product, as the plugin that it is."""
+"""The protocol that ships with the product, packaged as a plugin."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process counts as gone when all of it is."""
+"""A process counts as gone only when all its threads have ended."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ ctypes.CDLL(None).pthread_exit(None)
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="tells threads apart by Linux's /proc")
-def test_a_process_whose_first_thread_is_dead_still_runs() -> None:
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="distinguishes threads by Linux's /proc")
+def test_process_with_dead_first_thread_still_runs() -> None:
     with subprocess.Popen([sys.executable, "-c", FIRST_THREAD_ENDS], stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
@@ -39,7 +39,7 @@ def test_a_process_whose_first_thread_is_dead_still_runs() -> None:
             process.kill()
 
 
-def test_a_process_that_has_ended_is_gone_and_left_to_who_waits_for_it() -> None:
+def test_ended_process_is_gone_and_left_for_its_parent_to_reap() -> None:
     with subprocess.Popen([sys.executable, "-c", "raise SystemExit(7)"]) as process:
         deadline = time.monotonic() + 300
         while start_time(process.pid, reap=False) is not None:

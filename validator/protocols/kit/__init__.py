@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What protocols of relay chains have in common, for authors of rule sets to compose.
+"""Building blocks that relay-chain protocols share. Authors of rule sets compose them.
 
-Accounts with deposits (`ledger`), candidates that wait for their inclusion (`pending`), the list of open requests (`requests`), marks for
-what has changed and the layout of pages (`pages`), indexes of channels (`indexes`), and the invariants of all of these (`invariants`).
-Within a major version of the plugin API names are added, never removed or changed in meaning.
+- `ledger`: accounts with deposits
+- `pending`: candidates that wait for inclusion
+- `requests`: the list of open requests
+- `pages`: change marks and the layout of pages
+- `indexes`: indexes of channels
+- `invariants`: the invariants of all of these
+
+A major version of the plugin API may add names. It never removes a name or changes its meaning.
 """
 
 from __future__ import annotations

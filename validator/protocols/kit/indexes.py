@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts and indexes by para that never hold an empty row or a zero."""
+"""Per-para counts and indexes that never hold a zero or an empty row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def increase(counts: dict[ParaId, int], para: ParaId) -> None:
 
 
 def decrease(counts: dict[ParaId, int], para: ParaId) -> bool:
-    """Subtract one from a count, saturating at zero, and say whether there was anything to subtract from."""
+    """Subtract one from a count, saturating at zero. Return whether the count was positive."""
     count = counts.get(para, 0)
     if count > 1:
         counts[para] = count - 1
@@ -29,12 +29,12 @@ def decrease(counts: dict[ParaId, int], para: ParaId) -> bool:
 
 
 def insert_sorted(index: dict[ParaId, list[ParaId]], key: ParaId, item: ParaId) -> None:
-    """Add an item to a row of an index that is kept ascending."""
+    """Insert an item into an index row, keeping the row ascending."""
     insort(index.setdefault(key, []), item)
 
 
 def remove_sorted(index: dict[ParaId, list[ParaId]], key: ParaId, item: ParaId) -> None:
-    """Remove an item from a row of an index, and the row with its last item."""
+    """Remove an item from an index row. Remove the row if it becomes empty."""
     row = index[key]
     del row[bisect_left(row, item)]
     if not row:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Invariants that states of several protocols share, recomputed from ground truth."""
+"""Invariants shared by the states of several protocols, recomputed from ground truth."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from validator.protocols.kit.ledger import Ledger
 
 
 def raise_if_broken(broken: Iterable[str]) -> None:
-    """Raise `InvariantBroken` with every sentence, if there is one."""
+    """Raise `InvariantBroken` with all sentences, if there are any."""
     sentences = list(broken)
     if sentences:
         raise InvariantBroken("; ".join(sentences))
 
 
 def broken_deposits(state: Ledger, deposits: Iterable[tuple[ParaId, Balance]]) -> Iterator[str]:
-    """Yield a sentence for each account whose reserved balance is not the sum of its deposits, or whose free balance is negative."""
+    """Yield a sentence for each account whose reserved balance differs from its deposits, or whose free balance is negative."""
     owed: Counter[ParaId] = Counter()
     for para, deposit in deposits:
         owed[para] += deposit
@@ -36,7 +36,7 @@ def broken_deposits(state: Ledger, deposits: Iterable[tuple[ParaId, Balance]]) -
 def broken_index(
     channels: Iterable[ChannelId], ingress: dict[ParaId, list[ParaId]], egress: dict[ParaId, list[ParaId]]
 ) -> Iterator[str]:
-    """Yield a sentence for each way in which the two indexes are not the set of channels, their rows ascending and never empty."""
+    """Yield a sentence for each index that differs from the set of channels, and for each row that is empty or not ascending."""
     once = Counter(dict.fromkeys(channels, 1))
     if Counter((sender, para) for para, row in ingress.items() for sender in row) != once:
         yield "the ingress index is not the set of channels"
@@ -49,5 +49,5 @@ def broken_index(
 
 
 def ascends(items: Sequence[int]) -> bool:
-    """Say whether each item is greater than the one before."""
+    """Return whether each item is greater than the one before."""
     return all(earlier < later for earlier, later in pairwise(items))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sovereign accounts: what a para may spend, and what is held back as deposits."""
+"""Sovereign accounts: the balance a para can spend, and the balance reserved for deposits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from validator.core.types import Balance, Balances, Para, ParaId
 
 @dataclass(slots=True)
 class Account:
-    """A para's sovereign account: what it may spend and what is held back as deposits."""
+    """A para's sovereign account: its spendable balance and its reserved deposits."""
 
     free: Balance = 0
     reserved: Balance = 0
@@ -26,11 +26,11 @@ class Ledger(Protocol):
 
     @property
     def touched(self) -> Touched:
-        """Return what has changed."""
+        """Return the change marks."""
 
 
 def reserve(state: Ledger, para: ParaId, amount: Balance) -> None:
-    """Hold back a deposit on a para's account; the caller has checked that the funds are there (`missing_funds`)."""
+    """Reserve a deposit on a para's account. The caller has already checked the funds (`missing_funds`)."""
     account = state.accounts.setdefault(para, Account())
     if state.balances_mode is Balances.LEDGER:
         account.free -= amount
@@ -39,7 +39,7 @@ def reserve(state: Ledger, para: ParaId, amount: Balance) -> None:
 
 
 def unreserve(state: Ledger, para: ParaId, amount: Balance) -> Balance:
-    """Return a deposit to a para's free balance, at most what is held back, and return how much that was."""
+    """Move a deposit back to a para's free balance, up to the reserved balance. Return the amount moved."""
     account = state.accounts.setdefault(para, Account())
     returned = min(amount, account.reserved)
     account.reserved -= returned
@@ -50,7 +50,7 @@ def unreserve(state: Ledger, para: ParaId, amount: Balance) -> Balance:
 
 
 def endow(state: Ledger, para: Para) -> None:
-    """Add what a para brings when it is onboarded to what its account has kept."""
+    """Add a para's onboarding balance to the balance that its account has kept."""
     account = state.accounts.setdefault(para.para_id, Account())
     if state.balances_mode is Balances.LEDGER:
         account.free += para.balance
@@ -58,13 +58,13 @@ def endow(state: Ledger, para: Para) -> None:
 
 
 def free_balance(state: Ledger, para: ParaId) -> Balance:
-    """Return what a para may spend; a chain without a ledger keeps no free balances."""
+    """Return the balance that a para can spend; 0 on a chain without a ledger."""
     account = state.accounts.get(para)
     return 0 if account is None else account.free
 
 
 def missing_funds(state: Ledger, para: ParaId, needed: Balance) -> Balance | None:
-    """Return a para's free balance if it is below ``needed``, None if the para can pay. A chain without a ledger never refuses."""
+    """Return a para's free balance if it is below ``needed``, else None. On a chain without a ledger every para can pay."""
     if state.balances_mode is Balances.UNLIMITED:
         return None
     free = free_balance(state, para)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layout that pages share: a version byte, the owner, and nothing at all for an owner that has nothing.
+"""The layout that all pages share: a version byte, then the owner. An owner without content has no page.
 
-The headroom page, beside the pages of the state, holds whose headroom has changed since it was last emitted.
-A restored lane has to emit it.
+The headroom page is separate from the state's pages. It lists the paras and channels whose headroom has changed since it
+was last emitted, so that a restored lane emits them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from validator.core.types import ChannelId, Hash, ParaId
 
 @dataclass(slots=True)
 class Touched:
-    """What has changed since it was last read: derived, not part of the state."""
+    """Change marks since the last read. They are derived, not part of the state."""
 
     pages: OrderedSet = field(default_factory=dict)
     """Paras whose page of the state encoding has changed."""
@@ -30,10 +30,10 @@ class Touched:
 
 
 class PageLayout(NamedTuple):
-    """How a protocol's pages begin.
+    """The first bytes of a protocol's pages.
 
     ``version`` is the first byte of every page; ``upgrades`` maps each older version to the function that upgrades a page by one version.
-    ``name`` names the encoding in errors.
+    Errors call the encoding ``name``.
     """
 
     version: int
@@ -41,35 +41,35 @@ class PageLayout(NamedTuple):
     name: str
 
     def begin(self) -> Writer:
-        """Return a page without an owner, to be written on."""
+        """Return a writer for a page without an owner; it holds the version byte."""
         out = Writer()
         out.u8(self.version)
         return out
 
     def owned(self, para: ParaId, content: Writer) -> bytes | None:
-        """Return a para's page, None if nothing but zeros were written: it has nothing."""
+        """Return a para's page, or None if the content is all zeros: the para owns nothing."""
         if not any(content.buffer):
             return None
         return bytes((self.version,)) + para.to_bytes(4, "little") + bytes(content.buffer)
 
     def read(self, page: bytes) -> Reader:
-        """Return a reader after the version byte of a page of the current version. Raises `DecodeError`."""
+        """Upgrade a page to the current version and return a reader after its version byte. Raises `DecodeError`."""
         return upgraded(page, self.version, self.upgrades, self.name)
 
     def owner_of(self, page: bytes) -> ParaId:
-        """Return whose page it is. Raises `DecodeError`."""
+        """Return the owner of a page. Raises `DecodeError`."""
         return self.read(page).u32()
 
     def is_current(self, page: bytes) -> bool:
-        """Say whether encoding what a page holds gives that page again."""
+        """Return whether the page has the current version: decoding and encoding it returns the same bytes."""
         return page[0] == self.version
 
     def hashes(self, pages: Iterable[bytes]) -> dict[int, Hash]:
-        """Return by owner the hashes of those pages that need not be encoded again. Raises `DecodeError`."""
+        """Return, by owner, the hashes of the pages that need no re-encoding. Raises `DecodeError`."""
         return {self.owner_of(page): blake2b_256(page) for page in pages if self.is_current(page)}
 
     def headroom_page(self, touched: Touched, *, channels: bool = True) -> bytes:
-        """Encode whose headroom has changed: paras, then channels unless the protocol's have none."""
+        """Encode the owners whose headroom has changed: paras, then channels if the protocol has headroom for them."""
         out = self.begin()
         out.compact(len(touched.paras))
         for para in sorted(touched.paras):
@@ -82,7 +82,7 @@ class PageLayout(NamedTuple):
         return bytes(out.buffer)
 
     def read_headroom_page(self, page: bytes, *, channels: bool = True) -> Touched:
-        """Return what `headroom_page` encoded. Raises `DecodeError`."""
+        """Decode a `headroom_page`. Raises `DecodeError`."""
         reader = self.read(page)
         touched = Touched(paras=dict.fromkeys(reader.items(reader.u32)))
         if channels:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Candidates that have been accepted and wait for availability: block records name those that are included or timed out."""
+"""Accepted candidates that wait for availability. Block records name those that are included or timed out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PendingCandidate(NamedTuple):
 
 @dataclass(eq=False)
 class InclusionCandidateNotPending(Violation):
-    """A block record lists a candidate as included that is not pending here."""
+    """A block record includes a candidate that is not pending."""
 
     kind: ClassVar[str] = "Inclusion/CandidateNotPending"
     clause: ClassVar[str] = "router_rules 1.1 step 1"
@@ -32,7 +32,7 @@ class InclusionCandidateNotPending(Violation):
 
 @dataclass(eq=False)
 class TimeoutCandidateNotPending(Violation):
-    """A block record lists a candidate as timed out that is not pending here."""
+    """A block record times out a candidate that is not pending."""
 
     kind: ClassVar[str] = "Timeout/CandidateNotPending"
     clause: ClassVar[str] = "router_rules 1.1 step 2"
@@ -40,7 +40,7 @@ class TimeoutCandidateNotPending(Violation):
 
 
 class StateWithPending(State, Protocol):
-    """A state with candidates that wait, oldest first; no queue of them is empty."""
+    """A state with pending candidates: one queue per para, oldest first, never empty."""
 
     pending_candidates: dict[ParaId, deque[PendingCandidate]]
 
@@ -51,10 +51,10 @@ _KEPT_PENDING = Effects(enacted=False)
 
 
 class PendingCandidates(RuleSet[S]):
-    """A rule set whose candidates are checked, then enacted at once or kept until they are included, as the chain is configured."""
+    """A rule set that checks candidates, then enacts them at once or on inclusion, as the chain is configured."""
 
     def apply_candidate(self, candidate: Any) -> Effects:
-        """Accept a candidate, and enact it now or keep it until it is included. Raises the violations of `check_candidate`."""
+        """Accept a candidate, then enact it or keep it pending. Raises the violations of `check_candidate`."""
         self.check_candidate(candidate)
         if self.settings.enactment is Enactment.IMMEDIATE:
             return self.enact_candidate(candidate)
@@ -105,7 +105,7 @@ def write_pending(
 def read_pending(
     reader: Reader, state: StateWithPending, para: ParaId, read_candidate: Callable[[Reader], Any]
 ) -> None:
-    """Take what `write_pending` wrote into the state. Raises `DecodeError`."""
+    """Read what `write_pending` wrote into the state. Raises `DecodeError`."""
     pending = deque(reader.items(lambda: PendingCandidate(reader.u32(), read_candidate(reader))))
     if pending:
         state.pending_candidates[para] = pending

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of open channel requests: in order, found by channel, counted by sender."""
+"""The list of open channel requests, indexed by channel and counted by sender."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from validator.protocols.kit.indexes import channel_name, decrease, increase
 
 @dataclass(slots=True)
 class OpenRequest:
-    """A request to open a channel, with the deposits that have been reserved for it; the recipient's is 0 until it is confirmed."""
+    """A request to open a channel, with its reserved deposits. The recipient's deposit is 0 until the request is confirmed."""
 
     sender: ParaId
     recipient: ParaId
@@ -24,7 +24,7 @@ class OpenRequest:
 
     @property
     def channel_id(self) -> ChannelId:
-        """The channel that is requested."""
+        """The requested channel."""
         return self.sender, self.recipient
 
 
@@ -32,14 +32,14 @@ class OpenRequest:
 class OpenRequests:
     """Open requests, at most one for each channel.
 
-    A request is addressed by its place in ``listed``: within a session the list only grows, at its end it closes up.
+    Its position in ``listed`` addresses a request. The list only grows during a session; the session change removes gaps.
     """
 
     listed: list[OpenRequest] = field(default_factory=list)
     by_channel: dict[ChannelId, OpenRequest] = field(default_factory=dict)
     """Invariant: the listed requests, each once."""
     counts: dict[ParaId, int] = field(default_factory=dict)
-    """Invariant: the number of listed requests by each sender."""
+    """Invariant: the number of listed requests of each sender."""
 
     def __len__(self) -> int:
         return len(self.listed)
@@ -57,20 +57,20 @@ class OpenRequests:
         increase(self.counts, request.sender)
 
     def index(self, request: OpenRequest) -> int:
-        """Return the place of a request that is listed."""
+        """Return the position of a listed request."""
         return next(at for at, listed in enumerate(self.listed) if listed is request)
 
     def keep(self, kept: Iterable[OpenRequest]) -> None:
-        """Replace the list by what is kept of it, in its order."""
+        """Replace the list with the requests that are kept, in their order."""
         self.listed[:] = kept
 
     def forget(self, request: OpenRequest) -> None:
-        """Remove a request from everything but the list, which the caller replaces (`keep`)."""
+        """Remove a request from the index and the counts. The caller replaces the list (`keep`)."""
         del self.by_channel[request.channel_id]
         decrease(self.counts, request.sender)
 
     def broken_invariants(self, channels: Iterable[ChannelId]) -> Iterator[str]:
-        """Yield a sentence for each invariant that does not hold; ``channels`` are those that are open."""
+        """Yield a sentence for each invariant that does not hold; ``channels`` are the open channels."""
         listed = [request.channel_id for request in self.listed]
         if sorted(listed) != sorted(self.by_channel) or any(
             self.by_channel.get(request.channel_id) is not request for request in self.listed
@@ -85,7 +85,7 @@ class OpenRequests:
                 yield f"the request for {channel_name(request.channel_id)} holds a deposit of the recipient, who has not confirmed it"
 
     def deposits(self) -> Iterator[tuple[ParaId, Balance]]:
-        """Yield each deposit that requests hold, with the para it is owed to."""
+        """Yield each deposit that requests hold, with the para that paid it."""
         for request in self.listed:
             yield request.sender, request.sender_deposit
             yield request.recipient, request.recipient_deposit

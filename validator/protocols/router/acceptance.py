@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Candidate acceptance: reads the state, raises the first violation, changes nothing.
+"""Candidate acceptance. It reads the state, raises the first violation and changes nothing.
 
 The order of the groups and of the checks inside a group is normative (router_rules 1.1, 1.3; I-13, I-18).
 """
@@ -31,12 +31,12 @@ from validator.protocols.router.state import RouterState
 
 
 def check_candidate(state: RouterState, candidate: Candidate) -> None:
-    """Check everything that a candidate's messages must satisfy.
+    """Check a candidate's messages.
 
     Raises the first violation of: downward, upward, watermark, outbound (I-13: the order of the code).
     """
     check_processed_downward_messages(state, candidate.para_id, candidate.processed_downward_messages)
-    # a candidate without upward messages breaks the rule too where a smaller configuration has found the queue fuller than it allows
+    # a candidate without upward messages also breaks the rule if a smaller configuration left its queue over the limit (I-21)
     if candidate.upward_messages or candidate.para_id in state.relay_dispatch_queue_size:
         check_upward_messages(state, candidate.para_id, candidate.upward_messages)
     check_hrmp_watermark(state, candidate.para_id, candidate.relay_parent_number, candidate.hrmp_watermark)
@@ -45,7 +45,7 @@ def check_candidate(state: RouterState, candidate: Candidate) -> None:
 
 
 def check_upward_messages(state: RouterState, para: ParaId, messages: Sequence[bytes]) -> None:
-    """Check number, sizes and that the para's dispatch queue has room; limits are inclusive.
+    """Check number and sizes, and that the para's dispatch queue has room; limits are inclusive.
 
     Raises `UpwardMoreMessagesThanPermitted`, `UpwardMessageSize`, `UpwardCapacityExceeded`, `UpwardTotalSizeExceeded`.
     Source: router.txt ``check_upward_messages``, router_rules 1.3.
@@ -70,7 +70,7 @@ def check_upward_messages(state: RouterState, para: ParaId, messages: Sequence[b
 
 
 def check_processed_downward_messages(state: RouterState, para: ParaId, processed: int) -> None:
-    """Check that a para with waiting messages processes at least one of them, and never more than there are.
+    """Check that a para with waiting messages processes at least one of them, and no more than there are.
 
     Raises `DownwardAdvancementRule`, `DownwardUnderflow`. Source: router.txt ``check_processed_downward_messages``, router_rules 1.3.
     """
@@ -85,10 +85,10 @@ def check_processed_downward_messages(state: RouterState, para: ParaId, processe
 def check_hrmp_watermark(
     state: RouterState, recipient: ParaId, relay_parent_number: BlockNumber, new_watermark: BlockNumber
 ) -> None:
-    """Check that the watermark advances, and lands on the relay parent or on a block with messages for the para.
+    """Check that the watermark advances and lands on the relay parent or on a block with messages for the para.
 
     Raises `WatermarkAdvancementRule`, `WatermarkAheadRelayParent`, `WatermarkLandsOnBlockWithNoMessages`. A watermark equal to the last
-    one is refused even where it is the relay parent (I-12). Source: router.txt ``check_hrmp_watermark``, router_rules 1.3.
+    one is refused even if it is the relay parent (I-12). Source: router.txt ``check_hrmp_watermark``, router_rules 1.3.
     """
     last_watermark = state.hrmp_watermarks.get(recipient)
     if last_watermark is not None and new_watermark <= last_watermark:
@@ -102,9 +102,9 @@ def check_hrmp_watermark(
 
 
 def verify_outbound_hrmp(state: RouterState, sender: ParaId, messages: Sequence[HorizontalMessage]) -> None:
-    """Check number, order of recipients, and that each message fits into its channel; limits are inclusive.
+    """Check number and order of recipients, and that each message fits into its channel; limits are inclusive.
 
-    Recipients ascend strictly, so each channel is compared with at most one message.
+    Recipients ascend strictly, so at most one message is checked against each channel.
 
     Raises `OutboundMoreMessagesThanPermitted`, then for each message in order `OutboundNotSorted`, `OutboundNoSuchChannel`,
     `OutboundMaxMessageSizeExceeded`, `OutboundTotalSizeExceeded`, `OutboundCapacityExceeded`.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hash that a relay chain signs a candidate's commitments with.
+"""The hash of a candidate's commitments, which the relay chain signs.
 
-No rule needs it: the chain tells it with each candidate and each inclusion, so whoever turns chain data into records can prove with it that
-nothing was lost or changed on the way.
+No rule reads it. The chain publishes it with each candidate and each inclusion, so a converter of chain data can prove that its
+records lost or changed nothing.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def commitments_hash(
 ) -> Hash:
     """Return the BLAKE2b-256 of the SCALE encoding of ``CandidateCommitments``.
 
-    ``horizontal_messages`` are ``(recipient, data)`` in the candidate's order. Source: router_rules 1.2 "Commitments carry"; the order of
-    the fields is that of the arguments.
+    ``horizontal_messages`` are ``(recipient, data)`` in the candidate's order. Fields are encoded in the order of the arguments.
+    Source: router_rules 1.2 "Commitments carry".
     """
     out = Writer()
     upward = tuple(upward_messages)
@@ -49,7 +49,7 @@ def commitments_hash(
 def candidate_commitments_hash(
     candidate: Candidate, head_data: bytes, new_validation_code: bytes | None = None
 ) -> Hash:
-    """Return the `commitments_hash` of a candidate with the two commitments that are not about messages."""
+    """Return the `commitments_hash` of a candidate. The caller supplies the two commitments that are not about messages."""
     return commitments_hash(
         upward_messages=candidate.upward_messages,
         horizontal_messages=((message.recipient, message.data) for message in candidate.horizontal_messages),

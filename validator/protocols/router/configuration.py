@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Router's limits: the relay chain's host configuration, as far as messages and channels go."""
+"""The Router's limits: the part of the relay chain's host configuration that concerns messages and channels."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from validator.document import Node
 class HostConfiguration:
     """The relay chain's limits for messages and channels, by the names of router.txt.
 
-    Sizes are bytes of payload, counts are messages or channels, deposits are balances, the ttl is a number of session boundaries, the step
-    weight is a weight. The default of every field is zero: nothing is allowed. Source: router.txt, router_rules 1.9.
+    Sizes are bytes of payload, counts are messages or channels, deposits are balances, and the TTL is a number of session boundaries.
+    Every field defaults to zero: nothing is allowed. Source: router.txt, router_rules 1.9.
     """
 
     max_upward_message_num_per_candidate: int = 0
@@ -46,11 +46,11 @@ _WIDER = {
     "hrmp_recipient_deposit": U128_MAX,
 }
 MAXIMA: Final = {name: _WIDER.get(name, U32_MAX) for name in CONFIGURATION_FIELDS}
-"""Greatest value of every field of the configuration, in the order of `HostConfiguration`."""
+"""Maximum of each configuration field, in the order of `HostConfiguration`."""
 
 
 def read_configuration(node: Node) -> HostConfiguration:
-    """Return the configuration that an object names; what it does not name is zero. Raises `UserError`."""
+    """Read a configuration object; fields that are not given are zero. Raises `UserError`."""
     node.refuse_misspelt(CONFIGURATION_FIELDS)
     return HostConfiguration(
         **{name: node[name].integer(greatest) for name, greatest in MAXIMA.items() if node.has(name)}

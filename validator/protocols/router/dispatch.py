@@ -18,9 +18,9 @@ def process_pending_upward_messages(
 ) -> list[Dispatch]:
     """Serve dispatch queues one message at a time, round robin, until the weight budget is used up.
 
-    The budget is looked at before a message is taken (I-03, I-04): a message heavier than what is left is processed and ends the round, a
-    budget of zero dispatches nothing, and the next round starts with the para after the last one served. A message whose processing
-    raises is consumed and the round goes on. Source: router.txt ``process_pending_upward_messages``, router_rules 1.5.
+    The budget is checked before a message is taken (I-04). So a message heavier than the rest of the budget is processed and ends the
+    round, and a budget of zero dispatches nothing. The next round starts with the para after the last one served (I-03). A message whose
+    processing raises is consumed, and the round continues. Source: router.txt ``process_pending_upward_messages``, router_rules 1.5.
     """
     budget = state.host_configuration.preferred_dispatchable_upward_messages_step_weight
     needs_dispatch = state.needs_dispatch

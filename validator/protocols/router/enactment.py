@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Candidate enactment: changes the state, cannot fail.
+"""Candidate enactment. It changes the state and cannot fail.
 
 The four parts touch disjoint storage, since no channel leads from a para to itself, so their order does not matter (router_rules 1.1).
 """
@@ -19,7 +19,7 @@ from validator.protocols.router.state import InboundDownwardMessage, InboundHrmp
 
 
 def enact_candidate(state: RouterState, candidate: Candidate, now: BlockNumber) -> tuple[MessageRef, ...]:
-    """Apply an accepted candidate in block ``now``, and tell where its horizontal messages came to stand."""
+    """Apply an accepted candidate in block ``now`` and return the queue positions of its horizontal messages."""
     para = candidate.para_id
     touched = state.touched
     touched.pages[para] = touched.paras[para] = None
@@ -34,7 +34,7 @@ def enact_candidate(state: RouterState, candidate: Candidate, now: BlockNumber) 
 
 
 def prune_dmq(state: RouterState, para: ParaId, processed: int) -> None:
-    """Drop the first ``processed`` messages of a downward queue, or all there are. Source: router.txt ``prune_dmq``."""
+    """Drop the first ``processed`` messages of a downward queue, or all if there are fewer. Source: router.txt ``prune_dmq``."""
     queue = state.downward_message_queues.get(para)
     if queue is None:
         return
@@ -45,7 +45,7 @@ def prune_dmq(state: RouterState, para: ParaId, processed: int) -> None:
 
 
 def enact_upward_messages(state: RouterState, para: ParaId, messages: Sequence[bytes]) -> None:
-    """Append to a para's dispatch queue and see to it that the next round visits the para. Source: router.txt ``enact_upward_messages``."""
+    """Append to a para's dispatch queue and mark the para as needing dispatch. Source: router.txt ``enact_upward_messages``."""
     if not messages:
         return
     queue = state.relay_dispatch_queues.get(para)
@@ -58,10 +58,10 @@ def enact_upward_messages(state: RouterState, para: ParaId, messages: Sequence[b
 
 
 def prune_hrmp(state: RouterState, recipient: ParaId, new_watermark: BlockNumber) -> None:
-    """Drop what the para has received up to the new watermark, and set it.
+    """Drop the messages that the para has received up to the new watermark, and set the watermark.
 
-    Digest entries go with ``block <= new_watermark``, which need not be a block with an entry. Source: router.txt ``prune_hrmp``,
-    router_rules 1.4.
+    Digest entries with ``block <= new_watermark`` are removed; the watermark's own block need not have one.
+    Source: router.txt ``prune_hrmp``, router_rules 1.4.
     """
     state.hrmp_watermarks[recipient] = new_watermark
     digests = state.hrmp_channel_digests.get(recipient)
@@ -84,7 +84,7 @@ def prune_hrmp(state: RouterState, recipient: ParaId, new_watermark: BlockNumber
 
 
 def prune_channel(state: RouterState, sender: ParaId, recipient: ParaId, new_watermark: BlockNumber) -> None:
-    """Drop a channel's messages sent up to the watermark; a channel that is gone by now has none."""
+    """Drop a channel's messages sent up to the watermark. A channel that has been removed has none."""
     channel_id = (sender, recipient)
     contents = state.hrmp_channel_contents.get(channel_id)
     if contents is None:
@@ -104,9 +104,9 @@ def prune_channel(state: RouterState, sender: ParaId, recipient: ParaId, new_wat
 def queue_outbound_hrmp(
     state: RouterState, sender: ParaId, messages: Sequence[HorizontalMessage], now: BlockNumber
 ) -> tuple[MessageRef, ...]:
-    """Append messages to their channels.
+    """Append messages to their channels and return their queue positions.
 
-    Limits are not checked again, and a message whose channel no longer exists is skipped (I-20b). ``sent_at``, digest and link carry
+    Limits are not checked again. A message whose channel no longer exists is skipped (I-20b). ``sent_at``, digest and link hold
     ``now``, the block of enactment. Source: router.txt ``queue_outbound_hrmp``, router_rules 1.4.
     """
     queued = []

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Canonical bytes of a Router state, in pages: one for each para with what it owns, one for what nobody owns.
+"""Canonical bytes of a Router state, in pages: one common page, and one page for each para that owns anything.
 
-A para owns its account, its queues, its watermark and digests, and the channels that lead to it with their contents. Whatever can be
-recomputed (counts, sizes, indexes, MQC heads inside a channel) is left out and recomputed on loading.
+A para owns its account, its queues, its watermark and digests, and its inbound channels with their contents. Derived values (counts,
+sizes, indexes, MQC heads inside a channel) are left out and recomputed on loading.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ from validator.protocols.router.state import (
 ENCODING_VERSION = 1
 """First byte of every page."""
 UPGRADES: dict[int, Upgrade] = {}
-"""By version, the function that upgrades a page to the next one."""
+"""By version, the function that upgrades a page to the next version."""
 PAGES = PageLayout(ENCODING_VERSION, UPGRADES, "state encoding")
 
 _PARA_KINDS = tuple(ParaKind)
 _BALANCES = tuple(Balances)
 _CHANNEL = Struct("<QQQQIIIQ32s")
-"""Two deposits (u128 in halves, the low one first), three limits, messages sent, MQC head: there may be a million of them."""
+"""Two deposits (each u128 as two u64, low half first), three limits, messages sent, MQC head. Packed at once, for speed: a state may have a
+million channels."""
 _U64 = 2**64 - 1
 
 
@@ -59,7 +60,7 @@ def para_pages(state: RouterState) -> list[ParaId]:
 
 
 def encode_common_page(state: RouterState) -> bytes:
-    """Encode what no para owns: configuration, modes, session, paras on their way out, requests."""
+    """Encode what no para owns: configuration, modes, session, outgoing paras, requests."""
     out = PAGES.begin()
     for name in CONFIGURATION_FIELDS:
         out.compact(getattr(state.host_configuration, name))
@@ -93,7 +94,7 @@ def encode_common_page(state: RouterState) -> bytes:
 
 
 def encode_para_page(state: RouterState, para: ParaId) -> bytes | None:
-    """Encode what a para owns, or return None where that is nothing."""
+    """Encode what a para owns. Return None if it owns nothing."""
     out = Writer()
     kind = state.paras.get(para)
     out.u8(0 if kind is None else 1 + _PARA_KINDS.index(kind))
@@ -304,7 +305,7 @@ def _put(storage: dict[ParaId, Hash] | dict[ParaId, int], para: ParaId, value: H
 
 
 def encode_state(state: RouterState) -> tuple[bytes, Mapping[int, bytes]]:
-    """Encode the whole state: the common page, and by owner, ascending, the pages of those that own anything."""
+    """Encode the state: the common page, and the pages of all owners by owner, ascending."""
     pages = {}
     for para in para_pages(state):
         page = encode_para_page(state, para)
@@ -318,12 +319,12 @@ def encode_state(state: RouterState) -> tuple[bytes, Mapping[int, bytes]]:
 
 
 def owner_of(page: bytes) -> int:
-    """Return whose page it is. Raises `DecodeError`."""
+    """Return the owner of a page. Raises `DecodeError`."""
     if is_handler_page(page):
         return handler_states.owner_of(page)
     return PAGES.owner_of(page)
 
 
 def is_current(page: bytes) -> bool:
-    """Say whether encoding what a page holds gives that page again."""
+    """Return whether the page has the current version: decoding and encoding it returns the same bytes."""
     return PAGES.is_current(page) or page[0] == handler_states.ENCODING_VERSION

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every reason for which the Router rejects an input.
+"""All the reasons why the Router rejects an input, one class each.
 
-Names and fields are those of router_rules, sections 1.3 and 1.6. Sizes are bytes of payload, counts are messages or channels.
+Names and fields come from router_rules, sections 1.3 and 1.6. Sizes are bytes of payload, counts are messages or channels.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class UpwardTotalSizeExceeded(Violation):
 
 @dataclass(eq=False)
 class DownwardAdvancementRule(Violation):
-    """The downward queue is not empty, and the candidate processed nothing of it."""
+    """The downward queue is not empty, but the candidate processed none of its messages."""
 
     kind: ClassVar[str] = "ProcessedDownwardMessages/AdvancementRule"
     clause: ClassVar[str] = "router.txt check_processed_downward_messages 2"
@@ -84,7 +84,7 @@ class DownwardUnderflow(Violation):
 
 @dataclass(eq=False)
 class WatermarkAdvancementRule(Violation):
-    """The new watermark does not go beyond the last one."""
+    """The new watermark is not greater than the last one."""
 
     kind: ClassVar[str] = "HrmpWatermark/AdvancementRule"
     clause: ClassVar[str] = "router.txt check_hrmp_watermark 1"
@@ -94,7 +94,7 @@ class WatermarkAdvancementRule(Violation):
 
 @dataclass(eq=False)
 class WatermarkAheadRelayParent(Violation):
-    """The new watermark lies ahead of the candidate's relay parent."""
+    """The new watermark is ahead of the candidate's relay parent."""
 
     kind: ClassVar[str] = "HrmpWatermark/AheadRelayParent"
     clause: ClassVar[str] = "router.txt check_hrmp_watermark 2"
@@ -156,7 +156,7 @@ class OutboundMaxMessageSizeExceeded(Violation):
 
 @dataclass(eq=False)
 class OutboundTotalSizeExceeded(Violation):
-    """The channel would hold too many bytes; ``total_size`` is the sum with this message."""
+    """The channel would hold too many bytes; ``total_size`` includes this message."""
 
     kind: ClassVar[str] = "OutboundHrmp/TotalSizeExceeded"
     clause: ClassVar[str] = "router.txt verify_outbound_hrmp 1.3"
@@ -176,12 +176,12 @@ class OutboundCapacityExceeded(Violation):
     limit: int
 
 
-# --- channel requests: the conformance format compares their kind alone ------------------------------------------------------------------
+# --- channel requests: the conformance format compares only their kind -------------------------------------------------------------------
 
 
 @dataclass(eq=False)
 class ChannelRequestViolation(Violation):
-    """A channel request that is refused; its fields only explain."""
+    """A channel request is refused. Its fields are informative, not normative."""
 
     normative: ClassVar[bool] = False
 
@@ -241,7 +241,7 @@ class OpenHrmpChannelInvalidRecipient(ChannelRequestViolation):
 
 @dataclass(eq=False)
 class OpenHrmpChannelAlreadyExists(ChannelRequestViolation):
-    """The channel is open already."""
+    """The channel is already open."""
 
     kind: ClassVar[str] = "OpenHrmpChannelAlreadyExists"
     clause: ClassVar[str] = "router.txt hrmp_init_open_channel 5"
@@ -251,7 +251,7 @@ class OpenHrmpChannelAlreadyExists(ChannelRequestViolation):
 
 @dataclass(eq=False)
 class OpenHrmpChannelAlreadyRequested(ChannelRequestViolation):
-    """The channel has been requested already."""
+    """The channel has already been requested."""
 
     kind: ClassVar[str] = "OpenHrmpChannelAlreadyRequested"
     clause: ClassVar[str] = "router.txt hrmp_init_open_channel 6"
@@ -282,7 +282,7 @@ class AcceptHrmpChannelDoesntExist(ChannelRequestViolation):
 
 @dataclass(eq=False)
 class AcceptHrmpChannelAlreadyConfirmed(ChannelRequestViolation):
-    """The request has been accepted already."""
+    """The request has already been accepted."""
 
     kind: ClassVar[str] = "AcceptHrmpChannelAlreadyConfirmed"
     clause: ClassVar[str] = "router.txt hrmp_accept_open_channel 2"
@@ -333,7 +333,7 @@ class CloseHrmpChannelDoesntExist(ChannelRequestViolation):
 
 @dataclass(eq=False)
 class CloseHrmpChannelAlreadyUnderway(ChannelRequestViolation):
-    """The channel is going to be closed already."""
+    """A close request for the channel already exists."""
 
     kind: ClassVar[str] = "CloseHrmpChannelAlreadyUnderway"
     clause: ClassVar[str] = "router.txt hrmp_close_channel 3"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Router as the chain that authors of upward-message handlers test with."""
+"""The Router as a test bench for authors of upward-message handlers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _check(configuration: Any) -> None:
 
 
 def _send(rules: Router, para: ParaId, payload: bytes) -> None:
-    # the limits that a candidate has for count and size are no handler's matter
+    # a candidate's limits on count and size do not concern handlers
     enact_upward_messages(rules.state, para, [payload])
 
 

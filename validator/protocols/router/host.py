@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Router lets upward-message handlers do, and takes back where a message fails."""
+"""The operations that the Router offers to upward-message handlers, and their rollback if a message fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from validator.protocols.router.state import RouterState
 
 
 class RouterHost:
-    """The Router's state as handlers reach it in one block (`core.handlers.context.Host`)."""
+    """Handlers' access to the Router's state during one block (implements `core.handlers.context.Host`)."""
 
     def __init__(self, state: RouterState, events: EventLog) -> None:
         self._state = state
@@ -25,7 +25,7 @@ class RouterHost:
 
     @property
     def block(self) -> BlockNumber:
-        """The block that is executed."""
+        """The block that is being executed."""
         return self._events.block
 
     @property
@@ -35,16 +35,16 @@ class RouterHost:
 
     @property
     def host_configuration(self) -> HostConfiguration:
-        """The relay chain's limits as they are now."""
+        """The relay chain's current limits."""
         return self._state.host_configuration
 
     def begin(self) -> None:
-        """Start a message: from here on everything can be rolled back."""
+        """Start a message: every later change can be rolled back."""
         self._undo.forget()
         self._undo.length(self._events.events)
 
     def roll_back(self) -> None:
-        """Undo everything since `begin`; pages and headroom that it touched stay marked as changed, which only costs work."""
+        """Undo everything since `begin`. Touched pages and headroom stay marked as changed, which only costs work."""
         self._undo.roll_back()
 
     def read(self, plugin: str, key: bytes) -> bytes | None:
@@ -69,7 +69,7 @@ class RouterHost:
         hrmp_init_open_channel(state, self._events, origin, recipient, max_places, max_message_size)
 
     def accept_open_channel(self, origin: ParaId, sender: ParaId) -> None:
-        """Confirm a request for a channel; raises the violations of `hrmp_accept_open_channel`."""
+        """Confirm a channel request; raises the violations of `hrmp_accept_open_channel`."""
         state, undo = self._state, self._undo
         undo.item(state.accounts, origin)
         undo.item(state.hrmp_accepted_channel_request_count, origin)
@@ -78,7 +78,7 @@ class RouterHost:
         hrmp_accept_open_channel(state, self._events, origin, sender)
 
     def close_channel(self, origin: ParaId, sender: ParaId, recipient: ParaId) -> None:
-        """Ask for a channel to be closed; raises the violations of `hrmp_close_channel`."""
+        """Request that a channel be closed; raises the violations of `hrmp_close_channel`."""
         state, undo = self._state, self._undo
         undo.item(state.hrmp_close_channel_requests, (sender, recipient))
         undo.length(state.hrmp_close_channel_requests_list)
@@ -91,11 +91,11 @@ class RouterHost:
         queue_downward_message(self._state, DownwardMessage(para, msg), self.block)
 
     def free_balance(self, para: ParaId) -> Balance:
-        """Return what a para's account may spend; 0 for all where the chain keeps no ledger."""
+        """Return the free balance of a para's account; 0 on a chain without a ledger."""
         return free_balance(self._state, para)
 
     def transfer(self, origin: ParaId, recipient: ParaId, amount: Balance) -> None:
-        """Move free balance between two accounts, nothing where the chain keeps no ledger. Raises `ContextError`."""
+        """Move free balance between two accounts. Does nothing on a chain without a ledger. Raises `ContextError`."""
         state = self._state
         if state.balances_mode is Balances.UNLIMITED:
             return
@@ -115,7 +115,7 @@ class RouterHost:
         state.touched.pages[origin] = state.touched.pages[recipient] = None
 
     def _note_downward(self, para: ParaId) -> None:
-        """Remember a downward queue to which at most a message will be added."""
+        """Record a downward queue for rollback, before at most one message is added to it."""
         state, undo = self._state, self._undo
         undo.item(state.downward_message_queue_heads, para)
         undo.item(state.downward_messages_sent, para)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every invariant of the Router's storage, recomputed from ground truth (router_rules 1.11)."""
+"""All invariants of the Router's storage, recomputed from ground truth (router_rules 1.11)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from validator.protocols.router.state import RouterState
 
 
 def check_invariants(state: RouterState) -> None:
-    """Raise `InvariantBroken` with everything in the state that contradicts itself."""
+    """Raise `InvariantBroken` with a sentence for every invariant that the state breaks."""
     raise_if_broken(broken_invariants(state))
 
 
@@ -37,7 +37,7 @@ def _upward(state: RouterState) -> Iterator[str]:
     if sizes != state.relay_dispatch_queue_size:
         yield f"relay_dispatch_queue_size is {state.relay_dispatch_queue_size}, the queues have {sizes}"
     if state.needs_dispatch != sorted(state.relay_dispatch_queues):
-        yield f"needs_dispatch is {state.needs_dispatch}, the queues are those of {sorted(state.relay_dispatch_queues)}"
+        yield f"needs_dispatch is {state.needs_dispatch}, paras with queues are {sorted(state.relay_dispatch_queues)}"
     if any(count == 0 for count, _ in sizes.values()):
         yield "a relay dispatch queue is empty"
     pointer = state.next_dispatch_round_start_with

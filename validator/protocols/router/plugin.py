@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Router as a plugin of group ``validator.protocols``: UMP, DMP and HRMP by router.txt, the default."""
+"""The Router as a plugin of group ``validator.protocols``: UMP, DMP and HRMP by router.txt. It is the default protocol."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def validator_manifest() -> Manifest:
-    """Say who the plugin is."""
+    """Return the plugin's manifest."""
     return Manifest(name="router", version=__version__, api_version=(1, 0))
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configurations of the Router by name, so that a chain need not spell out seventeen numbers.
+"""Named configurations of the Router, so that a chain need not spell out seventeen numbers.
 
-Source: router_rules 1.9. Deposits are in the smallest unit of the chain's token (Polkadot 10^-10 DOT, Kusama 10^-12 KSM) and, where the
-table gives only a formula, the numbers that the chains had in storage.
+Source: router_rules 1.9. Deposits are in the smallest unit of the chain's token (Polkadot 10^-10 DOT, Kusama 10^-12 KSM). If that
+table gives only a formula, they are the values that the chains had in storage.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from validator.plugin.protocol_api import LimitsTable
 from validator.protocols.router.configuration import MAXIMA, HostConfiguration
 
 NEVER: Final = U32_MAX
-"""A request's ttl, in sessions, on chains that removed expiry."""
+"""A request's TTL, in sessions, on chains that removed expiry."""
 
 PRESETS: Final[dict[str, HostConfiguration]] = {
-    # the limits of the unit tests of router_rules' sources: so small that every one of them is reached at once
+    # the limits that the unit tests of router_rules' sources use: small enough that a test reaches each of them at once
     "minimal": HostConfiguration(
         max_upward_message_num_per_candidate=2,
         max_upward_message_size=16,
@@ -95,7 +95,7 @@ PRESETS: Final[dict[str, HostConfiguration]] = {
         hrmp_recipient_deposit=5_000_000_000_000,
         hrmp_open_request_ttl=NEVER,
     ),
-    # from 2023-05 on upward messages get 20 % of a block's weight, here of 2 s
+    # since 2023-05 upward messages get 20 % of a block's weight, here of 2 s
     "polkadot-2023": HostConfiguration(
         max_upward_message_num_per_candidate=16,
         max_upward_message_size=65_531,
@@ -118,7 +118,7 @@ PRESETS: Final[dict[str, HostConfiguration]] = {
 }
 
 _WEIGHT_MAX: Final = 2**63 - 1
-"""Greatest weight that an output record holds (Avro ``long``)."""
+"""Maximum weight that an output record can hold (Avro ``long``)."""
 
 LIMITS_TABLE: Final = LimitsTable(
     key="host_configuration",

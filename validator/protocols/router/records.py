@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Router's own input records, and how they are made from the plain nested tuples of `Input.fields`.
+"""The Router's own input records, and their construction from the nested tuples of `Input.fields`.
 
-They are named tuples rather than frozen dataclasses: both are immutable and typed, but a named tuple of seven fields is built in a third of
-the time. The decode stage has checked types and ranges (`shapes`), so nothing is checked again here.
+They are named tuples rather than frozen dataclasses. Both are immutable and typed, but building a named tuple of seven fields takes a third
+of the time. The decode stage has already checked types and ranges (`shapes`), so this module does not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from validator.core.types import BlockNumber, ChannelId, Hash, ParaId
 class HorizontalMessage(NamedTuple):
     """One HRMP message of a candidate.
 
-    ``data_hash`` is ``message_hash(data)`` where the decode stage has computed it already, else None; it is derived, never an input.
+    ``data_hash`` is ``message_hash(data)`` if the decode stage has already computed it, else None. It is derived, never an input.
     """
 
     recipient: ParaId
@@ -24,7 +24,7 @@ class HorizontalMessage(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A backed candidate's commitments, as far as messages are concerned.
+    """The part of a backed candidate's commitments that concerns messages.
 
     Source: router.txt "Candidate Acceptance Function", router_rules 1.2.
     """
@@ -79,7 +79,7 @@ _REQUESTS: tuple[type[InitOpenChannel | AcceptOpenChannel | CloseChannel | Sched
 
 
 def candidate(fields: tuple[Any, ...]) -> Candidate:
-    """Return the candidate of its seven fields.
+    """Build a candidate from its seven fields.
 
     In order: para_id, relay_parent_number, hrmp_watermark, ``(upward message, ...)``, processed_downward_messages, ``((recipient, data,
     data_hash), ...)``, candidate_hash.
@@ -91,10 +91,10 @@ def candidate(fields: tuple[Any, ...]) -> Candidate:
 
 
 def request(fields: tuple[Any, ...]) -> ChannelRequest:
-    """Return the request of ``(variant, *arguments)``.
+    """Build a channel request from ``(variant, *arguments)``.
 
-    The variant is 0 init_open_channel, 1 accept_open_channel, 2 close_channel (its channel is ``(sender, recipient)``), 3
-    schedule_para_cleanup.
+    Variants: 0 init_open_channel, 1 accept_open_channel, 2 close_channel (its channel is ``(sender, recipient)``),
+    3 schedule_para_cleanup.
     """
     made: ChannelRequest = _REQUESTS[fields[0]]._make(fields[1:])
     return made

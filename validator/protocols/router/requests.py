@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The entry-points for channel management: every check comes before every effect."""
+"""The entry points for channel management. Each makes all its checks before any effect."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def hrmp_init_open_channel(
 ) -> tuple[MessageRef, ...]:
     """Request a channel from ``origin`` to ``recipient`` and reserve the sender's deposit.
 
-    ``max_places`` in messages, ``max_message_size`` in bytes. Raises `OpenHrmpChannelToSelf`, `OpenHrmpChannelZeroCapacity`,
+    ``max_places`` is in messages, ``max_message_size`` in bytes. Raises `OpenHrmpChannelToSelf`, `OpenHrmpChannelZeroCapacity`,
     `OpenHrmpChannelCapacityExceedsLimit`, `OpenHrmpChannelZeroMessageSize`, `OpenHrmpChannelMessageSizeExceedsLimit`,
     `OpenHrmpChannelInvalidRecipient`, `OpenHrmpChannelAlreadyExists`, `OpenHrmpChannelAlreadyRequested`, `OpenHrmpChannelLimitExceeded`,
     `InsufficientBalance` (I-14: the order of router.txt). Source: router.txt ``hrmp_init_open_channel``, router_rules 1.6.
@@ -129,7 +129,7 @@ def hrmp_accept_open_channel(
 def hrmp_close_channel(
     state: RouterState, events: EventLog, origin: ParaId, channel_id: ChannelId
 ) -> tuple[MessageRef, ...]:
-    """Ask for a channel to be closed at the next session change; until then messages still flow.
+    """Request that a channel be closed at the next session change. Messages still flow until then.
 
     Raises `CloseHrmpChannelUnauthorized`, `CloseHrmpChannelDoesntExist`, `CloseHrmpChannelAlreadyUnderway`.
     Source: router.txt ``hrmp_close_channel``.
@@ -150,7 +150,7 @@ def hrmp_close_channel(
 
 
 def schedule_para_cleanup(state: RouterState, para: ParaId) -> None:
-    """Have a para offboarded at the next session change. Source: router.txt ``schedule_para_cleanup``."""
+    """Schedule a para for offboarding at the next session change. Source: router.txt ``schedule_para_cleanup``."""
     if para not in state.outgoing_paras:
         insort(state.outgoing_paras, para)
 
@@ -162,7 +162,7 @@ def _check_balance(state: RouterState, para: ParaId, deposit: Balance) -> None:
 
 
 def _notify(state: RouterState, now: BlockNumber, para: ParaId, notification: bytes) -> tuple[MessageRef, ...]:
-    """Queue an XCM v0 notification where the chain does so; one that is too long is dropped silently (router_rules 1.6, I-11)."""
+    """Queue an XCM v0 notification if the chain sends them. One that is too long is dropped silently (router_rules 1.6, I-11)."""
     if not state.hrmp_notifications:
         return ()
     try:

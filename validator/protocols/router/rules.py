@@ -60,7 +60,7 @@ class Router(PendingCandidates[RouterState]):
 
     @classmethod
     def at_genesis(cls, settings: ChainSettings) -> Router:
-        """Return a Router whose paras are valid from the start and which has seen no message."""
+        """Return a Router that has seen no message and whose genesis paras are valid."""
         state = RouterState(settings.configuration, settings.balances, settings.notifications)
         for para in settings.paras:
             onboard_para(state, para)
@@ -68,7 +68,7 @@ class Router(PendingCandidates[RouterState]):
 
     @classmethod
     def from_pages(cls, pages: list[bytes], settings: ChainSettings | None = None) -> Router:
-        """Return the Router whose `pages` these are. Raises `scale.DecodeError`."""
+        """Rebuild a Router from its `pages`. Raises `scale.DecodeError`."""
         common_page, headroom_page, *owned = pages
         state = decode_state(common_page, owned)
         touched = PAGES.read_headroom_page(headroom_page)
@@ -77,15 +77,15 @@ class Router(PendingCandidates[RouterState]):
         return cls(state, settings, hashes)
 
     def request(self, fields: tuple[Any, ...]) -> ChannelRequest:
-        """Return the channel request that a decoded record holds."""
+        """Return the channel request of a decoded record."""
         return records.request(fields)
 
     def candidate(self, fields: tuple[Any, ...]) -> Candidate:
-        """Return the candidate that a decoded record holds."""
+        """Return the candidate of a decoded record."""
         return records.candidate(fields)
 
     def apply_request(self, request: ChannelRequest) -> Effects:
-        """Apply one of the four entry-points; raises their violations."""
+        """Apply one of the four entry points; raises its violations."""
         state, events = self.state, self.events
         next_session = state.session_index + 1
         if isinstance(request, InitOpenChannel):
@@ -106,11 +106,11 @@ class Router(PendingCandidates[RouterState]):
         return Effects(messages=(queue_downward_message(self.state, message, self.now),))
 
     def check_candidate(self, candidate: Candidate) -> None:
-        """Raise the violation for which a candidate is not acceptable (`acceptance.check_candidate`)."""
+        """Raise the first rule violation of a candidate, if any (`acceptance.check_candidate`)."""
         check_candidate(self.state, candidate)
 
     def enact_candidate(self, candidate: Candidate) -> Effects:
-        """Apply a candidate that has been accepted; tells where its messages came to stand."""
+        """Apply an accepted candidate and return the queue positions of its messages."""
         messages = enact_candidate(self.state, candidate, self.now)
         return Effects(messages=messages) if messages else _ENACTED
 
@@ -121,11 +121,11 @@ class Router(PendingCandidates[RouterState]):
         )
 
     def change_session(self, change: SessionChange) -> None:
-        """Change the session; candidates that are pending stay so unless the block record says otherwise."""
+        """Change the session. Pending candidates stay pending unless the block record says otherwise."""
         change_session(self.state, self.events, change)
 
     def take_headroom(self) -> list[ParaHeadroom | ChannelHeadroom]:
-        """Return what changed since the last call, paras first, each ascending."""
+        """Return the headroom that changed since the last call: paras, then channels, each ascending."""
         touched = self.state.touched
         headroom: list[ParaHeadroom | ChannelHeadroom] = [self.para_headroom(para) for para in sorted(touched.paras)]
         headroom += [self.channel_headroom(channel_id) for channel_id in sorted(touched.channels)]
@@ -134,7 +134,7 @@ class Router(PendingCandidates[RouterState]):
         return headroom
 
     def para_headroom(self, para: ParaId) -> ParaHeadroom:
-        """Return what a para's next candidate may carry and which watermarks it may have."""
+        """Return how much a para's next candidate may carry and which watermarks it may have."""
         state = self.state
         if para not in state.paras:
             return ParaHeadroom(para, valid=False)
@@ -152,7 +152,7 @@ class Router(PendingCandidates[RouterState]):
         )
 
     def channel_headroom(self, channel_id: ChannelId) -> ChannelHeadroom:
-        """Return what a channel still takes."""
+        """Return how much a channel can still take."""
         channel = self.state.hrmp_channels.get(channel_id)
         if channel is None:
             return ChannelHeadroom(*channel_id, open=False)
@@ -165,29 +165,29 @@ class Router(PendingCandidates[RouterState]):
         )
 
     def common_page(self) -> bytes:
-        """Return the page of what no para owns."""
+        """Return the page of the storage that no para owns."""
         return encode_common_page(self.state)
 
     def headroom_page(self) -> bytes:
-        """Return the page of whose headroom has changed."""
+        """Return the page that lists the owners whose headroom has changed."""
         return PAGES.headroom_page(self.state.touched)
 
     def touched_owners(self) -> tuple[OrderedSet, ...]:
-        """Return the paras, and the owners of what handlers keep, whose pages have changed."""
+        """Return the paras, and the owners of handler state, whose pages have changed."""
         return self.state.touched.pages, self.state.handler_states.touched
 
     def owners(self) -> list[int]:
-        """Return, ascending, the paras that may own a page, then the owners of what handlers keep."""
+        """Return, ascending, the paras that may own a page, then the owners of handler state."""
         return para_pages(self.state) + self.state.handler_states.owners()
 
     def page(self, owner: int) -> bytes | None:
-        """Return the canonical encoding of what an owner has, None where that is nothing."""
+        """Return an owner's canonically encoded page, or None if it owns nothing."""
         if owner >= FIRST_OWNER:
             return self.state.handler_states.page(owner)
         return encode_para_page(self.state, owner)
 
 
 def state_hash(state: RouterState) -> Hash:
-    """Return the state root computed from scratch: equal for equal states, whatever they went through."""
+    """Return the state root computed from scratch. Equal states have equal roots, whatever their history."""
     common_page, pages = encode_state(state)
     return merkle_root(blake2b_256(common_page), {para: blake2b_256(page) for para, page in pages.items()})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The session change: the last thing in its block (I-15)."""
+"""The session change, which is the last step of its block (I-15)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from validator.protocols.router.state import HrmpChannel, RouterState, add_chann
 
 
 def change_session(state: RouterState, events: EventLog, change: SessionChange) -> None:
-    """Offboard, onboard, settle open requests, settle close requests; the new configuration holds from then on.
+    """Offboard and onboard paras, settle open requests, settle close requests, then switch to the new configuration.
 
-    Requests are settled by the configuration before the change (I-10). Source: router.txt "Session Change", router_rules 1.7.
+    Requests are settled under the old configuration (I-10). Source: router.txt "Session Change", router_rules 1.7.
     """
     prev_config = state.host_configuration
     state.session_index += 1
@@ -37,7 +37,7 @@ def change_session(state: RouterState, events: EventLog, change: SessionChange) 
 
 
 def onboard_para(state: RouterState, para: Para) -> None:
-    """Make a para valid and add to its account's free balance what it brings."""
+    """Make a para valid and add its onboarding balance to its account's free balance."""
     state.paras[para.para_id] = para.kind
     endow(state, para)
     state.touched.paras[para.para_id] = None
@@ -46,8 +46,9 @@ def onboard_para(state: RouterState, para: Para) -> None:
 def offboard_para(state: RouterState, events: EventLog, para: ParaId) -> None:
     """Remove a para with its queues, its channels in both directions and its counts.
 
-    Its watermark and digests go too (I-08: nothing can read them rightly once its channels are gone); its unconfirmed requests stay until
-    they expire (I-06b), and digest entries of others that name it stay. Source: router.txt "Session Change" 1, router_rules 1.8.
+    Its watermark and digests are removed too: nothing can read them correctly once its channels are gone (I-08). Its unconfirmed requests
+    stay until they expire (I-06b). Digest entries of other paras that name it stay.
+    Source: router.txt "Session Change" 1, router_rules 1.8.
     """
     state.paras.pop(para, None)
     for sender in tuple(state.hrmp_ingress_channels_index.get(para, ())):
@@ -74,9 +75,9 @@ def offboard_para(state: RouterState, events: EventLog, para: ParaId) -> None:
 
 
 def process_hrmp_open_channel_requests(state: RouterState, events: EventLog, config: HostConfiguration) -> None:
-    """Age and expire unconfirmed requests, open confirmed ones whose parties are both still valid.
+    """Age and expire unconfirmed requests. Open confirmed ones if both parties are still valid.
 
-    A confirmed request with an offboarded party is dropped and both deposits go back (I-07: nothing else would ever return them).
+    A confirmed request with an offboarded party is dropped and both deposits are returned (I-07: nothing else would ever return them).
     Source: router.txt "Session Change" 2, router_rules 1.7.
     """
     kept = []
@@ -118,7 +119,7 @@ def process_hrmp_open_channel_requests(state: RouterState, events: EventLog, con
 
 
 def process_hrmp_close_channel_requests(state: RouterState, events: EventLog) -> None:
-    """Remove every channel that somebody asked to close. Source: router.txt "Session Change" 3."""
+    """Remove every channel with a close request. Source: router.txt "Session Change" 3."""
     for channel_id in state.hrmp_close_channel_requests_list:
         if channel_id in state.hrmp_channels:
             remove_hrmp_channel(state, events, channel_id, "requested")

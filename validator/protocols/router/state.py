@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Router's storage, by the names of router.txt, and the few ways in which it is touched.
+"""The Router's storage, by the names of router.txt.
 
-Invariants stand on the fields; `invariants.check_invariants` recomputes all of them from ground truth. Absent and empty are
-different: no map keeps an empty value or a zero count.
+Each field's docstring states its invariants; `invariants.check_invariants` recomputes all of them from ground truth. Absent and empty
+are different: no map keeps an empty value or a zero count.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from validator.protocols.router.configuration import HostConfiguration
 
 @dataclass(slots=True)
 class HrmpOpenChannelRequest:
-    """A request to open a channel; limits are those of the configuration at the time of the request."""
+    """A request to open a channel. Its limits come from the configuration at the time of the request."""
 
     confirmed: bool
     age: SessionIndex
@@ -57,13 +57,13 @@ class HrmpChannel:
     used_bytes: int = 0
     mqc_head: Hash = ZERO_HASH
     pruned_head: Hash | None = ZERO_HASH
-    """MQC head after the newest pruned message; None in a channel seeded with contents, whose history before them is not known."""
+    """MQC head after the newest pruned message. None in a channel that was seeded with contents, because its earlier history is unknown."""
     messages_sent: int = 0
-    """Messages ever enacted over this channel while this lane followed it."""
+    """Messages enacted over this channel since the lane began to follow it."""
 
 
 class InboundHrmpMessage(NamedTuple):
-    """A message that waits in a channel; ``mqc_head`` is the channel's head right after it (None where it was seeded)."""
+    """A message that waits in a channel; ``mqc_head`` is the channel's head right after it, or None if the message was seeded."""
 
     sent_at: BlockNumber
     data: bytes
@@ -84,7 +84,7 @@ class RouterState:
     host_configuration: HostConfiguration
     balances_mode: Balances = Balances.LEDGER
     hrmp_notifications: bool = False
-    """Whether requests queue a downward message for the other party (I-11: not in router.txt)."""
+    """If set, requests queue a downward message for the other party (I-11: not in router.txt)."""
     session_index: SessionIndex = 0
 
     paras: dict[ParaId, ParaKind] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class RouterState:
     outgoing_paras: list[ParaId] = field(default_factory=list)
     """Paras to be cleaned up at the end of the session, ascending, unique."""
     pending_candidates: dict[ParaId, deque[PendingCandidate]] = field(default_factory=dict)
-    """Accepted, not enacted, oldest first (only with enactment on inclusion)."""
+    """Accepted but not yet enacted, oldest first. Used only with enactment on inclusion."""
 
     relay_dispatch_queues: dict[ParaId, deque[bytes]] = field(default_factory=dict)
     """Upward messages, FIFO. Never empty."""
@@ -107,9 +107,9 @@ class RouterState:
 
     downward_message_queues: dict[ParaId, deque[InboundDownwardMessage]] = field(default_factory=dict)
     downward_message_queue_heads: dict[ParaId, Hash] = field(default_factory=dict)
-    """MQC heads; a para never addressed has none, which reads as zero."""
+    """MQC heads. A para that was never addressed has none, which reads as zero."""
     downward_messages_sent: dict[ParaId, int] = field(default_factory=dict)
-    """Messages ever queued for a para since its queue's head was zero or seeded."""
+    """Messages queued for a para since its queue's head was zero or seeded."""
 
     hrmp_open_channel_requests: dict[ChannelId, HrmpOpenChannelRequest] = field(default_factory=dict)
     hrmp_open_channel_requests_list: list[ChannelId] = field(default_factory=list)
@@ -117,7 +117,7 @@ class RouterState:
     hrmp_open_channel_request_count: dict[ParaId, int] = field(default_factory=dict)
     """Invariant: with `hrmp_uncounted_requests`, the number of requests by each sender."""
     hrmp_uncounted_requests: dict[ParaId, int] = field(default_factory=dict)
-    """Requests that outlived the offboarding of their sender, which removed its count (I-06). Not in router.txt; makes the
+    """Requests that outlived the offboarding of their sender, which removed its count (I-06). Not in router.txt; they make the
     invariant exact."""
     hrmp_accepted_channel_request_count: dict[ParaId, int] = field(default_factory=dict)
     """Invariant: the number of confirmed requests to each recipient."""
@@ -135,10 +135,10 @@ class RouterState:
     hrmp_channel_contents: dict[ChannelId, deque[InboundHrmpMessage]] = field(default_factory=dict)
     """Never empty, and only for existing channels."""
     hrmp_channel_digests: dict[ParaId, dict[BlockNumber, OrderedSet]] = field(default_factory=dict)
-    """By recipient: who sent in which block, blocks ascending, senders in order of enactment. Neither level is ever empty."""
+    """By recipient and block: the senders. Blocks ascend, senders are in order of enactment. Neither level is ever empty."""
 
     handler_states: HandlerStates = field(default_factory=HandlerStates)
-    """What upward-message handlers keep."""
+    """The state of upward-message handlers."""
 
     touched: Touched = field(default_factory=Touched)
 
@@ -154,6 +154,6 @@ def add_channel(state: RouterState, channel_id: ChannelId, channel: HrmpChannel)
 
 
 def mqc_heads(state: RouterState, recipient: ParaId) -> list[tuple[ParaId, Hash]]:
-    """Return the heads of all channels to ``recipient``, ascending by sender; zero where no message has been sent (router_rules 1.2)."""
+    """Return the heads of all channels to ``recipient``, ascending by sender; zero if nothing was ever sent (router_rules 1.2)."""
     senders = state.hrmp_ingress_channels_index.get(recipient, ())
     return [(sender, state.hrmp_channels[sender, recipient].mqc_head) for sender in senders]

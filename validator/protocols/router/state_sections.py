@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Router state in figures and tables for a person: whole, a para, a channel."""
+"""Figures and tables that show a Router state, one para or one channel to a person."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from validator.plugin.protocol_api import StateSection, section_title
 from validator.protocols.router.state import RouterState
 
 FIRST_MESSAGES: Final = 5
-"""Messages of a queue that are shown at most."""
+"""Maximum number of messages shown of a queue."""
 LIST_MAX: Final = 20
-"""Blocks of a list that are shown at most."""
+"""Maximum number of blocks shown of a list."""
 
 Row = tuple[str, ...]
 
 
 def whole_sections(state: RouterState) -> list[StateSection]:
-    """Show what a state holds, in figures."""
+    """Summarise a state in figures."""
     upward = [sum(numbers) for numbers in zip((0, 0), *state.relay_dispatch_queue_size.values(), strict=True)]
     downward = [len(message.msg) for queue in state.downward_message_queues.values() for message in queue]
     horizontal = [channel.used_bytes for channel in state.hrmp_channels.values()]
@@ -31,7 +31,7 @@ def whole_sections(state: RouterState) -> list[StateSection]:
     leaving = len(state.outgoing_paras)
     facts = (
         ("session", f"{state.session_index:,}"),
-        ("paras", _with(len(state.paras), f"{leaving} on their way out", leaving)),
+        ("paras", _with(len(state.paras), f"{leaving} outgoing", leaving)),
         ("channels", f"{len(state.hrmp_channels):,}"),
         ("open requests", _with(len(state.hrmp_open_channel_requests), f"{confirmed} of them confirmed", confirmed)),
         ("close requests", f"{len(state.hrmp_close_channel_requests):,}"),
@@ -49,11 +49,11 @@ def whole_sections(state: RouterState) -> list[StateSection]:
 
 
 def para_sections(state: RouterState, para: ParaId, page: bytes | None) -> list[StateSection]:
-    """Show what a para owns, its channels both ways and what waits for it; ``page`` is the encoding of the first."""
+    """Show what a para owns, its channels in both directions and what waits for it; ``page`` encodes what it owns."""
     config = state.host_configuration
     account = state.accounts.get(para)
     kind = state.paras.get(para)
-    leaving = " (on its way out)" if para in state.outgoing_paras else ""
+    leaving = " (outgoing)" if para in state.outgoing_paras else ""
     upward = state.relay_dispatch_queues.get(para, ())
     upward_bytes = sum(map(len, upward))
     downward = state.downward_message_queues.get(para, ())
@@ -69,21 +69,21 @@ def para_sections(state: RouterState, para: ParaId, page: bytes | None) -> list[
         ),
         (
             "downward queue",
-            f"{len(downward)} messages, {sum(len(message.msg) for message in downward):,} bytes; {sent:,} ever sent",
+            f"{len(downward)} messages, {sum(len(message.msg) for message in downward):,} bytes; {sent:,} sent in total",
         ),
-        ("its MQC head", "none" if head is None else head.hex()),
+        ("MQC head", "none" if head is None else head.hex()),
         ("page", "none" if page is None else f"{_bytes(len(page))}, {blake2b_256(page).hex()}"),
     )
     sections = [StateSection(facts=facts), *_upward(upward), *_downward(downward, sent), *_blocks(state, para)]
     incoming = [(sender, para) for sender in state.hrmp_ingress_channels_index.get(para, ())]
     outgoing = [(para, recipient) for recipient in state.hrmp_egress_channels_index.get(para, ())]
-    sections += _channels("channels to it", state, incoming)
-    sections += _channels("channels from it", state, outgoing)
+    sections += _channels("inbound channels", state, incoming)
+    sections += _channels("outbound channels", state, outgoing)
     return [*sections, *_requests(state), *_pending(state, para)]
 
 
 def channel_sections(state: RouterState, channel_id: ChannelId) -> list[StateSection]:
-    """Show a channel, or the request for one."""
+    """Show a channel, or the request to open it."""
     channel = state.hrmp_channels.get(channel_id)
     if channel is None:
         return _requests(state)
@@ -93,9 +93,9 @@ def channel_sections(state: RouterState, channel_id: ChannelId) -> list[StateSec
         ("messages", f"{channel.used_places} of {channel.limit_used_places:,} places"),
         ("bytes", f"{channel.used_bytes:,} of {channel.limit_used_bytes:,}"),
         ("left", f"{places_left:,} messages, {bytes_left:,} bytes"),
-        ("a message has at most", f"{channel.limit_message_size:,} bytes"),
+        ("max message size", f"{channel.limit_message_size:,} bytes"),
         ("deposits", f"{channel.sender_deposit:,} of the sender, {channel.recipient_deposit:,} of the recipient"),
-        ("ever sent", f"{channel.messages_sent:,}"),
+        ("sent in total", f"{channel.messages_sent:,}"),
         ("MQC head", channel.mqc_head.hex()),
     )
     contents = state.hrmp_channel_contents.get(channel_id, ())
@@ -104,7 +104,7 @@ def channel_sections(state: RouterState, channel_id: ChannelId) -> list[StateSec
         number = channel.messages_sent - len(contents) + at
         rows.append(
             (
-                # what was in the channel when the lane began has no number
+                # messages that were in the channel when the lane began have no number
                 str(number) if number > 0 else "",
                 str(message.sent_at),
                 f"{len(message.data):,}",
@@ -112,7 +112,7 @@ def channel_sections(state: RouterState, channel_id: ChannelId) -> list[StateSec
                 "" if message.mqc_head is None else _hex(message.mqc_head),
             )
         )
-    columns = ("number", "sent at", "bytes", "hash of the payload", "MQC head after it")
+    columns = ("number", "sent at", "bytes", "payload hash", "MQC head after it")
     return [
         StateSection(facts=facts),
         *_table("contents", columns, rows, left=columns[3:]),
@@ -123,7 +123,7 @@ def channel_sections(state: RouterState, channel_id: ChannelId) -> list[StateSec
 def _table(
     words: str, columns: Row, rows: Sequence[Row], left: Row = (), count: int | None = None, shown: int | None = None
 ) -> list[StateSection]:
-    """Return a table with its title, or nothing where it is empty; ``count`` is the number of all entries, shown or not."""
+    """Return a table with its title, or an empty list if there are no rows; ``count`` is the number of all entries, shown or not."""
     title = section_title(words, len(rows) if count is None else count, shown)
     return [StateSection(title, columns=columns, rows=rows, left=left)] if rows else []
 
@@ -145,7 +145,7 @@ def _downward(queue: Any, sent: int) -> list[StateSection]:
 def _blocks(state: RouterState, para: ParaId) -> list[StateSection]:
     digests = state.hrmp_channel_digests.get(para, {})
     rows = [(str(block), ", ".join(map(str, senders))) for block, senders in islice(digests.items(), LIST_MAX)]
-    words = "blocks with messages for it"
+    words = "blocks with inbound messages"
     return _table(words, ("block", "senders"), rows, ("senders",), len(digests), LIST_MAX)
 
 
@@ -168,7 +168,7 @@ def _channels(words: str, state: RouterState, channel_ids: Sequence[ChannelId]) 
                 closing,
             )
         )
-    return _table(words, ("channel", "messages", "bytes", "message at most", "MQC head", ""), rows)
+    return _table(words, ("channel", "messages", "bytes", "max message size", "MQC head", ""), rows)
 
 
 def _requests(state: RouterState) -> list[StateSection]:
@@ -185,7 +185,7 @@ def _requests(state: RouterState) -> list[StateSection]:
         for (sender, recipient) in state.hrmp_open_channel_requests_list
         for request in (state.hrmp_open_channel_requests[sender, recipient],)
     ]
-    columns = ("channel", "", "sessions old", "messages", "bytes", "message at most", "deposit")
+    columns = ("channel", "", "age (sessions)", "messages", "bytes", "max message size", "deposit")
     sections = _table("requests to open", columns, rows)
     closing = [f"{sender} -> {recipient}" for sender, recipient in state.hrmp_close_channel_requests_list]
     if closing:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Router state as `validator state show` shows it: whole, what is about a para, what is about a channel."""
+"""The Router's views for `validator state show`: the whole state, one para, one channel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OF_A_CHANNEL: Final = ("channels", "contents", "open_requests", "close_request_
 
 
 def about_para(state: RouterState, para: ParaId) -> RouterState | None:
-    """Return what of a state is about a para: what it owns, its channels and requests both ways; None where there is nothing."""
+    """Return the part of a state that concerns a para: what it owns, its channels and its requests; None if there is nothing."""
     channels = [(sender, para) for sender in state.hrmp_ingress_channels_index.get(para, ())]
     channels += [(para, recipient) for recipient in state.hrmp_egress_channels_index.get(para, ())]
     channels += [channel_id for channel_id in state.hrmp_open_channel_requests_list if para in channel_id]
@@ -35,7 +35,7 @@ def about_para(state: RouterState, para: ParaId) -> RouterState | None:
 
 
 def about_channel(state: RouterState, channel_id: ChannelId) -> RouterState | None:
-    """Return what of a state is about a channel or the request for one; None where there is neither."""
+    """Return the part of a state that concerns a channel or the request for it, or None if there is neither."""
     if channel_id not in state.hrmp_channels and channel_id not in state.hrmp_open_channel_requests:
         return None
     return _part(state, (), (channel_id,))
@@ -92,7 +92,7 @@ def _pending(state: RouterState) -> dict[str, list[dict[str, Any]]]:
 
 
 def _candidate(pending: PendingCandidate) -> dict[str, Any]:
-    """Return a candidate in the names of its record."""
+    """Return a candidate by the field names of its record."""
     candidate = pending.candidate
     return {
         "backed_at": pending.backed_at,
@@ -108,7 +108,7 @@ def _candidate(pending: PendingCandidate) -> dict[str, Any]:
 
 
 def _part(state: RouterState, paras: Collection[ParaId], channels: Collection[ChannelId]) -> RouterState:
-    """Return a state with what some paras own, and some channels and requests."""
+    """Return a state that holds only what the given paras own, and the given channels and requests."""
     return RouterState(
         state.host_configuration,
         state.balances_mode,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lane's state in the state keys of the conformance format, as a person who follows a live chain writes it down.
+"""A lane's state file: the state keys of the conformance format, written by someone who starts to follow a live chain.
 
-Keys that repeat what others say (sets, counts, indexes, sizes) may be left out; where they are there, they must agree. Queues and channels
-may be seeded with the messages that wait in them; where a channel's earlier history is not known, its MQC head is taken as it is given.
+Derived keys (sets, counts, indexes, sizes) may be left out; if they are given, they must agree. Queues and channels may be seeded with
+their waiting messages. If a channel's earlier history is not known, its MQC head is taken as given.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from validator.protocols.router.view import view
 STATE_KEYS = tuple(view(RouterState(HostConfiguration())))
 
 HANDLER_STATES = "handler_states"
-"""Beside the state keys: what handlers keep, by plugin and key, both parts in hex. The conformance format has no key for it."""
+"""An extra key: the state of handlers by plugin and key; keys and values are hex. The conformance format has no key for it."""
 
 _HASH_BYTES = 32
 
@@ -47,10 +47,10 @@ def read_state(
     balances: Balances = Balances.LEDGER,
     notifications: bool = False,
 ) -> RouterState:
-    """Return the Router state that an object of state keys describes.
+    """Build the Router state that an object of state keys describes.
 
-    ``valid_paras`` lists para ids, or objects with ``para_id`` and ``kind``. Raises `UserError`: a malformed value, a derived key that
-    disagrees, an invariant that does not hold.
+    ``valid_paras`` lists para ids, or objects with ``para_id`` and ``kind``. Raises `UserError` for a malformed value, a derived key that
+    disagrees, or an invariant that does not hold.
     """
     node.refuse_misspelt((*STATE_KEYS, HANDLER_STATES))
     state = RouterState(config, balances, notifications)
@@ -77,10 +77,10 @@ def read_state(
 
 
 def write_state(state: RouterState) -> dict[str, Any]:
-    """Return the document that `read_state` makes a state of: every state key, the kind of every para, and what handlers keep."""
+    """Return the document that `read_state` reads: every state key, the kind of every para, and the state of handlers."""
     document = view(state)
     document["valid_paras"] = [{"para_id": para, "kind": kind.value} for para, kind in sorted(state.paras.items())]
-    # the order in which requests were made is the order in which a session change looks at them
+    # a session change settles requests in the order in which they were made
     requests: dict[str, Any] = document["open_requests"]
     order = map(channel_name, state.hrmp_open_channel_requests_list)
     document["open_requests"] = {name: requests[name] for name in order}
@@ -95,11 +95,11 @@ def _check(node: Node, state: RouterState) -> None:
     difference = first_difference(given, view(state))
     if difference is not None:
         raise UserError(
-            f"{node.path}.{difference.replace('expected', 'the file says').replace('got', 'the rest of it gives')}"
+            f"{node.path}.{difference.replace('expected', 'the file says').replace('got', 'its other keys imply')}"
         )
     broken = next(broken_invariants(state), None)
     if broken is not None:
-        raise UserError(f"{node.path}: not a state that the rules can reach: {broken}")
+        raise UserError(f"{node.path}: the rules cannot reach this state: {broken}")
 
 
 def _read_accounts(node: Node, state: RouterState) -> None:
@@ -205,7 +205,7 @@ def _members(node: Node, key: str) -> list[tuple[str, Node]]:
 
 
 def _para(name: str, node: Node) -> ParaId:
-    # one way to write each: no sign, no leading zero; and no more digits than int() is willing to read
+    # each id has one spelling: no sign, no leading zero; int() refuses very long digit strings
     if not name.isascii() or not name.isdigit() or len(name) > 10 or str(int(name)) != name or int(name) > U32_MAX:
         shown = name if len(name) <= 60 else name[:57] + "..."
         raise UserError(f"{node.path}: expected a para id from 0 to {U32_MAX} as key, found {shown!r}")

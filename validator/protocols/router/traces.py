@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Router's own parts of the conformance format. Source: traces FORMAT."""
+"""The Router's parts of the conformance format. Source: traces FORMAT."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Router state in the shape of the conformance format's state keys, and back.
+"""A Router state in the state keys of the conformance format.
 
 Source: traces FORMAT, "State keys". Payloads and hashes are hex, channels are named ``"sender->recipient"``.
 """
@@ -15,7 +15,7 @@ from validator.protocols.router.state import RouterState, mqc_heads
 
 
 def view(state: RouterState) -> dict[str, Any]:
-    """Return every state key, whole."""
+    """Return all state keys."""
     return {
         "channels": {
             channel_name(channel_id): {

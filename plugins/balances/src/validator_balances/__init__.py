@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upward messages by which a para pays another one from its sovereign account, written as the relay chain's calls of its Balances pallet.
+"""Handlers of upward messages with which a para pays another from its sovereign account: calls of the relay chain's Balances pallet.
 
 Source: polkadot-sdk, substrate/frame/balances/src/lib.rs (``pallet::call``, ``pallet::event``).
 """
@@ -40,10 +40,10 @@ __all__ = [
 __version__ = "0.1.0"
 
 WEIGHT: Final = MessageWeight(1_000)
-"""What a message is charged before its calls, which cost their own weight; its size is bounded, so no byte is charged."""
+"""Base weight of a message. Context calls cost extra; bytes cost nothing, because the size is bounded."""
 
 EXISTENTIAL_DEPOSIT: Final = 10_000_000_000
-"""What an account holds at least on Polkadot: 1 DOT, in its smallest unit."""
+"""Minimum balance of an account on Polkadot: 1 DOT, in its smallest unit."""
 
 
 class BelowMinimum(Exception):
@@ -51,15 +51,15 @@ class BelowMinimum(Exception):
 
 
 class NotExpendable(Exception):
-    """The transfer would leave its sender with less than the existential deposit, which it was to keep."""
+    """The transfer would leave its sender with less than the existential deposit, which it must keep."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
     """The relay chain's Balances pallet.
 
-    ``pallet_index`` is a byte, ``existential_deposit`` a u128 in the smallest unit of the chain's token. Raises ``ValueError`` for other
-    numbers.
+    ``pallet_index`` is a byte, ``existential_deposit`` a u128 in the smallest unit of the chain's token. Raises ``ValueError`` for values
+    out of range.
     """
 
     pallet_index: int = PALLET_INDEX
@@ -75,8 +75,8 @@ class Config:
 def transfer_allow_death(context: Context, call: Transfer) -> None:
     """Move ``call.value`` from the sovereign account of the message's origin to that of ``call.dest``.
 
-    Emits ``transfer`` with the event's fields as SCALE: from and to, 32 bytes each, and the amount, a u128. What is left to the sender may
-    be less than the existential deposit; it stays where it is. Raises what `Context.transfer` does, then `BelowMinimum`.
+    Emits ``transfer`` with the event's fields as SCALE: from and to, 32 bytes each, and the amount, a u128. The sender may keep less than
+    the existential deposit; its account then stays. Raises the errors of `Context.transfer`, then `BelowMinimum`.
     """
     context.transfer(call.dest, call.value)
     deposit = context.config.existential_deposit
@@ -92,7 +92,7 @@ def transfer_allow_death(context: Context, call: Transfer) -> None:
 
 
 def transfer_keep_alive(context: Context, call: Transfer) -> None:
-    """Do the same, unless less than the existential deposit would be left to the sender: then raises `NotExpendable`, after the others."""
+    """Do the same as `transfer_allow_death`. Raises its errors, then `NotExpendable` if the sender would keep less than the deposit."""
     transfer_allow_death(context, call)
     deposit = context.config.existential_deposit
     if (left := context.free_balance(context.origin)) < deposit:
@@ -103,13 +103,13 @@ def transfer_keep_alive(context: Context, call: Transfer) -> None:
 
 @hookimpl
 def validator_manifest() -> Manifest:
-    """Say who the plugin is."""
+    """Return the plugin's manifest."""
     return Manifest(name="balances", version=__version__, api_version=(1, 0), config_type=Config)
 
 
 @hookimpl
 def validator_handlers(config: Config) -> Iterable[Handler]:
-    """Yield a handler for each call, by the two bytes of its indices."""
+    """Yield a handler for each call; its prefix is the two index bytes."""
     for index, handle in ((TRANSFER_ALLOW_DEATH, transfer_allow_death), (TRANSFER_KEEP_ALIVE, transfer_keep_alive)):
         prefix = bytes((config.pallet_index, index))
         yield Handler(kind=handle.__name__, handle=handle, weight=WEIGHT, prefix=prefix, decode=decode_transfer)

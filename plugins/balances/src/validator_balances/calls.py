@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transfers of the relay chain's Balances pallet, and the accounts that paras have there, as bytes and back.
+"""Encoding and decoding of the Balances pallet's transfers and of paras' sovereign accounts.
 
 A call is the pallet's index (a byte), the call's index (a byte), ``dest`` as a ``MultiAddress`` (a byte 0 for ``Id``, then the account's 32
 bytes) and ``value`` as a compact u128. A para's sovereign account is ``para``, its id as u32, and zeros. Source: polkadot-sdk,
 substrate/frame/balances/src/lib.rs (``call_index``), substrate/primitives/runtime/src/multiaddress.rs, polkadot/parachain/src/primitives.rs
-(``TypeId for Id``), substrate/primitives/runtime/src/traits (``AccountIdConversion``); the pallet's index is that of Polkadot's runtime
+(``TypeId for Id``), substrate/primitives/runtime/src/traits (``AccountIdConversion``); the pallet's index comes from Polkadot's runtime
 (polkadot-fellows/runtimes, relay/polkadot/src/lib.rs ``construct_runtime``).
 """
 
@@ -38,12 +38,12 @@ class Transfer:
 
 
 def sovereign_account(para: ParaId) -> bytes:
-    """Return the 32 bytes of a para's account on the relay chain. Raises ``OverflowError`` where ``para`` is no u32."""
+    """Return the 32 bytes of a para's account on the relay chain. Raises ``OverflowError`` if ``para`` is not a u32."""
     return (ACCOUNT_START + para.to_bytes(4, "little")).ljust(ACCOUNT_BYTES, b"\x00")
 
 
 def para_of(account: bytes) -> ParaId | None:
-    """Return whose sovereign account it is, None where it is no para's."""
+    """Return the para that owns a sovereign account, or None if it is not a para's account."""
     para = int.from_bytes(account[len(ACCOUNT_START) : len(ACCOUNT_START) + 4], "little")
     return para if account == sovereign_account(para) else None
 
@@ -53,7 +53,7 @@ def encode_transfer(
 ) -> bytes:
     """Return the bytes of a transfer to a para's sovereign account.
 
-    Raises ``ValueError`` where an index is no byte, ``OverflowError`` where ``dest`` is no u32, ``ValueError`` where ``value`` is no u128.
+    Raises ``ValueError`` if an index is not a byte, ``OverflowError`` if ``dest`` is not a u32, ``ValueError`` if ``value`` is not a u128.
     """
     out = Writer()
     out.buffer += bytes((pallet_index, call_index))
@@ -66,10 +66,10 @@ def encode_transfer(
 
 
 def decode_transfer(payload: bytes) -> Transfer:
-    """Return the arguments of a transfer; its prefix is taken as read.
+    """Return the arguments of a transfer. Its prefix is skipped without a check.
 
-    Raises `DecodeError` for a ``dest`` that is no account id, then where bytes of it are missing, for an account that is no para's, for a
-    ``value`` that is not whole, not in its shortest form or above 2**128 - 1, and for bytes that are left over.
+    Raises `DecodeError`, in this order: ``dest`` is not an account id; ``dest`` is truncated; the account is not a para's; ``value`` is
+    truncated, not in its shortest form, or above 2**128 - 1; bytes are left over.
     """
     reader = Reader(payload)
     reader.take(INDEX_BYTES)

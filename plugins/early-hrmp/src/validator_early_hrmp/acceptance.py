@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Candidate acceptance: reads the state, raises the first violation, changes nothing.
+"""Candidate acceptance. It reads the state, raises the first violation and changes nothing.
 
-No check depends on what other paras do within a session: only a para's own candidates fill its channels and prune its queue, channels open
-and are sealed at session boundaries, and others can only make room. Source: early_hrmp.txt "Acceptance Function", xcmp_rules 1.3.
+No check depends on the actions of other paras within a session. Only a para's own candidates fill its channels and prune its queue, and
+channels open and are sealed at session boundaries. Other paras can only make room.
+Source: early_hrmp.txt "Acceptance Function", xcmp_rules 1.3.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from validator_early_hrmp.state import EarlyHrmpState
 
 
 def check_candidate(state: EarlyHrmpState, candidate: Candidate) -> None:
-    """Check everything that a candidate must satisfy.
+    """Check a candidate.
 
     Raises `CandidateUnknownPara` (H-I12), then the first violation of: order of recipients, messages, watermark.
     """
@@ -42,7 +43,7 @@ def check_candidate(state: EarlyHrmpState, candidate: Candidate) -> None:
 
 
 def check_order(messages: Sequence[HrmpMessage]) -> None:
-    """Check that recipients ascend strictly. Raises `OutboundNotSorted`, `OutboundDuplicateRecipient` (H-I10) for the first that do not."""
+    """Check that recipients ascend strictly. Raises `OutboundNotSorted`, `OutboundDuplicateRecipient` (H-I10) for the first breach."""
     previous = -1
     for idx, message in enumerate(messages):
         if message.recipient < previous:
@@ -79,9 +80,9 @@ def check_messages(state: EarlyHrmpState, para: ParaId, messages: Sequence[HrmpM
 def check_dmq_watermark(
     state: EarlyHrmpState, para: ParaId, relay_parent_number: BlockNumber, new_watermark: BlockNumber
 ) -> None:
-    """Check that the watermark advances, and lands on the relay parent or on a block whose messages still wait (H-I01).
+    """Check that the watermark advances, to the relay parent or to a block whose messages still wait (H-I01).
 
-    Messages of the relay chain count as those of paras do. Raises `WatermarkAdvancementRule`, `WatermarkAheadRelayParent`,
+    Messages of the relay chain count like those of paras. Raises `WatermarkAdvancementRule`, `WatermarkAheadRelayParent`,
     `WatermarkLandsOnBlockWithNoMessages`.
     """
     last_watermark = state.dmq_watermarks.get(para)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The relay chain's limits for channels, by the names of the conformance format.
 
-They hold for every channel alike: the text knows no limits of a single channel, of a message's size or of a candidate's number of messages.
+All channels share them. The text has no limits for a single channel, for a message's size or for a candidate's number of messages.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from validator.plugin.protocol_api import U32_MAX, U128_MAX, Balance, Node, Sess
 
 @dataclass(frozen=True, slots=True)
 class EarlyHrmpConfiguration:
-    """Counts are messages or channels, sizes are bytes of payload, deposits are balances, the ttl is a number of session boundaries.
+    """Counts are messages or channels, sizes are bytes of payload, deposits are balances, the TTL is a number of session boundaries.
 
-    The default of every field is zero: nothing is allowed. Source: early_hrmp.txt "configured limits", xcmp_rules 1.3.
+    Every field defaults to zero: nothing is allowed. Source: early_hrmp.txt "configured limits", xcmp_rules 1.3.
     """
 
     hrmp_channel_max_places: int = 0
@@ -36,14 +36,14 @@ MAXIMA: Final[Mapping[str, int]] = {
     "hrmp_recipient_deposit": U128_MAX,
     "hrmp_open_request_ttl": U32_MAX,
 }
-"""The greatest value of each limit, in the order of the class's fields."""
+"""Maximum of each limit, in the order of the class's fields."""
 
 WATERMARK_RULE: Final = "dmq_watermark_rule"
-"""Which answer to the text's TODO about watermarks holds (H-I01): ``land`` is the only one there is."""
+"""How the text's TODO about watermarks is resolved (H-I01); ``land`` is the only option."""
 
 
 def read_configuration(node: Node) -> EarlyHrmpConfiguration:
-    """Return the limits that an object names, zero for the others. Raises `validator.errors.UserError`."""
+    """Read the limits of an object; limits that are not given are zero. Raises `validator.errors.UserError`."""
     node.refuse_misspelt((*MAXIMA, WATERMARK_RULE))
     if node.has(WATERMARK_RULE):
         node[WATERMARK_RULE].one_of(["land"])

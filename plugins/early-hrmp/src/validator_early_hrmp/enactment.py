@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Candidate enactment and downward messages: change the state, cannot fail. Source: early_hrmp.txt "Enactment", xcmp_rules 1.3."""
+"""Candidate enactment and downward messages. They change the state and cannot fail. Source: early_hrmp.txt "Enactment", xcmp_rules 1.3."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from validator_early_hrmp.state import EarlyHrmpState, QueuedMessage, QueueTail
 
 
 def enact_candidate(state: EarlyHrmpState, candidate: Candidate, now: BlockNumber) -> tuple[MessageRef, ...]:
-    """Apply an accepted candidate in block ``now``, and tell where its messages came to stand.
+    """Apply an accepted candidate in block ``now`` and return the queue positions of its messages.
 
-    Pruning comes before appending: a channel is freed before it is filled.
+    Pruning comes before appending, so a candidate frees its inbound channels before it fills its outbound ones.
     """
     para = candidate.para_id
     touched = state.touched
@@ -32,9 +32,9 @@ def enact_candidate(state: EarlyHrmpState, candidate: Candidate, now: BlockNumbe
 
 
 def prune_dmq(state: EarlyHrmpState, para: ParaId, new_watermark: BlockNumber) -> None:
-    """Drop what was put into a para's queue up to the watermark, its block included; each message of a channel frees that.
+    """Drop a para's queued messages up to the watermark, inclusive. Each message of a channel frees room in that channel.
 
-    A message of a channel that went with its sender frees nothing, not even a new channel of the same two paras (H-I05, H-I11).
+    A message of a channel that was removed with its sender frees nothing, not even in a new channel of the same two paras (H-I05, H-I11).
     """
     queue = state.downward_queues.get(para)
     if queue is None:
@@ -62,7 +62,7 @@ def queue_hrmp_message(
 ) -> MessageRef | None:
     """Append a message to its recipient's queue and count it in its channel.
 
-    Limits are not checked again; a message whose channel has vanished since acceptance is skipped (H-I09).
+    Limits are not checked again. A message whose channel has been removed since acceptance is skipped (H-I09).
     """
     recipient, payload = message.recipient, message.payload
     channel = state.channels.get((sender, recipient))
@@ -76,7 +76,7 @@ def queue_hrmp_message(
 
 
 def queue_downward_message(state: EarlyHrmpState, message: DownwardMessage, now: BlockNumber) -> MessageRef:
-    """Append a message of the relay chain to a para's queue; there is no limit of its size, and the para need not be registered."""
+    """Append a message of the relay chain to a para's queue. Its size is not limited, and the para need not be registered."""
     para, msg, data_hash = message
     return _append(state, para, QueuedMessage(None, 0, msg), data_hash or message_hash(msg), now)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every reason for which early HRMP rejects an input.
+"""All the reasons why early HRMP rejects an input, one class each.
 
-Names and fields are those of xcmp_rules 2.3. Sizes are bytes of payload, counts are messages or channels, ``channel`` is
-``"sender->recipient"``, ``idx`` the position of a message in its candidate and ``index`` that of a request in the list of open requests.
+Names and fields come from xcmp_rules 2.3. Sizes are bytes of payload, counts are messages or channels. ``channel`` is
+``"sender->recipient"``, ``idx`` is the position of a message in its candidate, ``index`` that of a request in the list of open requests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from validator.plugin.protocol_api import Balance, BlockNumber, ParaId, Violatio
 
 @dataclass(eq=False)
 class OpenInvalidSender(Violation):
-    """The para that asks for a channel does not exist."""
+    """The para that requests a channel is not registered."""
 
     kind: ClassVar[str] = "Open/InvalidSender"
     clause: ClassVar[str] = "early_hrmp.txt init_open_channel 1"
@@ -26,7 +26,7 @@ class OpenInvalidSender(Violation):
 
 @dataclass(eq=False)
 class OpenInvalidRecipient(Violation):
-    """The para that a channel shall lead to does not exist."""
+    """The recipient of the requested channel is not registered."""
 
     kind: ClassVar[str] = "Open/InvalidRecipient"
     clause: ClassVar[str] = "early_hrmp.txt init_open_channel 1"
@@ -35,7 +35,7 @@ class OpenInvalidRecipient(Violation):
 
 @dataclass(eq=False)
 class OpenToSelf(Violation):
-    """A channel cannot lead back to its sender."""
+    """A para requests a channel to itself."""
 
     kind: ClassVar[str] = "Open/ToSelf"
     clause: ClassVar[str] = "early_hrmp.txt init_open_channel 2"
@@ -44,7 +44,7 @@ class OpenToSelf(Violation):
 
 @dataclass(eq=False)
 class OpenAlreadyExists(Violation):
-    """The channel is there already, open or sealed."""
+    """The channel already exists, open or sealed."""
 
     kind: ClassVar[str] = "Open/AlreadyExists"
     clause: ClassVar[str] = "early_hrmp.txt init_open_channel 3"
@@ -53,7 +53,7 @@ class OpenAlreadyExists(Violation):
 
 @dataclass(eq=False)
 class OpenAlreadyRequested(Violation):
-    """The channel is asked for already, confirmed or not."""
+    """The channel has already been requested, confirmed or not."""
 
     kind: ClassVar[str] = "Open/AlreadyRequested"
     clause: ClassVar[str] = "early_hrmp.txt init_open_channel 4"
@@ -83,7 +83,7 @@ class InsufficientBalance(Violation):
 
 @dataclass(eq=False)
 class AcceptNoSuchRequest(Violation):
-    """The list of open requests has no such place."""
+    """The list of open requests has no such index."""
 
     kind: ClassVar[str] = "Accept/NoSuchRequest"
     clause: ClassVar[str] = "early_hrmp.txt accept_open_channel 1"
@@ -92,7 +92,7 @@ class AcceptNoSuchRequest(Violation):
 
 @dataclass(eq=False)
 class AcceptNoSuchRequestFrom(Violation):
-    """Nobody asks for this channel; the request was named by its two ends."""
+    """There is no request for this channel; the call named it by its two ends."""
 
     kind: ClassVar[str] = "Accept/NoSuchRequest"
     clause: ClassVar[str] = "early_hrmp.txt accept_open_channel 1"
@@ -101,7 +101,7 @@ class AcceptNoSuchRequestFrom(Violation):
 
 @dataclass(eq=False)
 class AcceptNotRecipient(Violation):
-    """The request is one to another para."""
+    """The request is to another para."""
 
     kind: ClassVar[str] = "Accept/NotRecipient"
     clause: ClassVar[str] = "early_hrmp.txt accept_open_channel 2"
@@ -112,7 +112,7 @@ class AcceptNotRecipient(Violation):
 
 @dataclass(eq=False)
 class AcceptAlreadyConfirmed(Violation):
-    """The request is confirmed already: a second deposit would be taken otherwise."""
+    """The request is already confirmed. Confirming it again would take a second deposit."""
 
     kind: ClassVar[str] = "Accept/AlreadyConfirmed"
     clause: ClassVar[str] = "xcmp_rules H-I02"
@@ -130,7 +130,7 @@ class CloseNoSuchChannel(Violation):
 
 @dataclass(eq=False)
 class CloseChannelSealed(Violation):
-    """The channel is closed already and only waits to be drained."""
+    """The channel is already closed and waits to be drained."""
 
     kind: ClassVar[str] = "Close/ChannelSealed"
     clause: ClassVar[str] = "early_hrmp.txt close_channel 2"
@@ -149,7 +149,7 @@ class CloseUnauthorized(Violation):
 
 @dataclass(eq=False)
 class CloseAlreadyUnderway(Violation):
-    """The channel is going to be closed already."""
+    """A close request for the channel already exists."""
 
     kind: ClassVar[str] = "Close/AlreadyUnderway"
     clause: ClassVar[str] = "early_hrmp.txt close_channel 4"
@@ -161,7 +161,7 @@ class CloseAlreadyUnderway(Violation):
 
 @dataclass(eq=False)
 class CandidateUnknownPara(Violation):
-    """The candidate is of a para that is not registered."""
+    """The candidate's para is not registered."""
 
     kind: ClassVar[str] = "Candidate/UnknownPara"
     clause: ClassVar[str] = "xcmp_rules H-I12"
@@ -170,7 +170,7 @@ class CandidateUnknownPara(Violation):
 
 @dataclass(eq=False)
 class OutboundNotSorted(Violation):
-    """A message goes to a lower para than the one before it."""
+    """A message goes to a lower para than the previous one."""
 
     kind: ClassVar[str] = "Outbound/NotSorted"
     clause: ClassVar[str] = "early_hrmp.txt acceptance 1"
@@ -179,7 +179,7 @@ class OutboundNotSorted(Violation):
 
 @dataclass(eq=False)
 class OutboundDuplicateRecipient(Violation):
-    """Two messages go to one para."""
+    """Two messages go to the same para."""
 
     kind: ClassVar[str] = "Outbound/DuplicateRecipient"
     clause: ClassVar[str] = "early_hrmp.txt acceptance 1"
@@ -189,7 +189,7 @@ class OutboundDuplicateRecipient(Violation):
 
 @dataclass(eq=False)
 class OutboundSenderMismatch(Violation):
-    """A message names another sender than the para whose candidate it is in."""
+    """A message names a sender other than the candidate's para."""
 
     kind: ClassVar[str] = "Outbound/SenderMismatch"
     clause: ClassVar[str] = "xcmp_rules H-I08"
@@ -200,7 +200,7 @@ class OutboundSenderMismatch(Violation):
 
 @dataclass(eq=False)
 class OutboundNoSuchChannel(Violation):
-    """A message would use a channel that is not there."""
+    """A message would use a channel that does not exist."""
 
     kind: ClassVar[str] = "Outbound/NoSuchChannel"
     clause: ClassVar[str] = "early_hrmp.txt acceptance 2.1"
@@ -220,7 +220,7 @@ class OutboundChannelSealed(Violation):
 
 @dataclass(eq=False)
 class OutboundCapacityExceeded(Violation):
-    """With the message a channel would hold more messages than any channel may."""
+    """With this message the channel would exceed the maximum number of messages."""
 
     kind: ClassVar[str] = "Outbound/CapacityExceeded"
     clause: ClassVar[str] = "early_hrmp.txt acceptance 2.2"
@@ -231,7 +231,7 @@ class OutboundCapacityExceeded(Violation):
 
 @dataclass(eq=False)
 class OutboundTotalSizeExceeded(Violation):
-    """With the message a channel would hold more bytes than any channel may."""
+    """With this message the channel would exceed the maximum number of bytes."""
 
     kind: ClassVar[str] = "Outbound/TotalSizeExceeded"
     clause: ClassVar[str] = "early_hrmp.txt acceptance 2.2"
@@ -252,7 +252,7 @@ class WatermarkAdvancementRule(Violation):
 
 @dataclass(eq=False)
 class WatermarkAheadRelayParent(Violation):
-    """The watermark lies ahead of the relay parent."""
+    """The watermark is ahead of the relay parent."""
 
     kind: ClassVar[str] = "Watermark/AheadRelayParent"
     clause: ClassVar[str] = "xcmp_rules H-I01"

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Canonical bytes of a state, in pages: one for each para with what it owns, one for what nobody owns.
+"""Canonical bytes of a state, in pages: one common page, and one page for each para that owns anything.
 
-A para owns its account, its pending candidates, its downward queue and watermark, and the channels that lead to it. What can be recomputed
-(uses of channels, counts, indexes) is left out and recomputed on loading. Strict: what `encode_para_page` would not write is damage.
+A para owns its account, its pending candidates, its downward queue and watermark, and its inbound channels. Derived values (usage of
+channels, counts, indexes) are left out and recomputed on loading. Decoding is strict: it rejects a page that `encode_para_page` would not
+write.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from validator_early_hrmp.state import (
 ENCODING_VERSION: Final = 1
 """First byte of every page."""
 UPGRADES: Final[dict[int, Upgrade]] = {}
-"""By version, the function that upgrades a page to the next one."""
+"""By version, the function that upgrades a page to the next version."""
 PAGES: Final = PageLayout(ENCODING_VERSION, UPGRADES, "early-hrmp state encoding")
 
 _BALANCES: Final = tuple(Balances)
@@ -81,7 +82,7 @@ def encode_common_page(state: EarlyHrmpState) -> bytes:
 
 
 def encode_para_page(state: EarlyHrmpState, para: ParaId) -> bytes | None:
-    """Encode what a para owns, or return None where that is nothing."""
+    """Encode what a para owns. Return None if it owns nothing."""
     out = Writer()
     out.u8(para in state.paras)
     account = state.accounts.get(para) or Account()

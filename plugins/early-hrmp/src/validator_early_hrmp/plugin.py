@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib.resources import (
-    files,  # validator: allow dynamic a definition says where its schemas, traces and rules are
+    files,  # validator: allow dynamic a definition names the location of its schemas, traces and rules
 )
 from typing import TYPE_CHECKING, Final
 
@@ -27,7 +27,7 @@ _FOLDER: Final = files("validator_early_hrmp")
 
 @hookimpl
 def validator_manifest() -> Manifest:
-    """Say who the plugin is."""
+    """Return the plugin's manifest."""
     return Manifest(name=NAME, version=__version__, api_version=(1, 0))
 
 

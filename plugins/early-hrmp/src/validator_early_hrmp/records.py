@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes into a lane that runs early HRMP."""
+"""The input records of a lane that runs early HRMP."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from validator.plugin.protocol_api import BlockNumber, Hash, ParaId
 class HrmpMessage(NamedTuple):
     """One message of a candidate.
 
-    ``payload_hash`` is `message_hash` of the payload where the decode stage has computed it already, else None; it is derived, never an
-    input. Source: early_hrmp.txt ``HRMP_Message``.
+    ``payload_hash`` is the payload's `message_hash` if the decode stage has already computed it, else None. It is derived, never an input.
+    Source: early_hrmp.txt ``HRMP_Message``.
     """
 
     sender: ParaId
@@ -22,7 +22,7 @@ class HrmpMessage(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A backed candidate, as far as messages are concerned. Source: early_hrmp.txt ``Candidate``."""
+    """The part of a backed candidate that concerns messages. Source: early_hrmp.txt ``Candidate``."""
 
     para_id: ParaId
     relay_parent_number: BlockNumber
@@ -39,16 +39,16 @@ class InitOpenChannel(NamedTuple):
 
 
 class AcceptOpenChannel(NamedTuple):
-    """``accept_open_channel(i)`` called by ``origin``; ``request_index`` is the place in the list of open requests, from 0."""
+    """``accept_open_channel(i)`` called by ``origin``; ``request_index`` is the position in the list of open requests, from 0."""
 
     origin: ParaId
     request_index: int
 
 
 class AcceptOpenChannelFrom(NamedTuple):
-    """``accept_open_channel`` of the request from ``sender`` to ``origin``, wherever that stands in the list.
+    """``accept_open_channel`` of the request from ``sender`` to ``origin``, whatever its position in the list.
 
-    An index may hit another request once the list has closed up at a session boundary; the pair cannot. Source: xcmp_rules 1.2.
+    Positions move at a session boundary, so an index may then select another request; the pair cannot. Source: xcmp_rules 1.2.
     """
 
     origin: ParaId
@@ -71,17 +71,17 @@ REQUESTS: Final[tuple[type[ChannelRequest], ...]] = (
     AcceptOpenChannelFrom,
     CloseChannel,
 )
-"""By the variant that leads a request's plain fields."""
+"""Classes by the variant, the first of a request's plain fields."""
 
 
 def make_request(fields: tuple[Any, ...]) -> ChannelRequest:
-    """Return the request of ``(variant, *arguments)``; the variant is the position in `REQUESTS`."""
+    """Build a request from ``(variant, *arguments)``; the variant is the position in `REQUESTS`."""
     made: ChannelRequest = REQUESTS[fields[0]]._make(fields[1:])
     return made
 
 
 def make_candidate(fields: tuple[Any, ...]) -> Candidate:
-    """Return the candidate of its five fields, of which the messages are ``((sender, recipient, payload, payload_hash), ...)``."""
+    """Build a candidate from its five fields; messages are ``((sender, recipient, payload, payload_hash), ...)``."""
     if not fields[3]:
         return Candidate._make(fields)
     return Candidate._make((*fields[:3], tuple(map(HrmpMessage._make, fields[3])), fields[4]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The entry-points for channel management: every check comes before every effect, the first that fails decides."""
+"""The entry points for channel management. Each makes all its checks before any effect; the first check that fails decides."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from validator_early_hrmp.state import (
 
 
 def init_open_channel(state: EarlyHrmpState, events: EventLog, origin: ParaId, recipient: ParaId) -> None:
-    """Ask for a channel from ``origin`` to ``recipient`` and reserve the sender's deposit.
+    """Request a channel from ``origin`` to ``recipient`` and reserve the sender's deposit.
 
     Raises `OpenInvalidSender`, `OpenInvalidRecipient`, `OpenToSelf`, `OpenAlreadyExists`, `OpenAlreadyRequested`, `OpenLimitExceeded`,
     `InsufficientBalance`. Source: early_hrmp.txt ``init_open_channel`` (its heading is lost), xcmp_rules 1.3.
@@ -47,7 +47,7 @@ def init_open_channel(state: EarlyHrmpState, events: EventLog, origin: ParaId, r
     if channel_id in state.open_requests.by_channel:
         raise OpenAlreadyRequested(channel=channel_name(channel_id))
 
-    # channels count until they are gone, sealed ones too, and requests from the start
+    # all channels count until they are removed, including sealed ones; requests count as soon as they are made
     count = len(state.egress.get(origin, ())) + state.open_requests.counts.get(origin, 0)
     limit = state.configuration.hrmp_max_outbound_channels
     if count >= limit:
@@ -61,9 +61,9 @@ def init_open_channel(state: EarlyHrmpState, events: EventLog, origin: ParaId, r
 
 
 def accept_open_channel(state: EarlyHrmpState, events: EventLog, origin: ParaId, index: int) -> None:
-    """Confirm the request at a place in the list and reserve the recipient's deposit.
+    """Confirm the request at an index of the list and reserve the recipient's deposit.
 
-    There is no limit of inbound channels in this text. Raises `AcceptNoSuchRequest`, `AcceptNotRecipient`, `AcceptAlreadyConfirmed`
+    The text does not limit inbound channels. Raises `AcceptNoSuchRequest`, `AcceptNotRecipient`, `AcceptAlreadyConfirmed`
     (H-I02), `InsufficientBalance`. Source: early_hrmp.txt ``accept_open_channel``.
     """
     if index >= len(state.open_requests):
@@ -85,7 +85,7 @@ def accept_open_channel(state: EarlyHrmpState, events: EventLog, origin: ParaId,
 def accept_open_channel_from(state: EarlyHrmpState, events: EventLog, origin: ParaId, sender: ParaId) -> None:
     """Confirm the request from ``sender`` to ``origin``.
 
-    Raises `AcceptNoSuchRequestFrom`, then as `accept_open_channel` does. Source: xcmp_rules 1.2, addressing by (sender, recipient).
+    Raises `AcceptNoSuchRequestFrom`, then the same as `accept_open_channel`. Source: xcmp_rules 1.2, addressing by (sender, recipient).
     """
     request = state.open_requests.by_channel.get((sender, origin))
     if request is None:
@@ -94,7 +94,7 @@ def accept_open_channel_from(state: EarlyHrmpState, events: EventLog, origin: Pa
 
 
 def close_channel(state: EarlyHrmpState, events: EventLog, origin: ParaId, sender: ParaId, recipient: ParaId) -> None:
-    """Ask for a channel to be closed at the next session boundary; until then messages still flow.
+    """Request that a channel be closed at the next session boundary. Messages still flow until then.
 
     Raises `CloseNoSuchChannel`, `CloseChannelSealed`, `CloseUnauthorized`, `CloseAlreadyUnderway`. Source: early_hrmp.txt
     ``close_channel``, xcmp_rules 1.3.

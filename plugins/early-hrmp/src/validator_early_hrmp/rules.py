@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Early HRMP as a rule set. Source: early_hrmp.txt, made precise by xcmp_rules 1.3."""
+"""The rule set of early HRMP. Source: early_hrmp.txt, made precise by xcmp_rules 1.3."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class EarlyHrmp(PendingCandidates[EarlyHrmpState]):
 
     @classmethod
     def at_genesis(cls, settings: ChainSettings) -> EarlyHrmp:
-        """Return the rule set of a chain whose paras are registered from the start and which has seen no message."""
+        """Return the rule set of a chain that has seen no message and whose genesis paras are registered."""
         state = EarlyHrmpState(settings.configuration, settings.balances)
         for para in settings.paras:
             onboard_para(state, para)
@@ -62,22 +62,22 @@ class EarlyHrmp(PendingCandidates[EarlyHrmpState]):
 
     @classmethod
     def from_pages(cls, pages: list[bytes], settings: ChainSettings | None = None) -> EarlyHrmp:
-        """Return the rule set whose pages these are: the common page, the headroom page, those of paras. Raises `DecodeError`."""
+        """Rebuild a rule set from its pages: the common page, the headroom page, the paras' pages. Raises `DecodeError`."""
         common_page, headroom_page, *owned = pages
         state = decode_state(common_page, owned)
         state.touched = PAGES.read_headroom_page(headroom_page)
         return cls(state, settings, PAGES.hashes(owned))
 
     def request(self, fields: tuple[Any, ...]) -> ChannelRequest:
-        """Return the channel request that a decoded record holds."""
+        """Return the channel request of a decoded record."""
         return make_request(fields)
 
     def candidate(self, fields: tuple[Any, ...]) -> Candidate:
-        """Return the candidate that a decoded record holds."""
+        """Return the candidate of a decoded record."""
         return make_candidate(fields)
 
     def apply_request(self, request: ChannelRequest) -> Effects:
-        """Apply one of the entry-points; raises their violations."""
+        """Apply one of the entry points; raises its violations."""
         state, events = self.state, self.events
         if isinstance(request, InitOpenChannel):
             init_open_channel(state, events, *request)
@@ -91,23 +91,23 @@ class EarlyHrmp(PendingCandidates[EarlyHrmpState]):
         return Effects(effective_session=state.session_index + 1)
 
     def apply_downward(self, message: DownwardMessage) -> Effects:
-        """Queue a message of the relay chain; always possible."""
+        """Queue a message of the relay chain. It is always accepted."""
         return Effects(messages=(queue_downward_message(self.state, message, self.now),))
 
     def check_candidate(self, candidate: Candidate) -> None:
-        """Raise the violation for which a candidate is not acceptable (`acceptance.check_candidate`)."""
+        """Raise the first rule violation of a candidate, if any (`acceptance.check_candidate`)."""
         check_candidate(self.state, candidate)
 
     def enact_candidate(self, candidate: Candidate) -> Effects:
-        """Apply a candidate that has been accepted; tells where its messages came to stand."""
+        """Apply an accepted candidate and return the queue positions of its messages."""
         return Effects(messages=enact_candidate(self.state, candidate, self.now))
 
     def change_session(self, change: SessionChange) -> None:
-        """Change the session; candidates that are pending stay so unless the block record says otherwise."""
+        """Change the session. Pending candidates stay pending unless the block record says otherwise."""
         change_session(self.state, self.events, change)
 
     def take_headroom(self) -> list[ParaHeadroom | ChannelHeadroom]:
-        """Return what changed since the last call, paras first, each ascending."""
+        """Return the headroom that changed since the last call: paras, then channels, each ascending."""
         touched = self.state.touched
         headroom: list[ParaHeadroom | ChannelHeadroom] = [self.para_headroom(para) for para in sorted(touched.paras)]
         headroom += [self.channel_headroom(channel_id) for channel_id in sorted(touched.channels)]
@@ -116,13 +116,13 @@ class EarlyHrmp(PendingCandidates[EarlyHrmpState]):
         return headroom
 
     def para_headroom(self, para: ParaId) -> ParaHeadroom:
-        """Return which watermarks a para's next candidate may have, besides its relay parent."""
+        """Return the watermarks that a para's next candidate may have, in addition to its relay parent."""
         state = self.state
         if para not in state.paras:
             return ParaHeadroom(para, valid=False)
         queue = state.downward_queues.get(para, {})
         watermark = state.dmq_watermarks.get(para)
-        # messages that waited before the para was registered, or were sent below a watermark, can be passed but not landed on
+        # a queue can still hold messages at or below the last watermark, but no watermark can land on their blocks
         landing = (block for block in queue if watermark is None or block > watermark)
         return ParaHeadroom(
             para,
@@ -133,7 +133,7 @@ class EarlyHrmp(PendingCandidates[EarlyHrmpState]):
         )
 
     def channel_headroom(self, channel_id: ChannelId) -> ChannelHeadroom:
-        """Return what a channel still takes: nothing where it is sealed, and a single message may be as long as there is room."""
+        """Return how much a channel can still take: nothing if it is sealed. A single message may use all the room left."""
         channel, configuration = self.state.channels.get(channel_id), self.state.configuration
         if channel is None:
             return ChannelHeadroom(*channel_id, open=False)
@@ -149,11 +149,11 @@ class EarlyHrmp(PendingCandidates[EarlyHrmpState]):
         )
 
     def common_page(self) -> bytes:
-        """Return the page of what no para owns."""
+        """Return the page of the storage that no para owns."""
         return encode_common_page(self.state)
 
     def headroom_page(self) -> bytes:
-        """Return the page of whose headroom has changed."""
+        """Return the page that lists the owners whose headroom has changed."""
         return PAGES.headroom_page(self.state.touched)
 
     def owners(self) -> list[int]:
@@ -161,12 +161,12 @@ class EarlyHrmp(PendingCandidates[EarlyHrmpState]):
         return para_pages(self.state)
 
     def page(self, owner: int) -> bytes | None:
-        """Return the canonical encoding of what a para has, None where that is nothing."""
+        """Return a para's canonically encoded page, or None if it owns nothing."""
         return encode_para_page(self.state, owner)
 
 
 def state_hash(state: EarlyHrmpState) -> Hash:
-    """Return the state root computed from scratch: equal for equal states, whatever they went through."""
+    """Return the state root computed from scratch. Equal states have equal roots, whatever their history."""
     pages = {para: page for para in para_pages(state) if (page := encode_para_page(state, para)) is not None}
     return merkle_root(
         blake2b_256(encode_common_page(state)), {para: blake2b_256(page) for para, page in pages.items()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The session change: the last thing in its block. Source: early_hrmp.txt "On Session Change", xcmp_rules 1.3."""
+"""The session change, which is the last step of its block. Source: early_hrmp.txt "On Session Change", xcmp_rules 1.3."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from validator_early_hrmp.state import (
 
 
 def change_session(state: EarlyHrmpState, events: EventLog, change: SessionChange) -> None:
-    """Offboard, onboard, settle open requests, then close requests, then drained channels; the new configuration holds from then on.
+    """Offboard and onboard, settle open requests, close requests and drained channels, then switch to the new configuration.
 
-    Requests are settled by the configuration before the change, as the Router does.
+    Requests are settled under the old configuration, as in the Router.
     """
     configuration = state.configuration
     state.session_index += 1
@@ -40,7 +40,7 @@ def change_session(state: EarlyHrmpState, events: EventLog, change: SessionChang
 
 
 def onboard_para(state: EarlyHrmpState, para: Para) -> None:
-    """Register a para and add to its account's free balance what it brings."""
+    """Register a para and add its onboarding balance to its account's free balance."""
     state.paras[para.para_id] = None
     endow(state, para)
     state.touched.paras[para.para_id] = None
@@ -65,10 +65,10 @@ def offboard_para(state: EarlyHrmpState, events: EventLog, para: ParaId) -> None
 def settle_open_requests(
     state: EarlyHrmpState, events: EventLog, configuration: EarlyHrmpConfiguration, outgoing: Collection[ParaId]
 ) -> None:
-    """Age and expire unconfirmed requests (H-I04: whoever has gone), open confirmed ones, in the order of the list.
+    """Age and expire unconfirmed requests (even if a party was offboarded, H-I04) and open confirmed ones, in the order of the list.
 
-    A confirmed request with a party that is gone, or goes at this boundary even if it comes back at once, is dropped and both deposits
-    return (H-I03). Source: early_hrmp.txt "On Session Change" 2.
+    A confirmed request is dropped and both deposits are returned if a party has been offboarded, even if this session change onboards it
+    again (H-I03). Source: early_hrmp.txt "On Session Change" 2.
     """
     kept = []
     for request in state.open_requests:
@@ -89,12 +89,12 @@ def settle_open_requests(
 
 
 def settle_close_requests(state: EarlyHrmpState, events: EventLog) -> None:
-    """Remove every channel that somebody asked to close and that is empty, seal the others. Source: "On Session Change" 3."""
+    """Remove every empty channel with a close request and seal the others. Source: "On Session Change" 3."""
     for _, sender, recipient in state.close_requests:
         channel_id = (sender, recipient)
         channel = state.channels.get(channel_id)
         if channel is None:
-            continue  # it went with one of its ends
+            continue  # it was removed with one of its ends
         if not channel.used_places:
             remove_channel(state, events, channel_id, "requested")
             continue
@@ -107,7 +107,7 @@ def settle_close_requests(state: EarlyHrmpState, events: EventLog) -> None:
 
 
 def remove_drained_channels(state: EarlyHrmpState, events: EventLog) -> None:
-    """Remove every sealed channel that has no messages, by ascending sender and recipient. Source: "On Session Change" 4."""
+    """Remove every sealed channel without messages, by ascending sender and recipient. Source: "On Session Change" 4."""
     for channel_id in sorted(state.sealed):
         if not state.channels[channel_id].used_places:
             remove_channel(state, events, channel_id, "drained")
@@ -155,5 +155,5 @@ def _configure(state: EarlyHrmpState, configuration: EarlyHrmpConfiguration) -> 
     state.configuration = configuration
     limits = (configuration.hrmp_channel_max_places, configuration.hrmp_channel_max_size)
     if limits != (before.hrmp_channel_max_places, before.hrmp_channel_max_size):
-        # the limits are those of all channels alike
+        # all channels share the limits
         state.touched.channels.update(dict.fromkeys(state.channels))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decoded Avro records as plain tuples with every range checked, and back.
+"""Conversion of decoded Avro records to plain tuples with all ranges checked, and back.
 
-Between the decode stage and a lane a record is ints, bytes, None and tuples of these. Limits are checked in the order of the schema.
+Between the decode stage and a lane, a record consists of ints, bytes, None and tuples of these. Limits are checked in schema order.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ CANDIDATE: Final = "validator.early_hrmp.Candidate"
 CHANNEL_REQUEST: Final = "validator.early_hrmp.ChannelRequest"
 
 _VARIANTS: Final = {f"validator.early_hrmp.{kind.__name__}": at for at, kind in enumerate(REQUESTS)}
-"""Variant of a request by the name of its record."""
+"""A request's variant by the name of its record."""
 
 
 def shape_candidate(record: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the fields of `records.Candidate` that a decoded record holds, hashes of payloads included. Raises `LimitError`."""
+    """Return the fields of `records.Candidate` from a decoded record, including payload hashes. Raises `LimitError`."""
     para_id = record["para_id"]
     check_u32("para_id", para_id)
     parent = relay_parent("relay_parent_number", record["block"], record["relay_parent_number"])
@@ -45,7 +45,7 @@ def shape_candidate(record: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def shape_request(record: dict[str, Any]) -> tuple[Any, ...]:
-    """Return ``(variant, *arguments)`` of a decoded record, as `records.make_request` takes them. Raises `LimitError`."""
+    """Return ``(variant, *arguments)`` of a decoded record, the input of `records.make_request`. Raises `LimitError`."""
     name, call = record["request"]
     variant = _VARIANTS[name]
     arguments = [call[field] for field in REQUESTS[variant]._fields]
@@ -55,7 +55,7 @@ def shape_request(record: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def candidate_record(lane: str, block: int, index: int, candidate: Candidate) -> dict[str, Any]:
-    """Return the record that `shape_candidate` makes this candidate of."""
+    """Return the record of a candidate, the inverse of `shape_candidate`."""
     return {
         "lane": lane,
         "block": block,
@@ -72,7 +72,7 @@ def candidate_record(lane: str, block: int, index: int, candidate: Candidate) ->
 
 
 def request_record(lane: str, block: int, index: int, request: ChannelRequest) -> dict[str, Any]:
-    """Return the record that `shape_request` makes this request of."""
+    """Return the record of a request, the inverse of `shape_request`."""
     name = f"validator.early_hrmp.{type(request).__name__}"
     return {"lane": lane, "block": block, "index": index, "request": (name, request._asdict())}
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The storage of early HRMP, by the names of early_hrmp.txt, and the few ways in which it is touched.
+"""The storage of early HRMP, by the names of early_hrmp.txt.
 
-Invariants stand on the fields; `invariants.check_invariants` recomputes all of them from ground truth. No map keeps an empty value or a
-zero count.
+Each field's docstring states its invariants; `invariants.check_invariants` recomputes all of them from ground truth. No map keeps an empty
+value or a zero count.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class CloseRequest(NamedTuple):
 
 @dataclass(slots=True)
 class Channel:
-    """A channel, open or sealed; its messages are in the recipient's downward queue.
+    """A channel, open or sealed. Its messages are in the recipient's downward queue.
 
-    ``instance`` is the session whose start opened it: a pair is opened at most once at a session boundary, so it tells this channel from
-    one of the same two paras that went with its sender (H-I11). Invariant: ``used_places`` and ``used_bytes`` are number and payload
-    bytes of the messages of this instance in the recipient's queue.
+    ``instance`` is the session whose start opened the channel. A pair is opened at most once per session boundary, so ``instance``
+    distinguishes the channel from an earlier one of the same two paras that was removed with its sender (H-I11). Invariant:
+    ``used_places`` and ``used_bytes`` are the number and payload bytes of this instance's messages in the recipient's queue.
     """
 
     sender_deposit: Balance
@@ -51,7 +51,7 @@ class Channel:
 
 
 class QueuedMessage(NamedTuple):
-    """A message that waits in a downward queue: of the relay chain where ``sender`` is None, else of the named instance of a channel."""
+    """A message that waits in a downward queue. It is from the relay chain if ``sender`` is None, else from this channel instance."""
 
     sender: ParaId | None
     instance: SessionIndex
@@ -59,7 +59,7 @@ class QueuedMessage(NamedTuple):
 
 
 class QueueTail(NamedTuple):
-    """How many messages have ever been put into a downward queue, and the head of the chain of their hashes."""
+    """The number of messages ever added to a downward queue, and the head of its hash chain."""
 
     count: int  # type: ignore[assignment]  # shadows tuple.count
     head: Hash
@@ -78,7 +78,7 @@ class EarlyHrmpState:
     accounts: dict[ParaId, Account] = field(default_factory=dict)
     """Accounts outlive their para. Invariant: ``reserved`` is the sum of the para's deposits in requests and channels."""
     pending_candidates: dict[ParaId, deque[PendingCandidate]] = field(default_factory=dict)
-    """Accepted, not enacted, oldest first (only with enactment on inclusion)."""
+    """Accepted but not yet enacted, oldest first. Used only with enactment on inclusion."""
 
     open_requests: OpenRequests = field(default_factory=OpenRequests)
     close_requests: list[CloseRequest] = field(default_factory=list)
@@ -95,9 +95,9 @@ class EarlyHrmpState:
     """Invariant: the channels that are sealed."""
 
     downward_queues: dict[ParaId, dict[BlockNumber, list[QueuedMessage]]] = field(default_factory=dict)
-    """The DMQs, by the block in which messages were put in, blocks ascending. Neither level is ever empty."""
+    """The downward queues, by the block in which messages were added, blocks ascending. Neither level is ever empty."""
     downward_queue_tails: dict[ParaId, QueueTail] = field(default_factory=dict)
-    """Of every queue that has ever had a message since its para was last offboarded."""
+    """For every queue that has received a message since its para was last offboarded."""
     dmq_watermarks: dict[ParaId, BlockNumber] = field(default_factory=dict)
 
     touched: Touched = field(default_factory=Touched)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the conformance format writes inputs and states of early HRMP. Source: traces FORMAT, "The other protocols"."""
+"""Inputs and states of early HRMP in the conformance format. Source: traces FORMAT, "The other protocols"."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KINDS = ("init_open_channel", "accept_open_channel", "close_channel")
 
 
 def read_request(node: Node) -> ChannelRequest:
-    """Return the channel request of a step's entry; the one to accept is named by its ``index`` or by its ``sender``.
+    """Return the channel request of a step's entry. An entry selects the request to accept by ``index`` or by ``sender``.
 
     Raises `validator.errors.UserError`.
     """
@@ -40,7 +40,7 @@ def read_request(node: Node) -> ChannelRequest:
 
 
 def read_candidate(node: Node, block: BlockNumber) -> Candidate:
-    """Return the candidate of a step's entry; its relay parent is ``block - 1`` where absent. Raises `validator.errors.UserError`."""
+    """Return the candidate of a step's entry. Its relay parent defaults to ``block - 1``. Raises `validator.errors.UserError`."""
     node.refuse_misspelt(_CANDIDATE_KEYS)
     return Candidate(
         para_id=node["para_id"].integer(),
@@ -51,7 +51,7 @@ def read_candidate(node: Node, block: BlockNumber) -> Candidate:
 
 
 def view(state: EarlyHrmpState) -> dict[str, Any]:
-    """Return every state key, whole."""
+    """Return all state keys."""
     return {
         "paras": sorted(state.paras),
         "channels": {

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upward messages by which a para manages its channels, written as the relay chain's calls of its Hrmp pallet.
+"""Handlers of upward messages with which a para manages its channels: calls of the relay chain's Hrmp pallet.
 
-Source: polkadot-sdk, polkadot/runtime/parachains/src/hrmp.rs (``pallet::call``, ``pallet::event``); the rules behind each call are those of
-the chain's protocol.
+Source: polkadot-sdk, polkadot/runtime/parachains/src/hrmp.rs (``pallet::call``, ``pallet::event``). The chain's protocol supplies the rules
+behind each call.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ __all__ = [
 __version__ = "0.1.0"
 
 WEIGHT: Final = MessageWeight(1_000)
-"""What a message is charged before its call, which costs its own weight; its size is fixed, so no byte is charged."""
+"""Base weight of a message. The context call costs extra; bytes cost nothing, because the size is fixed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Where the relay chain's calls have the Hrmp pallet: ``pallet_index`` is a byte. Raises ``ValueError`` for any other number."""
+    """The Hrmp pallet's index in the relay chain's calls, a byte. Raises ``ValueError`` for a value out of range."""
 
     pallet_index: int = PALLET_INDEX
 
@@ -63,7 +63,7 @@ def init_open_channel(context: Context, call: InitOpenChannel) -> None:
     """Request a channel from the message's origin.
 
     Emits ``open_channel_requested`` with the event's fields as SCALE: sender, recipient, proposed_max_capacity and
-    proposed_max_message_size, a u32 each. Raises what `Context.init_open_channel` does.
+    proposed_max_message_size, a u32 each. Raises the errors of `Context.init_open_channel`.
     """
     context.init_open_channel(call.recipient, call.proposed_max_capacity, call.proposed_max_message_size)
     fields = (context.origin, call.recipient, call.proposed_max_capacity, call.proposed_max_message_size)
@@ -73,16 +73,17 @@ def init_open_channel(context: Context, call: InitOpenChannel) -> None:
 def accept_open_channel(context: Context, call: AcceptOpenChannel) -> None:
     """Confirm a request that was made to the message's origin.
 
-    Emits ``open_channel_accepted``: sender, recipient, a u32 each. Raises what `Context.accept_open_channel` does.
+    Emits ``open_channel_accepted``: sender, recipient, a u32 each. Raises the errors of `Context.accept_open_channel`.
     """
     context.accept_open_channel(call.sender)
     context.emit("open_channel_accepted", _encode_fields(call.sender, context.origin))
 
 
 def close_channel(context: Context, call: CloseChannel) -> None:
-    """Ask for a channel of the message's origin to be closed, whichever of its ends that is.
+    """Request that a channel be closed. The message's origin may be either end.
 
-    Emits ``channel_closed``: by_parachain, and the channel's sender and recipient, a u32 each. Raises what `Context.close_channel` does.
+    Emits ``channel_closed``: by_parachain, and the channel's sender and recipient, a u32 each.
+    Raises the errors of `Context.close_channel`.
     """
     context.close_channel(call.sender, call.recipient)
     context.emit("channel_closed", _encode_fields(context.origin, call.sender, call.recipient))
@@ -97,13 +98,13 @@ def _encode_fields(*values: int) -> bytes:
 
 @hookimpl
 def validator_manifest() -> Manifest:
-    """Say who the plugin is."""
+    """Return the plugin's manifest."""
     return Manifest(name="hrmp-calls", version=__version__, api_version=(1, 0), config_type=Config)
 
 
 @hookimpl
 def validator_handlers(config: Config) -> Iterable[Handler]:
-    """Yield a handler for each call, by the two bytes of its indices."""
+    """Yield a handler for each call; its prefix is the two index bytes."""
     for call, decode, handle in (
         (INIT_OPEN_CHANNEL, decode_init_open_channel, init_open_channel),
         (ACCEPT_OPEN_CHANNEL, decode_accept_open_channel, accept_open_channel),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three calls of the relay chain's Hrmp pallet, as bytes and back.
+"""Encoding and decoding of three calls of the relay chain's Hrmp pallet.
 
-A call is the pallet's index (a byte), the call's index (a byte) and its arguments as SCALE, of which all are u32, little endian; a
+A call is the pallet's index (a byte), the call's index (a byte) and its arguments as SCALE. All arguments are little-endian u32; a
 ``HrmpChannelId`` is its sender and its recipient. Source: polkadot-sdk, polkadot/runtime/parachains/src/hrmp.rs (``call_index``) and
-polkadot/parachain/src/primitives.rs (``HrmpChannelId``); the pallet's index is that of the runtimes of Polkadot and Kusama
+polkadot/parachain/src/primitives.rs (``HrmpChannelId``). The pallet's index comes from the runtimes of Polkadot and Kusama
 (polkadot-fellows/runtimes, relay/*/src/lib.rs ``construct_runtime``).
 """
 
@@ -22,7 +22,7 @@ ARGUMENT_BYTES: Final = 4
 
 
 class CallKind(NamedTuple):
-    """A call's name, its index in the pallet, and how many u32 it takes."""
+    """A call's name, its index in the pallet, and its number of u32 arguments."""
 
     name: str
     call_index: int
@@ -30,7 +30,7 @@ class CallKind(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole call."""
+        """The size of the encoded call in bytes."""
         return INDEX_BYTES + ARGUMENT_BYTES * self.arguments
 
 
@@ -50,7 +50,7 @@ class InitOpenChannel:
 
 @dataclass(frozen=True, slots=True)
 class AcceptOpenChannel:
-    """Confirm the request that ``sender`` has made."""
+    """Confirm the request of ``sender``."""
 
     sender: ParaId
 
@@ -69,7 +69,7 @@ Call: TypeAlias = InitOpenChannel | AcceptOpenChannel | CloseChannel
 def encode(call: Call, pallet_index: int = PALLET_INDEX) -> bytes:
     """Return a call's bytes.
 
-    Raises ``ValueError`` where ``pallet_index`` is no byte, ``OverflowError`` where an argument is no u32.
+    Raises ``ValueError`` if ``pallet_index`` is not a byte, ``OverflowError`` if an argument is not a u32.
     """
     match call:
         case InitOpenChannel():
@@ -89,17 +89,17 @@ def encode(call: Call, pallet_index: int = PALLET_INDEX) -> bytes:
 
 
 def decode_init_open_channel(payload: bytes) -> InitOpenChannel:
-    """Return the arguments of call 0; its prefix is taken as read. Raises `DecodeError` unless it has 14 bytes."""
+    """Return the arguments of call 0. Its prefix is skipped without a check. Raises `DecodeError` unless it has 14 bytes."""
     return InitOpenChannel(*_arguments(INIT_OPEN_CHANNEL, payload))
 
 
 def decode_accept_open_channel(payload: bytes) -> AcceptOpenChannel:
-    """Return the argument of call 1; its prefix is taken as read. Raises `DecodeError` unless it has 6 bytes."""
+    """Return the argument of call 1. Its prefix is skipped without a check. Raises `DecodeError` unless it has 6 bytes."""
     return AcceptOpenChannel(*_arguments(ACCEPT_OPEN_CHANNEL, payload))
 
 
 def decode_close_channel(payload: bytes) -> CloseChannel:
-    """Return the arguments of call 2; its prefix is taken as read. Raises `DecodeError` unless it has 10 bytes."""
+    """Return the arguments of call 2. Its prefix is skipped without a check. Raises `DecodeError` unless it has 10 bytes."""
     return CloseChannel(*_arguments(CLOSE_CHANNEL, payload))
 
 

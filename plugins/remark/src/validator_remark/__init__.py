@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upward messages that leave a remark, written as the relay chain's calls of its System pallet: the smallest handler plugin.
+"""Handlers of upward messages that leave a remark: calls of the relay chain's System pallet. This is the smallest handler plugin.
 
-The BLAKE2b-256 hash of a para's latest remark is kept under the para's id. A call is the pallet's index (a byte, 0), the call's index (a
+It stores the BLAKE2b-256 hash of a para's latest remark under the para's id. A call is the pallet's index (a byte, 0), the call's index (a
 byte) and the remark as a SCALE ``Vec<u8>``. Source: polkadot-sdk, substrate/frame/system/src/lib.rs (``remark``, ``remark_with_event``).
 """
 
@@ -20,7 +20,7 @@ WEIGHT = MessageWeight(500, per_byte=1)
 
 
 def decode_remark(payload: bytes) -> bytes:
-    """Return the remark of a call of either kind. Raises `DecodeError` where it is not whole, or where bytes are left over."""
+    """Return the remark of a call of either kind. Raises `DecodeError` if it is truncated, then if bytes are left over."""
     reader = Reader(payload)
     reader.take(len(REMARK))
     remark = reader.bytes()
@@ -29,19 +29,19 @@ def decode_remark(payload: bytes) -> bytes:
 
 
 def remark(context: Context, text: bytes) -> None:
-    """Keep the hash of a remark under its sender's id, a u32."""
+    """Store the hash of a remark under its sender's id, a u32."""
     context.write(context.origin.to_bytes(4, "little"), blake2b(text, digest_size=32).digest())
 
 
 def remark_with_event(context: Context, text: bytes) -> None:
-    """Keep it, and emit ``remarked`` with the hash."""
+    """Do the same as `remark`, and emit ``remarked`` with the hash."""
     remark(context, text)
     context.emit("remarked", blake2b(text, digest_size=32).digest())
 
 
 @hookimpl
 def validator_manifest() -> Manifest:
-    """Say who the plugin is."""
+    """Return the plugin's manifest."""
     return Manifest(name="remark", version=__version__, api_version=(1, 0))
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Candidate acceptance: reads the state, raises the first violation, changes nothing.
+"""Candidate acceptance. It reads the state, raises the first violation and changes nothing.
 
-A channel's capacity is no rule here: the relay chain cannot see how long a queue is. A request to close a channel does not stop it before
-the boundary either, for what is acceptable must not change within a session.
+A channel's capacity is not checked, because the relay chain cannot see how long a queue is. A close request does not stop a channel before
+the session boundary, because acceptability must not change within a session.
 Source: xcmp_channels.txt "Acceptance Function", xcmp_rules 1.2.
 """
 
@@ -23,7 +23,7 @@ from validator_xcmp.state import XcmpState
 
 
 def check_candidate(state: XcmpState, candidate: Candidate) -> None:
-    """Check everything that a candidate must satisfy.
+    """Check a candidate.
 
     Raises `CandidateUnknownPara`, then the first violation of: bitfield, message root, watermark.
     """
@@ -35,7 +35,7 @@ def check_candidate(state: XcmpState, candidate: Candidate) -> None:
 
 
 def check_bitfield(state: XcmpState, para: ParaId, bitfield: str, message_root: Hash | None) -> None:
-    """Check that every bit stands for a column, every set one for a channel that takes messages, and that there is a root to write.
+    """Check that each bit stands for a column, each set bit for a channel that takes messages, and that set bits come with a root.
 
     Raises `BitfieldTooLong`, `BitfieldChannelCondemned`, `BitfieldMissingMessageRoot` (X-I09). A root without bits is ignored (X-I17).
     """
@@ -51,11 +51,11 @@ def check_bitfield(state: XcmpState, para: ParaId, bitfield: str, message_root: 
 
 
 def check_watermark(state: XcmpState, para: ParaId, relay_parent_number: BlockNumber, new_watermark: Watermark) -> None:
-    """Check that the watermark stays below the relay parent and moves, unless nothing that the relay parent shows is unread.
+    """Check that the watermark does not pass the relay parent, and that it moves if something visible at the relay parent is unread.
 
     Order is by block, then by para. Raises `WatermarkAheadRelayParent`, `WatermarkRegressed`, `WatermarkNotAdvanced` (X-I01). Only the
-    newest message of a channel is known, so that an older one which it covers up obliges to nothing: within a session the check can get
-    laxer, never stricter.
+    newest message of a channel is known, so older unread messages are not enforced. Within a session the check can get laxer, never
+    stricter.
     """
     if new_watermark[0] > relay_parent_number:
         raise WatermarkAheadRelayParent(new_watermark=new_watermark, relay_parent_number=relay_parent_number)
@@ -70,7 +70,7 @@ def check_watermark(state: XcmpState, para: ParaId, relay_parent_number: BlockNu
 
 
 def unread(state: XcmpState, para: ParaId) -> list[Watermark]:
-    """Return the ``(last_updated, sender)`` of every channel to a para whose newest message its watermark does not cover, ascending."""
+    """Return the ``(last_updated, sender)`` of each inbound channel whose newest message the para's watermark does not cover, ascending."""
     last_watermark = state.watermarks.get(para, (-1, 0))
     return sorted(
         (column.last_updated, sender)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a sender commits to, to the byte: hashes of payloads and batches, links of the message queue chain, and leaves of the three trees.
+"""The bytes that a sender commits to: hashes of payloads and batches, links of the message queue chain, leaves of the three trees.
 
-Source: xcmp_rules 1.1 ("F-v1"). SCALE, little endian; the hash is BLAKE2b with a digest of 32 bytes.
+Source: xcmp_rules 1.1 ("F-v1"). Encoding is SCALE, little endian; the hash is BLAKE2b with a digest of 32 bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
 
 
 def batch_hash(payloads: Sequence[bytes]) -> Hash:
-    """Return H(batch): the hash of a logical message, that is of all payloads from one sender to one recipient in one block."""
+    """Return H(batch): the hash of a logical message, which is all payloads from one sender to one recipient in one block."""
     return blake2b_256(compact(len(payloads)) + b"".join(compact(len(payload)) + payload for payload in payloads))
 
 
@@ -37,25 +37,25 @@ def hrmp_link(prev_head: Hash, block: BlockNumber, hashed_message: Hash) -> Hash
 def xcmp_link(prev_head: Hash, prev_block: BlockNumber, hashed_batch: Hash) -> Hash:
     """Return the head after an XCMP message.
 
-    ``prev_block`` is the height at which the **previous** message of the channel was enacted, 0 for the first: a sender computes the link
-    before it knows the height of this one, which the channel state table tells afterwards.
+    ``prev_block`` is the height at which the **previous** message of the channel was enacted, 0 for the first. A sender computes the link
+    before it knows the height of this message, which only the channel state table records later.
     """
     return blake2b_256(prev_head + prev_block.to_bytes(4, "little") + hashed_batch)
 
 
 def cst_leaf(recipient: ParaId, last_updated: BlockNumber, message_root: Hash | None) -> Hash:
-    """Return the leaf of a column; the recipient is in it, so that a shifted index can never prove another channel."""
+    """Return the leaf of a column. It contains the recipient, so a shifted index can never prove another channel."""
     root = b"\x00" if message_root is None else b"\x01" + message_root
     return leaf_hash(CST, recipient.to_bytes(4, "little") + last_updated.to_bytes(4, "little") + root)
 
 
 def mqr_leaf(recipient: ParaId, head: Hash) -> Hash:
-    """Return the leaf of the head of one channel's message queue chain."""
+    """Return the leaf for the head of one channel's message queue chain."""
     return leaf_hash(MQR, recipient.to_bytes(4, "little") + head)
 
 
 def mq_root(heads: Mapping[ParaId, Hash]) -> Hash:
-    """Return the ``sender_message_queue_merkle_root`` of a candidate that sends to these recipients, ascending."""
+    """Return the ``sender_message_queue_merkle_root`` over a candidate's heads by recipient; leaves are in ascending order."""
     return tree_root(MQR, [mqr_leaf(recipient, heads[recipient]) for recipient in sorted(heads)])
 
 

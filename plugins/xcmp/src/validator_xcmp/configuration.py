@@ -12,21 +12,21 @@ from validator.plugin.protocol_api import U32_MAX, U128_MAX, Balance, Node, Sess
 
 @dataclass(frozen=True, slots=True)
 class XcmpConfiguration:
-    """Counts are messages or channels, deposits are balances, ttl and condemned sessions are numbers of session boundaries.
+    """Counts are messages or channels, deposits are balances, the TTL and condemned sessions are numbers of session boundaries.
 
-    The default of every field is zero: nothing is allowed. Source: xcmp_channels.txt, xcmp_rules 1.2.
+    Every field defaults to zero: nothing is allowed. Source: xcmp_channels.txt, xcmp_rules 1.2.
     """
 
     xcmp_channel_capacity: int = 0
-    """Messages that a new channel may hold. Told to its sender, never checked on the relay chain."""
+    """Messages that a new channel may hold. The relay chain stores it for the sender and never checks it."""
     xcmp_max_outbound_channels: int = 0
-    """Columns of a sender's row and its open requests together."""
+    """Maximum sum of a sender's columns and open requests."""
     xcmp_sender_deposit: Balance = 0
     xcmp_recipient_deposit: Balance = 0
     xcmp_open_request_ttl: SessionIndex = 0
-    """Boundaries after which a request that nobody confirmed is gone."""
+    """Session boundaries after which an unconfirmed request expires."""
     xcmp_condemned_sessions: SessionIndex = 0
-    """What the counter of a condemned channel starts with; it is decremented at that very boundary already (X-I02)."""
+    """Initial counter of a condemned channel. The boundary that sets it also decrements it (X-I02)."""
 
 
 MAXIMA: Final[Mapping[str, int]] = {
@@ -37,16 +37,16 @@ MAXIMA: Final[Mapping[str, int]] = {
     "xcmp_open_request_ttl": U32_MAX,
     "xcmp_condemned_sessions": U32_MAX,
 }
-"""The greatest value of each limit."""
+"""Maximum of each limit."""
 
 WATERMARK_REGIME: Final = "watermark_regime"
-"""How a candidate's watermark is checked (X-I01): ``tuple`` is the only regime there is."""
+"""How a candidate's watermark is checked (X-I01); ``tuple`` is the only regime."""
 LIMITS: Final = (*MAXIMA, WATERMARK_REGIME)
-"""Every name that a configuration may have."""
+"""All names that a configuration may contain."""
 
 
 def read_configuration(node: Node) -> XcmpConfiguration:
-    """Return the limits that an object names, zero for the others. Raises `validator.errors.UserError`."""
+    """Read the limits of an object; limits that are not given are zero. Raises `validator.errors.UserError`."""
     node.refuse_misspelt(LIMITS)
     if node.has(WATERMARK_REGIME):
         node[WATERMARK_REGIME].one_of(["tuple"])

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Candidate enactment and downward messages: change the state, cannot fail. Source: xcmp_channels.txt "Enactment", xcmp_rules 1.2."""
+"""Candidate enactment and downward messages. They change the state and cannot fail.
+
+Source: xcmp_channels.txt "Enactment", xcmp_rules 1.2.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from validator_xcmp.state import DownwardTail, QueuedMessage, XcmpState
 
 
 def enact_candidate(state: XcmpState, candidate: Candidate, now: BlockNumber) -> None:
-    """Write the root and ``now``, the height of enactment, into every marked column, then the row's root once, then the watermark."""
+    """Set the root and ``now``, the height of enactment, in every marked column, then the row's root once, then the watermark."""
     para = candidate.para_id
     touched = state.touched
     touched.pages[para] = touched.paras[para] = None
@@ -33,7 +36,7 @@ def enact_candidate(state: XcmpState, candidate: Candidate, now: BlockNumber) ->
 def queue_downward_message(
     state: XcmpState, para: ParaId, msg: bytes, now: BlockNumber, data_hash: Hash | None = None
 ) -> MessageRef:
-    """Append a message to a para's downward queue and tell where it came to stand; the para need not exist."""
+    """Append a message to a para's downward queue and return its position. The para need not exist."""
     head, sent = state.downward_tails.get(para, DownwardTail(ZERO_HASH, 0))
     tail = DownwardTail(hrmp_link(head, now, data_hash or message_hash(msg)), sent + 1)
     state.downward_tails[para] = tail
@@ -43,7 +46,7 @@ def queue_downward_message(
 
 
 def prune_downward_queue(state: XcmpState, para: ParaId, block: BlockNumber) -> None:
-    """Drop what the relay chain put into a para's queue up to a block, inclusive: it comes before what paras sent in that block."""
+    """Drop a para's queued messages up to a block, inclusive: within a block the relay chain's messages precede those of paras."""
     queue = state.downward_queues.get(para)
     if queue is None:
         return

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Canonical bytes of a state, in pages: one for each para with what it owns, one for what nobody owns.
+"""Canonical bytes of a state, in pages: one common page, and one page for each para that owns anything.
 
 A para owns its account, its row of the channel state table with the metadata, its watermark, its downward queue and its pending candidates.
-Roots, the index of senders and counts are left out and recomputed on loading.
+Derived values (roots, the index of senders, counts) are left out and recomputed on loading.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from validator_xcmp.state import (
 ENCODING_VERSION = 1
 """First byte of every page."""
 UPGRADES: dict[int, Upgrade] = {}
-"""By version, the function that upgrades a page to the next one."""
+"""By version, the function that upgrades a page to the next version."""
 PAGES = PageLayout(ENCODING_VERSION, UPGRADES, "xcmp state encoding")
 
 _CONFIGURATION = tuple(field.name for field in fields(XcmpConfiguration))
@@ -73,7 +73,7 @@ def encode_common_page(state: XcmpState) -> bytes:
 
 
 def encode_para_page(state: XcmpState, para: ParaId) -> bytes | None:
-    """Encode what a para owns, or return None where that is nothing."""
+    """Encode what a para owns. Return None if it owns nothing."""
     out = Writer()
     kind = state.paras.get(para)
     out.u8(0 if kind is None else 1 + _PARA_KINDS.index(kind))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every reason for which the protocol rejects an input.
+"""All the reasons why the protocol rejects an input, one class each.
 
-Names and fields are those of xcmp_rules 2.3; a channel is ``"sender->recipient"``.
+Names and fields come from xcmp_rules 2.3; a channel is ``"sender->recipient"``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class OpenAlreadyRequested(Violation):
 
 @dataclass(eq=False)
 class OpenLimitExceeded(Violation):
-    """The caller's channels and open requests, ``count`` in all, leave no place for another."""
+    """The caller's channels and open requests, ``count`` in total, have reached the limit."""
 
     kind: ClassVar[str] = "Open/LimitExceeded"
     clause: ClassVar[str] = "xcmp_channels.txt init_open_channel 2 (X-I07)"
@@ -54,7 +54,7 @@ class OpenLimitExceeded(Violation):
 
 @dataclass(eq=False)
 class OpenToSelf(Violation):
-    """The caller asks for a channel to itself."""
+    """The caller requests a channel to itself."""
 
     kind: ClassVar[str] = "Open/ToSelf"
     clause: ClassVar[str] = "xcmp_channels.txt init_open_channel 3"
@@ -95,7 +95,7 @@ class AcceptNoSuchRequest(Violation):
 
 @dataclass(eq=False)
 class AcceptNoSuchRequestFrom(Violation):
-    """There is no open request for the channel that is named."""
+    """There is no open request for the named channel."""
 
     kind: ClassVar[str] = "Accept/NoSuchRequest"
     clause: ClassVar[str] = "xcmp_channels.txt accept_open_channel 1"
@@ -104,7 +104,7 @@ class AcceptNoSuchRequestFrom(Violation):
 
 @dataclass(eq=False)
 class AcceptNotRecipient(Violation):
-    """The request is for a channel to somebody else."""
+    """The request is to another para."""
 
     kind: ClassVar[str] = "Accept/NotRecipient"
     clause: ClassVar[str] = "xcmp_channels.txt accept_open_channel 2"
@@ -115,7 +115,7 @@ class AcceptNotRecipient(Violation):
 
 @dataclass(eq=False)
 class AcceptAlreadyConfirmed(Violation):
-    """The request has been accepted before."""
+    """The request has already been accepted."""
 
     kind: ClassVar[str] = "Accept/AlreadyConfirmed"
     clause: ClassVar[str] = "xcmp_rules 1.2 accept_open_channel (X-I05)"
@@ -137,7 +137,7 @@ class CloseNoSuchChannel(Violation):
 
 @dataclass(eq=False)
 class CloseNoSuchChannelTo(Violation):
-    """There is no channel between the two paras that are named."""
+    """There is no channel between the two named paras."""
 
     kind: ClassVar[str] = "Close/NoSuchChannel"
     clause: ClassVar[str] = "xcmp_channels.txt close_channel 1"
@@ -156,7 +156,7 @@ class CloseUnauthorized(Violation):
 
 @dataclass(eq=False)
 class CloseAlreadyUnderway(Violation):
-    """There is a request to close this channel."""
+    """A close request for the channel already exists."""
 
     kind: ClassVar[str] = "Close/AlreadyUnderway"
     clause: ClassVar[str] = "xcmp_channels.txt close_channel 3"
@@ -177,7 +177,7 @@ class CloseAlreadyCondemned(Violation):
 
 @dataclass(eq=False)
 class CandidateUnknownPara(Violation):
-    """The candidate is of a para that is not registered."""
+    """The candidate's para is not registered."""
 
     kind: ClassVar[str] = "Candidate/UnknownPara"
     clause: ClassVar[str] = "xcmp_rules 2.3"
@@ -186,7 +186,7 @@ class CandidateUnknownPara(Violation):
 
 @dataclass(eq=False)
 class BitfieldTooLong(Violation):
-    """The bitfield has more bits than the row has columns, were they all 0."""
+    """The bitfield has more bits than the row has columns, even if they are all 0."""
 
     kind: ClassVar[str] = "Bitfield/TooLong"
     clause: ClassVar[str] = "xcmp_channels.txt Acceptance Function 1.1"
@@ -214,7 +214,7 @@ class BitfieldMissingMessageRoot(Violation):
 
 @dataclass(eq=False)
 class WatermarkAheadRelayParent(Violation):
-    """The watermark's block lies ahead of the candidate's relay parent."""
+    """The watermark's block is ahead of the candidate's relay parent."""
 
     kind: ClassVar[str] = "Watermark/AheadRelayParent"
     clause: ClassVar[str] = "xcmp_rules 1.2 acceptance 4 (X-I01)"
@@ -234,7 +234,7 @@ class WatermarkRegressed(Violation):
 
 @dataclass(eq=False)
 class WatermarkNotAdvanced(Violation):
-    """The watermark stays although something is unread: ``pending`` are the ``(block, sender)`` of it, ascending."""
+    """The watermark stays although something is unread; ``pending`` has the ``(block, sender)`` of each unread message, ascending."""
 
     kind: ClassVar[str] = "Watermark/NotAdvanced"
     clause: ClassVar[str] = "xcmp_rules 1.2 acceptance 4 (X-I01)"

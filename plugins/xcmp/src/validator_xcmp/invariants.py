@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every invariant of the storage, recomputed from ground truth."""
+"""All invariants of the storage, recomputed from ground truth."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from validator_xcmp.state import XcmpState
 
 
 def check_invariants(state: XcmpState) -> None:
-    """Raise `InvariantBroken` with everything in the state that contradicts itself."""
+    """Raise `InvariantBroken` with a sentence for every invariant that the state breaks."""
     raise_if_broken(broken_invariants(state))
 
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Merkle trees of XCMP: RFC 9162's shape over BLAKE2b-256, with tagged leaves and a root that binds the number of leaves.
+"""The Merkle trees of XCMP: the shape of RFC 9162 over BLAKE2b-256, with tagged leaves and a root that binds the number of leaves.
 
-| what | bytes that are hashed |
+| what | hashed bytes |
 |---|---|
 | leaf | ``00 ++ tag[8] ++ 01 ++ data`` |
 | node | ``01 ++ left ++ right`` |
-| root | ``02 ++ tag[8] ++ 01 ++ u32_le(leaves) ++ MTH(leaves)``, where MTH of no leaves is the hash of nothing |
+| root | ``02 ++ tag[8] ++ 01 ++ u32_le(leaves) ++ MTH(leaves)``, where MTH of no leaves is the hash of the empty string |
 
-The 01 after a tag is the format's version. Without the count in the root, a proof verifies under many other pairs of index and size
-(RFC 9162 signs the size in the tree head; nothing signs it here). Source: xcmp_rules 1.1 (X-I13).
+The 01 after a tag is the format's version. Without the count in the root, a proof would verify under many other pairs of index and size:
+RFC 9162 signs the size in the tree head, but nothing signs it here. Source: xcmp_rules 1.1 (X-I13).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ROOT: Final = b"\x02"
 
 
 class Path(NamedTuple):
-    """Where a leaf stands in a tree of ``size`` leaves, and the siblings on its way up, the leaf's own first."""
+    """A leaf's index in a tree of ``size`` leaves, and the siblings on its path to the root, from the bottom."""
 
     index: int  # type: ignore[assignment]  # shadows tuple.index
     size: int
@@ -50,17 +50,17 @@ def leaf_hash(tag: bytes, data: bytes) -> Hash:
 
 
 def tree_root(tag: bytes, leaves: Sequence[Hash]) -> Hash:
-    """Return the root over hashes of leaves, of which there may be none."""
+    """Return the root over leaf hashes; the sequence may be empty."""
     return _root(tag, len(leaves), _tree_hash(leaves))
 
 
 class Tree:
-    """A tree with all its nodes: to replace a leaf costs the hashes of its path."""
+    """A tree that stores all its nodes, so replacing a leaf costs only the hashes of its path."""
 
     __slots__ = ("_levels",)
 
     def __init__(self, leaves: Sequence[Hash]) -> None:
-        """Take the hashes of the leaves, of which there is at least one."""
+        """Build the tree over one or more leaf hashes."""
         self._levels = [list(leaves)]
         while len(self._levels[-1]) > 1:
             self._levels.append(_level_above(self._levels[-1]))
@@ -70,7 +70,7 @@ class Tree:
         return len(self._levels[0])
 
     def replace(self, leaves: Iterable[tuple[int, Hash]]) -> None:
-        """Put hashes in the place of those of leaves that there are, by their index."""
+        """Replace the hashes of existing leaves, given as ``(index, hash)``."""
         changed = set()
         for index, leaf in leaves:
             self._levels[0][index] = leaf
@@ -87,7 +87,7 @@ class Tree:
 
 
 def prove(leaves: Sequence[Hash], index: int) -> Path:
-    """Return the path of one of a tree's leaves. Raises ``IndexError`` where there is no such leaf."""
+    """Return the path of a leaf. Raises ``IndexError`` if there is no such leaf."""
     if not 0 <= index < len(leaves):
         raise IndexError(f"leaf: expected 0 to {len(leaves) - 1}, found {index}")
     siblings = []
@@ -100,9 +100,9 @@ def prove(leaves: Sequence[Hash], index: int) -> Path:
 
 
 def verify(tag: bytes, root: Hash, leaf: Hash, path: Path) -> bool:
-    """Return whether the leaf stands at the path's index in the tree of exactly the path's size that has this root.
+    """Return whether the tree with this root has exactly the path's size and has the leaf at the path's index.
 
-    Takes anything for ``leaf`` and ``path``: what is not a u32, 32 bytes or a tuple of these proves nothing. Costs at most
+    ``leaf`` and ``path`` may hold any values: those that are not a u32, 32 bytes or a tuple of these prove nothing. The cost is at most
     `limits.PROOF_PATH_HASHES_MAX` + 1 hashes. Source: RFC 9162 2.1.3.2.
     """
     if tag not in TAGS or not is_hash(root) or not is_hash(leaf) or not isinstance(path, Path):
@@ -145,7 +145,7 @@ def _tree_hash(leaves: Sequence[Hash]) -> Hash:
 
 
 def _level_above(level: list[Hash]) -> list[Hash]:
-    """Return the nodes over a level; an odd one out moves up as it is, which is RFC 9162's split at the largest power of two."""
+    """Return the level above. An odd node moves up unchanged, which equals RFC 9162's split at the largest power of two."""
     above = [_node(level[at], level[at + 1]) for at in range(0, len(level) - 1, 2)]
     if len(level) % 2:
         above.append(level[-1])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a proof of processing is refused. Names and fields are those of xcmp_rules 2.3."""
+"""All the reasons why a proof of processing is rejected. Names and fields come from xcmp_rules 2.3."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from validator.plugin.protocol_api import ParaId
 
 
 class PovError(Exception):
-    """A proof of processing that does not prove; ``sender`` is the para whose part of it fails, where it is one's.
+    """A proof of processing does not hold. ``sender`` is the para whose part fails, or None if no single part is at fault.
 
     ``details`` are the fields of the conformance format; the sender is not one of them.
     """
@@ -25,12 +25,12 @@ class PovError(Exception):
         return {}
 
     def __str__(self) -> str:
-        told = {"sender": self.sender} if self.sender is not None else {}
-        return f"{self.kind}({', '.join(f'{name}={value}' for name, value in (told | self.details()).items())})"
+        fields = ({"sender": self.sender} if self.sender is not None else {}) | self.details()
+        return f"{self.kind}({', '.join(f'{name}={value}' for name, value in fields.items())})"
 
 
 class PovAheadRelayParent(PovError):
-    """The new watermark's block lies ahead of the relay parent."""
+    """The new watermark's block is ahead of the relay parent."""
 
     kind = "Pov/AheadRelayParent"
 
@@ -42,7 +42,7 @@ class PovRegressed(PovError):
 
 
 class PovMissingSender(PovError):
-    """A sender with a column to the recipient is left out: a channel would be hidden."""
+    """The proof leaves out a sender with a column to the recipient, which would hide a channel."""
 
     kind = "Pov/MissingSender"
 
@@ -54,13 +54,13 @@ class PovCstProofInvalid(PovError):
 
 
 class PovMqProofInvalid(PovError):
-    """The head of the message queue is not under the column's message root, or missing where something is unread."""
+    """The head is not under the column's message root, or is missing although something is unread."""
 
     kind = "Pov/MqProofInvalid"
 
 
 class PovChainBroken(PovError):
-    """A link does not hash to the head before it; ``depth`` counts from the newest, which is 0."""
+    """A link does not hash to the expected head; ``depth`` counts from the newest link, which is 0."""
 
     kind = "Pov/ChainBroken"
 
@@ -80,19 +80,19 @@ class PovBlocksNotDecreasing(PovError):
 
 
 class PovChainIncomplete(PovError):
-    """The links end above the old watermark: messages would be hidden."""
+    """The links end before they reach the old watermark, which would hide messages."""
 
     kind = "Pov/ChainIncomplete"
 
 
 class PovChainOverrun(PovError):
-    """There are links beyond the old watermark, or links where nothing is unread."""
+    """There are links beyond the old watermark, or links although nothing is unread."""
 
     kind = "Pov/ChainOverrun"
 
 
 class PovBodyMissing(PovError):
-    """There is no body for a message at or below the new watermark."""
+    """A message at or below the new watermark has no body."""
 
     kind = "Pov/BodyMissing"
 
@@ -104,6 +104,6 @@ class PovBodyHashMismatch(PovError):
 
 
 class PovUnexpectedBody(PovError):
-    """There is a body of a message that is not between the watermarks."""
+    """The proof has a body for a message that is not between the watermarks."""
 
     kind = "Pov/UnexpectedBody"

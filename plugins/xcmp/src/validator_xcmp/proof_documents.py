@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documents of `validator prove` and `validator verify`: what is proved, under what, and the proof of it.
+"""The documents of `validator prove` and `validator verify`: inputs, trusted values, and proofs.
 
-| kind | to prove | is trusted | in the proof | is proved |
+| kind | input of `prove` | trusted | in the proof | proved |
 |---|---|---|---|---|
 | ``row`` | ``row``, ``index`` | ``root``, ``recipient`` | ``last_updated``, ``message_root``, path | both |
 | ``head`` | ``heads``, ``recipient`` | ``root``, ``recipient`` | ``head``, path | ``head`` |
 | ``payload`` | ``payloads``, ``index`` | ``root`` | ``payload``, path | ``payload``, ``index`` of ``size`` |
 | ``processing`` | ``context``, ``histories`` | ``context`` | by sender | ``messages`` |
 
-What is trusted is malformed only by a mistake: `validator.errors.UserError`. A proof is hostile, and reading it never fails.
+A malformed trusted value is a mistake and raises `validator.errors.UserError`. A proof is hostile input, and reading it never fails.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ _HISTORY_KEYS: Final = ("row", "heads", "messages", "base_head", "base_block")
 
 
 def prove_document(kind: str, document: Node) -> dict[str, Any]:
-    """Return a proof and what it is verified under. Raises `validator.errors.UserError`; ``kind`` is one of `KINDS`."""
+    """Return a proof and the trusted values that verify it; ``kind`` is one of `KINDS`. Raises `validator.errors.UserError`."""
     return _PROVE[kind](document)
 
 
 def verify_document(kind: str, document: Node) -> dict[str, Any]:
-    """Return whether a proof holds and what it proves. Raises `validator.errors.UserError` for what is trusted alone."""
+    """Return whether a proof holds and what it proves. Raises `validator.errors.UserError` only for malformed trusted values."""
     return _VERIFY[kind](document)
 
 
@@ -124,7 +124,7 @@ def _verify_payload(document: Node) -> dict[str, Any]:
 
 
 def _prove_processing(document: Node) -> dict[str, Any]:
-    """Return the proof with the context whole: roots that the document leaves out are those of the senders' rows."""
+    """Return the proof with its full context. Roots that the document leaves out are computed from the senders' rows."""
     document.refuse_misspelt(("context", "histories"))
     given, described = document["context"], document["histories"]
     recipient = given["recipient"].integer()
@@ -142,19 +142,19 @@ def _prove_processing(document: Node) -> dict[str, Any]:
     proof = prove_processing(context, histories)
     try:
         verify_processing(context, proof)
-    except PovError as error:  # nothing is printed that would be refused
+    except PovError as error:  # never print a proof that would be rejected
         raise Node(str(error), document.path).fail("histories whose proof holds") from None
     return {"context": show_context(context), "proof": show_processing_proof(proof)}
 
 
 def _verify_processing(document: Node) -> dict[str, Any]:
-    """Return, where a proof is refused, the sender whose part of it is wrong, too, if it is one's."""
+    """Verify a proof. If it is rejected, the result also names the sender whose part is wrong, if there is one."""
     result, error = processing_result(document)
     return result if error is None or error.sender is None else {**result, "sender": error.sender}
 
 
 def processing_result(document: Node) -> tuple[dict[str, Any], PovError | None]:
-    """Return what comes of ``{context, proof}``, as the test vectors show it, and why it is refused. Raises `UserError`."""
+    """Return the result of ``{context, proof}`` in the test vectors' shape, and the error if the proof is rejected. Raises `UserError`."""
     context = read_context(document["context"])
     try:
         messages = verify_processing(context, read_processing_proof(document.object().get("proof")))
@@ -195,11 +195,11 @@ def _messages(node: Node) -> tuple[tuple[BlockNumber, tuple[bytes, ...]], ...]:
     return tuple((message["block"].integer(), _payloads(message["payloads"])) for message in node.items())
 
 
-# --- what is trusted ---------------------------------------------------------------------------------------------------------------------
+# --- trusted values ----------------------------------------------------------------------------------------------------------------------
 
 
 def read_context(node: Node, cst_roots: Mapping[ParaId, Hash] | None = None) -> ProcessingContext:
-    """Return the context of an object; ``cst_roots`` stand in where it names none. Raises `validator.errors.UserError`."""
+    """Read a context; ``cst_roots`` are the default if it has none. Raises `validator.errors.UserError`."""
     node.refuse_misspelt(_CONTEXT_KEYS)
     if cst_roots is None or node.has("cst_roots"):
         cst_roots = read_hashes_by_para(node["cst_roots"])
@@ -214,7 +214,7 @@ def read_context(node: Node, cst_roots: Mapping[ParaId, Hash] | None = None) -> 
 
 
 def show_context(context: ProcessingContext) -> dict[str, Any]:
-    """Return a context as JSON, such that `read_context` gives it back."""
+    """Return a context as JSON, the inverse of `read_context`."""
     old = context.old_watermark
     return {
         "recipient": context.recipient,
@@ -227,25 +227,25 @@ def show_context(context: ProcessingContext) -> dict[str, Any]:
 
 
 def read_row(node: Node) -> list[Column]:
-    """Return the columns of ``[{recipient, last_updated, message_root}]``, no two to one recipient. Raises `UserError`."""
+    """Read columns from ``[{recipient, last_updated, message_root}]`` with unique recipients. Raises `UserError`."""
     row: dict[ParaId, Column] = {}
     for column in node.items():
         recipient = column["recipient"].integer()
         if recipient in row:
             raise column["recipient"].fail("a recipient that no column before has")
         last_updated, root = column["last_updated"].integer(), column.get("message_root", _hash, None)
-        # of a column, capacity and deposits are nothing that a root tells
+        # a root does not cover a column's capacity and deposits
         row[recipient] = Column(recipient, 0, 0, 0, last_updated, root)
     return list(row.values())
 
 
 def read_hashes_by_para(node: Node) -> dict[ParaId, Hash]:
-    """Return the hashes of ``{para: hash}``. Raises `validator.errors.UserError`."""
+    """Read hashes from ``{para: hash}``. Raises `validator.errors.UserError`."""
     return {read_para(name, value): value.hex(HASH_SIZE) for name, value in node.members()}
 
 
 def read_para(name: str, member: Node) -> ParaId:
-    """Return the para that a member of an object is named by: in decimal, without zeros before it. Raises `UserError`."""
+    """Parse a para id from an object's key, in decimal without leading zeros. Raises `UserError`."""
     decimal = name.isascii() and name.isdecimal() and len(name) <= 10 and (name == "0" or name[0] != "0")
     return Node(int(name) if decimal else name, member.path).integer()
 
@@ -282,4 +282,4 @@ _VERIFY: Final[dict[str, Callable[[Node], dict[str, Any]]]] = {
     "processing": _verify_processing,
 }
 KINDS: Final = tuple(_PROVE)
-"""What can be proved."""
+"""The kinds of proof."""

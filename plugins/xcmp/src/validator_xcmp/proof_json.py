@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proofs as JSON, in the shape of the test vectors.
 
-What comes here is hostile: reading never fails. A part that is malformed becomes a value that proves nothing (a hash of no bytes, an index
-of -1, a link or body that is none), so that verification refuses it for the reason that this part has.
+Input is hostile, and reading never fails. A malformed part becomes a value that proves nothing: an empty hash, an index of -1, or an object
+that is not a link or body. Verification then rejects it with the error of that part.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _NO_LINK: Final = Link(_NO_HASH, _NO_NUMBER, _NO_HASH)
 
 
 def read_processing_proof(value: object) -> dict[ParaId, SenderProof | None]:
-    """Return the proof of processing of ``{sender: {cst, mq, links, bodies}}``, None for a part that is no object.
+    """Read a proof of processing from ``{sender: {cst, mq, links, bodies}}``; a part that is not an object becomes None.
 
-    A member that names no para gets a number below zero: it counts as a sender that has no column.
+    A key that is not a para id becomes a negative number, so it counts as a sender without a column.
     """
     if not isinstance(value, dict):
         return {}
@@ -39,7 +39,7 @@ def read_processing_proof(value: object) -> dict[ParaId, SenderProof | None]:
 
 
 def show_processing_proof(proof: Mapping[ParaId, SenderProof | None]) -> dict[str, Any]:
-    """Return a proof of processing as JSON, such that `read_processing_proof` gives it back."""
+    """Return a proof of processing as JSON, the inverse of `read_processing_proof`."""
     return {str(sender): None if part is None else _show_sender(part) for sender, part in proof.items()}
 
 
@@ -56,7 +56,7 @@ def _show_sender(part: SenderProof) -> dict[str, Any]:
 
 
 def read_row_proof(value: object) -> RowProof:
-    """Return the proof of a column of ``{last_updated, message_root, index, size, path}``."""
+    """Read a column's proof from ``{last_updated, message_root, index, size, path}``."""
     if not isinstance(value, dict):
         return RowProof(_NO_NUMBER, None, _NO_PATH)
     root = value.get("message_root", "")
@@ -64,30 +64,30 @@ def read_row_proof(value: object) -> RowProof:
 
 
 def show_row_proof(proof: RowProof) -> dict[str, Any]:
-    """Return the proof of a column as JSON, such that `read_row_proof` gives it back."""
+    """Return a column's proof as JSON, the inverse of `read_row_proof`."""
     root = None if proof.message_root is None else proof.message_root.hex()
     return {"last_updated": proof.last_updated, "message_root": root, **show_path(proof.path)}
 
 
 def read_head_proof(value: object) -> HeadProof:
-    """Return the proof of a head of ``{head, index, size, path}``."""
+    """Read a head's proof from ``{head, index, size, path}``."""
     if not isinstance(value, dict):
         return HeadProof(_NO_HASH, _NO_PATH)
     return HeadProof(read_hash(value.get("head")), read_path(value))
 
 
 def show_head_proof(proof: HeadProof) -> dict[str, Any]:
-    """Return the proof of a head as JSON, such that `read_head_proof` gives it back."""
+    """Return a head's proof as JSON, the inverse of `read_head_proof`."""
     return {"head": proof.head.hex(), **show_path(proof.path)}
 
 
 def read_payload_proof(value: object) -> tuple[bytes | None, Path]:
-    """Return payload and proof of ``{payload, index, size, path}``, None for a payload that is none."""
+    """Read a payload and its proof from ``{payload, index, size, path}``; a malformed payload becomes None."""
     return _bytes(value.get("payload")) if isinstance(value, dict) else None, read_path(value)
 
 
 def show_payload_proof(payload: bytes, path: Path) -> dict[str, Any]:
-    """Return a payload and its proof as JSON, such that `read_payload_proof` gives them back."""
+    """Return a payload and its proof as JSON, the inverse of `read_payload_proof`."""
     return {"payload": payload.hex(), **show_path(path)}
 
 
@@ -97,16 +97,16 @@ def show_path(path: Path) -> dict[str, Any]:
 
 
 def read_path(value: object) -> Path:
-    """Return the path of ``{index, size, path}``."""
+    """Read a path from ``{index, size, path}``."""
     if not isinstance(value, dict) or not isinstance(value.get("path"), list):
         return _NO_PATH
-    # one hash more than there may be is as wrong as any number of them
+    # one hash over the limit is already invalid, so the rest need not be read
     siblings = tuple(map(read_hash, value["path"][: PROOF_PATH_HASHES_MAX + 1]))
     return Path(_number(value.get("index")), _number(value.get("size")), siblings)
 
 
 def read_hash(value: object) -> Hash:
-    """Return 32 bytes of hex, or none of them."""
+    """Return the 32 bytes of a hex string, or empty bytes if it is malformed."""
     data = _bytes(value, 32)
     return _NO_HASH if data is None else data
 
@@ -136,7 +136,7 @@ def _bodies(value: dict[str, Any]) -> dict[int, Any]:
 
 
 def _body(value: object) -> tuple[bytes, ...] | bytes:
-    """Return the payloads, or bytes, which are no body, where they are malformed or more than may be."""
+    """Return the payloads. If they are malformed or over the limit, return bytes, which are not a body."""
     if not isinstance(value, list) or len(value) > PROOF_BODY_PAYLOADS_MAX:
         return b""
     if sum(len(payload) for payload in value if isinstance(payload, str)) > 2 * PROOF_BODY_BYTES_MAX:

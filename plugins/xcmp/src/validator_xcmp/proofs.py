@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proofs over the channel state table, message roots and logical messages, and the proof of what a recipient has processed.
+"""Proofs over the channel state table, message roots and logical messages, and proofs of processing.
 
-Every ``verify_`` function takes hostile input: whatever a proof holds, the answer is that it proves something or that it does not, at a
-cost in proportion to the size of the proof and within `limits`. What the relay chain knows itself is trusted: roots, watermarks, ids.
+Every ``verify_`` function takes hostile input. Whatever a proof contains, the function either accepts or rejects it, at a cost in
+proportion to the size of the proof and within `limits`. The values that the relay chain itself knows are trusted: roots, watermarks, ids.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from validator_xcmp.state import Column
 
 
 class RowProof(NamedTuple):
-    """That a sender's row has a column to the recipient with these values."""
+    """Proves that a sender's row has a column to the recipient with these values."""
 
     last_updated: BlockNumber
     message_root: Hash | None
@@ -44,20 +44,20 @@ class RowProof(NamedTuple):
 
 
 class HeadProof(NamedTuple):
-    """That a message root is over this head of the channel to the recipient."""
+    """Proves that a message root covers this head of the channel to the recipient."""
 
     head: Hash
     path: Path
 
 
 def prove_row(row: Sequence[Column], index: int) -> RowProof:
-    """Return the proof of one of a row's columns. Raises ``IndexError``."""
+    """Return the proof of a row's column. Raises ``IndexError``."""
     path = prove([cst_leaf(column.recipient, column.last_updated, column.message_root) for column in row], index)
     return RowProof(row[index].last_updated, row[index].message_root, path)
 
 
 def verify_row(cst_root: Hash, recipient: ParaId, proof: RowProof) -> bool:
-    """Return whether the row with this root has, at the proof's index, the column that it tells."""
+    """Return whether the row with this root has the proof's column at the proof's index."""
     if not isinstance(proof, RowProof) or not _is_u32(proof.last_updated):
         return False
     if proof.message_root is not None and not is_hash(proof.message_root):
@@ -66,14 +66,14 @@ def verify_row(cst_root: Hash, recipient: ParaId, proof: RowProof) -> bool:
 
 
 def prove_head(heads: Mapping[ParaId, Hash], recipient: ParaId) -> HeadProof:
-    """Return the proof of the head of one recipient among all that a candidate sends to. Raises ``KeyError``."""
+    """Return the proof of one recipient's head among all heads of a candidate. Raises ``KeyError``."""
     recipients = sorted(heads)
     head = heads[recipient]
     return HeadProof(head, prove([mqr_leaf(para, heads[para]) for para in recipients], recipients.index(recipient)))
 
 
 def verify_head(message_root: Hash, recipient: ParaId, proof: HeadProof) -> bool:
-    """Return whether the message root is over the head that the proof tells for this recipient."""
+    """Return whether the message root covers the proof's head for this recipient."""
     if not isinstance(proof, HeadProof) or not is_hash(proof.head):
         return False
     return verify(MQR, message_root, mqr_leaf(recipient, proof.head), proof.path)
@@ -85,7 +85,7 @@ def prove_payload(payloads: Sequence[bytes], index: int) -> Path:
 
 
 def verify_payload(root: Hash, payload: bytes, proof: Path) -> bool:
-    """Return whether the payload stands at the proof's index of the logical message with this root."""
+    """Return whether the logical message with this root has the payload at the proof's index."""
     return type(payload) is bytes and verify(MSG, root, msg_leaf(payload), proof)
 
 
@@ -93,7 +93,7 @@ def verify_payload(root: Hash, payload: bytes, proof: Path) -> bool:
 
 
 class Link(NamedTuple):
-    """A link of a channel's message queue chain: what its head was made of."""
+    """A link of a channel's message queue chain: the inputs of its head."""
 
     prev_head: Hash
     prev_block: BlockNumber
@@ -101,10 +101,10 @@ class Link(NamedTuple):
 
 
 class SenderProof(NamedTuple):
-    """What a recipient shows about one sender.
+    """The part of a proof that concerns one sender.
 
-    ``head`` is there where something of the channel is unread; ``links`` go from the newest message back to the old watermark; ``bodies``
-    are the payloads of each logical message up to the new one, by the height at which it was enacted.
+    ``head`` is present if something in the channel is unread. ``links`` go from the newest message back to the old watermark. ``bodies``
+    are the payloads of each logical message up to the new watermark, by the height at which it was enacted.
     """
 
     row: RowProof
@@ -114,10 +114,10 @@ class SenderProof(NamedTuple):
 
 
 class ProcessingContext(NamedTuple):
-    """What the relay chain knows at the relay parent of the recipient's candidate.
+    """The relay chain's values at the relay parent of the recipient's candidate.
 
-    ``senders`` are all with a column to the recipient, ``cst_roots`` the roots of their rows; ``old_watermark`` is None where the recipient
-    never had one.
+    ``senders`` are all senders with a column to the recipient, ``cst_roots`` the roots of their rows. ``old_watermark`` is None if the
+    recipient never had one.
     """
 
     recipient: ParaId
@@ -137,12 +137,12 @@ class Message(NamedTuple):
 
 
 def verify_processing(context: ProcessingContext, proof: Mapping[ParaId, SenderProof | None]) -> list[Message]:
-    """Return, in order of (block, sender), the logical messages that lie between the old and the new watermark: all of them, nothing else.
+    """Return exactly the logical messages between the old and the new watermark, in order of (block, sender).
 
     Raises `PovAheadRelayParent`, `PovRegressed`, `PovMissingSender` (the first sender, ascending, that the proof leaves out), then for each
-    sender ascending `PovCstProofInvalid`, `PovMqProofInvalid`, for each link from the newest `PovChainBroken`, `PovBlocksNotDecreasing`,
-    then `PovChainIncomplete`, `PovChainOverrun`, for each message ascending `PovBodyMissing`, `PovBodyHashMismatch`, then
-    `PovUnexpectedBody`; at last `PovCstProofInvalid` for a sender without a column to the recipient. Source: xcmp_rules 1.2 "proof of
+    sender ascending `PovCstProofInvalid`, `PovMqProofInvalid`; for each link from the newest `PovChainBroken`, `PovBlocksNotDecreasing`;
+    then `PovChainIncomplete`, `PovChainOverrun`; for each message ascending `PovBodyMissing`, `PovBodyHashMismatch`; then
+    `PovUnexpectedBody`; finally `PovCstProofInvalid` for a sender without a column to the recipient. Source: xcmp_rules 1.2 "proof of
     processing".
     """
     new, old = context.new_watermark, context.old_watermark
@@ -166,11 +166,11 @@ def verify_processing(context: ProcessingContext, proof: Mapping[ParaId, SenderP
 
 
 class SenderHistory(NamedTuple):
-    """What a recipient has to know about a sender in order to prove what it processes.
+    """What a recipient must know about a sender to prove what it processes.
 
-    ``row`` are the sender's columns at the relay parent, ``heads`` what its newest candidate with a message to the recipient committed to,
-    ``messages`` the channel's logical messages ``(block, payloads)``, oldest first; before the first of them the channel's head was
-    ``base_head``, of a message enacted at ``base_block``.
+    ``row`` has the sender's columns at the relay parent. ``heads`` are the commitments of its newest candidate with a message to the
+    recipient. ``messages`` are the channel's logical messages ``(block, payloads)``, oldest first. Before the first of them, the channel's
+    head was ``base_head``, of a message enacted at ``base_block``.
     """
 
     row: Sequence[Column]
@@ -211,7 +211,7 @@ def _verify_sender(context: ProcessingContext, sender: ParaId, proof: SenderProo
         raise PovCstProofInvalid(sender)
     unread = row.message_root is not None and not _covers(context.old_watermark, row.last_updated, sender)
     head = proof.head
-    # a head that nobody asked for is still a claim
+    # an unneeded head is still a claim, so check it
     if head is None:
         if unread:
             raise PovMqProofInvalid(sender)
@@ -238,7 +238,7 @@ def _open_chain(
             raise PovBlocksNotDecreasing(sender)
         opened.append((block, link.msg_hash))
         head, block = link.prev_head, link.prev_block
-        # the first message of a channel names block 0 as that of the one before it
+        # the first message of a channel names block 0 as the block of its predecessor
         if block == 0 or _covers(context.old_watermark, block, sender):
             return opened
     raise PovChainIncomplete(sender)

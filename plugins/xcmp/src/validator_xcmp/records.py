@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The records that go into a chain: candidates and requests for channels."""
+"""The input records of a chain: candidates and channel requests."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from validator.plugin.protocol_api import BlockNumber, Hash, ParaId
 
 Watermark: TypeAlias = tuple[BlockNumber, ParaId]
-"""``(block, para)``: a recipient has processed what was sent below this block, and in it by senders up to this one."""
+"""``(block, para)``: a recipient has processed all messages sent before ``block``, and those of ``block`` from senders up to ``para``."""
 
 
 class Candidate(NamedTuple):
-    """A backed candidate, as far as channels are concerned.
+    """The part of a backed candidate that concerns channels.
 
-    ``bitfield`` has a ``1`` for each column of the sender's row that it sends over and ``0`` for others, column 0 first; columns beyond it
-    count as 0. ``message_root`` is the ``sender_message_queue_merkle_root`` of the receipt. Source: xcmp_channels.txt "Enactment".
+    ``bitfield`` has a ``1`` for each column of the sender's row over which the candidate sends, and ``0`` for others, column 0 first.
+    Missing bits count as 0. ``message_root`` is the receipt's ``sender_message_queue_merkle_root``. Source: xcmp_channels.txt "Enactment".
     """
 
     para_id: ParaId
@@ -41,9 +41,9 @@ class AcceptOpenChannel(NamedTuple):
 
 
 class AcceptOpenChannelFrom(NamedTuple):
-    """``accept_open_channel`` of the request from ``sender`` to ``origin``, wherever that stands in the list.
+    """``accept_open_channel`` of the request from ``sender`` to ``origin``, whatever its position in the list.
 
-    A position may hit another request once the list has closed up at a session boundary; the pair cannot. Source: xcmp_rules 1.2.
+    Positions move at a session boundary, so an index may then select another request; the pair cannot. Source: xcmp_rules 1.2.
     """
 
     origin: ParaId
@@ -59,7 +59,7 @@ class CloseChannel(NamedTuple):
 
 
 class CloseChannelTo(NamedTuple):
-    """``close_channel`` of the channel from ``sender`` to ``recipient``, whichever column it is by now."""
+    """``close_channel`` of the channel from ``sender`` to ``recipient``, whatever its current column."""
 
     origin: ParaId
     sender: ParaId
@@ -75,15 +75,15 @@ REQUESTS: Final[tuple[type[ChannelRequest], ...]] = (
     AcceptOpenChannelFrom,
     CloseChannelTo,
 )
-"""By the number that stands first in a request's tuple of fields."""
+"""Classes by the number that a request's tuple of fields starts with."""
 
 
 def candidate(fields: tuple[Any, ...]) -> Candidate:
-    """Return the candidate of its six fields, in the order of `Candidate`."""
+    """Build a candidate from its six fields, in the order of `Candidate`."""
     return Candidate._make(fields)
 
 
 def request(fields: tuple[Any, ...]) -> ChannelRequest:
-    """Return the request of ``(number in REQUESTS, *its fields)``."""
+    """Build a request from ``(number in REQUESTS, *its fields)``."""
     made: ChannelRequest = REQUESTS[fields[0]]._make(fields[1:])
     return made

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The requests for channels: every check comes before every effect. Source: xcmp_channels.txt "Messages", xcmp_rules 1.2."""
+"""Channel requests. Each makes all its checks before any effect. Source: xcmp_channels.txt "Messages", xcmp_rules 1.2."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def accept_open_channel(state: XcmpState, events: EventLog, origin: ParaId, inde
 
 
 def accept_open_channel_from(state: XcmpState, events: EventLog, origin: ParaId, sender: ParaId) -> None:
-    """Confirm the open request from ``sender`` to ``origin``. Raises `AcceptNoSuchRequestFrom`, then as `accept_open_channel`."""
+    """Confirm the open request from ``sender`` to ``origin``. Raises `AcceptNoSuchRequestFrom`, then the same as `accept_open_channel`."""
     request = state.open_requests.by_channel.get((sender, origin))
     if request is None:
         raise AcceptNoSuchRequestFrom(channel=channel_name((sender, origin)))
@@ -85,7 +85,7 @@ def accept_open_channel_from(state: XcmpState, events: EventLog, origin: ParaId,
 
 
 def close_channel(state: XcmpState, events: EventLog, origin: ParaId, sender: ParaId, index: int) -> None:
-    """Ask for the channel at a column of ``sender``'s row to be closed; until the boundary messages still flow.
+    """Request that the channel at a column of ``sender``'s row be closed. Messages still flow until the session boundary.
 
     Raises `CloseNoSuchChannel`, `CloseUnauthorized`, `CloseAlreadyUnderway`, `CloseAlreadyCondemned` (X-I06).
     """
@@ -96,7 +96,7 @@ def close_channel(state: XcmpState, events: EventLog, origin: ParaId, sender: Pa
 
 
 def close_channel_to(state: XcmpState, events: EventLog, origin: ParaId, sender: ParaId, recipient: ParaId) -> None:
-    """Ask for the channel from ``sender`` to ``recipient`` to be closed. Raises `CloseNoSuchChannelTo`, then as `close_channel`."""
+    """Request that a channel, named by its ends, be closed. Raises `CloseNoSuchChannelTo`, then the same as `close_channel`."""
     if find_column(state, (sender, recipient)) is None:
         raise CloseNoSuchChannelTo(channel=channel_name((sender, recipient)))
     _close(state, events, origin, (sender, recipient))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Roots of rows: for a long row that is sent over again, a change costs its paths and not the row.
+"""Roots of rows. The nodes of long rows are cached, so a change costs only its paths, not the full row.
 
-What is kept follows from the rows and is no part of the state.
+The cache is derived from the rows and is not part of the state.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def row_root(row: Sequence[Column]) -> Hash:
 
 
 class RowTrees:
-    """The nodes of long rows, up to `limits.ROW_TREES_COLUMNS_MAX` columns of them."""
+    """A cache of the nodes of long rows, with at most `limits.ROW_TREES_COLUMNS_MAX` columns in total."""
 
     __slots__ = ("_trees", "columns")
 
@@ -33,7 +33,7 @@ class RowTrees:
         self.columns = 0
 
     def root(self, sender: ParaId, row: Sequence[Column], changed: Sequence[int]) -> Hash:
-        """Return the root of a row, in which nothing but the ``changed`` columns is new since the last call for its sender, or `forget`."""
+        """Return a row's root. Only the ``changed`` columns may differ from the last call for this sender, unless `forget` came between."""
         if len(row) < limits.ROW_TREE_COLUMNS_MIN:
             return row_root(row)
         tree = self._trees.pop(sender, None)
@@ -48,7 +48,7 @@ class RowTrees:
         return tree.root(CST)
 
     def forget(self, sender: ParaId) -> None:
-        """Drop the nodes of a row whose columns have come, gone or moved."""
+        """Drop the nodes of a row whose columns were added, removed or moved."""
         tree = self._trees.pop(sender, None)
         if tree is not None:
             self.columns -= len(tree)

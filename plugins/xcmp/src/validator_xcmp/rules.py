@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""XCMP channels as a rule set. Source: xcmp_channels.txt, xcmp_rules 1.2."""
+"""The rule set of XCMP channels. Source: xcmp_channels.txt, xcmp_rules 1.2."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Xcmp(PendingCandidates[XcmpState]):
 
     @classmethod
     def at_genesis(cls, settings: ChainSettings) -> Xcmp:
-        """Return the rule set of a chain whose paras are registered from the start and which has no channels."""
+        """Return the rule set of a chain that has no channels and whose genesis paras are registered."""
         state = XcmpState(settings.configuration, settings.balances)
         for para in settings.paras:
             onboard_para(state, para)
@@ -59,22 +59,22 @@ class Xcmp(PendingCandidates[XcmpState]):
 
     @classmethod
     def from_pages(cls, pages: list[bytes], settings: ChainSettings | None = None) -> Xcmp:
-        """Return the rule set whose pages these are. Raises `DecodeError`."""
+        """Rebuild a rule set from its pages. Raises `DecodeError`."""
         if len(pages) < 2:
             raise DecodeError(f"expected at least 2 pages, found {len(pages)}")
         common_page, headroom_page, *owned = pages
         return cls(decode_state(common_page, headroom_page, owned), settings, PAGES.hashes(owned))
 
     def request(self, fields: tuple[Any, ...]) -> ChannelRequest:
-        """Return the channel request that a decoded record holds."""
+        """Return the channel request of a decoded record."""
         return records.request(fields)
 
     def candidate(self, fields: tuple[Any, ...]) -> Candidate:
-        """Return the candidate that a decoded record holds."""
+        """Return the candidate of a decoded record."""
         return records.candidate(fields)
 
     def apply_request(self, request: ChannelRequest) -> Effects:
-        """Apply a request; raises their violations."""
+        """Apply a request; raises its violations."""
         state, events = self.state, self.events
         if isinstance(request, InitOpenChannel):
             init_open_channel(state, events, *request)
@@ -95,27 +95,27 @@ class Xcmp(PendingCandidates[XcmpState]):
         return Effects(messages=(queue_downward_message(self.state, para, msg, self.now, data_hash),))
 
     def check_candidate(self, candidate: Candidate) -> None:
-        """Raise the violation for which a candidate is not acceptable (`acceptance.check_candidate`)."""
+        """Raise the first rule violation of a candidate, if any (`acceptance.check_candidate`)."""
         check_candidate(self.state, candidate)
 
     def enact_candidate(self, candidate: Candidate) -> Effects:
-        """Apply a candidate that has been accepted."""
+        """Apply an accepted candidate."""
         enact_candidate(self.state, candidate, self.now)
         return Effects()
 
     def change_session(self, change: SessionChange) -> None:
-        """Change the session; candidates that are pending are dropped."""
+        """Change the session. Pending candidates are dropped."""
         change_session(self.state, self.events, change, self.now)
 
     def take_headroom(self) -> list[ParaHeadroom | ChannelHeadroom]:
-        """Return what changed for paras since the last call, ascending; channels have no limit that the relay chain could tell."""
+        """Return the paras' headroom that changed since the last call, ascending. Channels have no limit that the relay chain knows."""
         touched = self.state.touched.paras
         headroom: list[ParaHeadroom | ChannelHeadroom] = [self.para_headroom(para) for para in sorted(touched)]
         touched.clear()
         return headroom
 
     def para_headroom(self, para: ParaId) -> ParaHeadroom:
-        """Return which blocks a para's watermark may move to: those of the newest unread messages of its channels."""
+        """Return the blocks to which a para's watermark may move: those of its channels' newest unread messages."""
         state = self.state
         if para not in state.paras:
             return ParaHeadroom(para, valid=False)
@@ -130,11 +130,11 @@ class Xcmp(PendingCandidates[XcmpState]):
         )
 
     def common_page(self) -> bytes:
-        """Return the page of what no para owns."""
+        """Return the page of the storage that no para owns."""
         return encode_common_page(self.state)
 
     def headroom_page(self) -> bytes:
-        """Return the page of whose headroom has changed; channels have none."""
+        """Return the page that lists the paras whose headroom has changed. Channels have none."""
         return PAGES.headroom_page(self.state.touched, channels=False)
 
     def owners(self) -> list[int]:
@@ -142,5 +142,5 @@ class Xcmp(PendingCandidates[XcmpState]):
         return list(owning_paras(self.state))
 
     def page(self, owner: int) -> bytes | None:
-        """Return the canonical encoding of what an owner has, None where that is nothing."""
+        """Return an owner's canonically encoded page, or None if it owns nothing."""
         return encode_para_page(self.state, owner)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The session change: the last thing in its block. Source: xcmp_channels.txt "On Session Change", xcmp_rules 1.2."""
+"""The session change, which is the last step of its block. Source: xcmp_channels.txt "On Session Change", xcmp_rules 1.2."""
 
 from __future__ import annotations
 
@@ -32,10 +32,9 @@ from validator_xcmp.state import (
 
 
 def change_session(state: XcmpState, events: EventLog, change: SessionChange, now: BlockNumber) -> None:
-    """Drop what is pending, offboard, onboard, settle open requests, condemn, close, and recompute the roots of the rows this touched.
+    """Drop pending candidates, offboard, onboard, settle open requests, condemn, close, and recompute the roots of changed rows.
 
-    New columns are appended before old ones are removed. Everything is settled by the configuration before the change; the new one holds
-    from then on.
+    New columns are appended before old ones are removed. Everything is settled under the old configuration; then the new one takes effect.
     """
     configuration = state.configuration
     state.session_index += 1
@@ -59,14 +58,14 @@ def change_session(state: XcmpState, events: EventLog, change: SessionChange, no
 
 
 def drop_pending_candidates(state: XcmpState) -> None:
-    """Drop every candidate that is not enacted yet: its bitfield indexes the old row (X-I12)."""
+    """Drop every pending candidate, because its bitfield indexes the old row (X-I12)."""
     for para in state.pending_candidates:
         state.touched.pages[para] = None
     state.pending_candidates.clear()
 
 
 def onboard_para(state: XcmpState, para: Para) -> None:
-    """Register a para and add to its account's free balance what it brings."""
+    """Register a para and add its onboarding balance to its account's free balance."""
     state.paras[para.para_id] = para.kind
     endow(state, para)
     state.touched.paras[para.para_id] = None
@@ -75,8 +74,8 @@ def onboard_para(state: XcmpState, para: Para) -> None:
 def offboard_para(state: XcmpState, events: EventLog, para: ParaId, rows: OrderedSet) -> None:
     """Remove a para with its row, every column that leads to it, its watermark and its downward queue (X-I10).
 
-    Both deposits of each channel go back, nobody is told of messages that were not read, and later columns of other rows move down. The
-    para's requests stay: confirmed ones are dropped at this boundary, others expire (X-I11).
+    Both deposits of each channel are returned, nobody is notified of unread messages, and later columns of other rows move down. The para's
+    requests stay: confirmed ones are dropped at this boundary, others expire (X-I11).
     """
     state.paras.pop(para, None)
     for sender in sorted(state.ingress.get(para, ())):
@@ -96,10 +95,10 @@ def process_open_requests(
     outgoing: Collection[ParaId],
     rows: OrderedSet,
 ) -> None:
-    """Age and expire unconfirmed requests, open confirmed ones, in the order of the list.
+    """Age and expire unconfirmed requests and open confirmed ones, in the order of the list.
 
-    A confirmed request with a party that is gone, or goes at this boundary even if it comes back at once, is dropped and both deposits
-    return (X-I11).
+    A confirmed request is dropped and both deposits are returned if a party has been offboarded, even if this session change onboards it
+    again (X-I11).
     """
     kept = []
     for request in state.open_requests:
@@ -145,7 +144,7 @@ def _settle(
 
 
 def condemn_channels(state: XcmpState, configuration: XcmpConfiguration) -> None:
-    """Put every channel that somebody asked to close into the condemned set, unless it is gone."""
+    """Move every existing channel with a close request into the condemned set."""
     for channel_id in state.close_requests:
         if find_column(state, channel_id) is not None:
             state.condemned[channel_id] = configuration.xcmp_condemned_sessions
@@ -153,9 +152,9 @@ def condemn_channels(state: XcmpState, configuration: XcmpConfiguration) -> None
 
 
 def close_condemned_channels(state: XcmpState, events: EventLog, now: BlockNumber, rows: OrderedSet) -> None:
-    """Decrement every counter, those just added as well (X-I02), and close the channels that are empty (X-I03) or have run out of time.
+    """Decrement every counter, including new ones (X-I02), then close the channels that are empty (X-I03) or whose counter is zero.
 
-    Where something of a channel is unread its recipient is told which, in a downward message (X-I16).
+    If something in a channel is unread, its recipient gets a downward message that says what (X-I16).
     """
     for channel_id in state.condemned:
         state.condemned[channel_id] = max(0, state.condemned[channel_id] - 1)
@@ -173,7 +172,7 @@ def close_condemned_channels(state: XcmpState, events: EventLog, now: BlockNumbe
 
 
 def closed_unread_message(sender: ParaId, recipient: ParaId, last_updated: BlockNumber, message_root: Hash) -> bytes:
-    """Return the downward message about a channel that was closed while something of it was unread: its column.
+    """Return the downward message about a channel that was closed with unread messages: its column.
 
     SCALE of ``(sender u32, recipient u32, last_updated u32, message_root [u8; 32])``, 44 bytes.
     """
@@ -181,7 +180,7 @@ def closed_unread_message(sender: ParaId, recipient: ParaId, last_updated: Block
 
 
 def close(state: XcmpState, events: EventLog, channel_id: ChannelId, reason: str, rows: OrderedSet) -> None:
-    """Remove a channel and its entry in the condemned set, return both deposits and note that its row has changed."""
+    """Remove a channel and its entry in the condemned set, return both deposits and mark its row as changed."""
     sender, recipient = channel_id
     column = remove_column(state, channel_id)
     state.condemned.pop(channel_id, None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decoded Avro records as plain tuples, every value's range checked, and back."""
+"""Conversion of decoded Avro records to plain tuples with all ranges checked, and back."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from validator_xcmp.records import REQUESTS, Candidate, ChannelRequest
 CANDIDATE: Final = "validator.xcmp.Candidate"
 CHANNEL_REQUEST: Final = "validator.xcmp.ChannelRequest"
 _NUMBERS: Final = {f"validator.xcmp.{kind.__name__}": number for number, kind in enumerate(REQUESTS)}
-"""By the name of a call's record, its number in `records.REQUESTS`."""
+"""A call's number in `records.REQUESTS`, by the name of its record."""
 
 
 def shape_candidate(record: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the fields of `records.Candidate`. Raises `LimitError`."""
+    """Return the fields of `records.Candidate` from a decoded record. Raises `LimitError`."""
     para_id, watermark, bitfield = record["para_id"], record["watermark"], record["bitfield"]
     check_u32("para_id", para_id)
     parent = relay_parent("relay_parent_number", record["block"], record["relay_parent_number"])
@@ -41,7 +41,7 @@ def shape_request(record: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def candidate_record(lane: str, block: int, index: int, candidate: Candidate) -> dict[str, Any]:
-    """Return the record that `shape_candidate` makes this candidate of."""
+    """Return the record of a candidate, the inverse of `shape_candidate`."""
     block_number, para = candidate.watermark
     return {
         "lane": lane,
@@ -53,7 +53,7 @@ def candidate_record(lane: str, block: int, index: int, candidate: Candidate) ->
 
 
 def request_record(lane: str, block: int, index: int, request: ChannelRequest) -> dict[str, Any]:
-    """Return the record that `shape_request` makes this request of."""
+    """Return the record of a request, the inverse of `shape_request`."""
     name = f"validator.xcmp.{type(request).__name__}"
     return {"lane": lane, "block": block, "index": index, "request": (name, request._asdict())}
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The protocol's storage and the few ways in which it is touched.
+"""The protocol's storage.
 
-Invariants stand on the fields; `invariants.check_invariants` recomputes all of them. Absent and empty are different: no map keeps an empty
-value.
+Each field's docstring states its invariants; `invariants.check_invariants` recomputes all of them. Absent and empty are different: no map
+keeps an empty value.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from validator_xcmp.row_trees import RowTrees, row_root
 
 @dataclass(slots=True)
 class Column:
-    """A channel: its column of the channel state table and, in parallel, of the metadata.
+    """A channel: its column of the channel state table, together with its column of the metadata table.
 
-    ``message_root`` is the root of the sender's message queue heads (the text calls it ``mqc_head``), None where nothing has been sent;
-    ``last_updated`` is the height at which it was enacted. ``capacity`` is in messages; the deposits are what was really reserved (X-I15).
+    ``message_root`` is the root of the sender's message queue heads (``mqc_head`` in the text), or None if nothing has been sent.
+    ``last_updated`` is the height at which it was enacted. ``capacity`` is in messages. The deposits are the reserved amounts (X-I15).
     """
 
     recipient: ParaId
@@ -51,7 +51,7 @@ class QueuedMessage(NamedTuple):
 
 
 class DownwardTail(NamedTuple):
-    """The MQC head of a para's downward queue, and how many messages were ever put into it."""
+    """The MQC head of a para's downward queue, and the number of messages ever added to it."""
 
     head: Hash
     sent: int
@@ -70,25 +70,25 @@ class XcmpState:
     accounts: dict[ParaId, Account] = field(default_factory=dict)
     """Accounts outlive their para. Invariant: ``reserved`` is the sum of the para's deposits in requests and channels."""
     pending_candidates: dict[ParaId, deque[PendingCandidate]] = field(default_factory=dict)
-    """Accepted, not enacted, oldest first (only with enactment on inclusion); gone at every session boundary (X-I12)."""
+    """Accepted but not yet enacted, oldest first. Used only with enactment on inclusion; dropped at session boundaries (X-I12)."""
 
     rows: dict[ParaId, list[Column]] = field(default_factory=dict)
-    """``cst`` and ``cmt`` in one: a sender's columns by index. Never empty. Invariant: both ends of a channel are registered."""
+    """``cst`` and ``cmt`` combined: a sender's columns by index. Never empty. Invariant: both ends of a channel are registered."""
     cst_roots: dict[ParaId, Hash] = field(default_factory=dict)
     """Invariant: for each row, the root over its columns; a row without columns has no entry (X-I14)."""
     ingress: dict[ParaId, dict[ParaId, Column]] = field(default_factory=dict)
-    """By recipient, by sender. Invariant: the columns of all rows, each once. Not in the text."""
+    """By recipient, then by sender. Invariant: the columns of all rows, each once. Not in the text."""
     watermarks: dict[ParaId, Watermark] = field(default_factory=dict)
 
     open_requests: OpenRequests = field(default_factory=OpenRequests)
-    """Positions are public API."""
+    """Requests name entries by index, so positions are part of the public interface."""
     close_requests: dict[ChannelId, ParaId] = field(default_factory=dict)
-    """Channels to close at the next boundary, in order of request, each with its initiator."""
+    """Channels to close at the next session boundary, in order of request, each with its initiator."""
     condemned: dict[ChannelId, int] = field(default_factory=dict)
-    """Channels that are being closed, in order, each with its counter. Invariant: they exist."""
+    """Condemned channels, in order, each with its counter. Invariant: they exist."""
 
     downward_queues: dict[ParaId, deque[QueuedMessage]] = field(default_factory=dict)
-    """Messages of the relay chain that the para's watermark has not passed. Never empty, in order of ``sent_at``."""
+    """Messages from the relay chain that the para's watermark has not passed. Never empty, in order of ``sent_at``."""
     downward_tails: dict[ParaId, DownwardTail] = field(default_factory=dict)
 
     touched: Touched = field(default_factory=Touched)
@@ -97,26 +97,26 @@ class XcmpState:
 
 
 def find_column(state: XcmpState, channel_id: ChannelId) -> Column | None:
-    """Return a channel's column, None where there is no such channel."""
+    """Return a channel's column, or None if there is no such channel."""
     sender, recipient = channel_id
     return state.ingress.get(recipient, {}).get(sender)
 
 
 def column_index(state: XcmpState, channel_id: ChannelId) -> int:
-    """Return where a channel that exists stands in its sender's row."""
+    """Return the index of an existing channel in its sender's row."""
     sender, recipient = channel_id
     return next(at for at, column in enumerate(state.rows[sender]) if column.recipient == recipient)
 
 
 def append_column(state: XcmpState, sender: ParaId, column: Column) -> None:
-    """Add a channel behind the sender's others; the root is for the caller to recompute."""
+    """Append a channel to the sender's row. The caller recomputes the root."""
     state.rows.setdefault(sender, []).append(column)
     state.ingress.setdefault(column.recipient, {})[sender] = column
     _touch(state, sender, column.recipient)
 
 
 def remove_column(state: XcmpState, channel_id: ChannelId) -> Column:
-    """Take a channel out of its row, whose later columns move down; the root is for the caller to recompute."""
+    """Remove a channel from its row and move later columns down. The caller recomputes the root."""
     sender, recipient = channel_id
     column = state.rows[sender].pop(column_index(state, channel_id))
     if not state.rows[sender]:
@@ -130,7 +130,7 @@ def remove_column(state: XcmpState, channel_id: ChannelId) -> Column:
 
 
 def recompute_root(state: XcmpState, sender: ParaId) -> None:
-    """Set the root of a row that has gained or lost columns to what they give, none where it has none (X-I14)."""
+    """Recompute the root of a row that has gained or lost columns. A row without columns has no root (X-I14)."""
     state.row_trees.forget(sender)
     row = state.rows.get(sender)
     if row is None:
@@ -140,7 +140,7 @@ def recompute_root(state: XcmpState, sender: ParaId) -> None:
 
 
 def is_empty(state: XcmpState, sender: ParaId, column: Column) -> bool:
-    """Return whether nothing of a channel is unread: never used, or passed by its recipient's watermark (X-I03)."""
+    """Return whether a channel has nothing unread: it was never used, or its recipient's watermark has passed it (X-I03)."""
     if column.message_root is None:
         return True
     watermark = state.watermarks.get(column.recipient)
@@ -148,6 +148,6 @@ def is_empty(state: XcmpState, sender: ParaId, column: Column) -> bool:
 
 
 def _touch(state: XcmpState, sender: ParaId, recipient: ParaId) -> None:
-    """Note that a channel has changed: its sender's page holds it, its recipient has something to read or not."""
+    """Mark a channel as changed: its sender's page holds it, and its recipient's unread messages may have changed."""
     state.touched.pages[sender] = None
     state.touched.paras[sender] = state.touched.paras[recipient] = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The protocol's own parts of the conformance format. Source: traces FORMAT, "The other protocols"."""
+"""The protocol's parts of the conformance format. Source: traces FORMAT, "The other protocols"."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ STATE_KEYS: Final = (
     *("paras", "cst", "cmt", "cst_roots", "watermarks", "open_requests", "close_requests", "condemned", "dmq"),
     *("dmq_heads", "balances"),
 )
-"""Keys of a state; ``paras``, ``dmq`` and ``dmq_heads`` are in the shape of the Router's."""
+"""Keys of a state; ``paras``, ``dmq`` and ``dmq_heads`` have the same shape as the Router's."""
 
 
 def read_request(node: Node) -> ChannelRequest:
-    """Return the request of an object: one to accept or close is named by ``index`` or by the other end. Raises `UserError`."""
+    """Read a request; accepting and closing name their target by ``index`` or by the other end. Raises `UserError`."""
     kind = node["kind"].one_of(["init_open_channel", "accept_open_channel", "close_channel"])
     origin = node["origin"].integer()
     if kind == "init_open_channel":
@@ -46,7 +46,7 @@ def read_request(node: Node) -> ChannelRequest:
 
 
 def read_candidate(node: Node, block: BlockNumber) -> Candidate:
-    """Return the candidate of an object in a block. Raises `validator.errors.UserError`."""
+    """Read a candidate of a block. Raises `validator.errors.UserError`."""
     node.refuse_misspelt(_CANDIDATE_KEYS)
     return Candidate(
         para_id=node["para_id"].integer(),
@@ -58,7 +58,7 @@ def read_candidate(node: Node, block: BlockNumber) -> Candidate:
 
 
 def read_watermark(node: Node) -> Watermark:
-    """Return the watermark of ``[block, para]``. Raises `validator.errors.UserError`."""
+    """Read a watermark from ``[block, para]``. Raises `validator.errors.UserError`."""
     parts = [part.integer() for part in node.items()]
     if len(parts) != 2:
         raise node.fail("[block, para]")
@@ -73,7 +73,7 @@ def _bitfield(node: Node) -> str:
 
 
 def view(state: XcmpState) -> dict[str, Any]:
-    """Return every state key, whole."""
+    """Return all state keys."""
     return {
         "paras": sorted(state.paras),
         "cst": {

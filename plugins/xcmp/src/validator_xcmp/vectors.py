@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Test vectors of format ``xcmp-vectors/1``: groups of entries, each recomputed from its inputs alone. Source: traces FORMAT.
+"""Test vectors of format ``xcmp-vectors/1``: groups of entries, each recomputed only from its inputs. Source: traces FORMAT.
 
-Inputs are trusted to be of the format, else `validator.errors.UserError`; except for what a proof claims, where whatever is malformed is
-read as a value that proves nothing.
+Malformed inputs raise `validator.errors.UserError`. Only a proof's claims are hostile: a malformed one is read as a value that proves
+nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VECTOR_FORMAT: Final = "xcmp-vectors/1"
 
 
 def vectors(document: Node) -> dict[str, list[dict[str, Any]]]:
-    """Return the result of every entry of a document, by group. Raises `validator.errors.UserError`."""
+    """Return the results of all entries of a document, by group. Raises `validator.errors.UserError`."""
     return {
         group: [vector_result(group, entry) for entry in entries.items()]
         for group, entries in document.members()
@@ -29,7 +29,7 @@ def vectors(document: Node) -> dict[str, list[dict[str, Any]]]:
 
 
 def vector_result(group: str, entry: Node) -> dict[str, Any]:
-    """Return the result of one entry of a group. Raises `validator.errors.UserError`, also for a group that is not known."""
+    """Return the result of one entry of a group. Raises `validator.errors.UserError`, also for an unknown group."""
     if group not in _GROUPS:
         raise entry.fail(f"an entry of one of {', '.join(_GROUPS)}")
     return _GROUPS[group](entry)

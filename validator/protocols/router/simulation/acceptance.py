@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The four acceptance checks of the naive model (router_rules.md 1.3): None, or the first rule that is broken."""
+"""The four acceptance checks of the naive model (router_rules.md 1.3). Each returns the first broken rule, or None."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def check_downward(router: NaiveRouter, candidate: Json) -> Json | None:
-    """Check that waiting downward messages are processed, and no more than there are."""
+    """Check that waiting downward messages are processed, and no more than the queue holds."""
     group = "ProcessedDownwardMessages/"
     processed = candidate["processed_downward_messages"]
     length = len(router.dmq.get(candidate["para_id"], []))
@@ -24,7 +24,7 @@ def check_downward(router: NaiveRouter, candidate: Json) -> Json | None:
 
 
 def check_upward(router: NaiveRouter, candidate: Json) -> Json | None:
-    """Check number, sizes, then the room in the queue: count before bytes (I-18)."""
+    """Check number and sizes, then the room in the queue: count before bytes (I-18)."""
     group = "UpwardMessages/"
     messages = candidate["upward_messages"]
     permitted = router.config["max_upward_message_num_per_candidate"]
@@ -46,7 +46,7 @@ def check_upward(router: NaiveRouter, candidate: Json) -> Json | None:
 
 
 def check_watermark(router: NaiveRouter, candidate: Json) -> Json | None:
-    """Check that the watermark advances to the relay parent or to a block with messages (I-12)."""
+    """Check that the watermark advances, to the relay parent or to a block with messages (I-12)."""
     group = "HrmpWatermark/"
     para, new = candidate["para_id"], candidate["hrmp_watermark"]
     relay_parent = candidate.get("relay_parent_number")
@@ -62,7 +62,7 @@ def check_watermark(router: NaiveRouter, candidate: Json) -> Json | None:
 
 
 def check_outbound(router: NaiveRouter, candidate: Json) -> Json | None:
-    """Check number, then per message order (I-01), channel, size, bytes and places."""
+    """Check the number, then for each message: order (I-01), channel, size, bytes and places."""
     group = "OutboundHrmp/"
     messages = candidate["horizontal_messages"]
     permitted = router.config["hrmp_max_message_num_per_candidate"]
@@ -90,5 +90,5 @@ def check_outbound(router: NaiveRouter, candidate: Json) -> Json | None:
     return None
 
 
-# I-13: the order of the code, not of the guide.
+# I-13: the order of the chain's code, not of the guide.
 CHECKS_IN_ORDER = (check_downward, check_upward, check_watermark, check_outbound)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ways to turn a good candidate into one that breaks a given rule.
 
-Each way looks at the model, changes the candidate in place and returns True, or returns False where the chain is not in
-a state that lets this rule be broken. They compose: two of them make a candidate that breaks two rules at once, which
-shows the order of the checks. What really comes out is for the model to say.
+Each way reads the model and changes the candidate in place. It returns False if the chain's state does not allow this rule to
+be broken. Ways compose: two of them make a candidate that breaks two rules at once, which tests the order of the checks. The
+model decides the actual verdict.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from validator.protocols.router.simulation.model import NaiveRouter
 from validator.simulate import Draws, Json
 
 Way = Callable[[NaiveRouter, Draws, Json, list[int], int], bool]
-"""(model, random, candidate to change, recipients of the para's channels, most bytes to spend) -> could be done."""
+"""(model, random, candidate to change, recipients of the para's channels, maximum bytes to spend) -> whether it succeeded."""
 
 
 def _relay_parent(router: NaiveRouter, candidate: Json) -> int:
@@ -24,7 +24,7 @@ def _relay_parent(router: NaiveRouter, candidate: Json) -> int:
 
 
 def put_message(candidate: Json, recipient: int, data: str, most: int) -> None:
-    """Put a horizontal message in its sorted place, instead of one to the same recipient, at the cost of others."""
+    """Insert a horizontal message in sorted order. Replace one to the same recipient and drop others beyond ``most``."""
     others = [message for message in candidate["horizontal_messages"] if message["recipient"] != recipient]
     kept = [*others[: most - 1], {"recipient": recipient, "data": data}]
     candidate["horizontal_messages"] = sorted(kept, key=lambda message: int(message["recipient"]))
@@ -141,7 +141,7 @@ def unsorted_outbound(router: NaiveRouter, rng: Draws, candidate: Json, egress: 
         return False
     if len(messages) < 2:
         first = messages[0]["recipient"] if messages else rng.choice(egress)
-        second = rng.choice(egress)  # the same one twice is not sorted either
+        second = rng.choice(egress)  # the same recipient twice is not sorted either
         pair = sorted((first, second))
         messages = [{"recipient": para, "data": rng.hex(rng.randint(1, 40))} for para in pair]
     candidate["horizontal_messages"] = messages[::-1]

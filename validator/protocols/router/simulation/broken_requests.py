@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channel requests that break a given rule, made from what the model shows; None where it cannot be broken now."""
+"""Channel requests that break a given rule, built from the model's state; None if the rule cannot be broken now."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _of(channels: list[Channel], rng: Draws) -> Channel | None:
 
 
 def _init(router: NaiveRouter, rng: Draws, pair: Channel | None, places: int = 1, size: int = 1) -> Json | None:
-    """Return a request for the pair; half of them break a second rule, to show the order of the checks."""
+    """Return a request for the pair. Half of them break a second rule, to test the order of the checks."""
     if pair is None:
         return None
     if rng.random() < 0.3:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Candidates of a simulated chain: good ones, ones that use a limit to the full, and ones that break rules."""
+"""Candidates of a simulated chain: good ones, ones that exhaust a limit, and ones that break rules."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from validator.protocols.router.simulation.model import NaiveRouter
 from validator.protocols.router.simulation.payloads import HORIZONTAL, UPWARD, draw_size
 from validator.simulate import Draws, Json, SimulationSettings
 
-CHEAP_BYTES: Final = 4096  # a rule that takes more than that to break is broken once, then seldom
+CHEAP_BYTES: Final = 4096  # a rule that costs more bytes to break is broken once, then rarely
 ANY_COST: Final = 1 << 30
-HUNTS_PER_SHARE: Final = 6  # chance of a hunt in a block, for a rule never broken so far, as a multiple of the share
+HUNTS_PER_SHARE: Final = 6  # a block hunts for a rule not yet broken with this multiple of the violation share
 MOST_PARAS_HUNTED: Final = 60
 AT_THE_LIMIT_SHARE: Final = 0.05
 TWO_RULES_SHARE: Final = 0.25
@@ -20,7 +20,7 @@ LAGGING_SHARE: Final = 0.15
 
 
 class Upward:
-    """The upward messages of a chain that are heavy, weightless or failing, and their weights."""
+    """The heavy, weightless and failing upward messages of a chain, and their weights."""
 
     def __init__(self, rng: Draws, budget: int, messages_per_round: int) -> None:
         heavy = (budget * 6 // 10, budget, budget * 3)
@@ -33,24 +33,24 @@ class Upward:
 
 
 class CandidateTraffic:
-    """Makes the candidates of a block, each against the state that the one before it left."""
+    """Makes the candidates of a block, each against the state that the previous one left."""
 
     def __init__(self, settings: SimulationSettings, router: NaiveRouter, rng: Draws, upward: Upward) -> None:
         self.settings = settings
         self.router = router
         self.rng = rng
         self.upward = upward
-        self.seen: dict[str, int] = dict.fromkeys(WAYS, 0)  # error kinds that came out
+        self.seen: dict[str, int] = dict.fromkeys(WAYS, 0)  # error kinds in verdicts so far
         self.egress: dict[int, list[int]] = {}
         self.lagging: list[int] = []
-        # A heavy message ends a dispatch round, so at higher rates they are a smaller share.
+        # A heavy message ends a dispatch round, so their share shrinks at higher rates.
         upward_per_block = settings.candidates_per_block * settings.upward_per_100_candidates / 100
         self.special_share = min(0.08, 0.5 / max(1, upward_per_block))
         self.burst_share = 0.05 if upward_per_block < 20 else 0.03 / settings.candidates_per_block
-        self.rare: tuple[Json, str] | None = None  # of this block: see _hunt
+        self.rare: tuple[Json, str] | None = None  # this block's find, see _hunt
 
     def new_session(self) -> None:
-        """Learn who may send to whom, and choose who falls behind with its watermark for a session."""
+        """Reload who may send to whom, and choose the paras whose watermarks lag during the session."""
         self.egress = {}
         for sender, recipient in sorted(self.router.channels):
             self.egress.setdefault(sender, []).append(recipient)
@@ -59,7 +59,7 @@ class CandidateTraffic:
     def producers(self) -> list[int]:
         """Return the paras that have a candidate in this block, in the order of their cores.
 
-        A para whose candidate is pending has no other, as on the chain: its limits are checked once for both.
+        A para with a pending candidate gets no second one, as on the chain: both would be checked against the same limits.
         """
         busy = {item["candidate"]["para_id"] for item in self.router.pending}
         idle = [para for para in sorted(self.router.kinds) if para not in busy]
@@ -72,7 +72,7 @@ class CandidateTraffic:
         return chosen
 
     def _hunt(self, paras: list[int]) -> tuple[Json, str] | None:
-        """Return a candidate that breaks a rule never broken so far: some need a full queue, which few paras have."""
+        """Return a candidate that breaks a rule not yet broken. Some rules need a full queue, which few paras have."""
         unseen = [kind for kind, count in self.seen.items() if count == 0]
         for kind in unseen:
             for para in paras:
@@ -82,7 +82,7 @@ class CandidateTraffic:
         return None
 
     def candidate(self, para: int) -> tuple[Json | None, tuple[str, ...]]:
-        """Return a candidate, or None where the para can make none, and the error kinds it was made to break."""
+        """Return a candidate, or None if the para can make none, and the error kinds that it targets."""
         if self.rare is not None and self.rare[0]["para_id"] == para:
             return self.rare[0], (self.rare[1],)
         candidate = self._good(para)
@@ -95,7 +95,7 @@ class CandidateTraffic:
         return candidate, ()
 
     def note(self, result: Json) -> None:
-        """Learn what came out, so that rules not yet broken come first."""
+        """Record the verdict, so that rules not yet broken come first."""
         if not result["ok"]:
             self.seen[result["error"]["kind"]] += 1
 
@@ -115,7 +115,7 @@ class CandidateTraffic:
         }
 
     def _watermark(self, para: int) -> tuple[int | None, int | None]:
-        """Return the relay parent to state (None: the parent block) and the watermark, if one is left to choose."""
+        """Return the relay parent to state (None: the parent block) and the watermark, or None if no watermark is possible."""
         last = self.router.watermarks.get(para, -1)
         parent = self.router.now - 1
         stated = None
@@ -135,9 +135,8 @@ class CandidateTraffic:
     def _upward(self, para: int) -> list[str]:
         config, queue = self.router.config, self.router.ump.get(para, [])
         count = self.rng.count(self.settings.upward_per_100_candidates)
-        burst = (
-            count > 0 and self.rng.random() < self.burst_share
-        )  # fills the queue with messages of which a round takes one
+        # a burst fills the queue with messages so heavy that a round takes only one
+        burst = count > 0 and self.rng.random() < self.burst_share
         if burst:
             count = config["max_upward_message_num_per_candidate"]
         count = min(
@@ -170,7 +169,7 @@ class CandidateTraffic:
         return messages
 
     def _room(self, pair: tuple[int, int]) -> int:
-        """Return the largest message that the channel takes now, 0 where it is full."""
+        """Return the size of the largest message that the channel can take now, 0 if it is full."""
         channel = self.router.channels[pair]
         if self.router.used_places(pair) >= channel["limit_used_places"]:
             return 0
@@ -178,7 +177,7 @@ class CandidateTraffic:
         return room
 
     def _fill_up(self, candidate: Json) -> None:
-        """Use something to its limit, which is still allowed: the neighbour of a broken rule."""
+        """Exhaust a limit without exceeding it: the boundary case next to a violation."""
         config, para = self.router.config, candidate["para_id"]
         channels = self.egress.get(para, [])
         rooms = [(self._room((para, recipient)), recipient) for recipient in channels]
@@ -201,7 +200,7 @@ class CandidateTraffic:
     # -- bad ones -------------------------------------------------------------------------------------------------
 
     def _break(self, candidate: Json) -> tuple[str, ...]:
-        """Break a rule, at times two; those that were seldom broken come first in one case out of two."""
+        """Break one rule, sometimes two. Half of the time, rules that were rarely broken come first."""
         kinds = self.rng.sample(list(WAYS), len(WAYS))
         if self.rng.random() < 0.5:
             kinds.sort(key=lambda kind: self.seen[kind])

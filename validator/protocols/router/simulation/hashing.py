@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hex of message queue chains and of channel notifications, spelled out for the naive model."""
+"""Message queue chains and channel notifications in hex, for the naive model."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What simulated chains start with, by the names of `validator simulate --preset`, and what their governance may change it to.
+"""Initial configurations of simulated chains, by the names of `validator simulate --preset`, and the changes that governance may make.
 
-These are no names of `validator.protocols.router.presets`: the simulator's chains differ from real ones, so that they are lively.
+The names differ from those of `validator.protocols.router.presets`, because the simulator's limits are changed to make chains busier.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Final
 from validator.errors import UserError
 from validator.simulate import SimulationSettings
 
-# Those of preset polkadot-2021-09 (router_rules.md 1.9) but for the ttl, which is Kusama's of that year: Polkadot had
-# stopped expiring requests by then, the Router has not. The deposit is deposit(1004, 100 KiB) in plancks.
+# The limits of preset polkadot-2021-09 (router_rules.md 1.9), except the TTL, which is Kusama's of that year: Polkadot had
+# stopped expiring requests by then, but the Router has not. The deposit is deposit(1004, 100 KiB) in plancks.
 POLKADOT: Final[dict[str, int]] = {
     "max_upward_queue_count": 10,
     "max_upward_queue_size": 51200,
@@ -33,7 +33,7 @@ POLKADOT: Final[dict[str, int]] = {
     "hrmp_open_request_ttl": 2,
 }
 
-# Limits just large enough for messages of real sizes, so that every one of them is reached within a few blocks.
+# Limits just large enough for messages of real sizes, so that a chain reaches each of them within a few blocks.
 TIGHT: Final[dict[str, int]] = {
     "max_upward_queue_count": 4,
     "max_upward_queue_size": 320,
@@ -58,13 +58,13 @@ LIMITS: Final[dict[str, dict[str, int]]] = {"polkadot": POLKADOT, "tight": TIGHT
 
 BUDGET: Final = "preferred_dispatchable_upward_messages_step_weight"
 
-# The first change of a chain: what Polkadot and Kusama came to, without which their hubs could not have their channels.
+# A chain's first change: the later limits of Polkadot and Kusama, without which their hubs could not open their channels.
 FIRST_CHANGE: Final[dict[str, dict[str, int]]] = {
     "polkadot": {"hrmp_max_parachain_outbound_channels": 30, "hrmp_max_parachain_inbound_channels": 30},
     "tight": {"hrmp_max_parachain_outbound_channels": 6, "hrmp_max_parachain_inbound_channels": 6},
 }
 
-# What a configuration change picks from, for each field; a value that is named twice is picked twice as often.
+# The values from which a configuration change picks, by field; a value that is listed twice is picked twice as often.
 CHANGES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
     "polkadot": {
         "max_upward_queue_count": (10, 10, 6, 20),
@@ -108,7 +108,7 @@ CHANGES: Final[dict[str, dict[str, tuple[int, ...]]]] = {
 
 
 def limits_name(settings: SimulationSettings) -> str:
-    """Return the name of the limits that a chain starts with. Raises `UserError` for an unknown one."""
+    """Return the name of a chain's initial limits. Raises `UserError` for an unknown name."""
     name = "polkadot" if settings.preset is None else settings.preset
     if name not in LIMITS:
         raise UserError(f"preset: expected one of {', '.join(sorted(LIMITS))}, found {name!r}")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pure load: a chain in mid-life whose candidates are all accepted, generated without asking the model.
+"""Pure load: a running chain whose candidates are all accepted, generated without the model.
 
-Paras stand in a ring and send to the next ones. Every para has its turn equally often and each candidate's watermark is
-the parent block, so a channel never holds more than a few messages and no limit is met: by construction, not by luck (a
-test plays a load through the model).
+Paras form a ring and send to their successors. All paras send equally often, and each candidate's watermark is the parent
+block. So a channel never holds more than a few messages and no limit is reached, by construction. A test runs a load
+through the model.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from validator.protocols.router.simulation.limits import POLKADOT
 from validator.protocols.router.simulation.payloads import HORIZONTAL, draw_size
 from validator.simulate import Draws, Record, SimulatedBlock
 
-POOL = 997  # payloads that are drawn; each message also carries its number, so no two are the same
+POOL = 997  # random payloads to choose from; each message also carries its number, so no two are the same
 FIRST_PARA = 2000
 
 
@@ -26,7 +26,7 @@ FIRST_PARA = 2000
 class SettingsLoad:
     """A load of `blocks` times `candidates_per_block` candidates with one horizontal message each.
 
-    `message_size_bytes` None draws sizes as real channels have them, 40..1,203 bytes; at least 8.
+    If `message_size_bytes` is None, sizes are drawn from those of real channels, 40 to 1,203 bytes. The minimum is 8.
     """
 
     seed: int = 1
@@ -55,7 +55,7 @@ class SettingsLoad:
 
 
 def load_channels(settings: SettingsLoad) -> list[list[int]]:
-    """Return the recipients of each para of the ring, in the order in which it sends to them."""
+    """Return each para's recipients in the ring, in sending order."""
     rounds, rest = divmod(settings.channels, settings.paras)
     paras = settings.paras
     return [
@@ -65,7 +65,7 @@ def load_channels(settings: SettingsLoad) -> list[list[int]]:
 
 
 def load_chain(settings: SettingsLoad) -> dict[str, Any]:
-    """Return the lane's configuration, as `RouterSimulation.chain` does; its paras come with the initial state."""
+    """Return the lane's configuration in the shape of `RouterSimulation.chain`. Its paras come with the initial state."""
     return {
         "lane": settings.lane,
         "protocol": "router",
@@ -82,7 +82,7 @@ def load_chain(settings: SettingsLoad) -> dict[str, Any]:
 
 
 def initial_state(settings: SettingsLoad) -> dict[str, Any]:
-    """Return the state before the first block, every key of the traces: all channels open and empty."""
+    """Return the state before the first block, with every key of the traces: all channels are open and empty."""
     sender_deposit = POLKADOT["hrmp_sender_deposit"]
     recipient_deposit = POLKADOT["hrmp_recipient_deposit"]
     channel = {
@@ -131,7 +131,7 @@ def initial_state(settings: SettingsLoad) -> dict[str, Any]:
 
 
 def load(settings: SettingsLoad) -> Iterator[SimulatedBlock]:
-    """Yield the blocks of the load; `expected` says that every candidate is accepted."""
+    """Yield the blocks of the load; `expected` accepts every candidate."""
     rng = Draws(settings.seed)
     pool = []
     for _ in range(POOL):

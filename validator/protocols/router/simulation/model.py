@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A naive model of the whole Router: what the rules say, slowly.
+"""A naive model of the Router: a slow, direct implementation of the rules.
 
-It shares no code with the core and is written the other way round: plain dicts and lists in the JSON shapes of the
-traces, one list of messages per channel, and every count, size, index and set is looked up in these by a scan when it
-is needed. The verdicts that the simulated traffic expects come from here alone, never from the core.
+It shares no code with the core and has a different design. State is plain dicts and lists in the JSON shapes of the traces, with
+one list of messages per channel. Every count, size, index and set is computed by a scan when it is needed. The expected
+verdicts of simulated traffic come only from this model, never from the core.
 
 Numbers in brackets are sections of the Router's rules; I-nn are the readings chosen there.
 """
@@ -29,10 +29,10 @@ Enactment = Literal["immediate", "on-inclusion"]
 
 
 class NaiveRouter:
-    """The Router of one relay chain, played by hand: call the methods in the order in which a block does things.
+    """The Router of one relay chain. Callers drive it step by step, in the order of a block.
 
     The order is `begin_block`, then every `request`, `downward` and `candidate`, then `dispatch_round`, then
-    `session_change` where the block has one. Inputs and results have the JSON shapes of the traces.
+    `session_change` if the block has one. Inputs and results have the JSON shapes of the traces.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class NaiveRouter:
         self.config: dict[str, int] = dict(config)
         self.ump_weights = dict(ump_weights or {})
         self.ump_default_weight = ump_default_weight
-        # A failing message costs its weight and is consumed, like any other: nothing in the Router depends on it.
+        # A failing message is charged and consumed like any other; nothing in the Router depends on it.
         self.ump_failing_messages = list(ump_failing_messages)
         self.notifications = notifications
         self.enactment: Enactment = enactment
@@ -62,7 +62,7 @@ class NaiveRouter:
         self.reserved: dict[int, int] = {}
         self.channels: dict[Channel, Json] = {}  # fields of a channel, and its "messages": [{sent_at, data}]
         self.requests: dict[Channel, Json] = {}
-        # A counter and not a scan: the requests of an offboarded para outlive its count (1.7, I-06, I-06b).
+        # A counter, not a scan: the requests of an offboarded para outlive its count (1.7, I-06, I-06b).
         self.open_request_count: dict[int, int] = {}
         self.closing: list[Channel] = []
         self.watermarks: dict[int, int] = {}
@@ -77,16 +77,16 @@ class NaiveRouter:
 
     @classmethod
     def from_state(cls, config: Mapping[str, int], state: Mapping[str, Any], **settings: Any) -> NaiveRouter:
-        """Return a Router that starts in mid-life from the state keys of the traces; all its paras are parachains."""
+        """Return a Router that starts from the state keys of the traces; all its paras are parachains."""
         router = cls(config, [], **settings)
         load_state(router, state)
         return router
 
     def state(self) -> Json:
-        """Return every state key of the traces, whole; absent is never shown as 0 or []."""
+        """Return all state keys of the traces. Absent entries are left out, never 0 or []."""
         return router_state(self)
 
-    # -- looked up each time ------------------------------------------------------------------------------------
+    # -- computed on demand -------------------------------------------------------------------------------------
 
     def needs_dispatch(self) -> list[int]:
         """Return the paras with upward messages waiting, ascending."""
@@ -113,7 +113,7 @@ class NaiveRouter:
         return sum(size_of(message["data"]) for message in self.channels[channel]["messages"])
 
     def channel_limit(self, para: int, direction: Literal["inbound", "outbound"]) -> int:
-        """Return how many channels the para may have; one that is not a valid para counts as a parachain (1.6)."""
+        """Return how many channels the para may have. An id that is not a valid para counts as a parachain (1.6)."""
         kind = "parathread" if self.kinds.get(para) == "parathread" else "parachain"
         return self.config[f"hrmp_max_{kind}_{direction}_channels"]
 
@@ -126,7 +126,7 @@ class NaiveRouter:
     def begin_block(
         self, block: int, included: Sequence[Mapping[str, Any]] = (), timed_out: Sequence[Mapping[str, Any]] = ()
     ) -> list[Json]:
-        """Enact what became available, drop what timed out; one result for each entry, `included` first."""
+        """Enact included candidates and drop timed-out ones. Return one result for each entry, `included` first."""
         self.now = block
         results = []
         for entry in included:
@@ -151,9 +151,9 @@ class NaiveRouter:
     # -- candidates ---------------------------------------------------------------------------------------------
 
     def candidate(self, candidate: Json, enactment: Enactment | None = None) -> Json:
-        """Accept a candidate, in the order downward, upward, watermark, outbound (1.3, I-13), or say what it breaks.
+        """Check a candidate in the order downward, upward, watermark, outbound (1.3, I-13); return the first violation if any.
 
-        An accepted one is enacted at once, or waits for `begin_block` to name it where the chain enacts on inclusion.
+        An accepted candidate is enacted at once. If the chain enacts on inclusion, it waits until `begin_block` includes it.
         """
         for check in CHECKS_IN_ORDER:
             result = check(self, candidate)
@@ -169,7 +169,7 @@ class NaiveRouter:
         para, watermark = candidate["para_id"], candidate["hrmp_watermark"]
         self.dmq[para] = self.dmq.get(para, [])[candidate["processed_downward_messages"] :]
         self.ump[para] = self.ump.get(para, []) + candidate["upward_messages"]
-        # A message's block is in the digest of its recipient as long as the message waits, so no digest is needed here.
+        # A waiting message's block is always in its recipient's digest, so the digest need not be consulted.
         for (_, recipient), channel in self.channels.items():
             if recipient == para and channel["messages"]:
                 channel["messages"] = [m for m in channel["messages"] if m["sent_at"] > watermark]
@@ -182,13 +182,13 @@ class NaiveRouter:
             target["messages"].append({"sent_at": self.now, "data": message["data"]})
             target["mqc_head"] = next_head(target["mqc_head"], self.now, message["data"])
             digest = self.digests.setdefault(message["recipient"], [])
-            if (self.now, para) not in digest:  # two candidates of a para in one block: named once (1.11)
+            if (self.now, para) not in digest:  # two candidates of a para in one block are listed once (1.11)
                 digest.append((self.now, para))
 
     # -- upward dispatch ----------------------------------------------------------------------------------------
 
     def dispatch_round(self) -> list[list[Any]]:
-        """Dispatch one message per para and turn until the budget is used; return [[para, payload], ...] (1.5)."""
+        """Dispatch one message per para in turn until the budget is used up; return [[para, payload], ...] (1.5)."""
         budget = self.config["preferred_dispatchable_upward_messages_step_weight"]
         used, dispatched = 0, []
         waiting = self.needs_dispatch()
@@ -207,7 +207,7 @@ class NaiveRouter:
     # -- downward messages --------------------------------------------------------------------------------------
 
     def downward(self, message: Mapping[str, Any]) -> Json:
-        """Queue a downward message, to whatever para (I-20), or say that it is too large."""
+        """Queue a downward message to any para id (I-20). Reject one that is too large."""
         if size_of(message["msg"]) > self.config["max_downward_message_size"]:
             return failed("ExceedsMaxMessageSize")
         para, payload = message["para_id"], message["msg"]
@@ -217,12 +217,14 @@ class NaiveRouter:
 
     def _notify(self, para: int, payload: str) -> None:
         if self.notifications:
-            self.downward({"para_id": para, "msg": payload})  # one that is too large is dropped silently (1.6)
+            self.downward(
+                {"para_id": para, "msg": payload}
+            )  # a notification that is too large is dropped silently (1.6)
 
     # -- channel requests ---------------------------------------------------------------------------------------
 
     def request(self, request: Mapping[str, Any]) -> Json:
-        """Carry out one entry-point, or say which of its checks fails first (seed order, I-02, I-14)."""
+        """Apply one entry point, or return the first check that fails (order of router.txt, I-02, I-14)."""
         kind = request["kind"]
         if kind == "init_open_channel":
             return self._init_open_channel(request)
@@ -301,7 +303,7 @@ class NaiveRouter:
     # -- session change -----------------------------------------------------------------------------------------
 
     def session_change(self, change: Mapping[str, Any]) -> None:
-        """Offboard and onboard, then age, expire and open requests, then close channels (1.7), last in a block."""
+        """Offboard and onboard, then age, expire and open requests, then close channels (1.7). This is a block's last step."""
         before = self.config
         self.config = {**before, **(change.get("new_config") or {})}
         leaving = sorted({*self.outgoing, *(change.get("outgoing") or [])})
@@ -321,12 +323,12 @@ class NaiveRouter:
     def _onboard(self, para: Mapping[str, Any]) -> None:
         para_id = para["para_id"]
         self.kinds[para_id] = para["kind"]
-        # An account outlives its para (what it reserved comes back to it), so a balance is added to what is there.
+        # An account outlives its para, because its deposits are returned to it. So a new balance adds to the old one.
         self.free[para_id] = self.free.get(para_id, 0) + para["balance"]
         self.reserved.setdefault(para_id, 0)
 
     def _clean_up(self, para: int) -> None:
-        """Remove what goes with an offboarded para (1.8, I-08); its requests stay and die by their own rules."""
+        """Remove an offboarded para's storage (1.8, I-08). Its requests stay and end by their own rules."""
         for pair in sorted(self.channels):
             if para in pair:
                 self._remove_channel(pair)
@@ -348,7 +350,7 @@ class NaiveRouter:
             kept = {key: value for key, value in request.items() if key not in ("confirmed", "age")}
             deposit = config["hrmp_recipient_deposit"]
             self.channels[pair] = {**kept, "recipient_deposit": deposit, "mqc_head": ZERO_HASH, "messages": []}
-        else:  # a party has left: both get their deposits back (I-07)
+        else:  # a party was offboarded: both deposits are returned (I-07)
             self._unreserve(sender, request["sender_deposit"])
             self._unreserve(recipient, config["hrmp_recipient_deposit"])
         del self.requests[pair]

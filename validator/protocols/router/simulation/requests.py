@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channel requests and session changes of a simulated chain: channels come and go, and so do paras."""
+"""Channel requests and session changes of a simulated chain. Channels open and close; paras join and leave."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from validator.protocols.router.simulation.model import Channel, NaiveRouter
 from validator.protocols.router.simulation.topology import FIRST_MADE_UP_PARA, channels_to_hubs
 from validator.simulate import Draws, Json, SimulationSettings
 
-IGNORED_SHARE: Final = 0.12  # of requests, which nobody accepts: they expire
+IGNORED_SHARE: Final = 0.12  # of requests; nobody accepts these, so they expire
 NARROW_SHARE: Final = 0.3  # of channels, with few places and small messages
 CLOSING_SHARE: Final = 0.08  # of requests
-LEAVING_SHARE: Final = 0.3  # of sessions; half of the leavers ask for it, half are put out at the session change
+LEAVING_SHARE: Final = 0.3  # of sessions; half of the leavers request it, half are removed by the session change
 MOST_REQUESTS_IN_A_BLOCK: Final = 12
 MOST_PLANNED_PER_PARA: Final = 8
-WARM_UP_SESSIONS: Final = 8  # short ones at the start, in which the channels are opened
+WARM_UP_SESSIONS: Final = 8  # short sessions at the start, in which the channels are opened
 WARM_UP_SESSION_BLOCKS: Final = 10
 
 
 class ChannelTraffic:
-    """Opens the channels of a topology by and by, closes some, and moves paras in and out."""
+    """Opens the channels of a topology step by step, closes some, and makes paras join and leave."""
 
     def __init__(
         self, settings: SimulationSettings, router: NaiveRouter, rng: Draws, paras: list[int], plan: list[Channel]
@@ -42,7 +42,7 @@ class ChannelTraffic:
         self.seen: dict[str, int] = dict.fromkeys(WAYS, 0)
 
     def count(self) -> int:
-        """Return how many requests a block has; more while most channels are still to be opened."""
+        """Return how many requests a block has. It has more while most channels are not open yet."""
         ordinary = self.rng.count(self.settings.requests_per_100_blocks)
         if len(self.router.channels) * 2 >= len(self.plan):
             return ordinary
@@ -56,7 +56,7 @@ class ChannelTraffic:
         return length if self.sessions >= WARM_UP_SESSIONS else min(WARM_UP_SESSION_BLOCKS, length)
 
     def session_ends(self) -> bool:
-        """Return whether this block is the last of its session; asked once per block."""
+        """Return whether this block is the last of its session. Call it once per block."""
         self.blocks_of_session += 1
         if self.blocks_of_session < self._session_length():
             return False
@@ -65,7 +65,7 @@ class ChannelTraffic:
         return True
 
     def request(self) -> Json | None:
-        """Return the next request, or None where there is nothing to ask for."""
+        """Return the next request, or None if there is nothing to request."""
         if self.leaver is not None:
             leaver, self.leaver = self.leaver, None
             return {"kind": "schedule_para_cleanup", "para_id": leaver}
@@ -80,7 +80,7 @@ class ChannelTraffic:
         return (self._accept() or self._open()) if self.rng.random() < 0.5 else (self._open() or self._accept())
 
     def note(self, result: Json) -> None:
-        """Learn what came out, so that rules not yet broken come first."""
+        """Record the verdict, so that rules not yet broken come first."""
         if not result["ok"]:
             self.seen[result["error"]["kind"]] += 1
 
@@ -93,13 +93,13 @@ class ChannelTraffic:
             if self.rng.random() < 0.5:
                 outgoing.append(leaver)
             else:
-                self.leaver = leaver  # asks in the next session
+                self.leaver = leaver  # requests its cleanup in the next session
         leaving = sorted({*outgoing, *self.router.outgoing})
         onboarding: list[Json] = []
         if len(self.router.kinds) - len(leaving) < self.wanted_paras and self.rng.random() < 0.6:
             onboarding.append(self._newcomer())
         self.gone.extend(para for para in leaving if para in self.router.kinds)
-        if len(self.plan) > MOST_PLANNED_PER_PARA * self.wanted_paras:  # forget the channels of those who stay away
+        if len(self.plan) > MOST_PLANNED_PER_PARA * self.wanted_paras:  # forget the channels of paras that never return
             known = {*self.router.kinds, *self.gone[-10:], *(para["para_id"] for para in onboarding)}
             self.plan = [pair for pair in self.plan if pair[0] in known and pair[1] in known]
         return {"outgoing": outgoing, "onboarding": onboarding, "new_config": self._new_config()}
@@ -108,7 +108,7 @@ class ChannelTraffic:
         changes = CHANGES[limits_name(self.settings)]
         if self.settings.configuration_changes_per_100_sessions and self.sessions == 1:
             return dict(FIRST_CHANGE[limits_name(self.settings)])
-        if self.router.config[BUDGET] == 0:  # nothing was dispatched for a session: that is enough
+        if self.router.config[BUDGET] == 0:  # one session without dispatch is enough
             return {BUDGET: changes[BUDGET][0]}
         if self.rng.random() * 100 >= self.settings.configuration_changes_per_100_sessions:
             return None
@@ -116,7 +116,7 @@ class ChannelTraffic:
         return {name: self.rng.choice(changes[name]) for name in sorted(names)}
 
     def _newcomer(self) -> Json:
-        if self.gone and self.rng.random() < 0.4:  # one that was offboarded comes back
+        if self.gone and self.rng.random() < 0.4:  # an offboarded para returns
             para = self.gone.pop(0)
         else:
             para, self.next_para = self.next_para, self.next_para + 1
@@ -159,7 +159,7 @@ class ChannelTraffic:
         return None
 
     def _channel_counts(self) -> tuple[dict[int, int], dict[int, int]]:
-        """Return how many channels and requests count against the limits of senders and of recipients, in one scan."""
+        """Return, by para, how many channels and requests count against the limits of senders and of recipients."""
         outbound = dict(self.router.open_request_count)
         inbound: dict[int, int] = {}
         for (_, recipient), request in self.router.requests.items():
@@ -183,6 +183,6 @@ class ChannelTraffic:
 
 
 def genesis_balance(settings: SimulationSettings, rng: Draws) -> int:
-    """Return what a para owns at first: mostly plenty, at times just one deposit or less than one."""
+    """Return a para's initial balance: mostly large, sometimes exactly one deposit or less."""
     deposit = LIMITS[limits_name(settings)]["hrmp_sender_deposit"]
     return rng.choice((deposit // 2, deposit, deposit * 3)) if rng.random() < 0.12 else deposit * 100

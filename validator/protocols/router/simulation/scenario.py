@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plays a scenario of the trace format through the naive model."""
+"""Runs a scenario of the trace format through the naive model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FEATURES = ("delayed_enactment", "hrmp_notifications")
 
 
 def play(scenario: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what comes out of a Router scenario, in the shape of `validator replay --json`; `expect` is not read."""
+    """Run a Router scenario and return its results in the shape of `validator replay --json`. `expect` is not read."""
     unknown = [need for need in scenario.get("needs", []) if need not in FEATURES]
     if unknown or scenario.get("protocol", "router") != "router":
         return {"id": scenario["id"], "skipped": f"not a part of the naive model: {unknown or scenario['protocol']}"}

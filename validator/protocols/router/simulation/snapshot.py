@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The naive model's state in the state keys of the traces, out and in."""
+"""Export and import of the naive model's state, in the state keys of the traces."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def channel_name(channel: tuple[int, int]) -> str:
 
 
 def channel_of(name: str) -> tuple[int, int]:
-    """Return (sender, recipient) of a channel's name."""
+    """Parse a channel's name into (sender, recipient)."""
     sender, recipient = name.split("->")
     return int(sender), int(recipient)
 
 
 def router_state(router: NaiveRouter) -> dict[str, Any]:
-    """Return every state key, whole and in ascending order; empty rows and zero counts are left out."""
+    """Return all state keys in ascending order, without empty rows and zero counts."""
     channels = sorted(router.channels)
     paras_in = sorted({recipient for _, recipient in channels})
     paras_out = sorted({sender for sender, _ in channels})
@@ -72,7 +72,7 @@ def router_state(router: NaiveRouter) -> dict[str, Any]:
 
 
 def load_state(router: NaiveRouter, state: Mapping[str, Any]) -> None:
-    """Put a state into an empty Router; every para of `valid_paras` is taken for a parachain."""
+    """Load a state into an empty Router. Every para of `valid_paras` becomes a parachain."""
     for name, channel in state.get("channels", {}).items():
         kept = {key: value for key, value in channel.items() if key not in ("used_places", "used_bytes")}
         messages = [dict(message) for message in state.get("contents", {}).get(name, [])]

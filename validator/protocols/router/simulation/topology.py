@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who talks to whom: channels of real relay chains (topology.json names its source), and more of the same shape."""
+"""Channel topologies: those of real relay chains (topology.json names its source), and extensions of the same shape."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def recorded_channels(chain: str) -> list[tuple[int, int]]:
 
 
 def by_degree(channels: list[tuple[int, int]]) -> list[int]:
-    """Return the paras of the channels, those with the most channels first."""
+    """Return the paras of the channels, the busiest first."""
     degree: dict[int, int] = {}
     for pair in channels:
         for para in pair:
@@ -31,15 +31,16 @@ def by_degree(channels: list[tuple[int, int]]) -> list[int]:
 
 
 def channels_to_hubs(para: int, hubs: list[int], rng: Draws) -> list[tuple[int, int]]:
-    """Return channels of a new para, both ways, with the busiest hub and with one other."""
+    """Return a new para's channels: both directions, to the busiest hub and to one other."""
     partners = [hubs[0], hubs[rng.randrange(1, len(hubs))]] if len(hubs) > 1 else hubs
     return [pair for hub in partners for pair in ((para, hub), (hub, para))]
 
 
 def topology(chain: str, paras: int, rng: Draws, at_least: int = 0) -> tuple[list[int], list[tuple[int, int]]]:
-    """Return that many paras, busiest first, and their channels: the recorded ones, then para by para around the hubs.
+    """Return the given number of paras, busiest first, and their channels.
 
-    Where that leaves a para with fewer than `at_least` recipients, it gets its next ones in a ring.
+    Recorded paras come first; further paras connect to the hubs. A para with fewer than `at_least` recipients also sends to its
+    successors in a ring.
     """
     recorded = recorded_channels(chain)
     chosen = by_degree(recorded)[:paras]

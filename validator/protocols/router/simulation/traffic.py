@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A seeded relay chain: its records block by block, and the verdicts that the naive model gives on them."""
+"""A seeded relay chain: its records block by block, and the naive model's verdicts on them."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class RouterSimulation(SimulatedChain):
             unlimited_balances=settings.unlimited_balances,
         )
         self.traffic = CandidateTraffic(settings, self.router, rng, self.upward)
-        self.large_downward = False  # one has been refused
+        self.large_downward = False  # whether one has been refused
         self.channels = ChannelTraffic(settings, self.router, rng, paras, plan)
         self.traffic.new_session()
 
     def chain(self) -> Json:
-        """Return the lane's configuration, whole: what a Router needs to come to the same verdicts."""
+        """Return the lane's full configuration: all that a Router needs to reach the same verdicts."""
         return {
             "lane": self.settings.lane,
             "protocol": "router",
@@ -72,7 +72,7 @@ class RouterSimulation(SimulatedChain):
         return sorted(self.router.kinds)
 
     def pending(self) -> list[Json]:
-        """Return what awaits its inclusion."""
+        """Return the candidates that wait for inclusion."""
         return self.router.pending
 
     def begin_block(self, included: list[Json], timed_out: list[Json]) -> list[Json]:
@@ -89,14 +89,14 @@ class RouterSimulation(SimulatedChain):
                 yield request, result
 
     def downward(self) -> Iterator[Judged]:
-        """Make messages of recorded sizes, some of them too large, or to nobody."""
+        """Make messages of recorded sizes; some are too large, some go to unknown paras."""
         limit = self.router.config["max_downward_message_size"]
         paras = self.paras()
         for _ in range(self.draws.count(self.settings.downward_per_100_blocks)):
             para = self.draws.choice(paras)
             size = draw_size(self.draws, DOWNWARD, limit)
             if self.breaks():
-                # A large limit makes a large record: broken seldom, a message to an unknown para instead (accepted).
+                # With a large limit the record is large, so break it rarely; else send to an unknown para (accepted).
                 if limit <= CHEAP_BYTES or not self.large_downward or self.draws.random() < 0.1:
                     size = limit + 1
                     self.large_downward = True
@@ -106,7 +106,7 @@ class RouterSimulation(SimulatedChain):
             yield message, self.router.downward(message)
 
     def candidates(self) -> Iterator[tuple[Json, Json, tuple[str, ...]]]:
-        """Make candidates, good ones and broken ones."""
+        """Make good and broken candidates."""
         for para in self.traffic.producers():
             candidate, broken = self.traffic.candidate(para)
             if candidate is not None:
@@ -115,11 +115,11 @@ class RouterSimulation(SimulatedChain):
                 yield candidate, result, tuple(broken)
 
     def dispatched(self) -> list[list[Any]]:
-        """Return what the block's dispatch round handles."""
+        """Return the messages that the block's dispatch round handles."""
         return self.router.dispatch_round()
 
     def session_change(self) -> Json | None:
-        """End the session when it has had its blocks."""
+        """End the session after its last block."""
         if not self.channels.session_ends():
             return None
         change = self.channels.session_change()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Candidates of a simulated chain: good ones, and for each error some that break its rule, as far as the state has any."""
+"""Candidates of a simulated chain: good ones, and for each error some that break its rule, if the state allows it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from validator_early_hrmp.simulation.model import NaiveEarlyHrmp
 from validator_early_hrmp.simulation.requests import NOBODY_FIRST
 
 Way: TypeAlias = Callable[[NaiveEarlyHrmp, Draws, Json], bool]
-"""Changes a good candidate so that it meets the error; returns whether it could."""
+"""Changes a good candidate so that it provokes the error. Returns whether it succeeded."""
 
 PAYLOAD_BYTES_MAX: Final = 150
 LOOKBACK_BLOCKS: Final = 20
@@ -22,7 +22,7 @@ def _message(candidate: Json, recipient: int, payload: str = "") -> Json:
 
 
 def _add(candidate: Json, message: Json) -> None:
-    """Put a message in its place among the others, instead of what goes to its recipient already."""
+    """Insert a message in order. Replace an existing message to the same recipient."""
     others = [each for each in candidate["hrmp_messages"] if each["recipient"] != message["recipient"]]
     candidate["hrmp_messages"] = sorted([*others, message], key=lambda each: each["recipient"])
 
@@ -123,7 +123,7 @@ def _channels_of(model: NaiveEarlyHrmp, candidate: Json) -> list[Json]:
 
 
 def _roomy(model: NaiveEarlyHrmp, para: int) -> list[int]:
-    """Return to whom a para may send one more message."""
+    """Return the recipients to which a para may send one more message."""
     return [recipient for recipient in model.egress(para) if model.channel_headroom(para, recipient)[1]]
 
 
@@ -143,11 +143,11 @@ WATERMARK_WAYS: Final[dict[str, Way]] = {
     "Watermark/LandsOnBlockWithNoMessages": _lands_on_block_with_no_messages,
 }
 WAYS: Final = {**OUTBOUND_WAYS, **WATERMARK_WAYS}
-"""By the error that the candidate is to meet."""
+"""By the error that the candidate should provoke."""
 
 
 class CandidateTraffic:
-    """Makes candidates; of those that break a rule, first what has been met least."""
+    """Makes candidates. Rule breaches start with the errors seen least."""
 
     def __init__(self, model: NaiveEarlyHrmp, draws: Draws, horizontal_per_100: int) -> None:
         self.model = model
@@ -156,7 +156,7 @@ class CandidateTraffic:
         self.errors = LeastMet(draws, WAYS)
 
     def good(self, para: int) -> Json | None:
-        """Return a candidate that will be accepted; None where the para has no watermark to name."""
+        """Return a candidate that will be accepted, or None if no watermark is possible for the para."""
         model, draws = self.model, self.draws
         last = model.watermarks.get(para, -1)
         parent = model.now - 1
@@ -179,7 +179,7 @@ class CandidateTraffic:
         return candidate
 
     def broken(self, para: int) -> tuple[Json, tuple[str, ...]] | None:
-        """Return a candidate that will be refused, and the errors that it was made for; one in four has two."""
+        """Return a candidate that will be rejected, and the errors that it targets; one in four targets two."""
         candidate = self.good(para)
         if candidate is None:
             return None
@@ -193,7 +193,7 @@ class CandidateTraffic:
         return None
 
     def play(self, para: int, *, breaks: bool) -> tuple[Json, Json, tuple[str, ...]] | None:
-        """Return the candidate of a para, what the model makes of it, and what it was made to break."""
+        """Return a para's candidate, the model's verdict, and the errors that the candidate targets."""
         kinds: tuple[str, ...] = ()
         if breaks:
             candidate, kinds = self.broken(para) or (None, ())

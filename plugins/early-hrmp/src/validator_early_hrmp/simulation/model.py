@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A naive model of early HRMP: what the text says, slowly.
+"""A naive model of early HRMP: a slow, direct implementation of the text.
 
-It shares no code with the rules and is written the other way round: a message is one object that lies both in its recipient's queue and in
-its channel's list, a channel is an object in a list, and every count, size and set is looked up by a scan when it is needed. Inputs,
-results and the state have the JSON shapes of the traces. Numbers in brackets are those of early_hrmp.txt, H-nn are readings of xcmp_rules.
+It shares no code with the rules and has a different design. A message is one object, both in its recipient's queue and in its channel's
+list. A channel is an object in a list. Every count, size and set is computed by a scan when it is needed. Inputs, results and the state
+have the JSON shapes of the traces. Numbers in brackets are those of early_hrmp.txt; H-nn are readings of xcmp_rules.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from validator.simulate import Json, accepted, failed, next_head
 
 
 class NaiveEarlyHrmp:
-    """One relay chain, played by hand: `begin_block`, then inputs, then `session_change` where the block has one."""
+    """One relay chain. Callers drive it: `begin_block`, then inputs, then `session_change` if the block has one."""
 
     def __init__(
         self, config: Json, genesis_paras: list[Json], *, unlimited: bool = False, waits: bool = False
@@ -38,16 +38,16 @@ class NaiveEarlyHrmp:
         for para in genesis_paras:
             self._onboard(para)
 
-    # --- looked up each time ---
+    # --- computed on demand ---
 
     def channel(self, sender: int, recipient: int) -> Json | None:
-        """Return the channel of a pair, if there is one."""
+        """Return the channel of a pair, or None."""
         found = [each for each in self.channels if (each["sender"], each["recipient"]) == (sender, recipient)]
         assert len(found) <= 1
         return found[0] if found else None
 
     def egress(self, para: int) -> list[int]:
-        """Return whom a para may send to, ascending."""
+        """Return the recipients of a para's channels, sealed ones included, ascending."""
         return sorted(each["recipient"] for each in self.channels if each["sender"] == para)
 
     def landings(self, para: int) -> list[int]:
@@ -55,7 +55,7 @@ class NaiveEarlyHrmp:
         return sorted({message["sent_at"] for message in self.queues.get(para, [])})
 
     def state(self) -> Json:
-        """Return every state key of the traces."""
+        """Return all state keys of the traces."""
         shown = sorted(self.channels, key=lambda each: (each["sender"], each["recipient"]))
         accounts = sorted(para for para in self.free if para in self.paras or self.free[para] or self.reserved[para])
         return {
@@ -80,7 +80,7 @@ class NaiveEarlyHrmp:
         }
 
     def para_headroom(self, para: int) -> tuple[Any, ...]:
-        """Return validity, messages waiting, watermark and where a candidate may land, besides its relay parent."""
+        """Return validity, number of waiting messages, watermark, and the valid next watermarks other than the relay parent."""
         if para not in self.paras:
             return (False, 0, None, ())
         last = self.watermarks.get(para)
@@ -88,7 +88,7 @@ class NaiveEarlyHrmp:
         return (True, len(self.queues.get(para, [])), last, tuple(landings[:64]))
 
     def channel_headroom(self, sender: int, recipient: int) -> tuple[Any, ...]:
-        """Return whether a channel is there, its places left and bytes left."""
+        """Return whether a channel exists, its places left and its bytes left."""
         channel = self.channel(sender, recipient)
         if channel is None or channel["sealed"]:
             return (channel is not None, 0, 0)
@@ -98,7 +98,7 @@ class NaiveEarlyHrmp:
     # --- blocks ---
 
     def begin_block(self, now: int, included: list[Json], timed_out: list[Json]) -> list[Json]:
-        """Start a block: enact and drop what its record names, and return a result for each."""
+        """Start a block: enact and drop the candidates that its record names. Return a result for each."""
         self.now, self.events = now, []
         results = []
         for kind, entries in (("Inclusion", included), ("Timeout", timed_out)):
@@ -158,7 +158,7 @@ class NaiveEarlyHrmp:
         self.requests.append(
             {"sender": sender, "recipient": recipient, "confirmed": False, "age": 0, "paid": [deposit, 0]}
         )
-        self._tell("requested", self.requests[-1], deposit, 0)
+        self._emit("requested", self.requests[-1], deposit, 0)
         return accepted()
 
     def _accept(self, origin: int, index: int) -> Json:
@@ -175,7 +175,7 @@ class NaiveEarlyHrmp:
             return poor
         request["confirmed"] = True
         request["paid"][1] = deposit
-        self._tell("confirmed", request, 0, deposit)
+        self._emit("confirmed", request, 0, deposit)
         return accepted()
 
     def _close(self, origin: int, sender: int, recipient: int) -> Json:
@@ -190,7 +190,7 @@ class NaiveEarlyHrmp:
         if any((each["sender"], each["recipient"]) == (sender, recipient) for each in self.closing):
             return failed("Close/AlreadyUnderway", channel=name)
         self.closing.append({"initiator": origin, "sender": sender, "recipient": recipient})
-        self._tell("close_requested", channel, 0, 0)
+        self._emit("close_requested", channel, 0, 0)
         return accepted()
 
     def _pay(self, para: int, deposit: int) -> Json | None:
@@ -211,11 +211,11 @@ class NaiveEarlyHrmp:
     # --- messages ---
 
     def downward(self, para: int, msg: str) -> tuple[int, int, bytes]:
-        """Queue a message of the relay chain, and return where it came to stand."""
+        """Queue a message of the relay chain and return its queue position."""
         return self._put(para, {"sent_at": self.now, "kind": "relay", "data": msg})
 
     def candidate(self, candidate: Json) -> Json:
-        """Accept or refuse a candidate; what is accepted is enacted, or waits."""
+        """Accept or reject a candidate. An accepted one is enacted or waits for inclusion."""
         refusal = self._refusal(candidate)
         if refusal:
             return refusal
@@ -264,12 +264,12 @@ class NaiveEarlyHrmp:
         return None
 
     def enact(self, candidate: Json) -> list[tuple[int, int, bytes]]:
-        """Enact a candidate, and return where its messages came to stand."""
+        """Enact a candidate and return the queue positions of its messages."""
         para, watermark = candidate["para_id"], candidate["dmq_watermark"]
         queue = self.queues.pop(para, [])
         for message in queue:
             if message["sent_at"] <= watermark and message["kind"] == "hrmp":
-                # a channel that is gone loses it, too, which nobody sees (H-I05, H-I11)
+                # a removed channel loses the message too, without any visible effect (H-I05, H-I11)
                 message["channel"]["messages"] = [
                     each for each in message["channel"]["messages"] if each is not message
                 ]
@@ -314,7 +314,7 @@ class NaiveEarlyHrmp:
             channel = self.channel(request["sender"], request["recipient"])
             if channel is not None and channel["messages"]:
                 channel["sealed"] = True
-                self._tell("sealed", channel, 0, 0, "requested")
+                self._emit("sealed", channel, 0, 0, "requested")
             elif channel is not None:
                 self._remove(channel, "requested")
         self.closing = []
@@ -338,12 +338,12 @@ class NaiveEarlyHrmp:
         if reason is None:
             ends = {"sender": request["sender"], "recipient": request["recipient"]}
             self.channels.append({**ends, "paid": request["paid"], "sealed": False, "messages": []})
-            self._tell("opened", request, 0, 0)
+            self._emit("opened", request, 0, 0)
             return
         for para, deposit in zip((request["sender"], request["recipient"]), request["paid"], strict=True):
             if deposit:
                 self._pay_back(para, deposit)
-        self._tell(reason[0], request, -request["paid"][0], -request["paid"][1], reason[1])
+        self._emit(reason[0], request, -request["paid"][0], -request["paid"][1], reason[1])
 
     def _onboard(self, para: Json) -> None:
         number = para["para_id"]
@@ -368,9 +368,9 @@ class NaiveEarlyHrmp:
         self.channels = [each for each in self.channels if each is not channel]
         self._pay_back(channel["sender"], channel["paid"][0])
         self._pay_back(channel["recipient"], channel["paid"][1])
-        self._tell("closed", channel, -channel["paid"][0], -channel["paid"][1], reason)
+        self._emit("closed", channel, -channel["paid"][0], -channel["paid"][1], reason)
 
-    def _tell(self, event: str, of: Json, sender: int, recipient: int, reason: str | None = None) -> None:
+    def _emit(self, event: str, of: Json, sender: int, recipient: int, reason: str | None = None) -> None:
         self.events.append((event, of["sender"], of["recipient"], sender, recipient, self.session, reason))
 
 

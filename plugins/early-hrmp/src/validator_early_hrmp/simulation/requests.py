@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channel requests of a simulated chain: good ones, and for each error some that break its rule, as far as the state has any."""
+"""Channel requests of a simulated chain: good ones, and for each error some that break its rule, if the state allows it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from validator_early_hrmp.simulation.model import NaiveEarlyHrmp
 Way: TypeAlias = Callable[[NaiveEarlyHrmp, Draws], Json | None]
 
 NOBODY_FIRST: Final = 900_000
-"""Ids from here on are never registered."""
+"""Ids from here up are never registered."""
 CLOSING_PERCENT: Final = 12
-"""Of the requests of a well-behaved chain, the rest opens channels."""
+"""Percentage of a well-behaved chain's requests. Those that neither close nor accept a channel open one."""
 ACCEPTING_PERCENT: Final = 45
 
 
@@ -24,7 +24,7 @@ def init(origin: int, recipient: int) -> Json:
 
 
 def accept(model: NaiveEarlyHrmp, draws: Draws, request: Json, origin: int) -> Json:
-    """Return the acceptance of a request, named by its index or, where its recipient accepts it, by its sender."""
+    """Return a call that accepts a request, by its index or, if its recipient accepts it, by its sender."""
     if origin == request["recipient"] and draws.percent(50):
         return {"kind": "accept_open_channel", "origin": origin, "sender": request["sender"]}
     return {"kind": "accept_open_channel", "origin": origin, "index": model.requests.index(request)}
@@ -36,7 +36,7 @@ def close(origin: int, channel: Json) -> Json:
 
 
 def request_record(request: Json) -> Json:
-    """Return a request in the JSON form of its record: one to accept is named in one of two calls."""
+    """Return a request in the JSON form of its record. There are two calls to accept a request."""
     if request["kind"] != "accept_open_channel":
         return dict(request)
     if "sender" in request:
@@ -45,7 +45,7 @@ def request_record(request: Json) -> Json:
 
 
 def good_request(model: NaiveEarlyHrmp, draws: Draws) -> Json | None:
-    """Return a request that will be granted, or None where there is nothing to ask for."""
+    """Return a request that will be accepted, or None if there is nothing to request."""
     if draws.percent(CLOSING_PERCENT):
         channel = _closable(model, draws)
         return close(draws.choice((channel["sender"], channel["recipient"])), channel) if channel else None
@@ -70,7 +70,7 @@ def _good_accept(model: NaiveEarlyHrmp, draws: Draws) -> Json | None:
     return None if request is None else accept(model, draws, request, request["recipient"])
 
 
-# --- what the model shows ---
+# --- queries on the model ---
 
 
 def _unconfirmed(model: NaiveEarlyHrmp) -> list[Json]:
@@ -91,13 +91,13 @@ def _with_places(model: NaiveEarlyHrmp) -> list[int]:
 
 
 def _strangers(model: NaiveEarlyHrmp, sender: int) -> list[int]:
-    """Return the paras that a sender has neither a channel nor a request to."""
+    """Return the paras to which a sender has neither a channel nor a request."""
     known = [each["recipient"] for each in [*model.channels, *model.requests] if each["sender"] == sender]
     return [para for para in sorted(model.paras) if para != sender and para not in known]
 
 
 def _closable(model: NaiveEarlyHrmp, draws: Draws) -> Json | None:
-    """Return a channel that nobody has asked to close, more often one with messages, which will be sealed."""
+    """Return a channel without a close request. Channels with messages, which will be sealed, are preferred."""
     closing = [(each["sender"], each["recipient"]) for each in model.closing]
     there = [
         each for each in model.channels if not each["sealed"] and (each["sender"], each["recipient"]) not in closing
@@ -227,11 +227,11 @@ WAYS: Final[dict[str, Way]] = {
     "Close/Unauthorized": _unauthorized,
     "Close/AlreadyUnderway": _already_underway,
 }
-"""By the error that the request is to meet."""
+"""By the error that the request should provoke."""
 
 
 class RequestTraffic:
-    """Makes requests; of those that break a rule, first what has been met least."""
+    """Makes requests. Rule breaches start with the errors seen least."""
 
     def __init__(self, model: NaiveEarlyHrmp, draws: Draws) -> None:
         self.model = model
@@ -239,7 +239,7 @@ class RequestTraffic:
         self.errors = LeastMet(draws, WAYS)
 
     def broken(self) -> Json | None:
-        """Return a request that will be refused."""
+        """Return a request that will be rejected."""
         for kind in self.errors.order():
             request = WAYS[kind](self.model, self.draws)
             if request is not None:
@@ -247,7 +247,7 @@ class RequestTraffic:
         return None
 
     def play(self, *, breaks: bool) -> tuple[Json, Json] | None:
-        """Return the record of the next request and what the model makes of it, None where there is none to make."""
+        """Return the record of the next request and the model's verdict, or None if no request is possible."""
         request = self.broken() if breaks else good_request(self.model, self.draws)
         if request is None:
             return None

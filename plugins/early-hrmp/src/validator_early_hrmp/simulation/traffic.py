@@ -18,7 +18,7 @@ LIMITS: Final[dict[str, int]] = {
     "hrmp_recipient_deposit": 60,
     "hrmp_open_request_ttl": 2,
 }
-"""What a chain starts with: counts, bytes, balances and session boundaries, all within reach."""
+"""A chain's initial limits: counts, bytes, balances and session boundaries, all small enough to be reached."""
 CHANGES: Final[dict[str, tuple[int, ...]]] = {
     "hrmp_channel_max_places": (2, 3, 4),
     "hrmp_channel_max_size": (250, 400, 600),

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated chains under XCMP channels, and a naive model that tells their verdicts and shares no code with the rules."""
+"""Simulated chains under XCMP channels, and the naive model that computes their verdicts. It shares no code with the rules."""

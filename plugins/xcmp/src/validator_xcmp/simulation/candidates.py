@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Candidates of a simulated chain: good ones, and for each error some that break its rule, as far as the state has any."""
+"""Candidates of a simulated chain: good ones, and for each error some that break its rule, if the state allows it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from validator_xcmp.simulation.model import NaiveXcmp
 from validator_xcmp.simulation.requests import NOBODY_FIRST
 
 EVERYBODY: Final = 2**32 - 1
-"""As the para of a watermark: everything that was sent in its block."""
+"""As a watermark's para: it covers everything sent in the block."""
 ROOT_BYTES: Final = 32
 _WATERMARK_KINDS: Final = ("Watermark/AheadRelayParent", "Watermark/Regressed")
 
 
 class CandidateTraffic:
-    """Makes candidates; of those that break a rule, first what has been met least."""
+    """Makes candidates. Rule breaches start with the errors seen least."""
 
     def __init__(self, model: NaiveXcmp, draws: Draws, horizontal_per_100: int) -> None:
         self.model = model
@@ -32,11 +32,11 @@ class CandidateTraffic:
             "Watermark/Regressed": self._regressed,
             "Watermark/NotAdvanced": self._not_advanced,
         }
-        """By the error that a candidate is to meet: changes a good one so that it does; returns whether it could."""
+        """By error: changes a good candidate so that it provokes the error. Returns whether it succeeded."""
         self.errors = LeastMet(draws, self.ways)
 
     def play(self, para: int, *, breaks: bool) -> tuple[Json, Json, tuple[str, ...]] | None:
-        """Return the record of a para's candidate, what the model makes of it, and what it was made to break; None where it has none."""
+        """Return a para's candidate record, the model's verdict, and the errors that it targets, or None if the para has no candidate."""
         candidate = self.good(para)
         kinds: tuple[str, ...] = ()
         if candidate is not None and breaks:
@@ -48,7 +48,7 @@ class CandidateTraffic:
         return self._record(candidate), result, kinds
 
     def good(self, para: int) -> Json | None:
-        """Return a candidate that will be accepted, None where the para has no block left to build on."""
+        """Return a candidate that will be accepted, or None if the para has no block left to build on."""
         draws = self.draws
         last = self.model.watermarks.get(para)
         parent = self.model.now - 1
@@ -71,10 +71,10 @@ class CandidateTraffic:
         told = None if parent == self.model.now - 1 and self.draws.percent(70) else parent
         return {**candidate, "relay_parent_number": told, "watermark": {"block": block, "para": sender}}
 
-    # --- what the model shows ---
+    # --- queries on the model ---
 
     def _bits(self, para: int) -> str:
-        """Return a bitfield that sends over some channels, none of them condemned; what is 0 at its end may be left out."""
+        """Return a bitfield that sends over some channels, none of them condemned. Trailing zeros may be left out."""
         row = self.model.row(para)
         open_columns = [index for index, channel in enumerate(row) if not self._is_condemned(channel)]
         count = min(self.draws.count(self.horizontal_per_100), len(open_columns))
@@ -89,7 +89,7 @@ class CandidateTraffic:
         return [place for place in self.model.unread(para) if place[0] <= parent]
 
     def _watermark(self, para: int, parent: int) -> list[int]:
-        """Return a watermark that may come next: it stays only where nothing is unread."""
+        """Return a valid next watermark. It stays only if nothing is unread."""
         draws, last, unread = self.draws, self.model.watermarks.get(para), self._unread(para, parent)
         if unread and (draws.percent(60) or is_sleepy(para)):
             return list(unread[0] if is_sleepy(para) else draws.choice(unread))
@@ -100,7 +100,7 @@ class CandidateTraffic:
     # --- one way to break each rule ---
 
     def _break(self, candidate: Json) -> tuple[str, ...]:
-        """Change a candidate so that it will be refused; return the errors that it was made for, two in one case of four."""
+        """Change a candidate so that it will be rejected. Return the errors that it targets; one in four targets two."""
         for kind in self.errors.order():
             if self.ways[kind](candidate):
                 other = self.draws.choice(_WATERMARK_KINDS)

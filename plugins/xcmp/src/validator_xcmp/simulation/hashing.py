@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes of the roots of rows, spelled out for the naive model. Source: xcmp_rules 1.1."""
+"""Row roots for the naive model. Source: xcmp_rules 1.1."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def le32(number: int) -> bytes:
 
 
 def tree_hash(leaves: list[bytes]) -> bytes:
-    """Return the root of hashed leaves, at least one, in the shape of RFC 9162 2.1.1."""
+    """Return the root of one or more leaf hashes, in the shape of RFC 9162 2.1.1."""
     if len(leaves) == 1:
         return leaves[0]
     split = 1
@@ -22,7 +22,7 @@ def tree_hash(leaves: list[bytes]) -> bytes:
 
 
 def row_root(columns: list[tuple[int, int, str | None]]) -> str:
-    """Return the root of a row of ``(recipient, last_updated, message_root)``, at least one, in hex."""
+    """Return the root, in hex, of a row of one or more ``(recipient, last_updated, message_root)``."""
     leaves = []
     for recipient, last_updated, root in columns:
         option = b"\x00" if root is None else b"\x01" + bytes.fromhex(root)

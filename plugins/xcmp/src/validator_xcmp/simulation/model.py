@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A naive model of the whole protocol: what the rules say, slowly, in the JSON shapes of the traces.
+"""A naive model of the protocol: a slow, direct implementation of the rules, in the JSON shapes of the traces.
 
-It shares no code with the rules. Everything is one list of channels in order of opening; rows, roots, counts and positions are looked up
-in it by a scan whenever they are needed.
+It shares no code with the rules. Its state is one list of channels in order of opening. Rows, roots, counts and positions are computed by a
+scan when they are needed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from validator_xcmp.simulation.hashing import le32, row_root
 
 
 class NaiveXcmp:
-    """One relay chain, played by hand: call the methods in the order in which a block does things."""
+    """One relay chain. Callers drive it step by step, in the order of a block."""
 
     def __init__(self, config: dict[str, int], paras: Iterable[Json], *, unlimited: bool, on_inclusion: bool) -> None:
         self.config = dict(config)
@@ -37,19 +37,19 @@ class NaiveXcmp:
         for para in paras:
             self.onboard(para)
 
-    # --- looked up each time ---
+    # --- computed on demand ---
 
     def row(self, sender: int) -> list[Json]:
         """Return the channels of a sender, in the order of its columns."""
         return [channel for channel in self.channels if channel["sender"] == sender]
 
     def channel(self, sender: int, recipient: int) -> Json | None:
-        """Return the channel of a pair, if there is one."""
+        """Return the channel of a pair, or None."""
         found = [channel for channel in self.row(sender) if channel["recipient"] == recipient]
         return found[0] if found else None
 
     def unread(self, para: int) -> list[list[int]]:
-        """Return the places ``[block, sender]`` of what was sent to a para beyond its watermark."""
+        """Return the ``[block, sender]`` of each message to a para beyond its watermark."""
         mark = self.watermarks.get(para)
         return sorted(
             [channel["last_updated"], channel["sender"]]
@@ -64,13 +64,13 @@ class NaiveXcmp:
         return any((entry["sender"], entry["recipient"]) == (sender, recipient) for entry in self.condemned)
 
     def root(self, sender: int) -> str:
-        """Return the root of a sender's row, which has a column."""
+        """Return the root of a sender's row, which must have a column."""
         return row_root(
             [(channel["recipient"], channel["last_updated"], channel["message_root"]) for channel in self.row(sender)]
         )
 
     def state(self) -> Json:
-        """Return every state key of the traces, whole."""
+        """Return all state keys of the traces."""
         senders = sorted({channel["sender"] for channel in self.channels})
         names = ("recipient", "capacity", "sender_deposit", "recipient_deposit")
         known = sorted({*self.paras, *self.free, *self.reserved})
@@ -111,7 +111,7 @@ class NaiveXcmp:
     # --- a block ---
 
     def begin_block(self, block: int, included: Iterable[Json], timed_out: Iterable[Json]) -> list[Json]:
-        """Start a block: enact and drop what its record names, and return a result for each."""
+        """Start a block: enact and drop the candidates that its record names. Return a result for each."""
         self.now = block
         self.events = []
         results = []
@@ -140,12 +140,12 @@ class NaiveXcmp:
     # --- requests ---
 
     def request(self, request: Json) -> Json:
-        """Apply a channel request; the one to accept or close is named by its index or by the other end."""
+        """Apply a channel request. Accepting and closing name their target by index or by the other end."""
         result: Json = getattr(self, request["kind"])(**{name: request[name] for name in request if name != "kind"})
         return result
 
     def init_open_channel(self, origin: int, recipient: int) -> Json:
-        """Ask for a channel."""
+        """Request a channel."""
         name = f"{origin}->{recipient}"
         own = [request for request in self.requests if request["sender"] == origin]
         if origin not in self.paras:
@@ -174,7 +174,7 @@ class NaiveXcmp:
                 "recipient_deposit": 0,
             }
         )
-        self.tell("requested", origin, recipient, deposit, 0)
+        self.emit("requested", origin, recipient, deposit, 0)
         return accepted()
 
     def accept_open_channel(self, origin: int, index: int | None = None, sender: int | None = None) -> Json:
@@ -195,11 +195,11 @@ class NaiveXcmp:
         if not self.take(origin, deposit):
             return failed("InsufficientBalance", para=origin, needed=deposit, free=self.free.get(origin, 0))
         request |= {"confirmed": True, "recipient_deposit": deposit}
-        self.tell("confirmed", request["sender"], origin, 0, deposit)
+        self.emit("confirmed", request["sender"], origin, 0, deposit)
         return accepted()
 
     def close_channel(self, origin: int, sender: int, index: int | None = None, recipient: int | None = None) -> Json:
-        """Ask for the end of a channel."""
+        """Request that a channel be closed."""
         if index is None:
             recipients = [channel["recipient"] for channel in self.row(sender)]
             if recipient not in recipients:
@@ -216,13 +216,13 @@ class NaiveXcmp:
         if self.is_condemned(sender, recipient):
             return failed("Close/AlreadyCondemned", channel=name)
         self.closing.append({"initiator": origin, "sender": sender, "recipient": recipient})
-        self.tell("close_requested", sender, recipient, 0, 0)
+        self.emit("close_requested", sender, recipient, 0, 0)
         return accepted()
 
     # --- candidates ---
 
     def candidate(self, candidate: Json) -> Json:
-        """Accept or refuse a candidate; what is accepted is enacted, or waits."""
+        """Accept or reject a candidate. An accepted one is enacted or waits for inclusion."""
         result = self.judge(candidate)
         if result["ok"] and self.on_inclusion:
             self.pending.append({"backed_at": self.now, "candidate": candidate})
@@ -231,7 +231,7 @@ class NaiveXcmp:
         return result
 
     def judge(self, candidate: Json) -> Json:
-        """Return what a candidate would get."""
+        """Return the verdict on a candidate without applying it."""
         para, bits, mark = candidate["para_id"], candidate["bitfield"], candidate["watermark"]
         parent = candidate["relay_parent_number"]
         if para not in self.paras:
@@ -267,7 +267,7 @@ class NaiveXcmp:
     # --- the session ---
 
     def session_change(self, change: Json) -> None:
-        """Change the session; candidates that are pending are dropped."""
+        """Change the session. Pending candidates are dropped."""
         self.session += 1
         self.pending = []
         outgoing = sorted(set(change.get("outgoing", ())))
@@ -295,10 +295,10 @@ class NaiveXcmp:
                     kept.append(request)
                 else:
                     self.give(sender, deposits[0])
-                    self.tell("request_expired", sender, recipient, -deposits[0], 0, "expired")
+                    self.emit("request_expired", sender, recipient, -deposits[0], 0, "expired")
             elif {sender, recipient} <= set(self.paras) - set(
                 outgoing
-            ):  # who goes and comes back at once counts as gone
+            ):  # a para that is offboarded and onboarded again counts as offboarded
                 self.channels.append(
                     {
                         "sender": sender,
@@ -310,11 +310,11 @@ class NaiveXcmp:
                         "message_root": None,
                     }
                 )
-                self.tell("opened", sender, recipient, 0, 0)
+                self.emit("opened", sender, recipient, 0, 0)
             else:
                 self.give(sender, deposits[0])
                 self.give(recipient, deposits[1])
-                self.tell("request_dropped", sender, recipient, -deposits[0], -deposits[1], "offboarded")
+                self.emit("request_dropped", sender, recipient, -deposits[0], -deposits[1], "offboarded")
         self.requests = kept
 
         for entry in self.closing:
@@ -352,12 +352,12 @@ class NaiveXcmp:
         ]
         self.give(sender, channel["sender_deposit"])
         self.give(recipient, channel["recipient_deposit"])
-        self.tell("closed", sender, recipient, -channel["sender_deposit"], -channel["recipient_deposit"], reason)
+        self.emit("closed", sender, recipient, -channel["sender_deposit"], -channel["recipient_deposit"], reason)
 
     # --- accounts, events ---
 
     def take(self, para: int, amount: int) -> bool:
-        """Reserve an amount; returns whether it was there."""
+        """Reserve an amount. Return whether the balance covered it."""
         if not self.unlimited:
             if self.free.get(para, 0) < amount:
                 return False
@@ -366,11 +366,11 @@ class NaiveXcmp:
         return True
 
     def give(self, para: int, amount: int) -> None:
-        """Return what was reserved."""
+        """Return a reserved amount to the free balance."""
         if not self.unlimited:
             self.free[para] = self.free.get(para, 0) + amount
         self.reserved[para] = self.reserved.get(para, 0) - amount
 
-    def tell(self, event: str, sender: int, recipient: int, mine: int, theirs: int, reason: str | None = None) -> None:
-        """Note an event."""
+    def emit(self, event: str, sender: int, recipient: int, mine: int, theirs: int, reason: str | None = None) -> None:
+        """Record an event."""
         self.events.append((event, sender, recipient, mine, theirs, reason))

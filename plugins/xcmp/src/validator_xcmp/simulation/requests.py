@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channel requests of a simulated chain: good ones, and for each error some that break its rule, as far as the state has any."""
+"""Channel requests of a simulated chain: good ones, and for each error some that break its rule, if the state allows it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from validator.simulate import Draws, Json, LeastMet
 from validator_xcmp.simulation.model import NaiveXcmp
 
 NOBODY_FIRST: Final = 900_000
-"""Ids from here on are never registered."""
+"""Ids from here up are never registered."""
 CLOSING_PERCENT: Final = 15
-"""Of the requests of a well-behaved chain, the rest opens channels."""
+"""Percentage of a well-behaved chain's requests. Those that neither close nor accept a channel open one."""
 ACCEPTING_PERCENT: Final = 45
 BY_INDEX_PERCENT: Final = 50
-"""Of what can be named by its place, the rest is named by the para at its other end."""
+"""Percentage of targets that are named by index. The others are named by the para at the other end."""
 _RECORD_NAMES: Final = {
     ("accept_open_channel", "sender"): "accept_open_channel_from",
     ("close_channel", "recipient"): "close_channel_to",
@@ -24,7 +24,7 @@ _INDEX_NAMES: Final = {"accept_open_channel": "request_index", "close_channel": 
 
 
 def request_record(request: Json) -> Json:
-    """Return a request in the JSON form of its record: what is named by its place and what by a para are two calls."""
+    """Return a request in the JSON form of its record. Naming a target by index or by a para are two different calls."""
     kind = request["kind"]
     if "index" in request:
         rest = {name: value for name, value in request.items() if name != "index"}
@@ -34,7 +34,7 @@ def request_record(request: Json) -> Json:
 
 
 class RequestTraffic:
-    """Makes requests; of those that break a rule, first what has been met least."""
+    """Makes requests. Rule breaches start with the errors seen least."""
 
     def __init__(self, model: NaiveXcmp, draws: Draws) -> None:
         self.model = model
@@ -58,7 +58,7 @@ class RequestTraffic:
         self.errors = LeastMet(draws, self.ways)
 
     def play(self, *, breaks: bool) -> tuple[Json, Json] | None:
-        """Return the record of the next request and what the model makes of it, None where there is none to make."""
+        """Return the record of the next request and the model's verdict, or None if no request is possible."""
         request = self._broken() if breaks else self._good()
         if request is None:
             return None
@@ -83,7 +83,7 @@ class RequestTraffic:
             return {**call, "recipient": recipient}
         return {**call, "index": [channel["recipient"] for channel in self.model.row(sender)].index(recipient)}
 
-    # --- what the model shows ---
+    # --- queries on the model ---
 
     def _anybody(self) -> int:
         return self.draws.choice(sorted(self.model.paras))
@@ -95,7 +95,7 @@ class RequestTraffic:
         return self.model.unlimited or self.model.free.get(para, 0) >= self.model.config[f"xcmp_{end}_deposit"]
 
     def _roomy(self, *, rich: bool) -> list[int]:
-        """Return the paras with room for another channel, those that can pay for one or those that cannot."""
+        """Return the paras with room for another channel that can pay for it, or those that cannot."""
         limit = self.model.config["xcmp_max_outbound_channels"]
         return [para for para in self._below(limit) if self._affords(para, "sender") == rich]
 
@@ -108,18 +108,18 @@ class RequestTraffic:
         ]
 
     def _strangers(self, sender: int) -> list[int]:
-        """Return the paras that a sender has neither a channel nor a request to."""
+        """Return the paras to which a sender has neither a channel nor a request."""
         everything = [*self.model.channels, *self.model.requests]
         known = [each["recipient"] for each in everything if each["sender"] == sender]
         return [para for para in sorted(self.model.paras) if para != sender and para not in known]
 
     def _unconfirmed(self, *, rich: bool) -> list[Json]:
-        """Return the open requests whose recipient can pay its deposit, or cannot."""
+        """Return the unconfirmed requests whose recipient can pay its deposit, or those whose recipient cannot."""
         waiting = [each for each in self.model.requests if not each["confirmed"]]
         return [each for each in waiting if self._affords(each["recipient"], "recipient") == rich]
 
     def _closable(self) -> list[Json]:
-        """Return the channels that nobody has asked to close."""
+        """Return the channels that have no close request and are not condemned."""
         ending = [(each["sender"], each["recipient"]) for each in [*self.model.closing, *self.model.condemned]]
         return [each for each in self.model.channels if (each["sender"], each["recipient"]) not in ending]
 
@@ -134,7 +134,7 @@ class RequestTraffic:
         return self._init_to_stranger(self._roomy(rich=True))
 
     def _good_close(self) -> Json | None:
-        """Close a channel, more often one with something unread in it, which will be condemned for a while."""
+        """Close a channel. Channels with unread messages, which stay condemned for a while, are preferred."""
         there = self._closable()
         unread = [each for each in there if [each["last_updated"], each["sender"]] in self._unread(each)]
         channel = self.draws.one_of(unread if unread and self.draws.percent(70) else there)

@@ -18,7 +18,7 @@ LIMITS: Final[dict[str, int]] = {
     "xcmp_open_request_ttl": 2,
     "xcmp_condemned_sessions": 3,
 }
-"""What a chain starts with: counts, balances and session boundaries, all within reach."""
+"""A chain's initial limits: counts, balances and session boundaries, all small enough to be reached."""
 CHANGES: Final[dict[str, tuple[int, ...]]] = {
     "xcmp_channel_capacity": (4, 8, 16),
     "xcmp_max_outbound_channels": (3, 4, 5),
