@@ -6,6 +6,7 @@ The plugin is a zip that Spark ships to its workers; it is not installed in the 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -100,10 +101,12 @@ def artefacts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("artefacts")
     faulty = packed(folder / "faulty.zip", files_of("faulty", "1.0.0", FAULTY))
     fixed = packed(folder / "fixed.zip", files_of("faulty", "1.0.1", FIXED))
+    path = list(sys.path)
     for each in (faulty, fixed):
         spark.sparkContext.addPyFile(str(each))
     with importable(faulty, fixed):
         yield
+    sys.path[:] = path  # Spark has put copies of its own there
 
 
 def definition(*uses: dict[str, Any], seconds_max: int = 60) -> LaneDefinition:
