@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def pytest_configure() -> None:
-    """Have every JVM of Spark start quickly, and undo what a shell does to what it starts in the background.
+    """Make Spark's JVMs start quickly, and restore SIGINT.
 
-    Processes that ignore SIGINT cannot be stopped by it.
+    A shell's background processes ignore SIGINT, and so would the processes that tests start and stop.
     """
     os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark-conf"))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -28,14 +28,14 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Have the workers of `pytest -n` begin with what takes longest; without workers files keep their order."""
+    """Let the workers of `pytest -n` start with the slowest tests; without workers, files keep their order."""
     if hasattr(config, "workerinput"):
         scheduling.sort(items)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> scheduling.Scheduling:
-    """Keep together what shares something dear."""
+    """Run tests that share an expensive fixture on the same worker."""
     config.option.loadscopereorder = False
     return scheduling.Scheduling(config, log)
 

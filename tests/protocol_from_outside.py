@@ -8,7 +8,7 @@ NAME = "outside"
 _MODULE = '''\
 from dataclasses import replace
 
-from validator.plugin.api import LimitsTable, Manifest, StateFile, StateSection, StateView, hookimpl, read_para
+from validator.plugin.protocol_api import LimitsTable, Manifest, StateFile, StateSection, StateView, hookimpl, read_para
 from validator_early_hrmp import plugin as early_hrmp
 from validator_early_hrmp.configuration import MAXIMA
 

@@ -64,11 +64,11 @@ def test_missing_blocks_are_reported(kafka: dict[str, Any], prefix: str, tmp_pat
     expected = (100, f"{prefix}blocks begins with block 103")
     assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: 100}, AHEAD) == {CHAIN.lane: expected}
     assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: 103}, AHEAD) == {}
-    lacks = f"{prefix}blocks holds nothing of the lane"
+    lacks = f"{prefix}blocks holds no record of the lane"
     assert missing_blocks(kafka, prefix, CODEC, {"kusama": 7}, AHEAD) == {"kusama": (7, lacks)}
 
     settings = JobSettings({CHAIN.lane: definition_of(CHAIN)}, kafka, prefix, tmp_path, 1, 0)
-    with pytest.raises(UserError, match=r"lane polkadot: block 100 is missing, .* begins with block 103") as refused:
+    with pytest.raises(UserError, match=r"lane polkadot: block 100 is missing: .* begins with block 103") as refused:
         refuse_cut_inputs(settings)
     assert "\n" not in str(refused.value)
 
@@ -79,11 +79,11 @@ def test_missing_records_of_a_block_are_reported(kafka: dict[str, Any], prefix: 
     of_first = sum(record.block == first for record in of_topic(topic))
     following = of_topic(topic)[of_first].block
     cut(kafka, prefix, topic, 1)
-    lacks = f"{prefix}{topic} holds {of_first - 1} of its {of_first}"
+    lacks = f"{prefix}{topic} holds {of_first - 1} of its {of_first} records"
     assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: 100}, AHEAD) == {CHAIN.lane: (first, lacks)}
     assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: following}, AHEAD) == {}
     cut(kafka, prefix, topic, len(of_topic(topic)))
-    lacks = f"{prefix}{topic} holds 0 of its {of_first}"
+    lacks = f"{prefix}{topic} holds 0 of its {of_first} records"
     assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: 100}, AHEAD) == {CHAIN.lane: (first, lacks)}
     # with the blocks gone too, the report names the first missing block
     cut(kafka, prefix, "blocks", 1)

@@ -58,8 +58,8 @@ class Episodes:
         try:
             self._world.start_job()
         except UserError as error:
-            return self._one_line(str(error), "a job runs on"), 0
-        raise Failure("a second job was started on a directory that a job works on")
+            return self._one_line(str(error), "another job is using"), 0
+        raise Failure("a second job was started on a directory that another job is using")
 
     def _second_job_on_the_checkpoint(self) -> tuple[str, int]:
         """Bypass the command line, which would find the process of the first job."""
@@ -86,7 +86,7 @@ class Episodes:
         last = [*log.read_text(encoding="utf-8").splitlines(), ""][-2]
         if second.returncode != exit_codes.USER_ERROR or first.ended():
             raise Failure(f"the second of two jobs on a checkpoint ended with code {second.returncode}: {last}")
-        return self._one_line(last, "a job works on"), 0
+        return self._one_line(last, "another job is using"), 0
 
     def _second_job_without_checkpoint(self) -> tuple[str, int]:
         second = self._world.start_job(self._elsewhere())

@@ -171,5 +171,7 @@ def test_inputs_removed_by_retention_stop_the_job_in_one_line(
     reason, foreseen = _reason(failed.value)
     assert foreseen
     assert "\n" not in reason
-    assert reason.startswith("inputs have gone from Kafka before the job took them (Could not read records in offset [")
-    assert f"{topic}-0): retention has removed them; " in reason
+    assert reason.startswith(
+        "retention removed inputs from Kafka before the job read them (Could not read records in offset ["
+    )
+    assert f"{topic}-0): remove the checkpoint and " in reason

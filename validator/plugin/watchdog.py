@@ -18,7 +18,7 @@ AGAIN_S: Final = 0.1
 """Seconds until a handler that caught the first interruption is interrupted again."""
 
 INSISTING_S: Final = 2e-4
-"""Seconds between interruptions from the second one on. Among so many, one hits a loop of bare ``except:`` at a point that does not catch
+"""Seconds between interruptions from the second one on. Among this many, one hits a loop of bare ``except:`` at a point that does not catch
 it. A much shorter interval would be less than the time an interruption takes, and the code could make no progress."""
 
 LAST_RESORT_S: Final = 5.0

@@ -22,5 +22,5 @@ def suite_files(name: str) -> list[Traversable]:
 
 
 def suite_names() -> list[str]:
-    """Return the names of the suites, which are those of the installed protocols."""
+    """Return the names of the suites: one for each installed protocol that has one."""
     return sorted(found.name for found in discover("validator.protocols"))

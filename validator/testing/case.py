@@ -55,7 +55,7 @@ class Played(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A plugin and the settings to check it with; the fields are those of `Harness` and of `HandlerContract`.
+    """A plugin and the settings to check it with; the fields match `Harness` and `HandlerContract`.
 
     ``source`` is the file and the name of the class that defines the case, so that other processes can find it.
     """

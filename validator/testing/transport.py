@@ -27,7 +27,7 @@ class MemoryTransport:
 
     ``plugin`` is a module or object with hooks, or the name of an installed plugin. ``config`` is what ``[transports.<name>]`` would hold.
     ``transport`` selects one if the plugin yields several. `outputs` are the records of all output topics; the transport receives those of
-    its own topics. `submitted` are the records that it wrote.
+    its topics. `submitted` are the records that it wrote.
 
     Raises `PluginError` for problems of the plugin or its configuration, then `UserError` if the plugin does not yield this transport.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A protocol whose rules change at a block: what holds is chosen by height, in every execution of the same block."""
+"""A protocol whose rules change at a block: every execution of a block uses the rules of its height."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ByHeight(Router):
 
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., LaneDefinition]]:
-    """Return a function that installs a program with a list of rules, and returns the lane as that program defines it."""
+    """Return a function that installs the protocol with a list of rules and returns the lane's definition."""
     plain = installed_protocol(DEFAULT_PROTOCOL)
     assert plain is not None
 
@@ -73,12 +73,12 @@ def play(definition: LaneDefinition) -> list[OutputRecord]:
     return [record for records, _ in live(definition, cut(CHAIN.records)) for record in records]
 
 
-def test_rules_in_force_are_those_of_the_last_epoch_that_has_begun() -> None:
+def test_latest_started_epoch_is_in_force() -> None:
     rules = (OPEN, CLOSED, OPEN_AGAIN)
     assert [in_force(rules, block).version for block in (0, 11, 12, 17, 18, 10**9)] == [1, 1, 2, 2, 3, 3]
 
 
-def test_candidates_are_judged_by_the_rules_of_their_block(program: Callable[..., LaneDefinition]) -> None:
+def test_candidate_is_judged_by_rules_of_its_block(program: Callable[..., LaneDefinition]) -> None:
     before = {(each["block"], each["kind"], each["index"]): each for each in verdicts(play(program(OPEN)))}
     after = verdicts(play(program(OPEN, CLOSED, OPEN_AGAIN)))
     refused = {each["block"] for each in after if not each["ok"] and each["error"]["kind"] == CandidateRefused.kind}
@@ -90,7 +90,7 @@ def test_candidates_are_judged_by_the_rules_of_their_block(program: Callable[...
     )
 
 
-def test_epochs_carry_a_digest_of_their_own_and_leave_earlier_ones_alone(
+def test_new_epoch_has_own_digest_and_keeps_earlier_ones(
     program: Callable[..., LaneDefinition],
 ) -> None:
     one, three = program(OPEN), program(OPEN, CLOSED, OPEN_AGAIN)
@@ -108,7 +108,7 @@ def test_rebuilt_lane_matches_uninterrupted_lane_across_switches(program: Callab
         assert rebuilt(definition, store) == processor.snapshot()
 
 
-def test_rules_may_grow_at_blocks_that_are_not_executed(program: Callable[..., LaneDefinition]) -> None:
+def test_epoch_may_be_added_after_executed_blocks(program: Callable[..., LaneDefinition]) -> None:
     batches, store = cut(CHAIN.records), Store()
     shorter = program(OPEN, CLOSED)
     for batch in batches[:4]:
@@ -118,7 +118,7 @@ def test_rules_may_grow_at_blocks_that_are_not_executed(program: Callable[..., L
     assert [run(longer, store, LaneCache(), batch) for batch in batches[4:]] == expected
 
 
-def test_journal_is_executed_under_the_rules_that_it_was_written_under(program: Callable[..., LaneDefinition]) -> None:
+def test_journal_keeps_rules_it_was_written_under(program: Callable[..., LaneDefinition]) -> None:
     batches, store = cut(CHAIN.records), Store()
     definition = program(OPEN, CLOSED)
     for batch in batches:
@@ -137,7 +137,7 @@ def test_journal_is_executed_under_the_rules_that_it_was_written_under(program: 
     ],
     ids=["earlier", "removed", "within"],
 )
-def test_change_of_rules_of_executed_blocks_is_refused_in_one_line(
+def test_change_to_rules_of_executed_blocks_is_refused_in_one_line(
     program: Callable[..., LaneDefinition], rules: tuple[RulesEpoch, ...], block: int
 ) -> None:
     batches, store = cut(CHAIN.records), Store()
@@ -154,7 +154,7 @@ def test_change_of_rules_of_executed_blocks_is_refused_in_one_line(
     assert "\n" not in str(error.value)
 
 
-def test_plan_with_rules_that_the_program_lacks_is_refused_in_one_line(program: Callable[..., LaneDefinition]) -> None:
+def test_plan_with_unknown_rules_is_refused_in_one_line(program: Callable[..., LaneDefinition]) -> None:
     planned = program(OPEN, CLOSED)
     program(OPEN)
     with pytest.raises(UserError, match="rules of version 2, this program has version 1") as error:
@@ -172,7 +172,7 @@ def test_plan_with_rules_that_the_program_lacks_is_refused_in_one_line(program: 
     ],
     ids=["none", "not from 0", "not ascending", "version twice"],
 )
-def test_definition_refuses_a_list_of_rules_that_means_nothing(rules: tuple[RulesEpoch, ...], problem: str) -> None:
+def test_invalid_list_of_rules_is_refused(rules: tuple[RulesEpoch, ...], problem: str) -> None:
     plain: ProtocolDefinition = make_runtime(RuntimePlan(DEFAULT_PROTOCOL)).protocol
     with pytest.raises(ValueError, match=problem):
         replace(plain, rules=rules)

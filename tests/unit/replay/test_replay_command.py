@@ -114,7 +114,7 @@ def test_json_output_is_reproducible(file: Path) -> None:
 
 
 def test_missing_file_argument_or_unknown_suite_is_refused() -> None:
-    assert "name a trace file" in refusal(replay())
+    assert "expected a trace file" in refusal(replay())
     assert "no such suite, there are" in refusal(replay("--suite", "rooter"))
 
 

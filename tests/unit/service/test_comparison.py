@@ -103,7 +103,7 @@ def test_repeated_record_is_disagreement_only_if_it_differs(comparison: Comparis
     ("counts", "problem"),
     [
         ({"accepted": 1}, "lane x: consumed 3, but accepted + rejected + duplicate + dead + waiting is 2"),
-        ({"consumed": 4, "duplicate": 1}, "3 records were sent, the lanes consumed 4"),
+        ({"consumed": 4, "duplicate": 1}, "3 records were sent, but the lanes consumed 4"),
     ],
 )
 def test_inconsistent_counts_are_reported(comparison: Comparison, counts: dict[str, int], problem: str) -> None:

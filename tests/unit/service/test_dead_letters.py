@@ -80,8 +80,8 @@ def test_record_is_replayed_unchanged_with_key_of_lane() -> None:
 @pytest.mark.parametrize(
     ("replays", "of", "outcome", "why"),
     [
-        ([replay(0, 1, 9)], letter(), "skipped", "put back already, as validator.downward-messages[0]@9 (attempt 1); --again"),
-        ([replay(1, 2, 5)], letter(), "refused", "put back 2 times already, and [dead_letters] attempts_max is 2"),
+        ([replay(0, 1, 9)], letter(), "skipped", "already put back as validator.downward-messages[0]@9 (attempt 1); --again"),
+        ([replay(1, 2, 5)], letter(), "refused", "already put back 2 times, and [dead_letters] attempts_max is 2"),
         ([], letter(topic="x"), "refused", "it came from x, expected one of validator.blocks, "),
         ([], letter(topic="validator.verdicts"), "refused", "it came from validator.verdicts, expected one of validator.blocks, "),
         ([], letter(raw=b""), "refused", "it would be dead on arrival: UNDECODABLE: expected Avro single-object"),
@@ -110,8 +110,8 @@ def test_any_lane_is_accepted_without_configured_chains() -> None:
         ({"kusama": 99}, None),
         ({"polkadot": None}, None),
         ({"polkadot": 16}, None),
-        ({"polkadot": 17}, "it is of block 17, and lane polkadot has executed block 17"),
-        ({"polkadot": 40}, "it is of block 17, and lane polkadot has executed block 40"),
+        ({"polkadot": 17}, "it belongs to block 17, and lane polkadot has already executed block 17"),
+        ({"polkadot": 40}, "it belongs to block 17, and lane polkadot has already executed block 40"),
     ],
 )
 def test_replay_for_passed_block_is_pointless(executed: dict[str, int | None], expected: str | None) -> None:

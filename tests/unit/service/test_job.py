@@ -112,7 +112,7 @@ def test_second_job_on_same_directory_is_refused(make: Make, tmp_path: Path) -> 
     first.start()
     events.wait_for("ready")
     second, _ = make("well")
-    with pytest.raises(UserError, match=f"a job runs on .* already \\(process {first.pid}\\)"):
+    with pytest.raises(UserError, match=f"another job is using .* \\(process {first.pid}\\)"):
         second.start()
     assert running_job(tmp_path / "job") == first.pid
     first.stop()

@@ -31,7 +31,7 @@ FAULT = TRACEBACK.replace(
     "lane.WaitingOverflow: lane polkadot", "handlers.errors.HandlerFault: handler tally@1.0.0 (tally)"
 )
 MORE_THAN_KILLED = f"{TRACEBACK}{KILLED}"
-NOT_TAKEN = "first\nTraceback (most recent call last)\nstreaming.transactions.WriteFailed: Kafka did not take the batch: timed out\n"
+NOT_TAKEN = "first\nTraceback (most recent call last)\nstreaming.transactions.WriteFailed: Kafka did not accept the batch: timed out\n"
 
 FAILURES = {
     "fails": TRACEBACK,
@@ -170,7 +170,7 @@ def test_handler_fault_stops_job_at_once(progressed: bool) -> None:
     assert "handler tally@1.0.0 (tally)" in log.events[-1][1]["reason"]
 
 
-@pytest.mark.parametrize(("failure", "message"), [("is killed", "Lost task"), ("not taken", "Kafka did not take")])
+@pytest.mark.parametrize(("failure", "message"), [("is killed", "Lost task"), ("not taken", "Kafka did not accept")])
 @pytest.mark.parametrize("progressed", [False, True])
 def test_transient_failure_does_not_stop_job(failure: str, message: str, progressed: bool) -> None:
     with pytest.raises(_BatchFailed, match=message) as failed:
