@@ -38,7 +38,7 @@ appender.file.policies.size.type = SizeBasedTriggeringPolicy
 appender.file.policies.size.size = 64MB
 appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 3
-# hides a message per batch about new consumers: each batch splits its offsets into tasks anew
+# hides a message per batch about new consumers: each batch splits its offsets into tasks again
 logger.consumer.name = org.apache.spark.sql.kafka010
 logger.consumer.level = error
 """

@@ -27,8 +27,15 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let the workers of `pytest -n` start with the slowest tests; without workers, files keep their order."""
+    """Mark tests by their fixtures, and let the workers of `pytest -n` start with the slowest tests.
+
+    Without workers, files keep their order.
+    """
+    for item in items:
+        for fixture in {"broker", "spark"}.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(fixture)
     if hasattr(config, "workerinput"):
         scheduling.sort(items)
 

@@ -65,7 +65,7 @@ class Letters:
         try:
             consumer.assign([TopicPartition(self.prefix + topic, 0, OFFSET_BEGINNING)])
             messages: list[Message] = []
-            while (message := consumer.poll(10)) is not None and message.error() is None:
+            while (message := consumer.poll(120)) is not None and message.error() is None:
                 messages.append(message)
             return messages
         finally:

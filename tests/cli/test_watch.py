@@ -134,7 +134,7 @@ def test_follow_ends_after_its_output_is_closed(chain: Follower) -> None:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["block"] >= chain.expected[-1]["block"]
         process.stdout.close()
-        assert process.wait(60) == 0
+        assert process.wait(300) == 0
         assert process.stderr is not None
         assert process.stderr.read() == ""
 

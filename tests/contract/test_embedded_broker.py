@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+pytestmark = pytest.mark.broker
+
+
 def topics(bootstrap: str) -> set[str]:
     return set(AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=30).topics)
 

@@ -19,6 +19,7 @@ from validator.topics import TOPICS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.broker
 Table = dict[str, object]
 
 
@@ -65,8 +66,8 @@ def read_all(kafka: Table, topic: str) -> list[bytes | None]:
     consumer.assign([TopicPartition(topic, 0, 0)])
     values: list[bytes | None] = []
     while True:
-        message = consumer.poll(30)
-        assert message is not None, "no answer within 30 s"
+        message = consumer.poll(120)
+        assert message is not None, "no answer within 120 s"
         if message.error():
             assert message.error().name() == "_PARTITION_EOF", message.error()
             consumer.close()

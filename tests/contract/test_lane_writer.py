@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from streaming import markers as told_module
+from streaming import markers
 from streaming.job import JobSettings
 from streaming.markers import group_of, read_marker
 from streaming.run import refuse_what_is_told
@@ -44,7 +44,7 @@ def committed(kafka: dict[str, Any], topic: str) -> list[bytes]:
     values: list[bytes] = []
     try:
         while True:
-            message = consumer.poll(30.0)
+            message = consumer.poll(120)
             assert message is not None, f"{topic} does not end"
             error = message.error()
             if error is None:
@@ -203,9 +203,10 @@ def test_transaction_of_dead_writer_does_not_block_another_lane(
     dead = TransactionalWriter(kafka, prefix, "kusama", "job-1")
     dead.write([Marker(1).encode("kusama")])
     dead._producer.flush(30)
-    monkeypatch.setattr(told_module, "CALL_S_MAX", 2.0)
-    with pytest.raises(UserError, match="cannot be read to its end"):
-        read_marker(kafka, prefix, LANE)
+    with monkeypatch.context() as patch:
+        patch.setattr(markers, "CALL_S_MAX", 2.0)
+        with pytest.raises(UserError, match="cannot be read to its end"):
+            read_marker(kafka, prefix, LANE)
     take_over(kafka, prefix, [LANE, "kusama"])
     assert read_marker(kafka, prefix, LANE) == read_marker(kafka, prefix, "kusama") == Marker()
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FAULTS_KEPT = 20
 
-READ_S_MAX = 120.0
+READ_S_MAX = 300.0
 """Seconds until the ends of all topics must have been read; successors end the open transactions of dead writers."""
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.crash.processes import of_session, send
-from tests.crash.world import Failure, World, injected
+from tests.crash.world import PATIENCE_S, Failure, World, injected
 from validator import exit_codes
 from validator.errors import UserError
 from validator.service.job import JobProcess, job_command
@@ -76,7 +76,7 @@ class Episodes:
             )
         try:
             world.feed(world.traffic.segment())
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + PATIENCE_S
             while second.poll() is None and time.monotonic() < deadline:
                 self._watch(0.5)
         finally:
@@ -224,7 +224,7 @@ class Episodes:
             self._world.reader.poll(0.1)
             self._world.check()
 
-    def _end_of(self, job: JobProcess, patience_s: float = 180.0) -> int:
+    def _end_of(self, job: JobProcess, patience_s: float = PATIENCE_S) -> int:
         deadline = time.monotonic() + patience_s
         while not job.ended():
             if time.monotonic() > deadline:
@@ -234,7 +234,7 @@ class Episodes:
 
     def _contest(self, first: JobProcess, second: JobProcess) -> tuple[str, int]:
         """Let two jobs work on the same lanes until one of them gives up, which it does when it has output to write."""
-        deadline = time.monotonic() + 180
+        deadline = time.monotonic() + PATIENCE_S
         while not first.ended() and not second.ended():
             if time.monotonic() > deadline:
                 raise Failure("two jobs work on the same lanes, and neither has noticed")

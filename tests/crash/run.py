@@ -19,7 +19,7 @@ from tests.crash.inject.crash_failpoints import STEPS
 from tests.crash.processes import STAGES, jvm_of, of_session, send, workers_of
 from tests.crash.report import Done, Report
 from tests.crash.schedule import LOGGED, Kill
-from tests.crash.world import Failure, World
+from tests.crash.world import PATIENCE_S, Failure, World
 from validator import exit_codes
 
 SEGMENTS_MAX = 24
@@ -216,7 +216,7 @@ class Runner:
         match kill.victim:
             case "worker":
                 # between two batches of a restarting query there may be no worker for a moment
-                deadline = time.monotonic() + 60
+                deadline = time.monotonic() + PATIENCE_S
                 while not send(signal.SIGKILL, *workers_of(job.pid, kill.stage)):
                     if time.monotonic() > deadline:
                         raise Failure(f"no {kill.stage} worker to kill")

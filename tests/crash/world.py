@@ -38,7 +38,7 @@ PREFIX = "crash."
 PATIENCE_S = 420.0
 """Output that takes longer counts as lost; this exceeds the life of an open transaction of a dead writer."""
 
-DEATH_S_MAX = 60.0
+DEATH_S_MAX = 180.0
 """Seconds within which the JVM and the workers of a dead driver must end."""
 
 SNAPSHOT_BYTES = 10_000

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -30,7 +31,9 @@ def spark_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def spark(spark_directory: Path) -> Iterator[SparkSession]:
     """The job's session, on two cores."""
     cloudpickle.register_pickle_by_value(spied)  # type: ignore[no-untyped-call]
+    handler = signal.getsignal(signal.SIGINT)
     with spark_session("local[2]", spark_directory, driver_memory=DRIVER_MEMORY, state_partitions=1) as session:
+        signal.signal(signal.SIGINT, handler)  # Spark sets one, and other tests share this process
         yield session
 
 

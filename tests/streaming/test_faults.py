@@ -6,6 +6,7 @@ The plugin is a zip that Spark ships to its workers; it is not installed in the 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,15 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from streaming.run import _may_pass, _reason
-from tests.streaming.harness import SAME_WHATEVER_ARRIVES, Outputs, Stream, decoded, first_difference, of_lane
+from tests.streaming.harness import (
+    PATIENCE_S,
+    SAME_WHATEVER_ARRIVES,
+    Outputs,
+    Stream,
+    decoded,
+    first_difference,
+    of_lane,
+)
 from tests.throwaway import files_of, importable, install, packed
 from tests.unit.lanes.chains import Record, inputs_of, record
 from validator.config import Config
@@ -92,10 +101,12 @@ def artefacts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("artefacts")
     faulty = packed(folder / "faulty.zip", files_of("faulty", "1.0.0", FAULTY))
     fixed = packed(folder / "fixed.zip", files_of("faulty", "1.0.1", FIXED))
+    path = list(sys.path)
     for each in (faulty, fixed):
         spark.sparkContext.addPyFile(str(each))
     with importable(faulty, fixed):
         yield
+    sys.path[:] = path  # Spark has put its own copies there
 
 
 def definition(*uses: dict[str, Any], seconds_max: int = 60) -> LaneDefinition:
@@ -156,7 +167,7 @@ def test_fault_stops_query_names_plugin_and_loses_nothing(
     running.produce(given[2 * (FAULT_AT - 2) :])
     assert running.query is not None
     with pytest.raises(StreamingQueryException) as failed:
-        running.query.awaitTermination(240)
+        running.query.awaitTermination(int(PATIENCE_S))
     reason, foreseen = _reason(failed.value)
     assert expected in reason
     assert "\n" not in reason
@@ -193,7 +204,7 @@ def test_worker_without_the_drivers_version_ends_query_in_one_line(
         running.produce(records(COUNTS))
         query = running.start()
         with pytest.raises(StreamingQueryException) as failed:
-            query.awaitTermination(240)
+            query.awaitTermination(int(PATIENCE_S))
     reason, foreseen = _reason(failed.value)
     assert foreseen
     assert not _may_pass(str(failed.value), reason)

@@ -70,6 +70,7 @@ def receipts(kafka: dict[str, Any], prefix: str) -> int:
     return next(state.records or 0 for state in list_topics(kafka, prefix=prefix) if state.name == prefix + "receipts")
 
 
+@pytest.mark.spark
 def test_overflow_stops_job_and_cluster_with_wider_limit_continues(kafka: dict[str, Any], tmp_path: Path) -> None:
     """A cluster continues from the checkpoint of a local job whose lane overflowed: two executors, each with one core and one worker."""
     prefix = "process."

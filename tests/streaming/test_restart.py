@@ -17,6 +17,7 @@ from pyspark.errors import StreamingQueryException
 
 from streaming.run import _reason, _stop_between_batches
 from tests.streaming.harness import (
+    PATIENCE_S,
     Stream,
     first_difference,
     last_status,
@@ -167,7 +168,7 @@ def test_inputs_removed_by_retention_stop_the_job_in_one_line(
     running.produce(third)
     query = running.start()
     with pytest.raises(StreamingQueryException) as failed:
-        query.awaitTermination(120)
+        query.awaitTermination(int(PATIENCE_S))
     reason, foreseen = _reason(failed.value)
     assert foreseen
     assert "\n" not in reason

@@ -65,12 +65,11 @@ def test_read_during_query_returns_one_moment_of_a_lane(stream: Callable[..., St
     """Every read returns the lane after some prefix of its inputs, and the query's output is undisturbed."""
     running = stream(definitions(), records_per_trigger=250)
     records = interleaved()
-    running.produce(records)
-    query = running.start()
-    wait_until(lambda: running.batches() >= 1 or query.exception() is not None, "a batch is done", running.log)
-    moments = []
-    while running.taken() != running.produced:
-        assert query.exception() is None
+    moments: list[tuple[int, int]] = []
+
+    def read() -> None:
+        assert running.query is not None
+        assert running.query.exception() is None
         output = tmp_path / f"lanes-{len(moments)}"
         batch = read_lanes(running.spark, running.checkpoint, output, [IMMEDIATE.lane])
         stored = StateExport(output)
@@ -79,9 +78,19 @@ def test_read_during_query_returns_one_moment_of_a_lane(stream: Callable[..., St
         lane = restore(stored, IMMEDIATE.lane)  # checks token, slots and summary
         moments.append((sum(stored.consumed.values()), lane.processor.lane.counters.consumed))
         assert stored.load(ON_INCLUSION.lane).slots == {}, "this lane was not requested"
+
+    thirds = [records[len(records) * at // 3 : len(records) * (at + 1) // 3] for at in range(3)]
+    running.produce(thirds[0])
+    query = running.start()
+    wait_until(lambda: running.batches() >= 1 or query.exception() is not None, "a batch is done", running.log)
+    read()
+    for third in thirds[1:]:
+        running.produce(third)
+        read()
     running.settle()
+    read()
     running.stop()
-    assert len({consumed for consumed, _ in moments}) > 1, "the query was meant to work meanwhile"
+    assert moments[0][0] <= len(thirds[0]) < moments[-1][0] == len(records)
     for consumed, of_lane_alone in moments:
         assert of_lane_alone < consumed <= len(records)
     for settings in (IMMEDIATE, ON_INCLUSION):

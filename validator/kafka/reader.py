@@ -110,7 +110,8 @@ class TopicReader:
             elif error.code() in _BROKERS_GONE:
                 with self._translated():
                     await_broker(self._consumer, patience_s=self._patience_s)
-            elif not passes(error):  # after other errors librdkafka continues by itself
+            elif not passes(error) and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+                # after other errors librdkafka continues by itself, and this reader needs no group
                 raise self._user_error(error)
         return records
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def lags(kafka: KafkaTable, prefix: str) -> dict[str, int]:
     """Return, by lane, how many offsets of the input topics are beyond its marker; lanes that have emitted nothing are omitted.
 
-    The offsets are those of complete partitions, so lanes that share a partition count each other's records. Raises `UserError` if Kafka
+    The offsets cover complete partitions, so lanes that share a partition count each other's records. Raises `UserError` if Kafka
     or a topic is not available.
     """
     with TopicReader(kafka, prefix, ["markers"]) as reader:

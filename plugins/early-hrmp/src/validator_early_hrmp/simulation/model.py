@@ -3,7 +3,7 @@
 
 It shares no code with the rules and has a different design. A message is one object, both in its recipient's queue and in its channel's
 list. A channel is an object in a list. Every count, size and set is computed by a scan when it is needed. Inputs, results and the state
-have the JSON shapes of the traces. Numbers in brackets are those of early_hrmp.txt; H-nn are readings of xcmp_rules.
+have the JSON shapes of the traces. Numbers in brackets refer to early_hrmp.txt; H-nn are readings of xcmp_rules.
 """
 
 from __future__ import annotations
