@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measurements: `make bench`. Ratios within one run, several times; figures are printed as a table and written as JSON."""
+"""Measurements: `make bench`. Ratios compare figures of one run, repeated several times; figures go to a table and to JSON."""

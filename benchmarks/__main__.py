@@ -17,16 +17,14 @@ BENCHMARKS = ("core", "protocols", "handlers", "catch_up", "exactly_once", "reco
 
 
 def bench(
-    names: Annotated[
-        list[str] | None, typer.Argument(help=f"Of {', '.join(BENCHMARKS)}; all where none is named.")
-    ] = None,
+    names: Annotated[list[str] | None, typer.Argument(help=f"Any of {', '.join(BENCHMARKS)}; all by default.")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Runs of each figure.")] = 3,
-    out: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path("build/figures.json"),
+    out: Annotated[Path, typer.Option(help="JSON file for the figures.")] = Path("build/figures.json"),
 ) -> None:
     """Measure; every ratio is between two figures of one run."""
     unknown = [name for name in names or () if name not in BENCHMARKS]
     if unknown:
-        raise typer.BadParameter(f"no benchmark {unknown[0]!r}, there are {', '.join(BENCHMARKS)}")
+        raise typer.BadParameter(f"{unknown[0]!r}: expected one of {', '.join(BENCHMARKS)}")
     figures: list[Figure] = []
     out.parent.mkdir(parents=True, exist_ok=True)
     for name in names or BENCHMARKS:
@@ -34,7 +32,7 @@ def bench(
         measured = run(lambda text: print(text, file=sys.stderr, flush=True), repeats)
         figures += measured
         show(measured)
-        write(figures, out)  # after each: an hour's figures do not depend on the last of them
+        write(figures, out)  # after each benchmark, so that a late failure does not lose an hour's figures
     typer.echo(f"written to {out}", err=True)
 
 

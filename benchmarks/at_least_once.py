@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The job with output at least once: what exactly-once is held against.
+"""The job with at-least-once output: the baseline for exactly-once.
 
 `python -m benchmarks.at_least_once CONFIGURATION` is `python -m streaming CONFIGURATION` with an ordinary producer instead of transactions:
-no marker, no fencing, a batch that is done again is told again.
+no marker, no fencing, and a repeated batch is emitted again.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from validator.lanes.marker import Consumed
 
 
 class AtLeastOnceSink:
-    """Produces as it is told, and waits for the acknowledgements at a batch's end."""
+    """Produces every record it gets, and waits for the acknowledgements at the end of a batch."""
 
     def __init__(self, kafka: dict[str, Any], prefix: str) -> None:
         self._producer = Producer(producer_config(kafka))
         self._prefix = prefix
 
-    def write(self, lane: str, told: list[BlockOutput]) -> None:
+    def write(self, lane: str, output: list[BlockOutput]) -> None:
         """Produce records."""
-        for each in told:
+        for each in output:
             for topic, key, value, headers in each.records:
                 while True:
                     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Catching up on a backlog of one chain: the job against the same codec and core without Spark."""
+"""Catching up with the backlog of one chain: the job against the same codec and core without Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.figures import Figure
-from benchmarks.service import configuration, encoded, end_offset, forget_told, produce, records_since, running
+from benchmarks.service import configuration, encoded, end_offset, produce, records_since, reset_output, running
 from validator.config import Config
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.topics import create_topics
@@ -25,7 +25,7 @@ RECORDS_PER_TRIGGER = 200_000
 
 
 def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
-    """Measure all three on one backlog, one after the other, several times."""
+    """Measure all three on one backlog, one after another, several times."""
     load = SettingsLoad(
         paras=100, channels=1_000, candidates_per_block=CANDIDATES_PER_BLOCK, blocks=CANDIDATES // CANDIDATES_PER_BLOCK
     )
@@ -45,11 +45,11 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
             )
             for peer in ("plain", "quix"):
                 say(f"catch-up {turn + 1}/{repeats}: {peer}")
-                with _all_told(kafka, peer):
+                with _writes_all_verdicts(kafka, peer):
                     rates[peer].append(CANDIDATES / _peer(peer, config, directory, total))
             say(f"catch-up {turn + 1}/{repeats}: the job")
-            forget_told(kafka, "bench.", load.lane)
-            with _all_told(kafka, "the job"):
+            reset_output(kafka, "bench.", load.lane)
+            with _writes_all_verdicts(kafka, "the job"):
                 warm, cold = job_rates(config, directory, total, CANDIDATES)
             rates["warm"].append(warm)
             rates["cold"].append(cold)
@@ -57,13 +57,13 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
 
 
 @contextmanager
-def _all_told(kafka: dict[str, Any], who: str) -> Iterator[None]:
-    """See to it that a verdict for every candidate has been written."""
+def _writes_all_verdicts(kafka: dict[str, Any], who: str) -> Iterator[None]:
+    """Check that a verdict for every candidate has been written."""
     before = end_offset(kafka, "bench.verdicts")
     yield
-    told = records_since(kafka, "bench.verdicts", before)
-    if told != CANDIDATES:
-        raise RuntimeError(f"{who} told {told} verdicts, expected {CANDIDATES}")
+    verdicts = records_since(kafka, "bench.verdicts", before)
+    if verdicts != CANDIDATES:
+        raise RuntimeError(f"{who} wrote {verdicts} verdicts, expected {CANDIDATES}")
 
 
 def _figures(rates: dict[str, list[float]]) -> list[Figure]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules alone, on one core: candidates with one horizontal message each, from a small chain to a very large one."""
+"""The rules alone, on one core: candidates with one horizontal message each, on chains from small to very large."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
 
 
 def prepare(settings: SettingsLoad) -> list[Block]:
-    """Return the load's blocks as the core takes them, decoded by the codec, message hashes included."""
+    """Return the load's blocks in the core's types, decoded by the codec, message hashes included."""
     blocks = []
     for simulated in load(settings):
         records = [decoded(kind, record) for kind, record in simulated.records]
@@ -79,7 +79,7 @@ def prepare(settings: SettingsLoad) -> list[Block]:
 
 
 def decoded(topic: str, record: dict[str, object]) -> Input:
-    """Return a record's input, through its Avro bytes."""
+    """Return a record as an input, by way of its Avro bytes."""
     kind = INPUT_TOPICS[topic]
     result = decode_record(CODEC, kind, encode_input(CODEC, kind, record, "router"), Source(topic, 0, 0))
     assert not isinstance(result, DeadLetter), result
@@ -87,7 +87,7 @@ def decoded(topic: str, record: dict[str, object]) -> Input:
 
 
 def initial_state(settings: SettingsLoad) -> RouterState:
-    """Return the load's state before its first block, built directly: a million channels as JSON take longer than the benchmark."""
+    """Return the load's state before its first block, built directly: reading a million channels from JSON would take too long."""
     config = HostConfiguration(**load_chain(settings)["config"])
     state = RouterState(config, Balances.UNLIMITED)
     for sender, recipients in enumerate(load_channels(settings), start=2000):

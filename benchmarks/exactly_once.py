@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cost of exactly-once: the same job on the same backlog, with transactions and without."""
+"""The cost of exactly-once: the same job on the same backlog, with and without transactions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.catch_up import CANDIDATES_PER_BLOCK, RECORDS_PER_TRIGGER, job_rates
 from benchmarks.figures import Figure
-from benchmarks.service import configuration, encoded, forget_told, produce
+from benchmarks.service import configuration, encoded, produce, reset_output
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.topics import create_topics
 from validator.protocols.router.simulation.load import SettingsLoad
@@ -30,10 +30,10 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
         say(f"exactly once: producing {CANDIDATES:,} candidates")
         total = produce(kafka, "bench.", load.lane, encoded(load))
         for turn in range(repeats):
-            # whoever comes second finds a warmer broker and a fuller log: take turns
+            # the later run finds a warmer broker and a fuller log, so the two take turns
             for name in list(MODULES) if turn % 2 == 0 else reversed(list(MODULES)):
                 say(f"exactly once {turn + 1}/{repeats}: {name}")
-                forget_told(kafka, "bench.", load.lane)
+                reset_output(kafka, "bench.", load.lane)
                 directory = Path(folder) / f"{turn}-{MODULES[name]}"
                 directory.mkdir()
                 config = configuration(

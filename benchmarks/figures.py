@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a benchmark says, as a table for people and JSON for machines."""
+"""The results of benchmarks, as a table for people and JSON for machines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rich.table import Table
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure: the median of its runs, and the goal it is held against (``at_least`` or ``at_most`` that)."""
+    """One figure: the median of its runs, and its goal (``at_least`` or ``at_most``)."""
 
     benchmark: str
     name: str
@@ -29,12 +29,12 @@ class Figure:
 
     @property
     def median(self) -> float:
-        """The middle one of the runs."""
+        """The median of the runs."""
         return statistics.median(self.runs)
 
     @property
     def reached(self) -> bool | None:
-        """Whether the goal is reached, None where there is none."""
+        """Whether the goal is reached; None if there is no goal."""
         if self.at_least is not None:
             return self.median >= self.at_least
         if self.at_most is not None:
@@ -65,7 +65,7 @@ def show(figures: Sequence[Figure]) -> None:
 
 
 def write(figures: Sequence[Figure], path: Path) -> None:
-    """Write the figures as JSON, with the machine that they are from."""
+    """Write the figures as JSON, with a description of the machine."""
     machine = {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.platform()}
     rows = [asdict(figure) | {"median": figure.median, "reached": figure.reached} for figure in figures]
     path.write_text(json.dumps({"machine": machine, "figures": rows}, indent=2) + "\n", encoding="utf-8")

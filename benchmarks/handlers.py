@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plugins cost: a call of a handler, the dispatch of messages to each plugin that is shipped, and the start with fifty installed."""
+"""The cost of plugins: calls of a handler, dispatch of messages to each shipped plugin, and start-up with fifty plugins installed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Shipped(NamedTuple):
     plugin: str
     what: str
     encode: Callable[[ModuleType, ParaId], bytes]
-    """From the plugin's module, and a para that is another than the sender, and another in each block."""
+    """Takes the plugin's module, a para other than the sender, and a para that differs in each block."""
 
 
 SHIPPED = (
@@ -59,7 +59,7 @@ SHIPPED = (
 
 
 def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
-    """Measure; ratios are of figures of the same run."""
+    """Measure; ratios compare figures of the same run."""
     say("handlers: a call against a function's")
     figures = _calls(repeats)
     say("handlers: dispatches of shipped plugins")
@@ -72,7 +72,7 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
 
 
 def _calls(repeats: int) -> list[Figure]:
-    """Call an empty handler through the dispatcher, with and without the watchdog, and by itself."""
+    """Call an empty handler through the dispatcher, with and without the watchdog, and directly."""
 
     def handle(context: Context, payload: bytes) -> None:
         pass
@@ -109,7 +109,7 @@ def _microseconds(call: Callable[[], object]) -> float:
 
 
 def _dispatches(repeats: int) -> list[Figure]:
-    """Dispatch the same messages by a table of weights, which does nothing with them, and by each plugin."""
+    """Dispatch the same messages with a table of weights, which ignores them, and with each plugin."""
     figures: list[Figure] = []
     for shipped in SHIPPED:
         dispatcher = _dispatcher_of(shipped.plugin)
@@ -175,7 +175,7 @@ import sys, time
 from validator.plugin.registry import discover, load_all
 from validator.plugin.runtime import HandlerUse, RuntimePlan, make_runtime
 names = [f"made-{n}" for n in range(int(sys.argv[1]))]
-make_runtime(RuntimePlan("router", handlers=()))  # what does not depend on how many there are
+make_runtime(RuntimePlan("router", handlers=()))  # work that does not depend on their number
 make_runtime.cache_clear()
 began = time.perf_counter()
 found = discover("validator.handlers")
@@ -193,14 +193,14 @@ def _starts(repeats: int) -> list[Figure]:
         for number in range(PLUGINS):
             _generate(Path(folder), number)
         without = [_start(None) for _ in range(repeats)]
-        beside = [_start(folder) for _ in range(repeats)]
+        with_plugins = [_start(folder) for _ in range(repeats)]
     figures = []
     for at, step in enumerate(("discover", "import and register", "make the runtime")):
         name = f"{step}, {PLUGINS} plugins"
-        figures.append(Figure("handlers", name, "ms", tuple(run[at] * 1e3 for run in beside)))
+        figures.append(Figure("handlers", name, "ms", tuple(run[at] * 1e3 for run in with_plugins)))
         figures.append(Figure("handlers", f"{step}, none of them", "ms", tuple(run[at] * 1e3 for run in without)))
-    more = tuple((sum(with_) - sum(none)) * 1e3 for with_, none in zip(beside, without, strict=True))
-    return [*figures, Figure("handlers", f"start: {PLUGINS} plugins more", "ms", more, at_most=1000.0)]
+    more = tuple((sum(with_) - sum(none)) * 1e3 for with_, none in zip(with_plugins, without, strict=True))
+    return [*figures, Figure("handlers", f"start: {PLUGINS} more plugins", "ms", more, at_most=1000.0)]
 
 
 def _generate(folder: Path, number: int) -> None:
@@ -219,7 +219,7 @@ def _start(folder: str | None) -> tuple[float, ...]:
 
 
 class _Quiet:
-    """No collections of garbage while the time runs."""
+    """Pauses garbage collection while the time runs."""
 
     def __enter__(self) -> None:
         gc.collect()

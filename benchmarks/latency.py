@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a block's record to its verdicts, at the rate of a fully used relay chain."""
+"""Latency from a block's record to its verdicts, at the rate of a fully used relay chain."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BLOCKS = 90
 
 
 def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
-    """Send a block each second, its candidates first, and note when each of its verdicts can be read."""
+    """Send a block each second, its candidates first, and record when each of its verdicts can be read."""
     load = SettingsLoad(
         paras=100, channels=1_000, candidates_per_block=CANDIDATES_PER_BLOCK, blocks=WARM_UP_BLOCKS + BLOCKS
     )
@@ -54,7 +54,7 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
 
 
 def _send(kafka: dict[str, Any], prefix: str, load: SettingsLoad) -> dict[int, float]:
-    """Send the load block by block, the block record last, and return when each block record went."""
+    """Send the load block by block, the block record last, and return when each block record was sent."""
     producer = Producer(producer_config(kafka) | {"linger.ms": 0})
     key = load.lane.encode()
     sent: dict[int, float] = {}
@@ -76,7 +76,7 @@ def _send(kafka: dict[str, Any], prefix: str, load: SettingsLoad) -> dict[int, f
 
 
 class _Reader:
-    """Reads verdicts as they come, in a thread of its own."""
+    """Reads verdicts as they arrive, in a separate thread."""
 
     def __init__(self, kafka: dict[str, Any], topic: str, expected: int) -> None:
         self.verdicts: list[tuple[int, float]] = []

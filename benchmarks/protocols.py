@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three protocols under the same traffic: candidates/s of the rules alone, bytes of state, and what a row's root costs under XCMP."""
+"""Three protocols under the same traffic: candidates/s of the rules alone, bytes of state, and the cost of a row's root under XCMP."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LANE: Final = "polkadot"
 FIRST_PARA: Final = 2000
 PARAS: Final = 100
 CHANNELS: Final = 10
-"""A para's outbound channels, to those that come after it."""
+"""Outbound channels of a para, to the paras with the next ids."""
 BLOCKS: Final = 400
 MESSAGE: Final = "5a" * 120
 EVERYBODY: Final = 2**32 - 1
@@ -44,14 +44,14 @@ INTERVALS: Final = Intervals(headroom=0, root=0)
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What a protocol calls the same things: limits, the request and its acceptance, a candidate that sends over its n-th channel."""
+    """One protocol's form of the traffic: limits, the request and its acceptance, a candidate that sends over its n-th channel."""
 
     protocol: str
     limits: Json
     init: Callable[[int, int], Json]
     accept: Callable[[int, int], Json]
     candidate: Callable[[int, int, int, int], Json]
-    """Of (para, recipient, number of the channel, block)."""
+    """Takes (para, recipient, number of the channel, block)."""
 
 
 def _router_init(sender: int, recipient: int) -> Json:
@@ -113,7 +113,7 @@ TRAFFIC: Final = (
 
 
 def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
-    """Measure each protocol's rate and state, and what the root of a row costs."""
+    """Measure each protocol's rate and state, and the cost of a row's root."""
     rates: dict[str, list[float]] = {}
     state: dict[str, tuple[float, float]] = {}
     for traffic in TRAFFIC:
@@ -134,7 +134,7 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
         for name, runs in rates.items()
     ]
     for name, (idle_bytes, waiting_bytes) in state.items():
-        note = f"on chain the text counts {ON_CHAIN_XCMP_BYTES}" if name == "xcmp" else ""
+        note = f"the specification counts {ON_CHAIN_XCMP_BYTES} on chain" if name == "xcmp" else ""
         figures += [
             Figure("protocols", f"{name}: state of a channel", "bytes", (idle_bytes,), note=note),
             Figure(
@@ -160,14 +160,14 @@ def _channels() -> Iterator[tuple[int, int]]:
 
 
 def _opening(traffic: Traffic) -> list[Json]:
-    """Return the block in which every channel is asked for, accepted and, at its end, opened."""
+    """Return the block in which every channel is requested, accepted and, at its end, opened."""
     requests = [call(*channel) for channel in _channels() for call in (traffic.init, traffic.accept)]
     change: Json = {"outgoing": [], "onboarding": []}
     return [{"block": 1, "requests": requests, "candidates": [], "session_change": change}]
 
 
 def _sending(traffic: Traffic) -> Iterator[Json]:
-    """Yield blocks in which every para reads all, and sends over one of its channels."""
+    """Yield blocks in which every para reads all messages, and sends over one of its channels."""
     for block in range(2, 2 + BLOCKS):
         number = block % CHANNELS
         candidates = [
@@ -178,7 +178,7 @@ def _sending(traffic: Traffic) -> Iterator[Json]:
 
 
 def _prepared(rules: RuleSet, definition: LaneDefinition, blocks: list[Json]) -> list[Block]:
-    """Return blocks as the core takes them, by way of their Avro bytes."""
+    """Return blocks in the core's types, by way of their Avro bytes."""
 
     def fields(topic: str, record: Json, *place: int) -> tuple[Any, ...]:
         kind = INPUT_TOPICS[topic]
@@ -241,13 +241,13 @@ def _row_roots(columns: int, repeats: int) -> Iterator[Figure]:
     row = [Column(FIRST_PARA + at, 8, 0, 0, 7, bytes(32)) for at in range(columns)]
     trees = RowTrees()
     trees.root(FIRST_PARA, row, ())
-    anew: list[float] = []
+    from_scratch: list[float] = []
     changed: list[float] = []
     for _ in range(repeats):
-        anew.append(_microseconds(lambda: row_root(row), max(3, 10 * ROOTS // columns)))
+        from_scratch.append(_microseconds(lambda: row_root(row), max(3, 10 * ROOTS // columns)))
         changed.append(_microseconds(lambda: trees.root(FIRST_PARA, row, (columns // 2,)), ROOTS))
-    yield Figure("protocols", f"xcmp: root of a row of {columns:,} columns, anew", "us", tuple(anew))
-    yield Figure("protocols", f"xcmp: ... once one of the {columns:,} has been sent over", "us", tuple(changed))
+    yield Figure("protocols", f"xcmp: root of a row of {columns:,} columns, from scratch", "us", tuple(from_scratch))
+    yield Figure("protocols", f"xcmp: ... after one of the {columns:,} has changed", "us", tuple(changed))
 
 
 def _microseconds(call: Callable[[], object], count: int) -> float:

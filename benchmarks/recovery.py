@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From `kill -9` of the job to its next verdict, on a small chain and on a very large one."""
+"""Time from `kill -9` of the job to its next verdict, on a small chain and on a very large one."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ def _kill_and_recover(
     for turn in range(repeats):
         say(f"recovery: {load.channels:,} channels, kill {turn + 1}/{repeats}")
         produce(kafka, prefix, load.lane, islice(records, per_block))
-        told = end_offset(kafka, f"{prefix}verdicts")
+        verdicts = end_offset(kafka, f"{prefix}verdicts")
         seen = len(_recoveries(folder))
         with running(config, folder) as job:
             ready = job.wait_for("ready")
-            while end_offset(kafka, f"{prefix}verdicts") == told:
+            while end_offset(kafka, f"{prefix}verdicts") == verdicts:
                 time.sleep(0.02)
             verdict = time.monotonic()
             job.wait_for_records(per_block)
@@ -92,9 +92,9 @@ def _kill_and_recover(
 
 
 def _prepared(load: SettingsLoad, folder: Path, kafka: dict[str, Any], prefix: str) -> Config:
-    """Return the job's configuration, with the lane's genesis kept where the job would keep it once it had read the state's file.
+    """Return the job's configuration, with the lane's genesis already stored as the job stores it after reading the state file.
 
-    A million channels are a third of a gigabyte of JSON, which a job reads once in its life.
+    The JSON of a million channels has a third of a gigabyte, and a job reads it only once.
     """
     config = configuration(load, folder, kafka, prefix, write_state=False, max_records_per_trigger=RECORDS_PER_TRIGGER)
     runtime = chain_runtime(config.chains[load.lane], load.lane)

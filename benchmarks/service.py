@@ -28,7 +28,7 @@ READY_S_MAX = 180.0
 
 
 def chain_config(settings: SettingsLoad, directory: Path, *, write_state: bool = True) -> dict[str, Any]:
-    """Return the `[chains]` entry of a load, whose state is written beside it."""
+    """Return the `[chains]` entry of a load, and write its state next to it."""
     chain = load_chain(settings)
     state = directory / "state.json"
     document = {"first_block": settings.first_block, "state": initial_state(settings) if write_state else {}}
@@ -70,7 +70,7 @@ def encoded(settings: SettingsLoad) -> Iterator[tuple[str, bytes]]:
 
 
 def produce(kafka: dict[str, Any], prefix: str, lane: str, records: Iterable[tuple[str, bytes]]) -> int:
-    """Send records and return how many there were."""
+    """Send records and return their number."""
     producer = Producer(producer_config(kafka) | {"queue.buffering.max.messages": 1_000_000})
     key, count = lane.encode(), 0
     for topic, value in records:
@@ -86,7 +86,7 @@ def produce(kafka: dict[str, Any], prefix: str, lane: str, records: Iterable[tup
 
 
 def end_offset(kafka: dict[str, Any], topic: str) -> int:
-    """Return the offset after the last one of a one-partition topic."""
+    """Return the end offset of a one-partition topic."""
     consumer = Consumer(consumer_config(kafka, group_id="benchmarks"))
     try:
         return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)[1])
@@ -94,8 +94,8 @@ def end_offset(kafka: dict[str, Any], topic: str) -> int:
         consumer.close()
 
 
-def forget_told(kafka: dict[str, Any], prefix: str, lane: str) -> None:
-    """Have the next job on these topics tell everything anew."""
+def reset_output(kafka: dict[str, Any], prefix: str, lane: str) -> None:
+    """Make the next job on these topics emit everything again."""
     admin = AdminClient(admin_config(kafka))
     group = group_of(prefix, lane)
     if any(each.group_id == group for each in admin.list_consumer_groups().result().valid):
@@ -106,7 +106,7 @@ def forget_told(kafka: dict[str, Any], prefix: str, lane: str) -> None:
 
 
 def records_since(kafka: dict[str, Any], topic: str, offset: int) -> int:
-    """Return how many committed records a one-partition topic has from an offset on; transaction markers take offsets too."""
+    """Return the number of committed records in a one-partition topic from an offset on; transaction markers take offsets too."""
     consumer = Consumer(consumer_config(kafka, group_id="benchmarks", partition_eof=True))
     consumer.assign([TopicPartition(topic, 0, offset)])
     count = 0
@@ -123,7 +123,7 @@ def records_since(kafka: dict[str, Any], topic: str, offset: int) -> int:
 
 
 class Job:
-    """The job's process and what it has logged, each event with the time at which it was read."""
+    """The job's process and its log events, each with the time at which it was read."""
 
     def __init__(self, config: Config, directory: Path, module: str = "streaming") -> None:
         path = directory / "configuration.json"
@@ -138,7 +138,7 @@ class Job:
 
     @property
     def pid(self) -> int:
-        """The number of the job's process."""
+        """The id of the job's process."""
         return self._process.pid
 
     def _read(self) -> None:
@@ -150,7 +150,7 @@ class Job:
                 self.events.append((time.monotonic(), {"event": "output", "line": line.rstrip()}))
 
     def wait_for(self, event: str) -> float:
-        """Wait until the job has logged an event, and return when that was."""
+        """Wait until the job has logged an event, and return the time of the event."""
         deadline = time.monotonic() + READY_S_MAX
         while time.monotonic() < deadline:
             for at, logged in self.events:
@@ -166,19 +166,19 @@ class Job:
         return [logged for _, logged in self.events if logged["event"] == "batch"]
 
     def wait_for_records(self, count: int) -> None:
-        """Wait until the job has processed as many records."""
+        """Wait until the job has processed this many records."""
         while sum(batch["records"] for batch in self.batches()) < count:
             if self._process.poll() is not None:
                 raise RuntimeError(f"the job ended: {self.events[-3:]}")
             time.sleep(0.1)
 
     def kill(self) -> None:
-        """End the job at once."""
+        """Kill the job."""
         self._process.kill()
         self._process.wait()
 
     def stop(self) -> None:
-        """End the job after its batch."""
+        """Stop the job after its current batch."""
         if self._process.poll() is None:
             self._process.terminate()
         self._process.wait(90)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m benchmarks.soak`: the job under steady load for an hour, its memory watched, with a plot.
+"""`python -m benchmarks.soak`: the job under steady load for an hour, with its memory sampled and plotted.
 
-Every process of the job is sampled: the driver, the JVM, and the Python workers by their stage. What is judged is the growth from the
-second quarter of the run to the last: in the first one Spark still compiles, and every process still fills its pools.
+Every process of the job is sampled: the driver, the JVM, and the Python workers by stage. The result is the growth from the second
+quarter of the run to the last: in the first quarter Spark still compiles, and every process still fills its pools.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PREFIX = "soak."
 CANDIDATES_PER_BLOCK = 100
 SAMPLE_S = 5.0
 GROWTH_MB_MAX = 64.0
-"""Megabytes that a process may grow between the second and the last quarter: less than what the JVM's heap breathes between collections."""
+"""Megabytes that a process may grow between the second and the last quarter: less than the JVM's heap varies between collections."""
 _MB = 1_000_000
 
 
@@ -54,7 +54,7 @@ class Samples:
     memory: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def take(self, now: float, pid: int) -> None:
-        """Sample the job's processes; those of one kind are added up."""
+        """Sample the job's processes; those of one kind are summed."""
         sums: dict[str, float] = defaultdict(float)
         for process in _family(pid):
             try:
@@ -77,7 +77,7 @@ def soak(
     rate: Annotated[int, typer.Option(min=1, help="Candidates a second.")] = 200,
     out: Annotated[Path, typer.Option(help="Folder of the plot and the samples.")] = Path("build/soak"),
 ) -> None:
-    """Run the job under steady load and watch its memory; exit 1 where it grows or a verdict is missing."""
+    """Run the job under steady load and sample its memory; exit with code 1 if it grows or a verdict is missing."""
     blocks = int(minutes * 60 * rate / CANDIDATES_PER_BLOCK)
     load = SettingsLoad(paras=100, channels=1_000, candidates_per_block=CANDIDATES_PER_BLOCK, blocks=blocks)
     out.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ def soak(
         with running(configuration(load, Path(folder), kafka, PREFIX), Path(folder)) as job:
             job.wait_for("ready")
             samples, batches = _watch(job.pid, kafka, load, rate, job.batches)
-        told = records_since(kafka, f"{PREFIX}verdicts", 0)
+        written = records_since(kafka, f"{PREFIX}verdicts", 0)
     sent = blocks * CANDIDATES_PER_BLOCK
     _plot(samples, batches, out / "memory.png", f"{rate} candidates/s for {minutes:.0f} minutes")
     growth = {kind: samples.growth(kind) for kind in sorted(samples.memory)}
@@ -95,20 +95,20 @@ def soak(
         "minutes": minutes,
         "candidates_per_s": rate,
         "candidates": sent,
-        "verdicts": told,
+        "verdicts": written,
         "growth_mb": growth,
         "at_s": samples.at,
         "memory_mb": samples.memory,
     }
     (out / "memory.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
-    _show(samples, growth, sent, told, out)
-    sys.exit(told != sent or max(growth.values()) > GROWTH_MB_MAX)
+    _show(samples, growth, sent, written, out)
+    sys.exit(written != sent or max(growth.values()) > GROWTH_MB_MAX)
 
 
 def _watch(
     pid: int, kafka: dict[str, Any], load: SettingsLoad, rate: int, batches: Any
 ) -> tuple[Samples, list[dict[str, Any]]]:
-    """Send the load and sample until all of it has been told."""
+    """Send the load, and sample until all verdicts have been written."""
     samples, began = Samples(), time.monotonic()
     sender = threading.Thread(target=_send, args=(kafka, load, rate), daemon=True)
     sender.start()
@@ -125,7 +125,7 @@ def _watch(
             progress.update(task, completed=taken)
             idle_since = (idle_since or now) if taken == before else None
             if idle_since is not None and now - idle_since > 120:
-                raise RuntimeError(f"the job has taken {taken} of {total} records and nothing for two minutes")
+                raise RuntimeError(f"the job has taken {taken} of {total} records, and none for two minutes")
     end_offset(kafka, f"{PREFIX}verdicts")
     return samples, batches()
 
@@ -185,7 +185,7 @@ def _plot(samples: Samples, batches: list[dict[str, Any]], path: Path, title: st
     plt.close(figure)
 
 
-def _show(samples: Samples, growth: dict[str, float], sent: int, told: int, out: Path) -> None:
+def _show(samples: Samples, growth: dict[str, float], sent: int, written: int, out: Path) -> None:
     table = Table(title="Memory under steady load", title_justify="left")
     for column in ("processes", "median MB", "greatest MB", "growth MB", ""):
         table.add_column(column, justify="left" if column in ("processes", "") else "right")
@@ -195,7 +195,7 @@ def _show(samples: Samples, growth: dict[str, float], sent: int, told: int, out:
         table.add_row(kind, f"{statistics.median(memory):,.0f}", f"{max(memory):,.0f}", f"{grown:+,.1f}", mark)
     console = Console()
     console.print(table)
-    console.print(f"{told:,} verdicts on {sent:,} candidates; plot and samples in {out}")
+    console.print(f"{written:,} verdicts on {sent:,} candidates; plot and samples in {out}")
 
 
 if __name__ == "__main__":

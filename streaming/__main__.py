@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m streaming CONFIGURATION`: the job as a process of its own.
+"""`python -m streaming CONFIGURATION`: the job as a separate process.
 
-CONFIGURATION is a JSON file, the whole configuration as `validator run` resolved it. The job logs JSON lines to standard error,
-each with an ``event``: ``started``, ``ready`` (the query runs), ``batch``, ``stopped``, ``failed``. SIGTERM and SIGINT end it
-after the batch that it is in. Exit codes: `validator.exit_codes`.
+CONFIGURATION is a JSON file with the complete configuration, as `validator run` resolved it. The job logs JSON lines to standard error.
+Each line has an ``event``: ``started``, ``ready`` (the query runs), ``batch``, ``restarting``, ``stopped`` or ``failed``. SIGTERM and
+SIGINT stop the job after its current batch. Exit codes: `validator.exit_codes`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ def main(arguments: list[str]) -> int:
 
 
 def _read_configuration(path: Path) -> Config:
-    """Return the configuration of a file; raises `UserError`. What people write is explained at length by `validator.config.load`."""
+    """Read the configuration from a file. Raises `UserError`.
+
+    Its messages are short: the file is generated. `validator.config.load` explains mistakes in files that people write.
+    """
     try:
         return Config.model_validate(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stateless stage: Kafka rows in, packed inputs by lane out; parallel over Kafka partitions and pieces of them."""
+"""The stateless stage: it turns Kafka rows into packed inputs per lane, in parallel over Kafka partitions and slices of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Sou
 from validator.lanes.definition import LaneDefinition, job_codec
 
 CHUNK_SCHEMA = "lane string, topic string, partition int, first_offset long, chunk binary"
-"""One row is a run of one lane's inputs from one Kafka partition, in order of offset."""
+"""Each row is a run of one lane's inputs from one Kafka partition, in offset order."""
 
 _ARROW = pa.schema([
     ("lane", pa.string()),
@@ -29,11 +29,11 @@ _ARROW = pa.schema([
 def decode_stage(
     kinds: dict[str, RecordKind], definitions: dict[str, LaneDefinition]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function of the stage.
+    """Return the stage's function.
 
-    ``kinds`` is what each input topic holds, by its full name, ``definitions`` are those of the configured lanes. Records of lanes that
-    are not configured, and dead letters that name none, go to the lane with the empty name, which has no state. The stage raises
-    `UserError` in a worker that has not the driver's plugins.
+    ``kinds`` maps each input topic's full name to its record kind; ``definitions`` has the configured lanes. Records of lanes that are not
+    configured, and dead letters that name no lane, go to the lane with the empty name, which has no state. The stage raises `UserError` in
+    a worker whose plugins differ from the driver's.
     """
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -64,7 +64,7 @@ def decode_stage(
 
 
 class _Runs:
-    """Collects inputs by lane and Kafka partition."""
+    """Groups inputs by lane and Kafka partition."""
 
     def __init__(self) -> None:
         self._runs: dict[tuple[str, str, int], tuple[int, list[Input | DeadLetter]]] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The streaming query: Kafka, decode, lanes, Kafka."""
+"""The streaming query: Kafka source, decode stage, lane stage, sink stage."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STAGE_VARIABLE = "VALIDATOR_STAGE"
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """What the query needs to know."""
+    """The query's settings."""
 
     definitions: dict[str, LaneDefinition]
     kafka: dict[str, Any]
@@ -35,13 +35,13 @@ class JobSettings:
     records_per_trigger: int
     trigger_interval_ms: int
     output: Output | None = None
-    """None: Kafka, exactly once."""
+    """Where the lanes' records go; None means Kafka, exactly once."""
     worker_memory_bytes: int = 4 * 1024**3
-    """What a worker that executes lanes may allocate."""
+    """Memory limit of a worker that executes lanes."""
 
 
 def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
-    """Start the query: it runs until it is stopped or fails."""
+    """Start the query, which runs until it is stopped or fails."""
     kinds = {settings.prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}
     reader = spark.readStream.format("kafka")
     for name, value in source_options(list(kinds), settings.records_per_trigger).items():
@@ -55,16 +55,14 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
         lane: shipped(spark.sparkContext, definition, folder) for lane, definition in settings.definitions.items()
     }
     decode = decode_stage(kinds, definitions)
-    inputs = _in_workers_of_its_own(spark, "decode", lambda: rows.mapInArrow(decode, CHUNK_SCHEMA))
-    outputs = _in_workers_of_its_own(
-        spark, "lanes", lambda: _execute(inputs, definitions, settings.worker_memory_bytes)
-    )
+    inputs = _with_own_workers(spark, "decode", lambda: rows.mapInArrow(decode, CHUNK_SCHEMA))
+    outputs = _with_own_workers(spark, "lanes", lambda: _execute(inputs, definitions, settings.worker_memory_bytes))
     job = spark.sparkContext.applicationId
     write = sink_stage(settings.output or ExactlyOnceOutput.of(settings.kafka, settings.prefix, job))
-    written = _in_workers_of_its_own(spark, "sink", lambda: outputs.mapInArrow(write, WRITTEN_SCHEMA))
+    written = _with_own_workers(spark, "sink", lambda: outputs.mapInArrow(write, WRITTEN_SCHEMA))
     return (
         written.writeStream.queryName("validator")
-        .format("noop")  # everything is written by the stages; the query's own output is only counted
+        .format("noop")  # the stages write everything; the query's own output is only a count
         .outputMode("append")
         .option("checkpointLocation", str(settings.checkpoint))
         .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
@@ -78,11 +76,11 @@ def _execute(inputs: DataFrame, definitions: dict[str, LaneDefinition], worker_m
     )
 
 
-def _in_workers_of_its_own(spark: SparkSession, stage: str, plan: Callable[[], T]) -> T:
+def _with_own_workers(spark: SparkSession, stage: str, plan: Callable[[], T]) -> T:
     """Plan a stage whose Python workers no other stage uses.
 
-    Spark keeps idle workers by their environment and hands out any of them. With an environment of its own the lane stage gets the worker
-    that it had in the batch before, which holds the live lanes.
+    Spark pools idle workers by environment and hands out any worker of a pool. A separate environment returns to the lane stage the worker
+    of its previous batch, which holds the live lanes.
     """
     environment = spark.sparkContext.environment
     environment[STAGE_VARIABLE] = stage

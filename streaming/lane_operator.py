@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stateful stage: one relay chain's inputs in, what its blocks tell out, in order."""
+"""The stateful stage: it executes one relay chain's inputs and emits the records of its blocks in order."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ from validator.lanes.genesis import keep_genesis, read_genesis
 from validator.lanes.marker import Consumed, consumed_by
 from validator.lanes.store import LaneCache, Recovery, process_batch
 
-OUTPUT_SCHEMA = "lane string, told binary, consumed binary"
-"""One row is a run of what one lane told, in order (`pack_told`). A lane's last row of a batch says up to where the batch took inputs
-(`pack_consumed`); in the others that is null."""
+OUTPUT_SCHEMA = "lane string, outputs binary, consumed binary"
+"""Each row is a run of one lane's outputs, in order (`pack_outputs`). The lane's last row of a batch also has the offsets that the batch
+consumed (`pack_consumed`); in all other rows ``consumed`` is null."""
 
 
 def _log_recovery(recovery: Recovery) -> None:
-    """Write a line to the worker's standard error, which is the job's `logs/spark-output.log`."""
+    """Write a line to the worker's standard error, which goes to the job's `logs/spark-output.log`."""
     sys.stderr.write(json.dumps({"event": "recovered", **recovery._asdict()}) + "\n")
     sys.stderr.flush()
 
 
 CACHE = LaneCache(_log_recovery)
-"""The live lanes of this worker. A module's own object: what is pickled with the plan, or lives in ``__main__``, is new in every task."""
+"""The live lanes of this worker. It is a module global because objects pickled with the plan, or in ``__main__``, are new in every task."""
 
 
-def pack_told(told: list[BlockOutput]) -> bytes:
-    """Return what a lane told as bytes for the next stage of the same batch (`validator.codec.inflight` says why marshal)."""
-    return marshal.dumps([(block, [tuple(record) for record in records]) for block, records in told])
+def pack_outputs(outputs: list[BlockOutput]) -> bytes:
+    """Return a lane's outputs as bytes for the next stage of the same batch. `validator.codec.inflight` explains the use of marshal."""
+    return marshal.dumps([(block, [tuple(record) for record in records]) for block, records in outputs])
 
 
-def unpack_told(packed: bytes) -> list[BlockOutput]:
-    """Return what was given to `pack_told`."""
-    plain = marshal.loads(packed)  # noqa: S302 - made by the stage before, see `pack_told`
+def unpack_outputs(packed: bytes) -> list[BlockOutput]:
+    """Reverse `pack_outputs`."""
+    plain = marshal.loads(packed)  # noqa: S302 - written by the previous stage, see `pack_outputs`
     return [BlockOutput(block, list(map(OutputRecord._make, records))) for block, records in plain]
 
 
@@ -58,12 +58,12 @@ def pack_consumed(consumed: Consumed) -> bytes:
 
 
 def unpack_consumed(packed: bytes) -> dict[tuple[str, int], int]:
-    """Return what was given to `pack_consumed`."""
+    """Reverse `pack_consumed`."""
     return dict(marshal.loads(packed))  # noqa: S302 - as above
 
 
 class SparkState:
-    """A lane's state in Spark's store (`validator.lanes.store.StateBackend`); every call is a round trip of about a millisecond."""
+    """A lane's state in Spark's store (`validator.lanes.store.StateBackend`). Every call is a round trip of about one millisecond."""
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         self._head = handle.getValueState("head", "head binary")
@@ -71,7 +71,7 @@ class SparkState:
         self._journal = handle.getListState("journal", "entry binary")
 
     def load_head(self) -> bytes | None:
-        """Return the head, or None where the lane is new."""
+        """Return the head, or None if the lane is new."""
         row = self._head.get()
         return None if row is None else bytes(row[0])
 
@@ -88,7 +88,7 @@ class SparkState:
         self._slots.updateValue((number,), (data,))
 
     def remove_slot(self, number: int) -> None:
-        """Remove a slot that is there."""
+        """Remove an existing slot."""
         self._slots.removeKey((number,))
 
     def load_journal(self) -> Iterator[bytes]:
@@ -106,7 +106,7 @@ class SparkState:
 
 @dataclass(frozen=True, slots=True)
 class ShippedGenesis:
-    """A lane's genesis as a file that Spark brings to the workers: in the plan it would travel with every task."""
+    """A lane's genesis as a file that Spark ships to the workers once. In the plan it would be sent with every task."""
 
     file: str
 
@@ -115,7 +115,7 @@ class ShippedGenesis:
 
 
 def shipped(context: SparkContext, definition: LaneDefinition, folder: Path) -> LaneDefinition:
-    """Return a definition as it travels with the plan; its genesis is kept in a folder of the driver."""
+    """Return the definition to put in the plan. Its genesis becomes a file in a folder of the driver."""
     path = definition.genesis_path(folder)
     if not path.exists():
         keep_genesis(path, (definition.first_block, tuple(definition.genesis)))
@@ -133,25 +133,25 @@ class LaneOperator(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state.
 
-        Spark calls this once beside the workers, too, to learn which variables there are: in a process without the artefacts. So plugins
-        are looked at when there are rows.
+        Spark also calls this once outside the workers, to list the state variables, in a process without the artefacts. Plugins are
+        therefore checked only when there are rows.
         """
         self._state = SparkState(handle)
 
-    def handleInputRows(  # type: ignore[override]  # noqa: N802 - the pandas form, of the two that the base class allows
+    def handleInputRows(  # type: ignore[override]  # noqa: N802 - the pandas form; the base class allows two
         self,
         key: tuple[str],
         rows: Iterator[pd.DataFrame],
         timerValues: object,  # noqa: ARG002, N803
     ) -> Iterator[pd.DataFrame]:
-        """Process one lane's chunks of one batch: in order of topic, partition and offset, since a shuffle keeps none.
+        """Process one lane's chunks of one batch, sorted by topic, partition and offset because a shuffle keeps no order.
 
-        Frames rather than rows: Spark hands each frame on when it is yielded, but all of a key's rows at once, and so the next stage writes
-        the first blocks while this one executes the next.
+        The pandas form is used because Spark passes on each frame when it is yielded, but rows only when the key is complete. The next
+        stage can thus write the first blocks while this one executes the following ones.
         """
         tune_garbage_collector()
         check_plugins(self._definitions.values())
-        if self._worker_memory_bytes is not None:  # else this is no process of its own
+        if self._worker_memory_bytes is not None:  # None if this is not a separate process
             bound_worker(self._worker_memory_bytes)
         lane = key[0]
         chunks = sorted(
@@ -164,30 +164,30 @@ class LaneOperator(StatefulProcessor):
         items = list(chain.from_iterable(unpack(chunk) for *_, chunk in chunks))
         del chunks
         definition = self._definitions.get(lane)
-        told = _bury(items) if definition is None else process_batch(definition, self._state, CACHE, items)
-        return _packed(lane, _within_memory(lane, told), consumed_by(items))
+        outputs = _unconfigured(items) if definition is None else process_batch(definition, self._state, CACHE, items)
+        return _packed(lane, _within_memory(lane, outputs), consumed_by(items))
 
     def close(self) -> None:
-        """Leave the cache: the worker lives on."""
+        """Keep the cache, since the worker stays alive."""
 
 
-def _bury(items: Iterable[Input | DeadLetter]) -> Iterator[BlockOutput]:
-    """Tell the dead letters that belong to no configured lane."""
+def _unconfigured(items: Iterable[Input | DeadLetter]) -> Iterator[BlockOutput]:
+    """Emit the dead letters that belong to no configured lane."""
     yield BlockOutput(None, [encode_dead_letter(item) for item in items if isinstance(item, DeadLetter)])
 
 
-def _within_memory(lane: str, told: Iterator[BlockOutput]) -> Iterator[BlockOutput]:
-    """Say what to do where a lane, not a handler of it, has used up the worker's memory."""
+def _within_memory(lane: str, outputs: Iterator[BlockOutput]) -> Iterator[BlockOutput]:
+    """Raise `UserError` with a remedy if the lane itself, not one of its handlers, runs out of the worker's memory."""
     try:
-        yield from told
+        yield from outputs
     except MemoryError:
-        raise UserError(f"lane {lane}: its worker has used up its memory: raise [job] worker_memory") from None
+        raise UserError(f"lane {lane}: its worker ran out of memory: raise [job] worker_memory") from None
 
 
-def _packed(lane: str, told: Iterator[BlockOutput], consumed: Consumed) -> Iterator[pd.DataFrame]:
+def _packed(lane: str, outputs: Iterator[BlockOutput], consumed: Consumed) -> Iterator[pd.DataFrame]:
     run: list[BlockOutput] = []
     size = 0
-    for each in told:
+    for each in outputs:
         run.append(each)
         size += sum(len(record.value) for record in each.records)
         if size >= CHUNK_BYTES:
@@ -197,4 +197,4 @@ def _packed(lane: str, told: Iterator[BlockOutput], consumed: Consumed) -> Itera
 
 
 def _frame(lane: str, run: list[BlockOutput], consumed: bytes | None) -> pd.DataFrame:
-    return pd.DataFrame({"lane": [lane], "told": [pack_told(run)], "consumed": [consumed]})
+    return pd.DataFrame({"lane": [lane], "outputs": [pack_outputs(run)], "consumed": [consumed]})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The job's own log on standard error, and what everything else of it prints in a file that does not grow for ever."""
+"""The job's own log on standard error; everything else that it prints goes to a file of bounded size."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ import structlog
 OUTPUT_LOG = "spark-output.log"
 
 OUTPUT_LOG_BYTES_MAX = 16 * 1024 * 1024
-"""Bytes of what Spark and the workers print, after which the log is begun anew; the one before is kept."""
+"""Bytes of Spark's and the workers' output after which the log rotates. One previous file is kept."""
 
 LOG_DRAIN_S_MAX = 2.0
-"""Seconds that the last of it gets to be written."""
+"""Seconds to wait at the end until the last of that output is written."""
 
 
 @contextmanager
 def own_output(directory: Path) -> Iterator[TextIO]:
-    """Send everything that this process, the JVM and the workers print to a log of its own, and yield the standard error of before."""
+    """Redirect everything that this process, the JVM and the workers print to a log file; yield the original standard error."""
     logs = directory / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     own = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8")
@@ -49,7 +49,7 @@ def own_output(directory: Path) -> Iterator[TextIO]:
 
 
 def _drain(pipe: int, log: RotatingFileHandler) -> None:
-    """Write what comes out of a pipe to a log, until nobody holds its other end."""
+    """Copy a pipe to a log until nobody holds the pipe's other end."""
     with os.fdopen(pipe, encoding="utf-8", errors="replace") as lines:
         for line in lines:
             log.emit(logging.makeLogRecord({"msg": line}))
@@ -57,7 +57,7 @@ def _drain(pipe: int, log: RotatingFileHandler) -> None:
 
 
 def logger(output: TextIO) -> Any:
-    """Return the logger of the job: JSON lines, each with its ``event``."""
+    """Return the job's logger, which writes JSON lines with an ``event`` each."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

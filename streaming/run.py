@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the query until it is told to stop, and logs what it does."""
+"""Runs the query until a signal stops it, and logs its progress."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ from validator.lanes.definition import job_codec
 from validator.service.retention import missing_blocks
 
 POLL_S = 0.5
-"""Seconds between two looks at the query's progress."""
+"""Seconds between polls of the query's progress."""
 
 STOP_POLL_S = 0.05
-"""Seconds between two looks at whether the batch has ended: less than planning the next one takes."""
+"""Seconds between polls for the end of the batch: less than planning the next batch takes."""
 
 STOP_BATCH_S_MAX = 60.0
-"""Seconds that a batch gets to end after the job was told to stop."""
+"""Seconds to wait for the current batch after a request to stop."""
 
 RESTARTS_MAX = 5
-"""Times that the query is started again without getting a batch done, before the job gives up."""
+"""Restarts of the query in a row without a completed batch, after which the job gives up."""
 
 RESTART_S = 1.0
-"""Seconds before the first of these; twice as long before each next one."""
+"""Seconds before the first restart. Each further restart waits twice as long."""
 
 TOPICS_S_MAX = 60.0
-"""Seconds that the topics may take to appear, from when Spark is up."""
+"""Seconds to wait for the topics once Spark is up."""
 
 
 def run_job(config: Config, output: Output | None = None) -> int:
-    """Run the job of a configuration, to Kafka where no other ``output`` is given, and return its exit code. Raises `UserError`."""
+    """Run a configuration's job and return its exit code. Writes to Kafka unless ``output`` says otherwise. Raises `UserError`."""
     directory = job_directory(config)
     definitions = lane_definitions(config)
     settings = JobSettings(
@@ -65,7 +65,7 @@ def run_job(config: Config, output: Output | None = None) -> int:
         worker_memory_bytes=_bytes(config.job.worker_memory),
     )
     stop = _StopSignal()
-    with _alone(directory), own_output(directory) as own:
+    with _locked(directory), own_output(directory) as own:
         log = logger(own)
         log.info(
             "started", lanes=list(definitions), directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG)
@@ -73,21 +73,23 @@ def run_job(config: Config, output: Output | None = None) -> int:
         try:
             return _run_in_session(config, settings, stop, log)
         except JvmGone:
-            log.error("failed", reason="Spark's JVM was killed, or has died of itself")
+            log.error("failed", reason="Spark's JVM was killed or crashed")
             return exit_codes.STOPPED
 
 
 def _run_in_session(config: Config, settings: JobSettings, stop: _StopSignal, log: Any) -> int:
-    """Start Spark, look at what is there, and run the query. Raises `UserError`, `JvmGone`."""
+    """Start Spark, check topics and checkpoint, and run the query. Raises `UserError`, `JvmGone`."""
     with spark_session(
         config.job.master,
         job_directory(config),
         driver_memory=config.job.driver_memory,
         state_partitions=config.job.state_partitions,
     ) as spark:
-        for artefact in config.plugins.artefacts:  # this process has them on its path since the lanes were defined
+        for (
+            artefact
+        ) in config.plugins.artefacts:  # in this process, defining the lanes has put them on the path already
             spark.sparkContext.addPyFile(artefact)
-        # a query over a topic that is not there fails; whoever starts us may be making them meanwhile
+        # a query on a missing topic fails; the process that started this job may still be creating the topics
         wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)
         if not _has_checkpoint(settings):
             if not config.job.rebuild:
@@ -102,20 +104,20 @@ def _run_in_session(config: Config, settings: JobSettings, stop: _StopSignal, lo
 
 
 def _bytes(size: str) -> int:
-    """Return what a size such as 512m or 4g means."""
+    """Return the bytes of a size such as 512m or 4g."""
     return int(size[:-1]) * {"m": 1024**2, "g": 1024**3}[size[-1]]
 
 
 @contextmanager
-def _alone(directory: Path) -> Iterator[None]:
-    """Hold a lock on the job's folder, which ends with the process; raises `UserError` where another job holds it."""
+def _locked(directory: Path) -> Iterator[None]:
+    """Hold a lock on the job's folder; it ends with the process. Raises `UserError` if another job holds it."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "running.lock").open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserError(
-                f"a job works on {directory} already: stop it, or give this one a [job] directory of its own"
+                f"another job is using {directory}: stop it, or give this one a separate [job] directory"
             ) from None
         yield
 
@@ -126,21 +128,21 @@ def _has_checkpoint(settings: JobSettings) -> bool:
 
 
 def refuse_what_is_told(settings: JobSettings) -> None:
-    """Raise `UserError` where Kafka holds what one of the lanes has told: a job without a checkpoint would start over.
+    """Raise `UserError` if Kafka already holds a lane's output, since a job without a checkpoint would start over.
 
-    Nothing would be told twice, but a chain that starts over would have its first blocks taken for told.
+    Nothing would be emitted twice. But if the chain itself has started over, its first blocks would count as already emitted.
     """
     for lane in settings.definitions:
         marker = read_marker(settings.kafka, settings.prefix, lane)
         if marker.block is not None:
             raise UserError(
                 f"{settings.prefix}verdicts holds lane {lane} up to block {marker.block}, but {settings.checkpoint} has no checkpoint: "
-                "start with --rebuild to go through the inputs again and tell only what is untold, or take another topics prefix"
+                "start with --rebuild to execute the inputs again and emit only what is missing, or use another [topics] prefix"
             )
 
 
 def refuse_cut_inputs(settings: JobSettings) -> None:
-    """Raise `UserError` where retention has removed inputs that a lane would start with: it would wait for them for ever."""
+    """Raise `UserError` if retention has removed the first inputs of a lane, which would wait for them forever."""
     definitions = settings.definitions
     starts = {lane: definition.first_block for lane, definition in definitions.items()}
     ahead = max((definition.settings.blocks_ahead_max for definition in definitions.values()), default=0)
@@ -148,13 +150,13 @@ def refuse_cut_inputs(settings: JobSettings) -> None:
         settings.kafka, settings.prefix, job_codec(definitions.values()), starts, ahead
     ).items():
         raise UserError(
-            f"lane {lane}: block {block} is missing, {lacks}, retention has removed the rest: the lane cannot start with block "
-            f"{starts[lane]}; give it the state after a later block with `validator lanes import`"
+            f"lane {lane}: block {block} is missing: {lacks}, retention has removed the rest. The lane cannot start with block "
+            f"{starts[lane]}: import the state after a later block with `validator lanes import`"
         )
 
 
 def _run_queries(spark: SparkSession, settings: JobSettings, stop: _StopSignal, log: Any) -> int:
-    """Run the query, and start it again where a batch failed of what may pass: the next attempt goes on from what was told."""
+    """Run the query, and restart it if a batch fails for a transient reason. Each attempt continues after the last committed output."""
     failures = 0
     while True:
         try:
@@ -180,7 +182,7 @@ def _take_over(settings: JobSettings) -> None:
 
 
 class _BatchFailed(Exception):
-    """A batch failed of something outside the program; ``progressed`` says whether this run of the query had done one before."""
+    """A batch failed for a reason outside the program; ``progressed`` is true if this run of the query completed a batch before."""
 
     def __init__(self, reason: str, *, progressed: bool) -> None:
         super().__init__(reason)
@@ -206,14 +208,14 @@ def _follow(query: StreamingQuery, stop: _StopSignal, log: Any) -> int:
 
 
 def _may_pass(error: str, reason: str) -> bool:
-    """Say whether a failed batch may succeed when it is done again: Kafka did not take it, or a worker died rather than raised."""
+    """Return whether a retry of a failed batch may succeed: Kafka rejected it, or a worker died instead of raising."""
     if reason.startswith(_HUNG):
         return False
     return ".WriteFailed:" in reason or ("Traceback (most recent call last)" not in error and _WORKER_DIED in error)
 
 
 def _log_batches(query: StreamingQuery, last_batch: int, log: Any) -> int:
-    """Log the batches after a given one, and return the last one there is."""
+    """Log the batches after ``last_batch`` and return the newest one."""
     for progress in query.recentProgress:
         if progress.batchId > last_batch and progress.numInputRows:
             last_batch = progress.batchId
@@ -222,9 +224,9 @@ def _log_batches(query: StreamingQuery, last_batch: int, log: Any) -> int:
 
 
 def _stop_between_batches(query: StreamingQuery) -> None:
-    """Stop the query when no batch is under way, so that nothing has to be done again; after a while stop it anyway.
+    """Stop the query between two batches, so that no work is repeated; after `STOP_BATCH_S_MAX` stop it anyway.
 
-    On a backlog one batch follows the other at once: the moment after the end of one is the time, while the next is being planned.
+    With a backlog, batches follow each other without a pause. The query is then stopped right after a batch, while the next is planned.
     """
     batch = _finished_batch(query)
     waited = 0.0
@@ -245,48 +247,51 @@ def _finished_batch(query: StreamingQuery) -> int:
 
 
 _WORKER_DIED = "Python worker exited unexpectedly"
-"""What Spark says of a worker that was killed: by hand, or by the system for want of memory."""
+"""Spark's message for a worker that was killed, by a person or by the system's out-of-memory killer."""
 
 _FORESEEN = (".HandlerFault:", ".WaitingOverflow:", ".PluginError:", ".UserError:", ".WriteFailed:", ".WriterFenced:")
-"""What a worker raises where a lane cannot go on but nothing is wrong with the program.
+"""Errors that a worker raises if a lane cannot continue although the program is correct.
 
-None of it but `WriteFailed` is tried again: the same inputs would meet the same handler, plugins and limits, and each attempt at a handler
-that hangs costs as many seconds as it may take.
+Only `WriteFailed` is retried. After the others a retry would meet the same handler, plugins and limits, and each attempt at a hanging
+handler would cost its full time limit.
 """
 
 _FORESEEN_BY_SPARK = ("No space left on device", "[CONCURRENT_STREAM_LOG_UPDATE]")
-"""What Spark says where its checkpoint cannot be written, or another job writes it too."""
+"""Spark's messages if it cannot write its checkpoint, or if another job writes it too."""
 
-_HUNG = "a handler did not end, and no signal got through to it"
+_HUNG = "a handler did not return and no signal could interrupt it"
 _CALLS_HANDLERS = re.compile(r"core/handlers/dispatch\.py\", line \d+ in _run$")
 
 _INPUTS_GONE = "data may have been lost because they are not available in Kafka any more"
-"""What Spark says where offsets that it has to read are not there."""
+"""Spark's message if offsets that it has to read no longer exist."""
 
 
 def _reason(error: StreamingQueryException) -> tuple[str, bool]:
-    """Return why the query failed, in one line, and whether that is foreseen: a worker's last word, else Spark's first."""
+    """Return in one line why the query failed, and whether that is a foreseen error.
+
+    The line is the last foreseen error of a worker if there is one, otherwise Spark's first line.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     foreseen = [line for line in lines if any(name in line for name in _FORESEEN)]
     if foreseen:
         return foreseen[-1], True
     stuck = _stuck_handler(lines)
     if stuck is not None:
-        return f"{_HUNG}, so its worker was ended: {stuck}", True
+        return f"{_HUNG}, so its worker was killed: {stuck}", True
     first = lines[0] if lines else type(error).__name__
     if _INPUTS_GONE in first:
         which = next(
-            (line.removeprefix("Reason: ") for line in lines if line.startswith("Reason: ")), "which is not told"
+            (line.removeprefix("Reason: ") for line in lines if line.startswith("Reason: ")), "Spark does not say which"
         )
         return (
-            f"inputs have gone from Kafka before the job took them ({which}): retention has removed them; remove the checkpoint and give "
-            "the lanes a later state with `validator lanes import`"
+            f"retention removed inputs from Kafka before the job read them ({which}): remove the checkpoint and import a later state of "
+            "the lanes with `validator lanes import`"
         ), True
     return first, any(sign in first for sign in _FORESEEN_BY_SPARK)
 
 
 def _stuck_handler(lines: list[str]) -> str | None:
-    """Return the place in a plugin whose call a worker was ended in, from the stack that it left, innermost call first."""
+    """Return the plugin's line at which a worker was killed, from the stack that it left; innermost call first. None if there is none."""
     if not any(_WORKER_DIED in line for line in lines):
         return None
     for inner, outer in pairwise(lines):
@@ -296,7 +301,7 @@ def _stuck_handler(lines: list[str]) -> str | None:
 
 
 class _StopSignal:
-    """Remembers that the process was told to stop."""
+    """Remembers that a signal asked the process to stop."""
 
     def __init__(self) -> None:
         self.requested = False

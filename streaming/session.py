@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Spark session of the job."""
+"""The job's Spark session."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from validator.kafka.java import find_java
 SPARK_LOG = "spark.log"
 
 JVM_END_S_MAX = 5.0
-"""Seconds from when a JVM no longer answers until it is a process that has ended."""
+"""Seconds within which the process of a JVM that no longer answers has to exit."""
 
 _LOG_CONFIGURATION = """\
-# Spark's own log: a file of its own, so that the job's log stays readable.
+# Spark's log goes to a separate file, so that the job's log stays readable.
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
 appender.file.type = RollingFile
@@ -38,26 +38,27 @@ appender.file.policies.size.type = SizeBasedTriggeringPolicy
 appender.file.policies.size.size = 64MB
 appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 3
-# a message for each batch, about a consumer that is new because offsets were cut into tasks anew
+# hides a message per batch about new consumers: each batch splits its offsets into tasks anew
 logger.consumer.name = org.apache.spark.sql.kafka010
 logger.consumer.level = error
 """
 
 
 class JvmGone(Exception):
-    """Spark's JVM ended while the session started."""
+    """Spark's JVM is gone."""
 
 
 @contextmanager
 def spark_session(
     master: str, state_directory: Path, *, driver_memory: str, state_partitions: int
 ) -> Iterator[SparkSession]:
-    """Start a session that reads Kafka, and stop it on leaving.
+    """Start a session that can read Kafka, and stop it on exit.
 
-    ``master`` as Spark takes it. Raises `UserError` where Java or the connector's jars are not to be had, `JvmGone`.
+    ``master`` is a Spark master URL. Raises `UserError` if Java or the connector's jars are not available, `JvmGone` if the JVM ends while
+    the session starts.
     """
     os.environ["JAVA_HOME"] = str(find_java().resolve().parent.parent)
-    # the workers are this interpreter with these packages, not whatever `python3` is on the path
+    # workers run this interpreter with these packages, not whichever `python3` is on the path
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     logs = state_directory / "logs"
     logs.mkdir(parents=True, exist_ok=True)
@@ -83,7 +84,7 @@ def spark_session(
 
 
 def jvm_is_gone(spark: SparkSession) -> bool:
-    """Return whether the JVM of a session has ended, or does so soon; one that was started from outside is there."""
+    """Return whether a session's JVM has ended or ends within `JVM_END_S_MAX`. A JVM that was started elsewhere counts as running."""
     return _has_ended(spark.sparkContext._gateway, JVM_END_S_MAX)
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m streaming.state_reader CHECKPOINT OUTPUT [LANE ...]`: what a checkpoint holds of lanes, as a file for other programs.
+"""`python -m streaming.state_reader CHECKPOINT OUTPUT [LANE ...]`: export the lanes of a checkpoint to a file for other programs.
 
-Reads beside a running job and leaves its files alone: Spark's own reader of stores gets links to them, and all variables of state are read
-as they were after one committed batch. OUTPUT is written in the form of `validator.lanes.stored`: the head of every lane, and the slots and
-journals of the lanes that are named (where none is, of all). Its folder is used for the links and for Spark's log. What is wrong is told by
-a last line on standard error that begins with ``validator: ``. Exit codes: `validator.exit_codes`.
+It can run while the job runs and does not touch the job's files: Spark's state reader gets links to them. All state variables are read as
+of one committed batch. OUTPUT has the format of `validator.lanes.stored`: the head of every lane, and the slots and journals of the named
+lanes, or of all lanes if none is named. OUTPUT's folder also holds the links and Spark's log. An error is the last line on standard error
+and begins with ``validator: ``. Exit codes: `validator.exit_codes`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from validator.service.checkpoint import consumed_by_batch, last_committed_batch
 DRIVER_MEMORY = "1g"
 
 ATTEMPTS_MAX = 5
-"""Times that a younger batch is taken because the job has removed what an older one needs."""
+"""Attempts, each at a newer batch because the job has removed files that the previous one needs."""
 
 _WRITTEN = "entries long"
 
@@ -42,9 +42,9 @@ def main(arguments: Sequence[str]) -> int:
         return exit_codes.USER_ERROR
     checkpoint, output = Path(arguments[0]), Path(arguments[1])
     try:
-        last_committed_batch(checkpoint)  # what is not there need not wait for Spark
+        last_committed_batch(checkpoint)  # fails before Spark starts if there is no checkpoint
         with spark_session("local[1]", output.parent, driver_memory=DRIVER_MEMORY, state_partitions=1) as spark:
-            # loading a store tells a coordinator that only a session with a query of its own has
+            # loading a store reports to a coordinator that exists only in a session with its own query
             spark.conf.set("spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag", "false")
             read_lanes(spark, checkpoint, output, arguments[2:])
     except UserError as error:
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def read_lanes(spark: SparkSession, checkpoint: Path, output: Path, lanes: Sequence[str]) -> int:
-    """Write the file as of the last committed batch, and return that batch. Raises `UserError`."""
+    """Write the file as of the last committed batch and return that batch. Raises `UserError`."""
     links = output.with_name(f"{output.name}.links")
     for _ in range(ATTEMPTS_MAX):
         batch = last_committed_batch(checkpoint)
@@ -82,7 +82,7 @@ def _read_batch(spark: SparkSession, checkpoint: Path, batch: int, output: Path,
 
 
 def _variables(spark: SparkSession, checkpoint: Path, batch: int, lanes: Sequence[str]) -> DataFrame:
-    """Return the variables of `streaming.lane_operator.SparkState` at one version, a row an entry."""
+    """Return the variables of `streaming.lane_operator.SparkState` at one version, one row per entry."""
 
     def variable(part: Part, name: str, number: str, data: str) -> DataFrame:
         reader = spark.read.format("statestore").option("path", str(checkpoint))
@@ -102,7 +102,7 @@ def _variables(spark: SparkSession, checkpoint: Path, batch: int, lanes: Sequenc
 
 
 def _appends_to(output: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a stage that appends its rows to a file: the tasks of a session on one core come one after the other."""
+    """Return a stage that appends its rows to a file. In a session on one core, tasks run one after the other."""
 
     def append(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         entries = 0
@@ -111,7 +111,7 @@ def _appends_to(output: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
             for batch in batches:
                 for row in batch.to_pylist():
                     part, lane, number = Part(row["part"]), row["lane"], row["number"]
-                    if part is Part.JOURNAL:  # a list has no numbers; its rows come in its order, all in one task
+                    if part is Part.JOURNAL:  # a list has no indexes; its rows come in order and in one task
                         number = journals[lane] = journals.get(lane, -1) + 1
                     write_entry(file, part, lane, number, row["data"])
                     entries += 1
@@ -121,14 +121,14 @@ def _appends_to(output: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
 
 
 def _reason(error: Exception) -> str:
-    """Return in one line what the first cause of a failure says."""
-    told = str(error)
+    """Return one line about the root cause of a failure."""
+    message = str(error)
     if isinstance(error, Py4JJavaError):
         cause = error.java_exception
         while cause.getCause() is not None:
             cause = cause.getCause()
-        told = cause.toString()
-    return next((line.strip() for line in told.splitlines() if line.strip()), type(error).__name__)
+        message = cause.toString()
+    return next((line.strip() for line in message.splitlines() if line.strip()), type(error).__name__)
 
 
 if __name__ == "__main__":

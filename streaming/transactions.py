@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One lane's outputs to Kafka, each batch and its marker in one transaction.
+"""Writes one lane's outputs to Kafka, each batch with its marker in one transaction.
 
-The marker is a record on the compacted topic `markers`, and once more the offsets of a consumer group of the lane's own: those of the
-inputs that it has taken, which any Kafka tool shows as lag, and as the offset of a place on that topic the number of the block after the
-last one told, with the name of the job that told it as that offset's metadata. Records, marker and offsets are one transaction.
+The marker is written twice: as a record on the compacted topic `markers`, and as offsets of the lane's own consumer group. The group's
+offsets on the input topics are those that the lane has consumed; any Kafka tool shows them as lag. Its offset on `markers` is the number
+of the block after the last one emitted, and that offset's metadata names the job. Records, marker and offsets are one transaction.
 
-librdkafka lacks KIP-890: after a transactional call that failed or timed out nobody knows whether it took effect. So nothing is ever
-retried on the same producer. It is thrown away; a new one with the same transactional.id fences it off, its `init_transactions` finishes
-or aborts what was open, and the marker, read again (`streaming.markers`), says which.
+librdkafka lacks KIP-890: after a failed or timed-out transactional call, the client cannot know whether the call took effect. Nothing is
+therefore retried on the same producer. A new producer with the same transactional.id fences the old one off, and its `init_transactions`
+finishes or aborts the open transaction. The marker is then read again (`streaming.markers`) and shows which of the two happened.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ if TYPE_CHECKING:
     from validator.lanes.marker import Marker
 
 TRANSACTION_MS_MAX: Final = 300_000
-"""Milliseconds after which the broker aborts a transaction that nobody ended: readers of committed records wait as long for a dead writer
+"""Milliseconds after which the broker aborts an abandoned transaction. Until then, readers of committed records wait for a dead writer
 whose lane nobody takes over."""
 
 TAKEN_OVER_AT_ONCE: Final = 8
-"""Lanes."""
+"""Lanes that `take_over` handles in parallel."""
 
 _FENCED: Final = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 
 class WriteFailed(Exception):
-    """Kafka did not take a batch; it is done again from the marker."""
+    """Kafka did not accept a batch. The batch is retried from the marker."""
 
 
 class WriterFenced(Exception):
-    """Another job writes this lane now; this one must not go on."""
+    """Another job has taken over this lane. This job must stop."""
 
 
 def take_over(kafka: KafkaTable, prefix: str, lanes: Iterable[str]) -> None:
-    """End what writers that are gone have left open, so that no reader waits for it; fences off those that are not gone.
+    """End the transactions that earlier writers left open, so that no reader waits for them. Live writers are fenced off.
 
     Raises `WriteFailed`.
     """
@@ -65,7 +65,7 @@ def take_over(kafka: KafkaTable, prefix: str, lanes: Iterable[str]) -> None:
         try:
             list(pool.map(lambda lane: _open_producer(kafka, prefix, lane), lanes))
         except KafkaException as error:
-            raise WriteFailed(f"Kafka did not take the batch: {error.args[0].str()}") from error
+            raise WriteFailed(f"Kafka did not accept the batch: {error.args[0].str()}") from error
 
 
 def _open_producer(kafka: KafkaTable, prefix: str, lane: str) -> Producer:
@@ -76,10 +76,10 @@ def _open_producer(kafka: KafkaTable, prefix: str, lane: str) -> Producer:
 
 
 class TransactionalWriter:
-    """Writes one lane's batches; after any exception it is of no more use."""
+    """Writes one lane's batches. After any exception it must be discarded."""
 
     def __init__(self, kafka: KafkaTable, prefix: str, lane: str, job: str) -> None:
-        """Take over the lane for a job: whoever wrote it before is fenced off. Raises `WriteFailed`."""
+        """Take over the lane for a job and fence off its previous writer. Raises `WriteFailed`."""
         self._kafka = kafka
         self._prefix = prefix
         self._lane = lane
@@ -98,15 +98,15 @@ class TransactionalWriter:
             raise self._failed(error) from error
 
     def is_current(self) -> bool:
-        """Say whether nobody has gone on with the lane since this writer last looked. Raises `WriteFailed`, `WriterFenced`."""
+        """Return whether nobody else has written the lane since this writer last checked. Raises `WriteFailed`, `WriterFenced`."""
         if self._marker is None:
             return False
-        told = self._last_write()
-        self._refuse_another_job(told)
-        return not self._is_further(told)
+        last = self._last_write()
+        self._refuse_another_job(last)
+        return not self._is_further(last)
 
     def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
-        """Return what the lane has told, with zero for those of ``places`` of which nothing has been taken. Raises `WriteFailed`."""
+        """Return the lane's marker, with offset zero for those of ``places`` that it does not have. Raises `WriteFailed`."""
         if self._marker is None:
             try:
                 self._marker = read_marker(self._kafka, self._prefix, self._lane)
@@ -116,7 +116,7 @@ class TransactionalWriter:
         return self._marker.after(None, dict.fromkeys(places, 0))
 
     def told_dead_letters(self) -> Container[bytes]:
-        """Return the sources of the lane's dead letters that are committed. Reads their topic, once. Raises `WriteFailed`."""
+        """Return the sources of the lane's committed dead letters. Reads their topic once. Raises `WriteFailed`."""
         if self._dead_letters is None:
             try:
                 self._dead_letters = read_dead_letters(self._kafka, self._prefix, self._lane)
@@ -125,7 +125,7 @@ class TransactionalWriter:
         return self._dead_letters
 
     def write(self, records: Iterable[OutputRecord]) -> None:
-        """Add records to the batch's transaction. Raises `WriteFailed`, `WriterFenced`."""
+        """Write records in the batch's transaction. Raises `WriteFailed`, `WriterFenced`."""
         try:
             self._begin()
             for topic, key, value, headers in records:
@@ -186,20 +186,20 @@ class TransactionalWriter:
         except KafkaException as error:
             raise WriteFailed(f"Kafka does not say who wrote lane {self._lane}: {error.args[0].str()}") from error
 
-    def _is_further(self, told: LastWrite) -> bool:
-        return told.offset is not None and told.offset > (self._seen.offset or 0)
+    def _is_further(self, last: LastWrite) -> bool:
+        return last.offset is not None and last.offset > (self._seen.offset or 0)
 
-    def _refuse_another_job(self, told: LastWrite) -> None:
-        if self._is_further(told) and told.job != self._job:
-            raise WriterFenced(f"another job has taken over lane {self._lane}: {told.job}")
+    def _refuse_another_job(self, last: LastWrite) -> None:
+        if self._is_further(last) and last.job != self._job:
+            raise WriterFenced(f"another job has taken over lane {self._lane}: {last.job}")
 
     def _failed(self, error: KafkaException) -> WriteFailed | WriterFenced:
         reason: KafkaError = error.args[0]
         if reason.code() not in _FENCED:
-            return WriteFailed(f"Kafka did not take the batch: {reason.str()}")
+            return WriteFailed(f"Kafka did not accept the batch: {reason.str()}")
         try:
             self._refuse_another_job(self._last_write())
         except WriterFenced as fenced:
             return fenced
-        # by another worker of this job, or by another job that has not told anything yet: one of the two will find the other's marker
+        # by another worker of this job, or by another job that has emitted nothing yet: one of the two will find the other's marker
         return WriteFailed(f"lane {self._lane} has been taken over: {reason.str()}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every Python worker of the job does before it works."""
+"""Preparation of the job's Python workers."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _checked: dict[str, tuple[RuntimePlan, tuple[Epoch, ...]]] = {}
 
 
 def tune_garbage_collector() -> None:
-    """Keep the cyclic collector away from what it would only walk through.
+    """Keep the cyclic collector from scanning objects that it cannot free.
 
-    A batch makes some hundred thousand records that all live until its end, and a lane's state may be millions of objects that live for
-    ever: Python's defaults walk over all of them again and again (measured: 15 of 57 us a candidate). Reference counting frees records as
-    ever; young cycles are still collected, at longer intervals; the oldest generation practically never.
+    A batch creates some hundred thousand records that live until its end, and a lane's state may be millions of permanent objects. With
+    Python's defaults the collector scans all of them repeatedly (measured: 15 of 57 us per candidate). Reference counting still frees
+    records. Young cycles are collected at longer intervals, the oldest generation practically never.
     """
     global _tuned
     if not _tuned:
@@ -35,7 +35,7 @@ def tune_garbage_collector() -> None:
 
 
 def check_plugins(definitions: Iterable[LaneDefinition]) -> None:
-    """Look, once in a worker's life, whether it has the plugins of the driver. Raises `UserError`: `LaneDefinition.check`."""
+    """Check once per worker that it has the driver's plugins. Raises `UserError` as `LaneDefinition.check` does."""
     for definition in definitions:
         wanted = (definition.plan, definition.epochs)
         if _checked.get(definition.name) != wanted:
@@ -44,10 +44,10 @@ def check_plugins(definitions: Iterable[LaneDefinition]) -> None:
 
 
 def bound_worker(memory_bytes: int) -> None:
-    """Bound what plugins may take of a worker, once in its life: memory, and time that no signal can end.
+    """Limit a worker's memory, and the time that a plugin can spend where no signal interrupts it; once per worker.
 
-    Beyond ``memory_bytes`` of data an allocation raises `MemoryError` in whoever asks for it, instead of the system killing what it likes.
-    Linux counts private memory that may be written; elsewhere the limit may mean nothing.
+    Beyond ``memory_bytes`` of data, an allocation raises `MemoryError` in the code that asks for it; otherwise the system would kill some
+    process. Linux counts writable private memory; on other systems the limit may have no effect.
     """
     global _bounded
     if _bounded:
@@ -56,6 +56,6 @@ def bound_worker(memory_bytes: int) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     soft = memory_bytes if hard == resource.RLIM_INFINITY else min(memory_bytes, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
-    folder = os.environ.get("PYTHON_FAULTHANDLER_DIR")  # what is written there Spark tells when the worker dies
+    folder = os.environ.get("PYTHON_FAULTHANDLER_DIR")  # Spark reports what is written there when the worker dies
     traceback = sys.stderr if folder is None else open(f"{folder}/{os.getpid()}", "a", encoding="utf-8")  # noqa: PTH123, SIM115
     end_what_hangs(traceback)

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of several kinds share: one embedded broker for the whole run."""
+"""Fixtures that several kinds of tests share: one embedded broker for the run."""
 
 from __future__ import annotations
 
+import os
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import scheduling
 from validator.kafka.broker import EmbeddedBroker
 
 if TYPE_CHECKING:
@@ -15,19 +18,43 @@ if TYPE_CHECKING:
 
 
 def pytest_configure() -> None:
-    """Undo what a shell does to what it starts in the background: processes that ignore SIGINT cannot be stopped by it."""
+    """Make Spark's JVMs start quickly, and restore SIGINT.
+
+    A shell's background processes ignore SIGINT, and so would the processes that tests start and stop.
+    """
+    os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark-conf"))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark tests by their fixtures, and let the workers of `pytest -n` start with the slowest tests.
+
+    Without workers, files keep their order.
+    """
+    for item in items:
+        for fixture in {"broker", "spark"}.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(fixture)
+    if hasattr(config, "workerinput"):
+        scheduling.sort(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> scheduling.Scheduling:
+    """Run tests that share an expensive fixture on the same worker."""
+    config.option.loadscopereorder = False
+    return scheduling.Scheduling(config, log)
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """An embedded broker that runs; tests take a topic prefix of their own."""
+    """Start an embedded broker; each test uses its own topic prefix."""
     with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as started:
         yield started
 
 
 @pytest.fixture(scope="session")
 def kafka(broker: EmbeddedBroker) -> dict[str, object]:
-    """The `[kafka]` table of that broker."""
+    """Return the `[kafka]` table of that broker."""
     return {"bootstrap.servers": broker.bootstrap_servers}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A protocol that does not come with the product, and has every optional part: the rules of early-hrmp in a distribution of a test's."""
+"""A protocol outside the product, with every optional part: the rules of early-hrmp in a test's distribution."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ NAME = "outside"
 _MODULE = '''\
 from dataclasses import replace
 
-from validator.plugin.api import LimitsTable, Manifest, StateFile, StateSection, StateView, hookimpl, read_para
+from validator.plugin.protocol_api import LimitsTable, Manifest, StateFile, StateSection, StateView, hookimpl, read_para
 from validator_early_hrmp import plugin as early_hrmp
 from validator_early_hrmp.configuration import MAXIMA
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Distributions with a plugin of handlers, made in a folder of a test: as pip would install them, or as one zip."""
+"""Distributions with a handler plugin in a test's folder, as pip would install them or as one zip."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def validator_handlers(config):
         decode = None if prefix else lambda payload: payload or None
         yield Handler(kind=kind, handle=handle, prefix=prefix, decode=decode, weight=MessageWeight(10))
 """
-"""A plugin's module: ``source`` has the functions, and a list ``KINDS`` of (prefix, kind, function); no prefix means all but empty ones."""
+"""A plugin's module: ``source`` has functions and a list ``KINDS`` of (prefix, kind, function); no prefix means all but empty payloads."""
 
 
 def files_of(name: str, version: str, source: str, group: str = "validator.handlers") -> dict[str, str]:
-    """Return the files of a distribution of its own for a version of a plugin, so that several can stand side by side."""
+    """Return the files of a distribution for one version of a plugin, so that several versions can be installed side by side."""
     number = version.replace(".", "_")
     module, distribution = f"{name}_{number}", f"throwaway_{name}_{number}"
     info = f"{distribution}-{version}.dist-info"
@@ -64,7 +64,7 @@ def packed(path: Path, files: dict[str, str]) -> Path:
 
 @contextmanager
 def importable(*places: Path, without: Path | None = None) -> Iterator[None]:
-    """Have folders or zips on the path, and nothing of them left behind afterwards; ``without`` one that was there."""
+    """Put folders or zips on the path, and unload their modules afterwards; ``without`` takes one off the path."""
     before, modules = list(sys.path), set(sys.modules)
     sys.path[:] = [*map(str, places), *(place for place in before if place != str(without))]
     _forget()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds what came out against what a trace expects. Source: traces FORMAT, "Expect"."""
+"""Compares output with what a trace expects. Source: traces FORMAT, "Expect"."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 
 def first_difference(expected: Any, actual: Any, path: str = "") -> str | None:
-    """Return in words where ``actual`` misses ``expected``, or None where it does not.
+    """Return in words where ``actual`` differs from ``expected``, or None if it matches.
 
-    Objects compare key by key, ``null`` means absent, ``0`` and ``[]`` mean absent or that value, lists compare whole.
+    Objects compare key by key, ``null`` means absent, ``0`` and ``[]`` mean absent or that value, lists compare as a whole.
     """
     if isinstance(expected, dict):
         if actual is not None and not isinstance(actual, dict):
@@ -26,14 +26,14 @@ def first_difference(expected: Any, actual: Any, path: str = "") -> str | None:
 
 
 def first_result_difference(expected: list[dict[str, Any]], actual: list[dict[str, Any]], path: str) -> str | None:
-    """Return where results of inputs differ: each is compared whole; ``error_any_of`` lists kinds that are equally good."""
+    """Return where results of inputs differ: each is compared as a whole; ``error_any_of`` lists kinds that are equally good."""
     if len(expected) != len(actual):
         return f"{path}: expected {len(expected)} results, got {len(actual)}"
     for at, (want, got) in enumerate(zip(expected, actual, strict=True)):
         kinds = want.get("error_any_of")
         if kinds is not None and not got["ok"] and got["error"]["kind"] in kinds:
             continue
-        # results are compared whole; what else an entry holds (a note, error_any_of) is not a part of the result
+        # an entry's other keys (a note, error_any_of) are not part of the result
         plain = {key: value for key, value in want.items() if key in ("ok", "error")}
         if plain != got:
             return _difference(plain, got, f"{path}[{at}]")

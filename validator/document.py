@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads JSON documents with an eye on where each value stands, so that what is malformed can be told in one line."""
+"""Reads JSON documents and keeps the path of each value, so that errors can be reported in one line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEPTH_MAX = 64
 
 
 class Node:
-    """A JSON value and the path that leads to it; every taking method raises `UserError` with path, expectation and finding."""
+    """A JSON value and its path; every accessor raises `UserError` with the path, what was expected and what was found."""
 
     __slots__ = ("path", "value")
 
@@ -36,18 +36,18 @@ class Node:
         return UserError(f"{self.path}: expected {expected}, found {_shown(self.value)}")
 
     def has(self, key: str) -> bool:
-        """Say whether an object has this key with a value other than null."""
+        """Return whether an object has this key with a value other than null."""
         return self.object().get(key) is not None
 
     def __getitem__(self, key: str) -> Node:
-        """Return a member that must be there."""
+        """Return a member that must exist."""
         members = self.object()
         if key not in members:
             raise UserError(f"{self.path}: key {key!r} is missing")
         return Node(members[key], f"{self.path}.{key}")
 
     def get(self, key: str, take: Callable[[Node], T], default: D) -> T | D:
-        """Return a member by ``take``, or the default where it is absent or null."""
+        """Return a member read by ``take``, or the default if it is absent or null."""
         return take(self[key]) if self.has(key) else default
 
     def object(self) -> dict[str, Any]:
@@ -93,27 +93,27 @@ class Node:
         return self.text()
 
     def hex(self, size: int | None = None) -> bytes:
-        """Return bytes written in hex without a prefix, of exactly ``size`` where that is given."""
+        """Return bytes written in hex without a prefix, exactly ``size`` of them if that is given."""
         expected = "bytes in hex" if size is None else f"{size} bytes in hex"
         text = self.text()
         try:
             data = bytes.fromhex(text)
         except ValueError:
             raise self.fail(expected) from None
-        # bytes.fromhex takes white space between bytes
+        # bytes.fromhex accepts white space between bytes
         if 2 * len(data) != len(text) or (size is not None and len(data) != size):
             raise self.fail(expected)
         return data
 
     def refuse_misspelt(self, known: tuple[str, ...]) -> None:
-        """Refuse keys that look like a misspelling of a known one; others may carry what this program need not know."""
+        """Reject keys that look like a misspelling of a known one; any other unknown key is allowed."""
         for key in self.object():
             if key not in known and (close := get_close_matches(key, known, n=1, cutoff=0.85)):
                 raise UserError(f"{self.path}: unknown key {key!r}, did you mean {close[0]!r}?")
 
 
 def read_document(path: Traversable) -> Node:
-    """Return a JSON file's value. Raises `UserError` where the file cannot be read or is not JSON."""
+    """Return a JSON file's value. Raises `UserError` if the file cannot be read or is not JSON."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -122,7 +122,7 @@ def read_document(path: Traversable) -> Node:
 
 
 def parse_document(data: bytes, name: str) -> Node:
-    """Return the value of a JSON text, which is told by a name. Raises `UserError` where it is not JSON."""
+    """Return the value of a JSON text, which errors call ``name``. Raises `UserError` if it is not JSON."""
     try:
         value = json.loads(data.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -147,7 +147,7 @@ def read_para(node: Node) -> Para:
 
 
 def printable(text: str) -> str:
-    """Return a text so that it fits on one line of any terminal: as it is, or as in JSON where it holds anything unprintable."""
+    """Return a text that fits on one line of any terminal: unchanged, or escaped as in JSON if it holds anything unprintable."""
     return text if text.isprintable() else json.dumps(text)[1:-1]
 
 

@@ -9,15 +9,15 @@ OK: Final = 0
 """All went well."""
 
 DISAGREEMENT: Final = 1
-"""The command ran and its answer is no: a verdict differs, a trace fails, a schema is incompatible, a state is not
-what its inputs give, nothing runs."""
+"""The command ran and its answer is no: a verdict differs, a trace fails, a schema is incompatible, a state does not match its inputs,
+nothing runs."""
 
 USER_ERROR: Final = 2
 """Bad input, configuration or environment: one line on stderr says which, what was expected and what was found."""
 
 STOPPED: Final = 3
-"""The job stopped by itself where going on would have lost something: a lane's limit, a configuration that does not fit its state, a Kafka
-that does not take records. One line says why; nothing is lost, and it goes on where it stopped once the cause is gone."""
+"""The job stopped by itself because continuing would have lost something: a lane's limit, a configuration that does not fit its state, a
+Kafka that does not accept records. One line says why. Nothing is lost, and the job continues where it stopped once the cause is gone."""
 
 INTERNAL_ERROR: Final = 70
 """A bug: a traceback is printed."""

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the product's files are: those that travel with the package, and those that it keeps.
+"""Where the product's files are: those shipped with the package, and those that it keeps.
 
 | what | where |
 |---|---|
 | schemas | `validator/schemas` in a wheel, `avro/` in a checkout |
-| jars, one copy for each user | `$XDG_CACHE_HOME/validator`, by default `~/.cache/validator` |
-| state: broker data, checkpoints, logs | `.validator` in the working directory, beside `validator.toml` |
+| jars, one copy per user | `$XDG_CACHE_HOME/validator`, by default `~/.cache/validator` |
+| state: broker data, checkpoints, logs | `.validator` in the working directory, next to `validator.toml` |
 
-With `VALIDATOR_HOME` set, everything that is kept stands below it.
+With `VALIDATOR_HOME` set, everything that is kept is below it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def schemas_directory() -> Path:
 
 
 def cache_directory() -> Path:
-    """Return the folder of what can be fetched again; it need not exist."""
+    """Return the folder of files that can be fetched again; it need not exist."""
     home = os.environ.get("VALIDATOR_HOME")
     if home:
         return Path(home).absolute() / "cache"
@@ -34,5 +34,5 @@ def cache_directory() -> Path:
 
 
 def state_directory() -> Path:
-    """Return the folder of what must be kept: broker data, checkpoints, logs; it need not exist."""
+    """Return the folder of files that must be kept: broker data, checkpoints, logs; it need not exist."""
     return Path(os.environ.get("VALIDATOR_HOME") or ".validator").absolute()

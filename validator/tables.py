@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables in tables, as TOML reads dotted keys."""
+"""Nested tables, as TOML reads dotted keys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def dotted(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested tables as dotted keys: TOML reads ``bootstrap.servers = ...`` without quotes as a table in a table."""
+    """Return nested tables as dotted keys: TOML reads ``bootstrap.servers = ...`` without quotes as a nested table."""
     leaves: dict[str, Any] = {}
     for name, value in table.items():
         if isinstance(value, dict):

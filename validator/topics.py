@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Kafka topics of the product, in one table.
 
-Which records a topic carries, the schemas say: each has an attribute ``topic`` (`codec.schemas`). Candidates and channel requests are
+The schemas say which records a topic carries: each has an attribute ``topic`` (`codec.schemas`). Candidates and channel requests are
 records of protocols, which name the topic themselves (`codec.record_types.RecordType`).
 """
 
@@ -14,17 +14,17 @@ from validator.core.inputs import RecordKind
 
 MINUTE_MS: Final = 60 * 1000
 DAY_MS: Final = 24 * 60 * MINUTE_MS
-FOR_EVER: Final = -1
+FOREVER: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
     """A topic; ``name`` is without the prefix.
 
-    ``kind`` is that of its records if it is an input, None if it is an output. Keys are the lane's name; on compacted topics what the
-    record is about: `lane/para`, `lane/sender/recipient`, `lane`. A topic that is not compacted keeps its records for ``retention_ms``.
-    ``segment_ms`` and ``dirty_ratio`` are for compacted ones: a reader wants the latest record of each key, and the fewer old ones lie
-    before it the better.
+    ``kind`` is the kind of its records if it is an input, None if it is an output. Keys are the lane's name; on compacted topics they name
+    the subject of the record: `lane/para`, `lane/sender/recipient`, `lane`. A topic that is not compacted keeps its records for
+    ``retention_ms``. ``segment_ms`` and ``dirty_ratio`` are for compacted topics: a reader wants the latest record of each key, so the
+    fewer old ones before it the better.
     """
 
     name: str
@@ -41,9 +41,9 @@ class Topic:
         return "out" if self.kind is None else "in"
 
 
-# Inputs and per-candidate outputs are kept for a week, as Kafka does by default; what people look for later, a month;
-# receipts for ever, since they are what two deployments compare and small.
-# The job reads its markers whole at every start, and writes one for each lane and batch: they are compacted at once.
+# Inputs and per-candidate outputs are kept for a week, Kafka's default; what people look up later, for a month; receipts
+# forever, since they are small and two deployments compare them.
+# The job reads all its markers at every start, and writes one per lane and batch, so they are compacted quickly.
 TOPICS: Final[tuple[Topic, ...]] = (
     Topic("blocks", RecordKind.BLOCK, "delete", 7 * DAY_MS, "what belongs to each block"),
     Topic("candidates", RecordKind.CANDIDATE, "delete", 7 * DAY_MS, "backed candidates with their messages"),
@@ -52,15 +52,15 @@ TOPICS: Final[tuple[Topic, ...]] = (
     Topic("verdicts", None, "delete", 7 * DAY_MS, "accepted or rejected, and why"),
     Topic("dispatches", None, "delete", 7 * DAY_MS, "results of upward messages"),
     Topic("channel-events", None, "delete", 30 * DAY_MS, "channels opened, closed, expired, dropped; deposits"),
-    Topic("headroom", None, "compact", FOR_EVER, "places and bytes left for each para and channel"),
-    Topic("receipts", None, "delete", FOR_EVER, "one for each executed block"),
-    Topic("dead-letters", None, "delete", 30 * DAY_MS, "what could not be a record of the lane, raw"),
-    Topic("lanes", None, "compact", FOR_EVER, "where each lane stands and what it waits for"),
+    Topic("headroom", None, "compact", FOREVER, "places and bytes left for each para and channel"),
+    Topic("receipts", None, "delete", FOREVER, "one for each executed block"),
+    Topic("dead-letters", None, "delete", 30 * DAY_MS, "raw records that no block can take, and why"),
+    Topic("lanes", None, "compact", FOREVER, "status of each lane and what it waits for"),
     Topic(
-        "markers", None, "compact", FOR_EVER, "up to where each lane's output is committed; the job's own",
+        "markers", None, "compact", FOREVER, "how far each lane's output is committed; for the job only",
         segment_ms=10 * MINUTE_MS, dirty_ratio="0.01",
     ),
-    Topic("dead-letter-replays", None, "compact", FOR_EVER, "which dead letters were put back, and where to"),
+    Topic("dead-letter-replays", None, "compact", FOREVER, "which dead letters were put back, and where"),
 )  # fmt: skip
 
 INPUT_TOPICS: Final[dict[str, RecordKind]] = {
@@ -68,7 +68,7 @@ INPUT_TOPICS: Final[dict[str, RecordKind]] = {
     for topic in sorted(TOPICS, key=lambda topic: -1 if topic.kind is None else topic.kind)
     if topic.kind is not None
 }
-"""What each input topic holds, in the order in which a block applies the kinds."""
+"""The record kind of each input topic, in the order in which a block applies the kinds."""
 
 TOPIC_OF_KIND: Final[dict[RecordKind, str]] = {kind: topic for topic, kind in INPUT_TOPICS.items()}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plain consumer-producer loop in one process: at-least-once, no state that survives it."""
+"""A plain consumer-producer loop in one process: at-least-once, and its state does not survive it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONSUMED_AT_ONCE = 10_000
 
 
 def main(configuration: str, total: int) -> None:
-    """Process ``total`` records and print the seconds that they took."""
+    """Process ``total`` records and print the seconds that this took."""
     config = Config.model_validate(json.loads(Path(configuration).read_text(encoding="utf-8")))
     prefix = config.topics.prefix
     (definition,) = lane_definitions(config).values()

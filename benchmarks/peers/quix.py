@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same lane inside Quix Streams, as one of its users would write it: at-least-once, the lane in memory."""
+"""The same lane inside Quix Streams, as a user would write it: at-least-once, the lane in memory."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class ValueOfRecord(Serializer):
 
 
 def main(configuration: str, total: int) -> None:
-    """Process ``total`` records and print the seconds that they took."""
+    """Process ``total`` records and print the seconds that this took."""
     config = Config.model_validate(json.loads(Path(configuration).read_text(encoding="utf-8")))
     prefix = config.topics.prefix
     (definition,) = lane_definitions(config).values()
     worker = LaneProcessor.create(definition)
     app = Application(
         broker_address=str(config.kafka["bootstrap.servers"]),
-        consumer_group=f"quix-{uuid4()}",  # a group of its own: one that has read the backlog would wait for more
+        consumer_group=f"quix-{uuid4()}",  # a separate group: one that has read the backlog would wait for more
         auto_offset_reset="earliest",
         auto_create_topics=False,
         use_changelog_topics=False,
@@ -63,17 +63,17 @@ def main(configuration: str, total: int) -> None:
             context = message_context()
             decoded = decode_record(definition.codec, kind, value, Source(topic, context.partition, context.offset))
             item = decoded if isinstance(decoded, DeadLetter) else decoded[1]
-            told = [record for _, records in worker.process([item]) for record in records]
+            output = [record for _, records in worker.process([item]) for record in records]
             if clock["seen"] == total:
                 app.stop()  # once this record's outputs are produced and its offset is committed
-            return told
+            return output
 
         return process
 
     for name, kind in INPUT_TOPICS.items():
         source = app.topic(prefix + name, value_deserializer="bytes", key_deserializer="bytes")
-        told = app.dataframe(source).apply(step(prefix + name, kind), expand=True)
-        told.to_topic(topic=lambda record, _key, _at, _headers: outputs[record.topic], key=lambda record: record.key)
+        output = app.dataframe(source).apply(step(prefix + name, kind), expand=True)
+        output.to_topic(topic=lambda record, _key, _at, _headers: outputs[record.topic], key=lambda record: record.key)
     tune_garbage_collector()
     app.run()
     print(time.perf_counter() - clock["began"])

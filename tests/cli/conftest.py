@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of commands share."""
+"""Fixtures that tests of commands share."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def job(tmp_path: Path, kafka: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Job]:
-    """Make a job that `validator state` looks at."""
+    """Make a job whose checkpoint `validator state` reads."""
     return maker(tmp_path, kafka, monkeypatch)

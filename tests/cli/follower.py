@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated chain on a real broker, judged in this process: a stand-in for the job, for tests of commands that read and write topics."""
+"""A simulated chain on a real broker, executed in this process instead of the job: for tests of commands that use topics."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from typer.testing import CliRunner
 
 from tests.codecs import decoded, encoded
+from tests.sending import send
 from validator.cli.demo import configuration
 from validator.cli.main import app
 from validator.config import Config, load_config
@@ -18,7 +19,6 @@ from validator.kafka.topics import create_topics
 from validator.lanes.configured import lane_definition
 from validator.lanes.processor import LaneProcessor
 from validator.protocols.router.simulation.traffic import RouterSimulation
-from validator.service.sender import RecordSender
 from validator.service.toml import to_toml
 from validator.simulate import settings_of_profile
 
@@ -41,7 +41,7 @@ def lines(text: str) -> list[dict[str, Any]]:
 
 @dataclass
 class Follower:
-    """A chain's configuration file, records and expected verdicts; `judge` does what the job would."""
+    """A chain's configuration file, records and expected verdicts; `judge` does the work of the job."""
 
     config_path: Path
     config: Config
@@ -54,16 +54,14 @@ class Follower:
         self.worker = LaneProcessor.create(definition)
 
     def judge(self, records: Iterable[tuple[str, dict[str, Any]]]) -> None:
-        """Execute records and send what comes out to the output topics."""
+        """Execute records and send the output to the output topics."""
         items: list[Input | DeadLetter] = []
         for offset, (kind, record) in enumerate(records):
             item = decoded(kind, encoded(kind, record), Source(kind, 0, offset))
             items.append(item if isinstance(item, DeadLetter) else item[1])
-        sender = RecordSender(self.config.kafka, self.config.topics.prefix)
-        for _, outputs in [*self.worker.process(items), self.worker.status()]:
-            for topic, key, value, _ in outputs:
-                sender.send(topic, key, value)
-        sender.flush()
+        runs = [*self.worker.process(items), self.worker.status()]
+        records = [(topic, key, value) for _, outputs in runs for topic, key, value, _ in outputs]
+        send(self.config.kafka, self.config.topics.prefix, records)
 
     def option(self) -> str:
         return f"--config={self.config_path}"

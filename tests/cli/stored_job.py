@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job's checkpoint and topics made in this process, with Spark's part played here: for tests of `validator state`."""
+"""A job's checkpoint and topics, made in this process, which also plays Spark's part: for tests of `validator state`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.follower import LANE, Follower, follower, invoke
 from tests.codecs import decoded, encoded
+from tests.sending import send
 from tests.unit.lanes.backend import Store
 from validator.cli import state as command
 from validator.core.inputs import DeadLetter, Input, Source
@@ -19,7 +20,6 @@ from validator.lanes.configured import lane_definition
 from validator.lanes.store import LaneCache, process_batch, restore_lane
 from validator.lanes.stored import Part, write_end, write_entry, write_header
 from validator.service import state
-from validator.service.sender import RecordSender
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ Records = list[tuple[str, dict[str, Any]]]
 
 @dataclass
 class Job:
-    """What a job leaves behind: inputs and outputs on the topics, and a store; Spark's part is played by this process."""
+    """The files and topics of a job: inputs, outputs and a store; this process plays Spark's part."""
 
     chain: Follower
     store: Store = field(default_factory=Store)
@@ -50,22 +50,18 @@ class Job:
         self.consumed = {(self.prefix + topic, 0): 0 for topic in INPUT_TOPICS}
 
     def follow(self, records: Records, *, batches: int = 3, judged: Records | None = None) -> None:
-        """Send records, take them in some batches, and tell what comes out; ``judged`` are taken instead of those that are sent."""
-        sender = RecordSender(self.chain.config.kafka, self.prefix)
-        for kind, record in records:
-            sender.send(kind, LANE.encode(), encoded(kind, record))
-        sender.flush()
+        """Send records, take them in several batches, and send the output; ``judged`` are taken instead of the records sent."""
+        kafka = self.chain.config.kafka
+        send(kafka, self.prefix, [(kind, LANE.encode(), encoded(kind, record)) for kind, record in records])
         definition = lane_definition(self.chain.config, LANE)
         items = [self.item(kind, record) for kind, record in (records if judged is None else judged)]
         cache = LaneCache()
         for at in range(batches):
             attempt = self.store.attempt()
             batch = items[len(items) * at // batches : len(items) * (at + 1) // batches]
-            for _, told in process_batch(definition, attempt, cache, batch):
-                for topic, key, value, _ in told:
-                    sender.send(topic, key, value)
+            for _, output in process_batch(definition, attempt, cache, batch):
+                send(kafka, self.prefix, [(topic, key, value) for topic, key, value, _ in output])
             self.store.commit(attempt)
-        sender.flush()
 
     def item(self, kind: str, record: dict[str, Any]) -> Input | DeadLetter:
         place = (self.prefix + kind, 0)
@@ -75,7 +71,7 @@ class Job:
         return item if isinstance(item, DeadLetter) else item[1]
 
     def read(self, checkpoint: Path, output: Path, lanes: Sequence[str]) -> None:
-        """Do what `streaming.state_reader` does."""
+        """Do the work of `streaming.state_reader`."""
         assert checkpoint == self.checkpoint
         write_store(output, self.store, self.consumed, lanes)
 
@@ -105,7 +101,7 @@ class Job:
 def write_store(
     output: Path, store: Store, consumed: dict[tuple[str, int], int], lanes: Sequence[str], lane: str = LANE
 ) -> None:
-    """Write what the reader of a checkpoint writes of a job with one lane."""
+    """Write the same file as the reader of a job's checkpoint with one lane."""
     kept = store.committed
     with output.open("wb") as file:
         write_header(file, BATCH, consumed)
@@ -123,7 +119,7 @@ def write_store(
 
 
 def maker(directory: Path, kafka: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Job]:
-    """Return what makes a job whose checkpoint the command reads in this process."""
+    """Return a function that makes a job whose checkpoint the command reads in this process."""
 
     def make(blocks: int = 30, seed: int = 5) -> Job:
         made = Job(follower(directory, kafka, f"state-{directory.name}.", blocks=blocks, seed=seed))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator dead-letters`: found, looked at, mended, put back; and not for ever."""
+"""`validator dead-letters`: list, show and replay, with corrected records and a limit of attempts."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
 from tests.cli.follower import Follower, follower, invoke, lines
 from tests.codecs import decoded, encoded
+from tests.sending import send
 from validator.codec.encode import encode_dead_letter
 from validator.core.inputs import DeadLetter, DeadReason, Input, Source
 from validator.errors import UserError
@@ -21,7 +22,6 @@ from validator.kafka.client import consumer_config
 from validator.kafka.topics import create_topics
 from validator.service.dead_letters import Place
 from validator.service.replayer import Replayer, Task
-from validator.service.sender import RecordSender
 from validator.topics import INPUT_TOPICS, TOPICS
 
 if TYPE_CHECKING:
@@ -31,19 +31,18 @@ if TYPE_CHECKING:
 
 
 class Letters:
-    """A chain's topics, with dead letters that are put there by hand."""
+    """A chain's topics, with dead letters that the test writes."""
 
     def __init__(self, chain: Follower) -> None:
         self.chain = chain
         self.kafka = chain.config.kafka
         self.prefix = chain.config.topics.prefix
         self.count = 0
-        self._sender = RecordSender(self.kafka, self.prefix)
         self._judged: set[tuple[str, int]] = set()
 
     def put(self, raw: bytes, *, reason: DeadReason = DeadReason.UNDECODABLE, source: Source | None = None,
             lane: str = "polkadot", block: int | None = None, detail: str = "it is broken") -> str:  # fmt: skip
-        """Put a dead letter on the topic and return its place."""
+        """Write a dead letter to the topic and return its place."""
         source = source or Source(f"{self.prefix}candidates", 0, 1000 + self.count)
         letter = encode_dead_letter(DeadLetter(lane, reason, detail, source, raw, block, None if block is None else 0))
         self.send(letter.topic, letter.value, letter.key)
@@ -51,8 +50,7 @@ class Letters:
         return f"0/{self.count - 1}"
 
     def send(self, topic: str, value: bytes, key: bytes = b"polkadot") -> None:
-        self._sender.send(topic, key, value)
-        self._sender.flush()
+        send(self.kafka, self.prefix, [(topic, key, value)])
 
     def candidate(self) -> dict[str, Any]:
         return next(record for kind, record in self.chain.records if kind == "candidates")
@@ -62,12 +60,12 @@ class Letters:
         return encoded(topic, record)
 
     def inputs(self, topic: str) -> list[Message]:
-        """What is committed on a topic of one partition."""
+        """Return the committed records of a topic with one partition."""
         consumer = Consumer(consumer_config(self.kafka, group_id="test", partition_eof=True))
         try:
             consumer.assign([TopicPartition(self.prefix + topic, 0, OFFSET_BEGINNING)])
             messages: list[Message] = []
-            while (message := consumer.poll(10)) is not None and message.error() is None:
+            while (message := consumer.poll(120)) is not None and message.error() is None:
                 messages.append(message)
             return messages
         finally:
@@ -78,7 +76,7 @@ class Letters:
         return next(message.value() for message in self.inputs(topic) if message.offset() == place["offset"])
 
     def judge_inputs(self) -> None:
-        """Do what the job would with what is new on the input topics."""
+        """Execute new records of the input topics, as the job would."""
         items: list[Input | DeadLetter] = []
         for topic in INPUT_TOPICS:
             for message in self.inputs(topic):
@@ -93,7 +91,7 @@ class Letters:
                 self.send(topic, value, key)
 
     def with_attempts_max(self, limit: int) -> str:
-        """Return the option of a configuration with another limit."""
+        """Return the option that names a configuration with another limit."""
         path = self.chain.config_path.with_name("wider.toml")
         text = self.chain.config_path.read_text(encoding="utf-8")
         path.write_text(f"{text}\n[dead_letters]\nattempts_max = {limit}\n", encoding="utf-8")
@@ -118,14 +116,14 @@ def letters(
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, kafka: dict[str, object]) -> Letters:
-    """One dead letter, for tests that put nothing back."""
+    """One dead letter, for tests that replay nothing."""
     letters = Letters(follower(tmp_path_factory.mktemp("letters"), kafka, "letters.", blocks=1))
     letters.put(b"raw")
     letters.put(b"raw")
     return letters
 
 
-def test_dead_letters_are_listed_with_all_that_is_known(letters: Letters) -> None:
+def test_list_shows_every_field_of_dead_letters(letters: Letters) -> None:
     result = letters.run("list")
     assert result.stdout == "0 dead letters\n", result.stderr
     letters.put(b"one")
@@ -147,7 +145,7 @@ def test_dead_letters_are_listed_with_all_that_is_known(letters: Letters) -> Non
     assert r"an escape \x1b[2J in it" in shown[1]
 
 
-def test_a_dead_letter_is_shown_whole(letters: Letters, tmp_path: Path) -> None:
+def test_show_prints_the_complete_dead_letter(letters: Letters, tmp_path: Path) -> None:
     letters.put(b"\xc3\x01 not quite \x00")
     shown = letters.run("show", "0", f"--raw={tmp_path / 'raw'}")
     assert shown.exit_code == 0, shown.output
@@ -168,8 +166,8 @@ def test_a_dead_letter_is_shown_whole(letters: Letters, tmp_path: Path) -> None:
     assert "... and 2952 more bytes: --raw FILE writes all of them" in letters.run("show", "3").stdout
 
 
-def test_a_bad_record_becomes_a_dead_letter_is_mended_put_back_and_executed(letters: Letters, tmp_path: Path) -> None:
-    """The full circle, the chain being judged by what is on its input topics."""
+def test_bad_record_is_dead_then_corrected_replayed_and_executed(letters: Letters, tmp_path: Path) -> None:
+    """The complete cycle; the chain is executed from the records on its input topics."""
     records = letters.chain.records
     at = next(number for number, (kind, _) in enumerate(records) if kind == "candidates")
     kind, good = records[at]
@@ -180,19 +178,19 @@ def test_a_bad_record_becomes_a_dead_letter_is_mended_put_back_and_executed(lett
     assert worker.lane.executed_block == 0
     (letter,) = letters.json("list")
     assert (letter["reason"], letter["detail"][:35]) == ("UNDECODABLE", "expected Avro single-object encodin")
-    (tmp_path / "mended.json").write_text(json.dumps(good))
-    result = letters.run("replay", letter["place"], f"--as={tmp_path / 'mended.json'}")
+    (tmp_path / "corrected.json").write_text(json.dumps(good))
+    result = letters.run("replay", letter["place"], f"--as={tmp_path / 'corrected.json'}")
     assert result.exit_code == 0, result.output
     letters.judge_inputs()
     assert worker.lane.executed_block == 3
-    told = letters.chain.expected
-    assert len(lines(invoke("watch", "verdicts", "--json", letters.chain.option()).stdout)) == len(told)
+    expected = letters.chain.expected
+    assert len(lines(invoke("watch", "verdicts", "--json", letters.chain.option()).stdout)) == len(expected)
     (letter,) = letters.json("list")
     assert letter["replayed"]["repaired"] is True
     assert letters.record_at(letter["replayed"]) == letters.encoded(good, kind)
 
 
-def test_what_was_put_back_says_so_and_goes_under_its_lane(letters: Letters) -> None:
+def test_replayed_record_has_lane_as_key_and_replay_header(letters: Letters) -> None:
     raw = letters.encoded(letters.candidate())
     letters.put(raw, reason=DeadReason.LATE)
     assert (
@@ -208,42 +206,42 @@ def test_what_was_put_back_says_so_and_goes_under_its_lane(letters: Letters) -> 
     assert f"{letters.prefix}candidates[0]@0" in letters.run("list").stdout
 
 
-def test_a_dry_run_says_that_a_passed_block_takes_nothing(letters: Letters) -> None:
-    """The chain has executed block 3; a record of block 4 may still be taken."""
+def test_dry_run_reports_that_a_passed_block_takes_nothing(letters: Letters) -> None:
+    """The chain has executed block 3; a record of block 4 can still be taken."""
     letters.chain.judge(letters.chain.records)
     good = letters.candidate()
     letters.put(letters.encoded(good), reason=DeadReason.LATE)
     letters.put(letters.encoded({**good, "block": 4}), reason=DeadReason.LATE)
     passed, later = letters.run("replay", "--all", "--dry-run").stdout.splitlines()[:2]
     assert passed.endswith(
-        f"attempt 1 of 3; pointless: it is of block {good['block']}, and lane polkadot has executed block 3"
+        f"attempt 1 of 3; pointless: it belongs to block {good['block']}, and lane polkadot has already executed block 3"
     )
     assert later.endswith("attempt 1 of 3")
     first, second = letters.json("replay", "--all", "--dry-run")
-    assert (first["pointless"][:8], second["pointless"]) == ("it is of", None)
+    assert (first["pointless"][:10], second["pointless"]) == ("it belongs", None)
     assert letters.inputs("candidates") == []
 
 
-def test_what_was_put_back_is_skipped_unless_told_otherwise_and_every_attempt_counts(letters: Letters) -> None:
+def test_replayed_letter_is_skipped_without_again_and_attempts_are_counted(letters: Letters) -> None:
     letters.put(letters.encoded(letters.candidate()), reason=DeadReason.LATE)
     assert letters.run("replay", "0").exit_code == 0
     skipped = letters.run("replay", "0")
     assert (skipped.exit_code, len(letters.inputs("candidates"))) == (0, 1)
     assert skipped.stdout == (
-        f"0/0  skipped: put back already, as {letters.prefix}candidates[0]@0 (attempt 1); --again does it once more\n"
+        f"0/0  skipped: already put back as {letters.prefix}candidates[0]@0 (attempt 1); --again puts it back once more\n"
     )
     assert "attempt 2 of 3" in letters.run("replay", "0", "--again").stdout
     assert "attempt 3 of 3" in letters.run("replay", "0", "--again").stdout
     refused = letters.run("replay", "0", "--again")
     assert (refused.exit_code, len(letters.inputs("candidates"))) == (1, 3)
     assert refused.stderr == (
-        "validator: dead letter 0/0  refused: put back 3 times already, and [dead_letters] attempts_max is 3\n"
+        "validator: dead letter 0/0  refused: already put back 3 times, and [dead_letters] attempts_max is 3\n"
     )
     (row,) = letters.json("show", "0")
     assert [replay["attempt"] for replay in row["history"]] == [1, 2, 3]
 
 
-def test_the_attempts_of_a_record_that_keeps_coming_back_are_counted_up_to_the_cap(letters: Letters) -> None:
+def test_attempts_of_a_returning_record_are_limited(letters: Letters) -> None:
     raw = letters.encoded(letters.candidate())
     place = letters.put(raw, reason=DeadReason.LATE)
     for attempt in (1, 2, 3):
@@ -254,7 +252,7 @@ def test_the_attempts_of_a_record_that_keeps_coming_back_are_counted_up_to_the_c
         )
     refused = letters.run("replay", place, "--force")
     assert (refused.exit_code, refused.stdout) == (1, "")
-    assert refused.stderr.startswith(f"validator: dead letter {place}  refused: put back 3 times already")
+    assert refused.stderr.startswith(f"validator: dead letter {place}  refused: already put back 3 times")
     (row,) = letters.json("show", place)
     assert [(replay["letter"], replay["attempt"]) for replay in row["history"]] == [("0/0", 1), ("0/1", 2), ("0/2", 3)]
     assert len(letters.inputs("candidates")) == 3
@@ -262,7 +260,7 @@ def test_the_attempts_of_a_record_that_keeps_coming_back_are_counted_up_to_the_c
     assert "attempt 4 of 4" in invoke("dead-letters", "replay", place, wider).stdout
 
 
-def test_all_of_a_reason_and_lane_in_one_transaction_and_what_cannot_go_is_told(letters: Letters) -> None:
+def test_replay_all_is_one_transaction_and_reports_refusals(letters: Letters) -> None:
     good = letters.candidate()
     for index in range(3):
         letters.put(letters.encoded({**good, "index": index}), reason=DeadReason.LATE)
@@ -279,35 +277,37 @@ def test_all_of_a_reason_and_lane_in_one_transaction_and_what_cannot_go_is_told(
         letters.encoded({**good, "index": index}) for index in range(3)
     ]
     assert [row["replayed"] is not None for row in letters.json("list")] == [True] * 3 + [False] * 4
-    assert letters.run("replay", "--all", "--lane=nobody").stdout == "no dead letter is there that was asked for\n"
+    assert letters.run("replay", "--all", "--lane=nobody").stdout == "no dead letter matches\n"
     forced = letters.run("replay", "3", "--force")
     assert (forced.exit_code, letters.inputs("candidates")[-1].value()) == (0, b"rubbish")
 
 
-def test_a_second_replay_ends_the_first_which_puts_nothing_back(letters: Letters) -> None:
+def test_second_replay_fences_the_first(letters: Letters) -> None:
     task = Task(Place(0, 0), f"{letters.prefix}candidates", b"polkadot", b"raw", 1, repaired=False)
     kafka = letters.kafka
     with Replayer(kafka, letters.prefix) as first, Replayer(kafka, letters.prefix) as second:
-        with pytest.raises(UserError, match="another `validator dead-letters replay` has begun and ended this one"):
+        with pytest.raises(
+            UserError, match="another `validator dead-letters replay` was started and has ended this one"
+        ):
             first.send([task])
         assert second.send([task])[0].attempt == 1
     assert len(letters.inputs("candidates")) == 1
     assert len(letters.inputs("dead-letter-replays")) == 1
 
 
-def test_a_record_that_kafka_does_not_take_takes_its_transaction_with_it(letters: Letters) -> None:
+def test_record_refused_by_kafka_aborts_the_transaction(letters: Letters) -> None:
     def task(offset: int, raw: bytes) -> Task:
         return Task(Place(0, offset), f"{letters.prefix}candidates", b"polkadot", raw, 1, repaired=False)
 
     tasks = [task(0, b"small"), task(1, random.Random(1).randbytes((8 << 20) + 1000))]
-    told = r"nothing was put back: dead letter 0/1: .*candidates: "
-    with Replayer(letters.kafka, letters.prefix) as replayer, pytest.raises(UserError, match=told):
+    text = r"nothing was put back: dead letter 0/1: .*candidates: "
+    with Replayer(letters.kafka, letters.prefix) as replayer, pytest.raises(UserError, match=text):
         replayer.send(tasks)
     assert letters.inputs("candidates") == []
     assert letters.inputs("dead-letter-replays") == []
 
 
-def test_a_replay_goes_on_where_nobody_reads_what_it_says(letters: Letters) -> None:
+def test_replay_continues_after_its_output_is_closed(letters: Letters) -> None:
     for _ in range(3):
         letters.put(letters.encoded(letters.candidate()), reason=DeadReason.LATE)
     command = [sys.executable, "-m", "validator", "dead-letters", "replay", "--all", letters.chain.option()]
@@ -325,34 +325,34 @@ def test_a_replay_goes_on_where_nobody_reads_what_it_says(letters: Letters) -> N
     [
         (("show", "x"), "PLACE: expected OFFSET or PARTITION/OFFSET, found 'x'"),
         (("show", "1/2/3"), "PLACE: expected OFFSET or PARTITION/OFFSET, found '1/2/3'"),
-        (("show", "7"), "dead letter 0/7 is not there: "),
-        (("show", "3/0"), "dead letter 3/0 is not there: "),
-        (("replay", "0", "9"), "dead letter 0/9 is not there: "),
+        (("show", "7"), "no dead letter at 0/7: "),
+        (("show", "3/0"), "no dead letter at 3/0: "),
+        (("replay", "0", "9"), "no dead letter at 0/9: "),
         (("replay",), "expected PLACE or --all, found neither"),
         (("replay", "0", "--all"), "expected PLACE or --all, found both"),
-        (("replay", "0", "--lane=polkadot"), "--lane and --reason are for --all, found them with PLACE"),
+        (("replay", "0", "--lane=polkadot"), "--lane and --reason need --all, found them with PLACE"),
         (("replay", "--all", "--as=x"), "--as: expected exactly one PLACE, found --all"),
         (("replay", "0", "1", "--as=x"), "--as: expected exactly one PLACE, found 2"),
         (("replay", "0", "--as=/nowhere"), "/nowhere: cannot be read: No such file or directory"),
         (("list", "--reason=LAET"), "--reason: expected UNDECODABLE, UNKNOWN_SCHEMA, "),
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_is_told_in_one_line(shared: Letters, arguments: tuple[str, ...], words: str) -> None:
+def test_wrong_arguments_are_one_error_line(shared: Letters, arguments: tuple[str, ...], words: str) -> None:
     result = shared.run(*arguments)
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
     assert result.stderr.startswith(f"validator: {words}")
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"lane": "polkadot"}', "9" * 5000])
-def test_a_mended_record_that_is_none_is_told_with_its_file(shared: Letters, tmp_path: Path, content: str) -> None:
-    (tmp_path / "mended.json").write_text(content)
-    result = shared.run("replay", "0", f"--as={tmp_path / 'mended.json'}")
+def test_invalid_corrected_record_is_reported_with_its_file(shared: Letters, tmp_path: Path, content: str) -> None:
+    (tmp_path / "corrected.json").write_text(content)
+    result = shared.run("replay", "0", f"--as={tmp_path / 'corrected.json'}")
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
-    assert result.stderr.startswith(f"validator: {tmp_path / 'mended.json'}: ")
+    assert result.stderr.startswith(f"validator: {tmp_path / 'corrected.json'}: ")
 
 
 @pytest.mark.parametrize("command", ["list", "show", "replay"])
-def test_a_broker_that_does_not_answer_is_told(shared: Letters, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+def test_unreachable_broker_is_reported(shared: Letters, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.setenv("VALIDATOR_KAFKA__BOOTSTRAP__SERVERS", "127.0.0.1:1")
     monkeypatch.setattr("validator.kafka.retry.ANSWER_S_MAX", 1.0)
     result = shared.run(*([command] if command == "list" else [command, "0"]))
@@ -361,7 +361,7 @@ def test_a_broker_that_does_not_answer_is_told(shared: Letters, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("missing", ["dead-letters", "dead-letter-replays", "candidates"])
-def test_a_topic_that_is_not_there_is_told(shared: Letters, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+def test_missing_topic_is_reported(shared: Letters, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     monkeypatch.setenv("VALIDATOR_TOPICS__PREFIX", f"without-{missing}.")
     with monkeypatch.context() as patch:
         patch.setattr("validator.kafka.topics.TOPICS", tuple(topic for topic in TOPICS if topic.name != missing))
@@ -372,7 +372,7 @@ def test_a_topic_that_is_not_there_is_told(shared: Letters, monkeypatch: pytest.
     assert "validator topics create" in result.stderr
 
 
-def test_a_strangers_record_is_told_and_the_others_are_listed(letters: Letters) -> None:
+def test_foreign_record_is_reported_and_others_are_listed(letters: Letters) -> None:
     letters.send("dead-letters", b"hello")
     letters.count += 1
     letters.put(b"raw")

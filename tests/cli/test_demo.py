@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator demo`: once through the real thing, and its screen without it."""
+"""`validator demo`: once with broker and job, and its screen without them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.spark
-def test_every_verdict_of_the_demo_agrees(tmp_path: Path) -> None:
+def test_every_verdict_of_the_demo_matches_the_model(tmp_path: Path) -> None:
     arguments = [sys.executable, "-m", "validator", "demo", "--json", "--blocks=40", "--seed=11"]
-    # a user's own Kafka is not for simulated traffic
+    # the demo must not send simulated traffic to a user's own Kafka
     environment = os.environ | {"VALIDATOR_HOME": str(tmp_path), "VALIDATOR_KAFKA__BOOTSTRAP__SERVERS": "127.0.0.1:1"}
     if "VALIDATOR_HOME" not in os.environ and "XDG_CACHE_HOME" not in os.environ:
         (tmp_path / "cache").symlink_to(Path.home() / ".cache" / "validator")
@@ -50,24 +50,24 @@ def test_every_verdict_of_the_demo_agrees(tmp_path: Path) -> None:
 
 
 def running_under(directory: Path) -> list[str]:
-    told = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
-    return [line for line in told.stdout.splitlines() if str(directory) in line]
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    return [line for line in listed.stdout.splitlines() if str(directory) in line]
 
 
-def test_a_folder_that_holds_something_is_not_used(tmp_path: Path) -> None:
+def test_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").touch()
     result = invoke("demo", f"--directory={tmp_path}")
     assert result.exit_code == 2
     assert result.stderr == f"validator: --directory: expected a folder that is new or empty, found {tmp_path}\n"
 
 
-def test_a_profile_that_is_none_is_told() -> None:
+def test_unknown_profile_is_reported() -> None:
     result = invoke("demo", "--profile=dmeo")
     assert result.exit_code == 2
     assert result.stderr.startswith("validator: profile: expected one of demo, real, full, ceiling, found 'dmeo'")
 
 
-# --- the screen --------------------------------------------------------------------------------------------------------------------------
+# --- the screen ---
 
 
 def verdict(index: int) -> dict[str, Any]:
@@ -81,8 +81,8 @@ def verdict(index: int) -> dict[str, Any]:
         "para_id": 2000,
         "ok": ok,
     }
-    tells = {"messages": [{"recipient": 1, "sequence_number": 2}], "effective_session": None, "enacted": ok}
-    return {**record, **tells, **({} if ok else error)}
+    results = {"messages": [{"recipient": 1, "sequence_number": 2}], "effective_session": None, "enacted": ok}
+    return {**record, **results, **({} if ok else error)}
 
 
 def progress(verdicts: int) -> DemoProgress:
@@ -101,7 +101,7 @@ def progress(verdicts: int) -> DemoProgress:
 
 @pytest.mark.parametrize("verdicts", [0, 1, 300])
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 30), (140, 40), (200, 60), (40, 10)])
-def test_the_screen_fits_the_terminal(width: int, height: int, verdicts: int) -> None:
+def test_screen_fits_the_terminal(width: int, height: int, verdicts: int) -> None:
     made = progress(verdicts)
     for phase in PHASES[: 4 if verdicts else 2]:
         made.reach(phase)
@@ -115,7 +115,7 @@ def test_the_screen_fits_the_terminal(width: int, height: int, verdicts: int) ->
 
 
 @pytest.mark.parametrize("ok", [True, False])
-def test_the_summary_says_how_it_went(ok: bool) -> None:
+def test_summary_reports_success_or_problems(ok: bool) -> None:
     summary: dict[str, Any] = {
         "ok": ok, "blocks": 10, "records": 5, "verdicts": 5, "agreed": 4, "disagreed": 1, "missing": 0, "dispatches_agreed": 3,
         "dispatches_expected": 3, "rejected": {"OutboundHrmp/NotSorted": 2}, "channels_opened": 1, "channels_closed": 0,
@@ -126,6 +126,6 @@ def test_the_summary_says_how_it_went(ok: bool) -> None:
     console = Console(file=StringIO(), width=120)
     print_summary(console, summary)
     text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert ("every verdict and dispatch is as the model says" in text) == ok
+    assert ("every verdict and dispatch agrees with the model" in text) == ok
     assert ("expected this, found that" in text) == (not ok)
     assert "OutboundHrmp/NotSorted" in text

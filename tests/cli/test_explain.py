@@ -74,7 +74,7 @@ def test_clause_prints_its_rule_and_its_error(words: tuple[str, ...]) -> None:
     assert [entry["name"] for entry in entries(*words)] == ["R-18", "OutboundHrmp/CapacityExceeded"]
 
 
-def test_matches_of_several_protocols_are_all_printed_and_an_option_narrows_them() -> None:
+def test_all_protocols_with_a_match_are_printed_unless_one_is_chosen() -> None:
     assert {entry["protocol"] for entry in entries("InsufficientBalance")} == {"early-hrmp", "router", "xcmp"}
     assert [entry["protocol"] for entry in entries("InsufficientBalance", "--protocol=xcmp")] == ["xcmp"]
 
@@ -92,7 +92,7 @@ def test_plain_output_has_title_facts_and_text() -> None:
     )
 
 
-def test_without_a_code_everything_is_listed() -> None:
+def test_explain_without_code_lists_every_entry() -> None:
     everything = [entry for page in installed_pages()[0] for entry in page.entries]
     assert [entry["name"] for entry in entries()] == [entry.name for entry in everything]
     lines = run().stdout.splitlines()
@@ -114,7 +114,7 @@ def test_without_a_code_everything_is_listed() -> None:
         (("?",), "CODE: expected a code, an error kind or a clause of any installed protocol, found '?'\n"),
         (
             ("R-18", "--protocol=mine"),
-            "--protocol: expected one with a page of rules, lane, early-hrmp, router, xcmp, found",
+            "--protocol: expected one with a page of rules (lane, early-hrmp, router, xcmp), found",
         ),
     ],
 )

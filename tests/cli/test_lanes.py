@@ -8,12 +8,11 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Producer
 
 from tests.cli.follower import Follower, follower, invoke, lines
+from tests.sending import send
 from validator import __version__
 from validator.core.rules import pages
-from validator.kafka.client import producer_config
 from validator.kafka.process import start_time
 from validator.lanes.configured import chain_protocol, imported_state_path, lane_definition, read_state_file
 from validator.lanes.marker import Marker
@@ -29,7 +28,7 @@ def chain(tmp_path: Path, kafka: dict[str, object]) -> Follower:
     return follower(tmp_path, kafka, f"lanes-{tmp_path.name}.", blocks=4)
 
 
-def test_a_lane_that_has_told_nothing_is_listed_as_such(chain: Follower) -> None:
+def test_lane_without_output_is_listed(chain: Follower) -> None:
     assert lines(invoke("lanes", "--json", chain.option()).stdout) == [
         {
             "lane": "polkadot",
@@ -39,10 +38,10 @@ def test_a_lane_that_has_told_nothing_is_listed_as_such(chain: Follower) -> None
             "lag": None,
         }
     ]
-    assert invoke("lanes", chain.option()).stdout == "polkadot  nothing has come yet; starts with block 1\n"
+    assert invoke("lanes", chain.option()).stdout == "polkadot  no records yet; starts with block 1\n"
 
 
-def test_a_lane_tells_where_it_stands_and_what_it_waits_for(chain: Follower) -> None:
+def test_lanes_shows_executed_block_and_what_is_missing(chain: Follower) -> None:
     missing = next(
         place for place, (kind, record) in enumerate(chain.records) if kind == "candidates" and record["block"] == 4
     )
@@ -53,29 +52,26 @@ def test_a_lane_tells_where_it_stands_and_what_it_waits_for(chain: Follower) -> 
     assert status["last_receipt"]["block"] == 3
     assert status["waiting_for"] == f"waiting for 1 of {announced} candidates of block 4"
     assert status["consumed"] == len(chain.records) - 1
-    told = invoke("lanes", chain.option()).stdout.splitlines()
-    assert told[0] == f"polkadot  executed block 3; {status['waiting_for']}"
-    assert told[1].startswith(f"          consumed {status['consumed']} = ")
-    assert told[2].startswith("          last receipt: block 3 of session 0, ")
+    printed = invoke("lanes", chain.option()).stdout.splitlines()
+    assert printed[0] == f"polkadot  executed block 3; {status['waiting_for']}"
+    assert printed[1].startswith(f"          consumed {status['consumed']} = ")
+    assert printed[2].startswith("          last receipt: block 3 of session 0, ")
 
 
-def test_a_lane_tells_how_far_it_is_behind(chain: Follower, kafka: dict[str, Any]) -> None:
+def test_lanes_shows_lag(chain: Follower, kafka: dict[str, Any]) -> None:
     chain.judge(chain.records)
     assert lines(invoke("lanes", "--json", chain.option()).stdout)[0]["lag"] is None
     prefix = chain.config.topics.prefix
-    producer = Producer(producer_config(kafka))
-    for offset in range(7):
-        producer.produce(f"{prefix}candidates", b"%d" % offset, b"polkadot")
+    send(kafka, prefix, [("candidates", b"polkadot", b"%d" % offset) for offset in range(7)])
     for marker in (Marker(3, {(f"{prefix}candidates", 0): 1}), Marker(4, {(f"{prefix}candidates", 0): 5})):
         record = marker.encode("polkadot")
-        producer.produce(prefix + record.topic, record.value, record.key)
-    assert producer.flush(30) == 0
+        send(kafka, prefix, [(record.topic, record.key, record.value)])
     (status,) = lines(invoke("lanes", "--json", chain.option()).stdout)
     assert status["lag"] == 2
     assert invoke("lanes", chain.option()).stdout.splitlines()[1].endswith("; lag 2 offsets of its topics")
 
 
-def test_a_lane_that_is_not_configured_is_marked(chain: Follower) -> None:
+def test_unconfigured_lane_is_marked(chain: Follower) -> None:
     chain.judge(chain.records)
     lane, chains = "kusama", chain.config_path.read_text(encoding="utf-8").replace("chains.polkadot", "chains.kusama")
     chain.config_path.write_text(chains, encoding="utf-8")
@@ -83,7 +79,7 @@ def test_a_lane_that_is_not_configured_is_marked(chain: Follower) -> None:
     assert [(row["lane"], row["configured"]) for row in rows] == [(lane, True), ("polkadot", False)]
 
 
-# --- import ------------------------------------------------------------------------------------------------------------------------------
+# --- import ---
 
 MESSAGE = {"sent_at": 90, "data": "0a0b"}
 STATE: dict[str, Any] = {
@@ -97,7 +93,7 @@ STATE: dict[str, Any] = {
     "ump_queues": {"3": ["00ff"]},
     "dmq": {"3": [{"sent_at": 91, "msg": "cc"}]},
     "dmq_heads": {"3": "cd" * 32},
-    # not by ascending channel: the order is the order of asking
+    # in order of the requests, which is not ascending by channel
     "open_requests": {
         name: {
             "confirmed": False,
@@ -133,7 +129,7 @@ def setup(tmp_path: Path) -> tuple[Path, Path]:
     return table(tmp_path), state
 
 
-def test_an_imported_state_is_where_the_lane_starts(setup: tuple[Path, Path], tmp_path: Path) -> None:
+def test_lane_starts_from_the_imported_state(setup: tuple[Path, Path], tmp_path: Path) -> None:
     from validator.config import load_config
 
     config_path, state = setup
@@ -157,7 +153,7 @@ def test_an_imported_state_is_where_the_lane_starts(setup: tuple[Path, Path], tm
 
 
 @pytest.mark.parametrize(("document", "option", "first_block"), [(STATE, (), 7), (STATE, ("--first-block=55",), 55)])
-def test_the_first_block_may_come_from_the_chain_or_the_option(
+def test_first_block_comes_from_chain_or_option(
     tmp_path: Path, document: dict[str, Any], option: tuple[str, ...], first_block: int
 ) -> None:
     state = tmp_path / "STATE.json"
@@ -168,7 +164,7 @@ def test_the_first_block_may_come_from_the_chain_or_the_option(
     assert json.loads(result.stdout)["first_block"] == first_block
 
 
-def test_the_option_goes_over_the_file(setup: tuple[Path, Path]) -> None:
+def test_option_overrides_the_file(setup: tuple[Path, Path]) -> None:
     config_path, state = setup
     result = invoke(
         "lanes", "import", str(state), "--lane=polkadot", "--first-block=200", "--json", f"--config={config_path}"
@@ -185,7 +181,7 @@ def test_the_option_goes_over_the_file(setup: tuple[Path, Path]) -> None:
         ({"chanels": {}}, "chanels"),
     ],
 )
-def test_a_state_that_cannot_be_is_refused_in_one_line(
+def test_impossible_state_is_one_error_line(
     setup: tuple[Path, Path], tmp_path: Path, change: dict[str, Any], words: str
 ) -> None:
     config_path, state = setup
@@ -197,40 +193,40 @@ def test_a_state_that_cannot_be_is_refused_in_one_line(
     assert not (tmp_path / "job" / "lanes" / "polkadot.json").exists()
 
 
-def test_a_lane_that_is_not_configured_gets_a_suggestion(setup: tuple[Path, Path]) -> None:
+def test_unconfigured_lane_gets_a_suggestion(setup: tuple[Path, Path]) -> None:
     config_path, state = setup
     result = invoke("lanes", "import", str(state), "--lane=polkadto", f"--config={config_path}")
     assert result.exit_code == 2
     assert result.stderr == "validator: --lane: no chain 'polkadto' is configured; did you mean 'polkadot'?\n"
 
 
-def test_a_chain_that_names_a_state_keeps_it(setup: tuple[Path, Path], tmp_path: Path) -> None:
+def test_import_keeps_a_state_named_by_the_chain(setup: tuple[Path, Path], tmp_path: Path) -> None:
     _, state = setup
     result = invoke("lanes", "import", str(state), "--lane=polkadot", f"--config={table(tmp_path, state='other.json')}")
     assert result.exit_code == 2
-    assert "chains.polkadot.state names" in result.stderr
+    assert "chains.polkadot.state already names" in result.stderr
 
 
-def test_a_running_job_keeps_its_lanes(setup: tuple[Path, Path], tmp_path: Path) -> None:
+def test_import_refuses_lanes_of_a_running_job(setup: tuple[Path, Path], tmp_path: Path) -> None:
     config_path, state = setup
     (tmp_path / "job").mkdir()
     (tmp_path / "job" / "job.json").write_text(json.dumps({"pid": os.getpid(), "started": start_time(os.getpid())}))
     result = invoke("lanes", "import", str(state), "--lane=polkadot", f"--config={config_path}")
     assert result.exit_code == 2
-    assert f"a job runs on {tmp_path / 'job'} (process {os.getpid()})" in result.stderr
+    assert f"a job is using {tmp_path / 'job'} (process {os.getpid()})" in result.stderr
 
 
-def test_a_lane_under_way_keeps_its_state(chain: Follower, tmp_path: Path) -> None:
+def test_import_refuses_a_lane_with_a_checkpoint(chain: Follower, tmp_path: Path) -> None:
     state = tmp_path / "STATE.json"
     state.write_text(json.dumps({"valid_paras": [2000]}))
     checkpoint = tmp_path / "job" / "checkpoint"
     checkpoint.mkdir(parents=True)
-    # another lane's checkpoint: this one may still start from anything
+    # another lane's checkpoint: this lane may still start from any block
     assert invoke("lanes", "import", str(state), "--lane=polkadot", "--first-block=50", chain.option()).exit_code == 0
-    assert invoke("lanes", chain.option()).stdout == "polkadot  nothing has come yet; starts with block 50\n"
+    assert invoke("lanes", chain.option()).stdout == "polkadot  no records yet; starts with block 50\n"
     chain.judge(chain.records)
     result = invoke("lanes", "import", str(state), "--lane=polkadot", chain.option())
     assert result.exit_code == 2
     assert result.stderr.startswith(
-        f"validator: lane polkadot: it is under way (executed block 4) with its state in {checkpoint}: "
+        f"validator: lane polkadot: it has already executed block 4, with its state in {checkpoint}: "
     )

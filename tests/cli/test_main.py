@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: light, and clear about what went wrong."""
+"""The command line starts quickly and reports errors in one line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def modules_after(program: str) -> set[str]:
     return set(done.stderr.split())
 
 
-def test_help_imports_nothing_of_weight_beside_typer() -> None:
+def test_help_imports_nothing_heavy_except_typer() -> None:
     ours = modules_after("from validator.cli.main import app; app(['--help'], standalone_mode=False)")
     typers = modules_after("import typer, rich")
     assert "typer" in ours
@@ -34,20 +34,20 @@ def test_help_imports_nothing_of_weight_beside_typer() -> None:
     }  # fmt: skip
 
 
-def test_help_lists_every_command_in_the_tables_order() -> None:
+def test_help_lists_every_command_in_order_of_the_table() -> None:
     text = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200"}).output
     places = [text.index(f"\n  {name} ") for name in COMMANDS]
     assert places == sorted(places)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_its_help(name: str) -> None:
+def test_every_command_has_help(name: str) -> None:
     result = CliRunner().invoke(app, [name, "--help"])
     assert result.exit_code == 0, result.output
     assert f"validator {name}" in result.output or f"{name} [OPTIONS]" in result.output
 
 
-def test_version() -> None:
+def test_version_is_printed() -> None:
     assert CliRunner().invoke(app, ["--version"]).output == f"{__version__}\n"
 
 
@@ -77,13 +77,13 @@ def test_verbose_adds_the_traceback(tmp_path: Path) -> None:
     assert done.stderr.splitlines()[-1].startswith("validator: no broker runs")
 
 
-def test_a_misspelt_command_gets_a_suggestion(tmp_path: Path) -> None:
+def test_misspelt_command_gets_a_suggestion(tmp_path: Path) -> None:
     done = run("brokr", home=tmp_path)
     assert done.returncode == 2
     assert "Did you mean 'broker'?" in done.stderr
 
 
-def test_status_says_no_with_exit_code_1(tmp_path: Path) -> None:
+def test_status_of_no_broker_exits_with_code_1(tmp_path: Path) -> None:
     done = run("broker", "status", "--json", home=tmp_path)
     assert done.returncode == 1
     assert '"running": false' in done.stdout

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator plugins`: what is installed is told whatever is wrong with it; locks, artefacts and projects are written."""
+"""`validator plugins`: installed plugins are listed even if they are broken; locks, artefacts and projects are written."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def validator_transports(config):
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of distributions: one that works, one that is broken, one that needs a configuration, a transport."""
+    """A folder of distributions: a working plugin, a broken one, one that needs a configuration, and a transport."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "site"
     install(folder, "memo", plugin_source("memo", prefix="01"))
@@ -66,7 +66,7 @@ def configure(text: str) -> None:
 # --- list, show ---
 
 
-def test_list_tells_every_plugin_and_what_is_wrong_with_it(site: Path) -> None:
+def test_list_shows_every_plugin_with_its_problems(site: Path) -> None:
     result = run(site, "list")
     assert result.exit_code == 0, result.output
     lines = {line.split()[0]: " ".join(line.split()) for line in result.output.splitlines()}
@@ -76,10 +76,10 @@ def test_list_tells_every_plugin_and_what_is_wrong_with_it(site: Path) -> None:
     assert lines["out"] == "out 2.0.0 1.0 transports out dist-out 2.0.0 ok"
     assert lines["router"].startswith("router ")
     assert lines["broken"].startswith("broken handlers dist-broken 1.0.0 importing plugin_")
-    assert lines["broken"].endswith("failed (SystemExit: no luck): mend or remove the plugin")
+    assert lines["broken"].endswith("failed (SystemExit: no luck): fix or remove the plugin")
 
 
-def test_list_for_machines(site: Path) -> None:
+def test_list_prints_json(site: Path) -> None:
     found = rows(run(site, "list", "--json"))
     assert {"memo", "broken", "needy", "out", "router"} <= set(found)
     memo, broken = found["memo"], found["broken"]
@@ -90,15 +90,15 @@ def test_list_for_machines(site: Path) -> None:
     assert found["router"]["provides"] == ["router"]
 
 
-def test_list_tells_duplicates_of_both(site: Path) -> None:
+def test_list_reports_both_duplicates(site: Path) -> None:
     install(site, "memo", plugin_source("memo"), distribution="another")
     twins = [row for row in map(json.loads, run(site, "list", "--json").stdout.splitlines()) if row["name"] == "memo"]
-    # in the order of their modules' names, which are numbered over the whole run
+    # in the order of their modules' names, which are numbered through the whole run
     assert sorted(row["distribution"] for row in twins) == ["another", "dist-memo"]
     assert ["has the same name and version" in row["problems"][0] for row in twins] == [True, True]
 
 
-def test_list_goes_on_where_an_artefact_is_gone(site: Path) -> None:
+def test_list_continues_after_a_missing_artefact(site: Path) -> None:
     configure("[plugins]\nartefacts = ['dist_x-1.0.0-00000000.zip']\n")
     result = run(site, "list", "--json")
     assert result.exit_code == 0
@@ -106,7 +106,7 @@ def test_list_goes_on_where_an_artefact_is_gone(site: Path) -> None:
     assert '"memo"' in result.stdout
 
 
-def test_show_tells_everything(site: Path) -> None:
+def test_show_prints_every_field(site: Path) -> None:
     configure(
         "[chains.a]\n"
         "[[chains.a.handlers]]\nname = 'needy'\nfrom_block = 7\nconfig = {pallet = 3}\n"
@@ -124,9 +124,9 @@ def test_show_tells_everything(site: Path) -> None:
         f"  file           {site / row['value']}.py",
         f"  sha256         {row['sha256']}",
         "  provides       kind needy, prefix 02, weight 1, per_byte 0, payload_bytes_max 65536",
-        "  configuration  pallet: int, must be given",
+        "  configuration  pallet: int, required",
         "  configuration  names: tuple[str, ...], default ('a',)",
-        '  used by        chains.a from block 7 on before block 9, {"pallet":3}',
+        '  used by        chains.a from block 7 to block 8, {"pallet":3}',
     ]
     assert row["used_by"] == [
         {"table": "chains.a", "from_block": 7, "before_block": 9, "version": None, "config": {"pallet": 3}}
@@ -134,7 +134,7 @@ def test_show_tells_everything(site: Path) -> None:
     assert len(row["sha256"]) == 64
 
 
-def test_show_of_what_is_broken_a_protocol_and_a_transport(site: Path) -> None:
+def test_show_of_broken_plugin_protocol_and_transport(site: Path) -> None:
     configure("[chains.a]\n[transports.out]\npassword = 'secret'\n")
     broken = run(site, "show", "broken")
     assert broken.exit_code == 0
@@ -149,12 +149,10 @@ def test_show_of_what_is_broken_a_protocol_and_a_transport(site: Path) -> None:
     assert "provides       transport out, topics verdicts receipts\n" in run(site, "show", "out").stdout
 
 
-def test_show_of_what_is_not_there(site: Path) -> None:
+def test_show_of_unknown_plugin_is_one_error_line(site: Path) -> None:
     result = run(site, "show", "absent")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith(
-        "validator: plugin 'absent': expected one that is installed, found none of this name; "
-    )
+    assert result.stderr.startswith("validator: plugin 'absent' is not installed; ")
     assert run(site, "show", "memo@9").exit_code == 2
 
 
@@ -162,7 +160,7 @@ def test_show_of_what_is_not_there(site: Path) -> None:
 
 
 @pytest.mark.parametrize(("outcome", "code"), [(check.Outcome.FAILED, 1), (check.Outcome.SKIPPED, 0)])
-def test_check_prints_a_table_and_says_no(
+def test_check_prints_a_table_and_exits_with_its_code(
     site: Path, monkeypatch: pytest.MonkeyPatch, outcome: check.Outcome, code: int
 ) -> None:
     results = [
@@ -171,12 +169,12 @@ def test_check_prints_a_table_and_says_no(
     ]
     asked: list[str] = []
 
-    def told(name: str, progress: Any = None) -> list[check.Result]:
+    def check_distribution(name: str, progress: Any = None) -> list[check.Result]:
         asked.append(name)
         progress("memo: lint")
         return results
 
-    monkeypatch.setattr(check, "check_distribution", told)
+    monkeypatch.setattr(check, "check_distribution", check_distribution)
     result = run(site, "check", "dist-memo")
     assert result.exit_code == code
     assert asked == ["dist-memo"]
@@ -191,7 +189,7 @@ def test_check_prints_a_table_and_says_no(
     assert [json.loads(line)["outcome"] for line in as_json.stdout.splitlines()] == ["ok", outcome.value]
 
 
-def test_check_of_what_is_not_there(site: Path) -> None:
+def test_check_of_unknown_plugin_is_one_error_line(site: Path) -> None:
     result = run(site, "check", "absent")
     assert result.exit_code == 2
     assert len(result.stderr.splitlines()) == 1
@@ -200,7 +198,7 @@ def test_check_of_what_is_not_there(site: Path) -> None:
 # --- lock ---
 
 
-def test_lock_writes_what_the_configuration_uses(site: Path) -> None:
+def test_lock_has_the_plugins_of_the_configuration(site: Path) -> None:
     configure(
         "[plugins]\nlock = 'locks/mine'\n[chains.a]\nhandlers = [{name = 'memo'}]\n[transports.out]\n"
         "[chains.b]\nhandlers = [{name = 'memo', version = '1.0.0'}]\n"
@@ -209,7 +207,7 @@ def test_lock_writes_what_the_configuration_uses(site: Path) -> None:
     result = run(site, "lock")
     assert result.exit_code == 0, result.output
     assert [line.split()[0] for line in result.stdout.splitlines()][:1] == ["memo@1.0.0"]
-    assert result.stderr == "locks/mine names 3 plugins\n"
+    assert result.stderr == "locks/mine lists 3 plugins\n"
     assert [entry.name for entry in read_lock(Path("locks/mine"))] == ["memo", "router", "out"]
     before = Path("locks/mine").read_bytes()
     as_json = run(site, "lock", "--json")
@@ -217,7 +215,7 @@ def test_lock_writes_what_the_configuration_uses(site: Path) -> None:
     assert Path("locks/mine").read_bytes() == before
 
 
-def test_lock_of_everything_needs_everything_to_work(site: Path) -> None:
+def test_lock_of_all_refuses_a_broken_plugin(site: Path) -> None:
     result = run(site, "lock", "--all")
     assert result.exit_code == 2
     assert result.stderr.startswith("validator: broken (dist-broken 1.0.0, ")
@@ -229,51 +227,51 @@ def test_lock_of_everything_needs_everything_to_work(site: Path) -> None:
             path.rmdir()
     result = run(site, "lock", "--all")
     assert result.exit_code == 0, result.output
-    assert result.stderr.endswith("; [plugins] lock has them enforced\n")
+    assert result.stderr.endswith("; set [plugins] lock to enforce it\n")
     assert {"memo", "needy", "out", "router"} <= {entry.name for entry in read_lock(Path("plugins.lock"))}
 
 
-def test_lock_tells_what_it_cannot_lock(site: Path) -> None:
+def test_lock_reports_missing_plugins(site: Path) -> None:
     assert run(site, "lock").stderr == (
-        "validator: no chain in the configuration: expected one whose plugins are meant, or --all\n"
+        "validator: no chain is configured: expected a table [chains.<lane>] that uses plugins, or --all\n"
     )
     configure("[chains.a]\nprotocol = 'absent'\nhandlers = [{name = 'gone'}]\n")
     result = run(site, "lock")
     assert result.exit_code == 2
     assert result.stderr == (
-        "validator: the configuration uses plugins that are not installed: gone of group validator.handlers, "
-        "absent of group validator.protocols\n"
+        "validator: the configuration uses plugins that are not installed: gone (group validator.handlers), "
+        "absent (group validator.protocols)\n"
     )
 
 
 # --- pack, new ---
 
 
-def test_pack_prints_the_path_and_what_is_needed_too(site: Path) -> None:
+def test_pack_prints_path_and_further_requirements(site: Path) -> None:
     install(site, "reader", plugin_source("reader", prefix="05"), requires=("dist-memo",))
     result = run(site, "pack", "dist-reader", "--output", "out")
     assert result.exit_code == 0, result.output
     (artefact,) = Path("out").iterdir()
     assert result.stdout == f"{artefact}\n"
     assert (
-        result.stderr == "it needs dist-memo, too: `validator plugins pack dist-memo`, where workers do not have it\n"
+        result.stderr == "it also needs dist-memo: run `validator plugins pack dist-memo` if workers do not have it\n"
     )
     as_json = run(site, "pack", "dist-reader", "--output", "out", "--json")
     assert json.loads(as_json.stdout) == {"path": str(artefact), "needs": ["dist-memo"]}
     assert run(site, "pack", "absent").exit_code == 2
 
 
-def test_new_prints_what_it_wrote(site: Path) -> None:
+def test_new_prints_the_files_it_wrote(site: Path) -> None:
     result = run(site, "new", "my-kind", "--kind", "handler", "--output", "projects")
     assert result.exit_code == 0, result.output
     assert "projects/validator-my-kind/src/validator_my_kind/__init__.py\n" in result.stdout
     assert all(Path(line).is_file() for line in result.stdout.splitlines())
     again = run(site, "new", "my-kind", "--kind", "handler", "--output", "projects")
     assert again.exit_code == 2
-    assert again.stderr == "validator: projects/validator-my-kind: expected a folder that is not there yet\n"
+    assert again.stderr == "validator: projects/validator-my-kind: expected a folder that does not exist yet\n"
 
 
-def test_the_help_loads_neither_plugins_nor_what_is_heavy() -> None:
+def test_help_loads_no_plugins_and_nothing_heavy() -> None:
     program = (
         "from typer.testing import CliRunner; from validator.cli.main import app; import sys; "
         "assert CliRunner().invoke(app, ['plugins', '--help']).exit_code == 0; print('\\n'.join(sys.modules))"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator prove` and `validator verify`: JSON in, JSON out; a proof is refused with 1, a document that is none told with 2."""
+"""`validator prove` and `validator verify` read and write JSON; a false proof exits with 1, an invalid document with 2."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def proved() -> dict[str, Any]:
     return document
 
 
-def test_what_is_proved_verifies_and_another_claim_does_not() -> None:
+def test_proof_verifies_its_claim_and_no_other() -> None:
     document = proved()
     assert list(document) == ["root", "recipient", "proof"]
     result = run("verify", "head", document)
@@ -41,7 +41,7 @@ def test_what_is_proved_verifies_and_another_claim_does_not() -> None:
         assert json.loads(result.stdout) == {"ok": False, "error": {"kind": "Head/ProofInvalid"}}
 
 
-def test_a_document_may_be_a_file(tmp_path: Path) -> None:
+def test_document_can_be_a_file(tmp_path: Path) -> None:
     file = tmp_path / "heads.json"
     file.write_text(json.dumps(HEADS))
     for name in (str(file), "-"):
@@ -51,7 +51,7 @@ def test_a_document_may_be_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["prove", "verify"])
 @pytest.mark.parametrize(
-    ("kind", "document", "protocol", "told"),
+    ("kind", "document", "protocol", "expected"),
     [
         ("head", b"", "xcmp", "standard input:1:1: not JSON: Expecting value"),
         ("head", b'{"proof": \xff}', "xcmp", "standard input: not UTF-8 at byte 10"),
@@ -60,31 +60,31 @@ def test_a_document_may_be_a_file(tmp_path: Path) -> None:
         ("head", b"9" * 5000, "xcmp", "standard input: expected numbers of at most 4300 digits"),
         ("head", [], "xcmp", "standard input: expected an object, found []"),
         ("tail", HEADS, "xcmp", "KIND: expected one of row, head, payload, processing, found 'tail'"),
-        ("head", HEADS, "router", "--protocol: 'router' comes without proofs"),
-        ("head", HEADS, "none", "--protocol: 'none' is not installed; there are "),
+        ("head", HEADS, "router", "--protocol: 'router' has no proofs"),
+        ("head", HEADS, "none", "--protocol: 'none' is not installed; installed are "),
     ],
 )
-def test_what_is_no_document_is_told_in_a_line(
-    command: str, kind: str, document: Any, protocol: str, told: str
+def test_invalid_document_is_one_error_line(
+    command: str, kind: str, document: Any, protocol: str, expected: str
 ) -> None:
     result = run(command, kind, document, protocol)
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert result.stderr.startswith(f"validator: {told}")
+    assert result.stderr.startswith(f"validator: {expected}")
     assert result.stderr.count("\n") == 1
 
 
-def test_what_is_known_has_to_be_well_formed() -> None:
+def test_malformed_claim_is_one_error_line() -> None:
     document = proved()
-    for changed, told in (
+    for changed, expected in (
         ({**document, "root": "00"}, 'root: expected 32 bytes in hex, found "00"'),
         ({**document, "recipient": -1}, "recipient: expected an integer from 0 to 4294967295, found -1"),
     ):
         result = run("verify", "head", changed)
-        assert (result.exit_code, result.stderr) == (2, f"validator: standard input.{told}\n")
+        assert (result.exit_code, result.stderr) == (2, f"validator: standard input.{expected}\n")
 
 
-def test_a_file_that_is_not_there_or_too_large_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_or_too_large_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "heads.json"
     arguments = ["prove", "head", str(file), "--protocol", "xcmp"]
     result = CliRunner().invoke(app, arguments)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator run` and `validator up`, up to the point where Spark would start, and with a small program in its place."""
+"""`validator run` and `validator up` up to the start of Spark, with a small program in place of the job."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def chain(tmp_path: Path, kafka: dict[str, object]) -> Follower:
 
 
 @pytest.mark.parametrize("command", ["run", "up"])
-def test_a_job_without_a_chain_is_refused(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_without_a_chain_is_refused(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = invoke(command)
     assert result.exit_code == 2
     assert result.stderr == (
-        "validator: no chain to follow: expected a table [chains.<lane>] in the configuration, found no ./validator.toml\n"
+        "validator: no chain is configured: expected a table [chains.<lane>], found no ./validator.toml\n"
     )
 
 
 @pytest.mark.parametrize("command", ["run", "up"])
-def test_a_wrong_configuration_is_told_with_its_key(command: str, tmp_path: Path) -> None:
+def test_wrong_configuration_is_reported_with_its_key(command: str, tmp_path: Path) -> None:
     path = tmp_path / "validator.toml"
     path.write_text("[chains.polkadot]\nenactement = 'immediate'\n")
     result = invoke(command, f"--config={path}")
@@ -41,7 +41,7 @@ def test_a_wrong_configuration_is_told_with_its_key(command: str, tmp_path: Path
     assert result.stderr == f"validator: {path}: chains.polkadot.enactement: no such key; did you mean 'enactment'?\n"
 
 
-def test_run_wants_its_topics(chain: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_refuses_missing_topics(chain: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VALIDATOR_TOPICS__PREFIX", "nowhere.")
     result = invoke("run", chain.option())
     assert result.exit_code == 2
@@ -62,31 +62,29 @@ sys.exit(70)
 
 
 @pytest.mark.parametrize("command", ["run", "up"])
-def test_a_job_that_fails_says_why_and_where_to_look(
-    chain: Follower, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
+def test_failed_job_reports_reason_and_log(chain: Follower, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     stand_in(monkeypatch, FAILS)
     result = invoke(command, chain.option())
     assert result.exit_code == 70, result.stderr
-    told = result.stderr.splitlines()
+    printed = result.stderr.splitlines()
     assert any(
         line.split()
-        == ["03:04:05", "started", *["Spark", "starts", "for", "polkadot;", "its", "log", "is", "spark.log"]]
-        for line in told
+        == ["03:04:05", "started", *["starting", "Spark", "for", "polkadot;", "its", "log", "is", "spark.log"]]
+        for line in printed
     )
     assert any(
         "failed    validator.core.lane.WaitingOverflow: lane polkadot: too much; Spark's log is spark.log" in line
-        for line in told
+        for line in printed
     )
 
 
-def test_json_passes_the_log_on(chain: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_option_prints_the_jobs_log(chain: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch, FAILS)
     result = invoke("run", "--json", chain.option())
     assert [event["event"] for event in lines(result.stderr)] == ["started", "failed"]
 
 
-def test_what_the_job_calls_a_users_error_is_one(chain: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_error_of_the_job_is_passed_on(chain: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch, "import sys; sys.stderr.write('validator: no Java here\\n'); sys.exit(2)")
     result = invoke("run", chain.option())
     assert result.exit_code == 2
@@ -115,14 +113,14 @@ main()
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("command", ["run", "up"])
-def test_a_signal_stops_the_job_in_order(chain: Follower, command: str, how: signal.Signals) -> None:
+def test_signal_stops_the_job_normally(chain: Follower, command: str, how: signal.Signals) -> None:
     arguments = [sys.executable, "-c", PROGRAM, command, "--json", chain.option(), WAITS]
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        told = ""
-        while '"ready"' not in told:
-            told = process.stderr.readline()
-            assert told, "it ended before it was ready"
+        line = ""
+        while '"ready"' not in line:
+            line = process.stderr.readline()
+            assert line, "it ended before it was ready"
         process.send_signal(how)
         rest = process.stderr.read()
     assert process.returncode == 0

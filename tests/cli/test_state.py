@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator state show`, on states made in this process; `tests/streaming` has it beside a job."""
+"""`validator state show`, on states made in this process; `tests/streaming` runs it during a job."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_lane_is_shown_in_figures(job: Callable[..., Job]) -> None:
+def test_show_prints_a_summary_of_the_lane(job: Callable[..., Job]) -> None:
     followed = job()
     last = len(followed.chain.records) - 1
     followed.follow(followed.chain.records[:last])
     worker = followed.worker()
-    told = followed.show()
-    assert told.exit_code == 0, told.output
+    printed = followed.show()
+    assert printed.exit_code == 0, printed.output
     lane = worker.lane
-    assert f"{LANE} · after block {lane.executed_block} · batch {BATCH}" in told.stdout
+    assert f"{LANE} · after block {lane.executed_block} · batch {BATCH}" in printed.stdout
     assert lane.counters.waiting > 0
-    assert f"  {lane.waits_for()}" in told.stdout
+    assert f"  {lane.waits_for()}" in printed.stdout
     for line in (
         f"session             {lane.rules.session}",
         f"channels            {len(followed.state().hrmp_channels)}",
         f"journal     3 batches with {len(b''.join(followed.store.committed.journal)) // 1000} kB",
         f"summary     {worker.summary().hex()}",
     ):
-        assert line in told.stdout, told.stdout
-    assert lane.rules.state_root().hex() in told.stdout.replace("\n", "").replace(" ", "")
+        assert line in printed.stdout, printed.stdout
+    assert lane.rules.state_root().hex() in printed.stdout.replace("\n", "").replace(" ", "")
     assert [path.name for path in followed.checkpoint.parent.iterdir()] == ["checkpoint"], "nothing is left behind"
 
 
-def test_a_whole_lane_is_a_state_that_can_be_imported(job: Callable[..., Job], tmp_path: Path) -> None:
+def test_exported_lane_can_be_imported(job: Callable[..., Job], tmp_path: Path) -> None:
     followed = job(blocks=60)
     followed.follow(followed.chain.records)
     document = followed.shown()
     worker = followed.worker()
     assert document["state"] == write_state(followed.state())
-    assert document["state"]["contents"], "an empty one would prove little"
+    assert document["state"]["contents"], "an empty state would prove little"
     assert (document["lane"], document["batch"]) == (LANE, BATCH)
     assert (document["executed_block"], document["first_block"]) == (60, 61)
     assert document["state_root"] == worker.lane.rules.state_root().hex()
@@ -67,10 +67,10 @@ def test_a_whole_lane_is_a_state_that_can_be_imported(job: Callable[..., Job], t
     assert write_state(fork.state) == document["state"]  # type: ignore[attr-defined]
 
 
-def test_a_para_is_shown_with_all_that_concerns_it(job: Callable[..., Job]) -> None:
+def test_show_of_para_prints_all_of_its_state(job: Callable[..., Job]) -> None:
     followed = job(blocks=60)
     followed.follow(followed.chain.records)
-    whole, held = followed.shown()["state"], followed.state()
+    exported, held = followed.shown()["state"], followed.state()
     para = max(held.hrmp_ingress_channels_index, key=lambda each: len(held.hrmp_ingress_channels_index[each]))
     document = followed.shown(f"--para={para}")
     part = document["state"]
@@ -86,23 +86,23 @@ def test_a_para_is_shown_with_all_that_concerns_it(job: Callable[..., Job]) -> N
         "egress",
         "mqc_heads",
     ):
-        expected = {str(para): whole[key][str(para)]} if str(para) in whole[key] else {}
+        expected = {str(para): exported[key][str(para)]} if str(para) in exported[key] else {}
         assert part[key] == expected, key
-    involved = [name for name in whole["channel_set"] if str(para) in name.split("->")]
+    involved = [name for name in exported["channel_set"] if str(para) in name.split("->")]
     assert part["channel_set"] == involved
-    assert part["channels"] == {name: whole["channels"][name] for name in involved}
-    assert part["contents"] == {name: whole["contents"][name] for name in involved if name in whole["contents"]}
+    assert part["channels"] == {name: exported["channels"][name] for name in involved}
+    assert part["contents"] == {name: exported["contents"][name] for name in involved if name in exported["contents"]}
 
-    told = followed.show(f"--para={para}").stdout
-    assert f"{LANE} · para {para} · after block 60" in told
-    assert f"inbound channels ({len(held.hrmp_ingress_channels_index[para])})" in told
+    printed = followed.show(f"--para={para}").stdout
+    assert f"{LANE} · para {para} · after block 60" in printed
+    assert f"inbound channels ({len(held.hrmp_ingress_channels_index[para])})" in printed
     for sender in held.hrmp_ingress_channels_index[para]:
-        assert f" {sender} -> {para} " in told
+        assert f" {sender} -> {para} " in printed
     account = held.accounts[para]
-    assert f"{account.free:,} free, {account.reserved:,} reserved" in told
+    assert f"{account.free:,} free, {account.reserved:,} reserved" in printed
 
 
-def test_a_channel_is_shown_with_its_messages(job: Callable[..., Job]) -> None:
+def test_show_of_channel_prints_its_messages(job: Callable[..., Job]) -> None:
     followed = job(blocks=60)
     followed.follow(followed.chain.records)
     held = followed.state()
@@ -115,24 +115,22 @@ def test_a_channel_is_shown_with_its_messages(job: Callable[..., Job]) -> None:
     assert document["state"]["contents"] == {
         name: [{"sent_at": message.sent_at, "data": message.data.hex()} for message in messages]
     }
-    told = followed.show(f"--channel={sender},{recipient}").stdout
-    assert f"{len(messages)} of {channel.limit_used_places:,} places" in told
-    assert channel.mqc_head.hex() in told.replace("\n", "").replace(" ", "")
-    numbers = [line.split()[0] for line in told.split("MQC head after it")[1].splitlines() if line.strip()]
+    printed = followed.show(f"--channel={sender},{recipient}").stdout
+    assert f"{len(messages)} of {channel.limit_used_places:,} places" in printed
+    assert channel.mqc_head.hex() in printed.replace("\n", "").replace(" ", "")
+    numbers = [line.split()[0] for line in printed.split("MQC head after it")[1].splitlines() if line.strip()]
     first = channel.messages_sent - len(messages) + 1
     assert [int(number) for number in numbers if number.isdecimal()][: len(messages)] == list(
         range(first, channel.messages_sent + 1)
     )
 
 
-def test_what_is_not_there_is_said_in_one_line(job: Callable[..., Job], tmp_path: Path) -> None:
+def test_unknown_item_is_one_error_line(job: Callable[..., Job], tmp_path: Path) -> None:
     followed = job()
-    refused(followed.show(), "no lane 'polkadot' in the checkpoint after batch 17; there are: none")
+    refused(followed.show(), "no lane 'polkadot' in the checkpoint after batch 17; lanes in it: none, ")
     followed.follow(followed.chain.records)
     refused(invoke("state", "show", "--lane=kusama", followed.chain.option()), "no lane 'kusama'")
-    refused(
-        followed.show("--para=9999"), "--para: lane polkadot knows nothing of para 9999 after block 30; valid are: "
-    )
+    refused(followed.show("--para=9999"), "--para: lane polkadot knows no para 9999 after block 30; valid paras: ")
     sender, recipient = next(iter(followed.state().hrmp_channels))
     gone = followed.show(f"--channel={sender},9999")
     refused(gone, f"--channel: lane polkadot has no channel {sender},9999 and no request for it")
@@ -142,7 +140,7 @@ def test_what_is_not_there_is_said_in_one_line(job: Callable[..., Job], tmp_path
     refused(followed.show("--para=1", "--channel=1,2"), "found --para and --channel")
 
 
-def test_without_a_checkpoint_it_is_said_before_spark_starts(job: Callable[..., Job]) -> None:
+def test_missing_checkpoint_is_reported_before_spark_starts(job: Callable[..., Job]) -> None:
     followed = job()
     (followed.checkpoint / "commits" / str(BATCH)).unlink()
     refused(followed.show(), "the job has not finished a batch yet")
@@ -162,14 +160,14 @@ def test_without_a_checkpoint_it_is_said_before_spark_starts(job: Callable[..., 
         lambda kept: setattr(kept, "head", kept.head[:-1]),
     ],
 )
-def test_a_damaged_store_is_said_in_one_line(job: Callable[..., Job], damage: Callable[[Any], object]) -> None:
+def test_damaged_store_is_one_error_line(job: Callable[..., Job], damage: Callable[[Any], object]) -> None:
     followed = job()
     followed.follow(followed.chain.records)
     damage(followed.store.committed)
     refused(followed.show(), "lane polkadot: its state in the checkpoint cannot be used: ")
 
 
-def test_a_reader_that_fails_is_told_in_its_words(
+def test_error_of_the_reader_is_passed_on(
     job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.undo()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plugins keep in a lane, shown, exported, taken back and verified."""
+"""The state that plugins keep in a lane: shown, exported, imported and verified."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _plugin(tmp_path: Path) -> Iterator[None]:
 
 @pytest.fixture
 def followed(job: Callable[..., Job]) -> Job:
-    """A job whose upward messages are counted by plugin tally."""
+    """A job whose upward messages are counted by the plugin tally."""
     made = job()
     path = made.chain.config_path
     tables = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -43,7 +43,7 @@ def followed(job: Callable[..., Job]) -> Job:
     path.write_text(to_toml(tables), encoding="utf-8")
     made.chain.config = load_config(path)
     made.follow(made.chain.records)
-    assert kept(made), "one that keeps nothing would prove little"
+    assert kept(made), "an empty state would prove little"
     return made
 
 
@@ -52,21 +52,21 @@ def kept(followed: Job) -> list[tuple[bytes, bytes]]:
     return [(key, value) for _, key, value in states.entries("tally")]
 
 
-def test_a_lane_says_which_plugins_hold_and_how_much_each_keeps(followed: Job) -> None:
+def test_show_prints_active_plugins_and_their_bytes(followed: Job) -> None:
     document = followed.shown()
     router, tally = document["plugins"]
     assert (router.partition("@")[0], tally) == ("router", "tally@1.0.0")
     assert document["kept_by_plugins"] == [
         {"plugin": "tally", "keys": len(kept(followed)), "bytes": 8 * len(kept(followed))}
     ]
-    told = followed.show()
-    assert told.exit_code == 0, told.output
-    assert f"{router}, {tally}" in told.stdout
-    assert "kept by handlers" in told.stdout
+    printed = followed.show()
+    assert printed.exit_code == 0, printed.output
+    assert f"{router}, {tally}" in printed.stdout
+    assert "kept by handlers" in printed.stdout
 
 
 @pytest.mark.parametrize("limit", [2, 0])
-def test_the_entries_of_a_plugin_are_listed_in_hex_up_to_a_limit(limit: int, followed: Job) -> None:
+def test_entries_of_a_plugin_are_listed_in_hex_up_to_a_limit(limit: int, followed: Job) -> None:
     entries = kept(followed)
     assert len(entries) > 2
     document = followed.shown("--plugin=tally", f"--limit={limit}")
@@ -77,7 +77,7 @@ def test_the_entries_of_a_plugin_are_listed_in_hex_up_to_a_limit(limit: int, fol
     assert [key.hex() in table for key, _ in entries] == [(key, value) in expected for key, value in entries]
 
 
-def test_a_plugin_that_keeps_nothing_is_one_line(followed: Job) -> None:
+def test_plugin_without_state_is_one_error_line(followed: Job) -> None:
     refused(
         followed.show("--plugin=remark"),
         "--plugin: remark keeps nothing in lane polkadot after block 30; these do: tally",
@@ -85,7 +85,7 @@ def test_a_plugin_that_keeps_nothing_is_one_line(followed: Job) -> None:
     refused(followed.show("--plugin=tally", "--para=1000"), "found --para and --plugin")
 
 
-def test_what_plugins_keep_is_exported_and_taken_back(followed: Job, tmp_path: Path) -> None:
+def test_plugin_state_is_exported_and_imported(followed: Job, tmp_path: Path) -> None:
     exported = tmp_path / "STATE.json"
     exported.write_text(json.dumps(followed.shown()))
     other = tmp_path / "other.toml"
@@ -102,7 +102,7 @@ def test_what_plugins_keep_is_exported_and_taken_back(followed: Job, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("states", "told"),
+    ("states", "expected"),
     [
         ({"Tally": {}}, "state.handler_states.Tally: expected a plugin's name as key, found 'Tally'"),
         ({"tally": {"0": ""}}, "expected bytes in hex, found"),
@@ -112,16 +112,16 @@ def test_what_plugins_keep_is_exported_and_taken_back(followed: Job, tmp_path: P
         ({"tally": []}, "state.handler_states.tally: expected an object"),
     ],
 )
-def test_what_cannot_be_kept_is_refused_in_one_line(
-    states: dict[str, object], told: str, followed: Job, tmp_path: Path
+def test_impossible_plugin_state_is_one_error_line(
+    states: dict[str, object], expected: str, followed: Job, tmp_path: Path
 ) -> None:
     document = followed.shown()
     document["state"]["handler_states"] = states
     file = tmp_path / "STATE.json"
     file.write_text(json.dumps(document))
-    refused(invoke("lanes", "import", str(file), f"--lane={LANE}", followed.chain.option()), told)
+    refused(invoke("lanes", "import", str(file), f"--lane={LANE}", followed.chain.option()), expected)
 
 
-def test_what_plugins_keep_is_verified(followed: Job) -> None:
-    told = followed.verify()
-    assert told.exit_code == 0, told.output
+def test_plugin_state_is_verified(followed: Job) -> None:
+    printed = followed.verify()
+    assert printed.exit_code == 0, printed.output

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator state show` of lanes whose protocol is a plugin: by its own view, or by the state keys of its traces."""
+"""`validator state show` of lanes whose protocol is a plugin, by its own view or by the state keys of its traces."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Stored:
 
 @pytest.fixture
 def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Stored]:
-    """Make a checkpoint of a job that took a batch of one lane."""
+    """Make the checkpoint of a job that took one batch of one lane."""
 
     def make(table: dict[str, Any], items: list[Input | DeadLetter]) -> Stored:
         path = tmp_path / "validator.toml"
@@ -99,8 +99,8 @@ def test_protocol_without_a_view_is_shown_by_its_state_keys(protocol: str, store
     assert about["state"]["watermarks"] == {str(para): view["watermarks"][str(para)]}
     assert about["state"]["paras"] == [para]
     assert "watermarks (1)" in lane.show(f"--para={para}").stdout
-    refused(lane.show("--para=99999"), "knows nothing of para 99999 after block 40; valid are: ")
-    refused(lane.show("--channel=1,2"), "has no channel 1,2 and no request for it; channels of the two: none")
+    refused(lane.show("--para=99999"), "knows no para 99999 after block 40; valid paras: ")
+    refused(lane.show("--channel=1,2"), "has no channel 1,2 and no request for it; channels of either para: none")
     refused(
         lane.show("--plugin=remark"), "--plugin: remark keeps nothing in lane rococo after block 40; these do: none"
     )
@@ -119,10 +119,10 @@ def test_channel_is_shown_by_the_state_keys_that_name_it(stored: Callable[..., S
     shown = lane.show(f"--channel={sender},{recipient}").stdout
     assert f"channel {sender} -> {recipient}" in shown
     assert "sender_deposit" in shown
-    refused(lane.show(f"--channel={sender},9"), f"channels of the two: {sender},{recipient}")
+    refused(lane.show(f"--channel={sender},9"), f"channels of either para: {sender},{recipient}")
 
 
-def test_protocol_from_outside_is_shown_as_it_says(stored: Callable[..., Stored], tmp_path: Path) -> None:
+def test_protocol_from_outside_is_shown_by_its_view(stored: Callable[..., Stored], tmp_path: Path) -> None:
     with importable(install(tmp_path / "plugins", FILES)):
         lane = stored({"protocol": NAME, "caps": {"preset": "large"}, "genesis_paras": PARAS}, [])
         document = lane.shown()
@@ -132,7 +132,7 @@ def test_protocol_from_outside_is_shown_as_it_says(stored: Callable[..., Stored]
         assert ["2001"] in [line.split() for line in text.splitlines()]
         assert lane.shown("--para=2001")["state"] == {"registered": True}
         assert "1,000,000 [units]" in lane.show("--para=2001").stdout
-        refused(lane.show("--para=7"), "knows nothing of para 7 after block 0; valid are: 2000, 2001")
+        refused(lane.show("--para=7"), "knows no para 7 after block 0; valid paras: 2000, 2001")
         refused(lane.show("--channel=2000,2001"), "has no channel 2000,2001")
 
 
@@ -145,7 +145,7 @@ def test_exported_state_of_a_protocol_from_outside_is_imported(stored: Callable[
         other.write_text(to_toml({"job": job, "chains": {LANE: {"protocol": NAME, "caps": {"preset": "small"}}}}))
         result = invoke("lanes", "import", str(exported), f"--lane={LANE}", f"--config={other}")
         assert result.exit_code == 0, result.output
-        assert result.stdout.startswith(f"lane {LANE} starts with block 1: 2 paras; kept as ")
+        assert result.stdout.startswith(f"lane {LANE} starts with block 1: 2 paras; stored as ")
         rules: Any = lane_definition(load_config(other), LANE).create().rules
         assert sorted(rules.state.paras) == [2000, 2001]
         assert rules.state.configuration.hrmp_channel_max_places == 2

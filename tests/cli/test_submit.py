@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator submit`: what a person writes ends on the topic, or is told with its line."""
+"""`validator submit`: a record goes to its topic, or its line is reported with the error."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def downward(index: int, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["blocks", "candidates", "channel-requests", "downward-messages"])
-def test_every_kind_ends_on_its_topic_under_its_lane(chain: Follower, tmp_path: Path, kind: str) -> None:
+def test_every_kind_goes_to_its_topic_with_lane_as_key(chain: Follower, tmp_path: Path, kind: str) -> None:
     records = [record for each, record in chain.records if each == kind]
     assert records
     result = invoke("submit", kind, written(tmp_path / "r.jsonl", *records), chain.option())
@@ -48,7 +48,7 @@ def test_every_kind_ends_on_its_topic_under_its_lane(chain: Follower, tmp_path: 
     assert on_topic(chain, kind) == [(LANE.encode(), record) for record in records]
 
 
-def test_of_a_file_with_a_bad_line_nothing_is_sent(chain: Follower, tmp_path: Path) -> None:
+def test_file_with_a_bad_line_sends_nothing(chain: Follower, tmp_path: Path) -> None:
     file = written(tmp_path / "r.jsonl", downward(0), "", downward(1, para_id=-1), downward(2))
     result = invoke("submit", "downward-messages", file, chain.option())
     assert result.exit_code == 2
@@ -56,7 +56,7 @@ def test_of_a_file_with_a_bad_line_nothing_is_sent(chain: Follower, tmp_path: Pa
     assert on_topic(chain, "downward-messages") == []
 
 
-def test_standard_input_goes_up_to_the_first_bad_line(chain: Follower) -> None:
+def test_standard_input_is_sent_up_to_the_first_bad_line(chain: Follower) -> None:
     stdin = "".join(
         json.dumps(each) + "\n" for each in (downward(0), downward(1), {**downward(2), "mgs": "00"}, downward(3))
     )
@@ -68,14 +68,14 @@ def test_standard_input_goes_up_to_the_first_bad_line(chain: Follower) -> None:
     assert [record["index"] for _, record in on_topic(chain, "downward-messages")] == [0, 1]
 
 
-def test_keep_going_tells_bad_lines_and_sends_the_others(chain: Follower, tmp_path: Path) -> None:
+def test_keep_going_reports_bad_lines_and_sends_the_others(chain: Follower, tmp_path: Path) -> None:
     file = written(tmp_path / "r.jsonl", "{", downward(0), downward(1, msg="0g"), downward(2))
     result = invoke("submit", "downward-messages", file, "--keep-going", "--json", chain.option())
     assert result.exit_code == 1
     assert json.loads(result.stdout) == {"kind": "downward-messages", "sent": 2, "bad": 2}
-    told = result.stderr.splitlines()
-    assert "line 1: expected a JSON object, found '{'" in told[0]
-    assert told[1].endswith("line 3: msg: expected hex, found '0g'")
+    errors = result.stderr.splitlines()
+    assert "line 1: expected a JSON object, found '{'" in errors[0]
+    assert errors[1].endswith("line 3: msg: expected hex, found '0g'")
     assert [record["index"] for _, record in on_topic(chain, "downward-messages")] == [0, 2]
 
 
@@ -93,7 +93,7 @@ def test_keep_going_tells_bad_lines_and_sends_the_others(chain: Follower, tmp_pa
         (json.dumps(downward(0, lane="zzz")), "lane: no chain 'zzz' is configured; configured are polkadot"),
     ],
 )
-def test_a_bad_line_is_one_line_with_its_number(chain: Follower, tmp_path: Path, line: str, words: str) -> None:
+def test_bad_line_is_one_error_line_with_its_number(chain: Follower, tmp_path: Path, line: str, words: str) -> None:
     file = written(tmp_path / "r.jsonl", downward(0), line)
     result = invoke("submit", "downward-messages", file, chain.option())
     assert result.exit_code == 2
@@ -101,7 +101,7 @@ def test_a_bad_line_is_one_line_with_its_number(chain: Follower, tmp_path: Path,
     assert result.stderr.count("\n") == 1
 
 
-def test_bytes_that_are_no_text_are_told(chain: Follower, tmp_path: Path) -> None:
+def test_bytes_that_are_not_text_are_reported(chain: Follower, tmp_path: Path) -> None:
     file = tmp_path / "r.jsonl"
     file.write_bytes(b"\xff\xfe{}\n")
     result = invoke("submit", "candidates", str(file), chain.option())
@@ -110,7 +110,7 @@ def test_bytes_that_are_no_text_are_told(chain: Follower, tmp_path: Path) -> Non
     assert result.stderr.count("\n") == 1
 
 
-def test_a_kind_that_is_none_gets_a_suggestion() -> None:
+def test_unknown_kind_gets_a_suggestion() -> None:
     result = invoke("submit", "candidate", "-")
     assert result.exit_code == 2
     assert result.stderr == (
@@ -118,20 +118,20 @@ def test_a_kind_that_is_none_gets_a_suggestion() -> None:
     )
 
 
-def test_a_file_that_is_not_there_is_told(chain: Follower, tmp_path: Path) -> None:
+def test_missing_file_is_reported(chain: Follower, tmp_path: Path) -> None:
     result = invoke("submit", "blocks", str(tmp_path / "none.jsonl"), chain.option())
     assert result.exit_code == 2
     assert result.stderr == f"validator: {tmp_path / 'none.jsonl'}: cannot be read: No such file or directory\n"
 
 
-def test_a_topic_that_is_not_there_is_told(chain: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_topic_is_reported(chain: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VALIDATOR_TOPICS__PREFIX", "nowhere.")
     result = invoke("submit", "blocks", "-", chain.option(), stdin=b"")
     assert result.exit_code == 2
-    assert result.stderr.startswith("validator: topic nowhere.blocks is not there at 127.0.0.1:")
+    assert result.stderr.startswith("validator: topic nowhere.blocks does not exist at 127.0.0.1:")
 
 
-def test_without_kafka_it_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_kafka_error_says_how_to_start_a_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VALIDATOR_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     result = invoke("submit", "blocks", "-", stdin=b"")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator transport run`: a plugin in a process of its own, between the topics and something else."""
+"""`validator transport run`: a plugin in a separate process, between the topics and another system."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.follower import invoke
+from tests.sending import send
 from tests.unit.plugin.distributions import IMPORTS, MANIFEST, install, on_path
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
-from validator.service.sender import RecordSender
 from validator.service.toml import to_toml
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 GROUP = "validator.transports"
 
-# Writes what it receives to a file, and puts every verdict back in as a block record.
+# Writes received records to a file, and submits every verdict as a block record.
 SOURCE = """
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,11 +93,8 @@ class World:
         path.write_text(to_toml({**tables, "transports": {"echo": settings}}))
         return f"--config={path}"
 
-    def tell(self, *values: bytes, topic: str = "verdicts") -> None:
-        sender = RecordSender(self.kafka, self.prefix)
-        for value in values:
-            sender.send(topic, b"polkadot", value)
-        sender.flush()
+    def send(self, *values: bytes, topic: str = "verdicts") -> None:
+        send(self.kafka, self.prefix, [(topic, b"polkadot", value) for value in values])
 
     def start(self, option: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "validator", "transport", "run", "echo", option]
@@ -121,12 +118,12 @@ def world(tmp_path: Path, kafka: dict[str, Any], plugins: Path) -> World:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_runs_until_it_is_asked_to_end_and_goes_on_where_it_has_acknowledged(world: World, number: int) -> None:
+def test_transport_stops_on_signal_and_resumes_after_last_acknowledgement(world: World, number: int) -> None:
     option = world.configure()
-    world.tell(b"1", b"2", b"again")
+    world.send(b"1", b"2", b"again")
     process = world.start(option)
     assert world.received(3, process) == [b"verdicts polkadot 1", b"verdicts polkadot 2", b"verdicts polkadot again"]
-    world.tell(b"elsewhere", topic="dispatches")
+    world.send(b"elsewhere", topic="dispatches")
     process.send_signal(number)
     _, stderr = process.communicate()
     assert (process.returncode, stderr.count("\n")) == (0, 1)
@@ -134,7 +131,7 @@ def test_it_runs_until_it_is_asked_to_end_and_goes_on_where_it_has_acknowledged(
     assert world.submitted() == [b"1", b"2", b"again"]
 
     world.file.unlink()
-    world.tell(b"3")
+    world.send(b"3")
     process = world.start(option)
     assert world.received(2, process) == [b"verdicts polkadot again", b"verdicts polkadot 3"]
     process.terminate()
@@ -143,8 +140,8 @@ def test_it_runs_until_it_is_asked_to_end_and_goes_on_where_it_has_acknowledged(
     assert world.submitted() == [b"1", b"2", b"again", b"again", b"3"]
 
 
-def test_a_transport_may_end_by_itself(world: World) -> None:
-    world.tell(b"1", b"2")
+def test_transport_can_end_by_itself(world: World) -> None:
+    world.send(b"1", b"2")
     assert invoke("transport", "run", "echo", world.configure(ends=True)).exit_code == 0
     assert world.file.read_bytes() == b"verdicts polkadot 1\n"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -158,7 +155,7 @@ def refused(*arguments: str) -> str:
     return line[0].removeprefix("validator: ")
 
 
-def test_what_a_transport_raises_is_told_in_one_line(world: World) -> None:
+def test_exception_of_transport_is_one_error_line(world: World) -> None:
     line = refused("echo", world.configure(fails=True))
     assert line.startswith("transport echo: echo@1.2.0 (dist-echo 1.0.0, ")
     assert line.endswith(") raised RuntimeError: the peer is gone")
@@ -167,28 +164,31 @@ def test_what_a_transport_raises_is_told_in_one_line(world: World) -> None:
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"topic": "blocks"}, "transport echo: 'blocks' is none of the output topics verdicts, dispatches, "),
+        ({"topic": "blocks"}, "transport echo: 'blocks' is not one of the output topics verdicts, dispatches, "),
         ({"file": 5}, "config.file: "),
         ({"fiel": "x"}, "config.fiel: no such key"),
     ],
 )
-def test_a_wrong_configuration_is_told_in_one_line(world: World, settings: dict[str, Any], text: str) -> None:
+def test_wrong_configuration_is_one_error_line(world: World, settings: dict[str, Any], text: str) -> None:
     assert text in refused("echo", world.configure(**settings))
 
 
-def test_topics_that_are_not_there_are_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_topics_are_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     option = world.configure()
     monkeypatch.setenv("VALIDATOR_TOPICS__PREFIX", "nowhere.")
-    assert refused("echo", option).startswith("topic nowhere.verdicts is not there at ")
+    assert refused("echo", option).startswith("topic nowhere.verdicts does not exist at ")
 
 
-def test_a_broker_that_does_not_answer_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_broker_is_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     option = world.configure()
     monkeypatch.setenv("VALIDATOR_KAFKA__BOOTSTRAP__SERVERS", "localhost:1")
+    monkeypatch.setattr("validator.kafka.retry.ANSWER_S_MAX", 1.0)
     assert refused("echo", option).startswith("no Kafka answers at localhost:1 (")
 
 
-def test_names_are_those_of_what_is_installed(plugins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_name_lists_installed_transports(
+    plugins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     known = "install it; installed are: echo, several"
     assert refused("sms") == f"sms: no installed plugin of group {GROUP} has this name: {known}"
@@ -196,11 +196,11 @@ def test_names_are_those_of_what_is_installed(plugins: Path, tmp_path: Path, mon
         line = refused(name)
         assert line.startswith("several@1.0.0 (")
         assert line.endswith(
-            f"it has no transport {name!r} under [transports.several], there are several.one, several.two"
+            f"no transport {name!r} under [transports.several], expected one of several.one, several.two"
         )
     assert "config.file: " in refused("echo")
 
 
-def test_one_of_several(world: World, capfd: pytest.CaptureFixture[str]) -> None:
+def test_one_of_several_transports_runs(world: World, capfd: pytest.CaptureFixture[str]) -> None:
     result = invoke("transport", "run", "several.two", world.configure())
     assert (result.exit_code, result.stdout) == (0, "two\n")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from functools import cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -24,8 +24,19 @@ class Backend(Protocol):
     def stop(self) -> object: ...
 
 
+QUICK: Final = {"log.cleaner.backoff.ms": "200"}
+"""Options for tests only; by default a broker looks for work to compact every 15 s."""
+
+
+class QuickBroker(EmbeddedBroker):
+    """The embedded broker with these options."""
+
+    def _properties(self, port: int, controller_port: int) -> str:
+        return super()._properties(port, controller_port) + "".join(f"{key}={value}\n" for key, value in QUICK.items())
+
+
 def embedded(directory: Path) -> Backend:
-    return EmbeddedBroker(directory)
+    return QuickBroker(directory)
 
 
 class Container:
@@ -36,12 +47,16 @@ class Container:
 
         self.port = _free_ports(None)[0]
         self.container = DockerContainer("apache/kafka:4.2.1").with_bind_ports(9092, self.port)
-        options = _PROPERTIES | {
-            "listeners": "PLAINTEXT://0.0.0.0:9092,CONTROLLER://localhost:9093",
-            "advertised.listeners": f"PLAINTEXT://localhost:{self.port}",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-            "controller.quorum.voters": "1@localhost:9093",
-        }
+        options = (
+            _PROPERTIES
+            | QUICK
+            | {
+                "listeners": "PLAINTEXT://0.0.0.0:9092,CONTROLLER://localhost:9093",
+                "advertised.listeners": f"PLAINTEXT://localhost:{self.port}",
+                "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+                "controller.quorum.voters": "1@localhost:9093",
+            }
+        )
         for name, value in options.items():
             self.container.with_env("KAFKA_" + name.upper().replace(".", "_"), value)
         self.created = False
@@ -70,7 +85,7 @@ class Container:
 
 @cache
 def no_docker() -> str | None:
-    """Say why there is no container to be had, or None."""
+    """Return why no container is available, or None if one is."""
     if shutil.which("docker") is None:
         return "no docker program on PATH"
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the embedded broker promises beyond being a broker: whose process it is, where it listens, what it says."""
+"""What the embedded broker guarantees in addition to Kafka: process ownership, listening address, error messages."""
 
 from __future__ import annotations
 
@@ -25,31 +25,36 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+pytestmark = pytest.mark.broker
+
+
 def topics(bootstrap: str) -> set[str]:
     return set(AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=30).topics)
 
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[EmbeddedBroker]:
-    """A broker of the test's own, not started; stopped in any case."""
+    """A new broker, not yet started; it is stopped in any case."""
     broker = EmbeddedBroker(tmp_path)
     yield broker
     broker.stop()
 
 
 def create_topic(bootstrap: str, name: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})  # held: without it the answer does not come
+    admin = AdminClient(
+        {"bootstrap.servers": bootstrap, "log_level": 0}
+    )  # kept referenced: otherwise the answer does not arrive
     admin.create_topics([NewTopic(name, 1)])[name].result()
 
 
-def test_a_second_starter_finds_it_running_and_leaves_it_so(broker: EmbeddedBroker) -> None:
+def test_second_start_leaves_running_broker_alone(broker: EmbeddedBroker) -> None:
     with EmbeddedBroker(broker.directory) as second:
         assert second.status() == broker.status()
         assert not second.started_here
     assert broker.status().running
 
 
-def test_two_starters_at_once_start_one_process(fresh: EmbeddedBroker) -> None:
+def test_concurrent_starts_start_one_process(fresh: EmbeddedBroker) -> None:
     brokers = [fresh, EmbeddedBroker(fresh.directory)]
     with ThreadPoolExecutor(2) as pool:
         bootstraps = list(pool.map(EmbeddedBroker.start, brokers))
@@ -59,7 +64,7 @@ def test_two_starters_at_once_start_one_process(fresh: EmbeddedBroker) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads the sockets from Linux's /proc")
-def test_it_listens_on_the_loopback_address_alone(broker: EmbeddedBroker) -> None:
+def test_broker_listens_on_loopback_only(broker: EmbeddedBroker) -> None:
     record = json.loads((broker.directory / "broker.json").read_text())
     wanted = {f"{record[name]:04X}" for name in ("port", "controller_port")}
     listening = "0A"
@@ -74,7 +79,7 @@ def test_it_listens_on_the_loopback_address_alone(broker: EmbeddedBroker) -> Non
     assert {address for address, _ in found} <= {"0100007F", "0000000000000000FFFF00000100007F"}
 
 
-def test_it_survives_its_starter(fresh: EmbeddedBroker) -> None:
+def test_broker_outlives_its_starter(fresh: EmbeddedBroker) -> None:
     program = (
         "import sys, pathlib, validator.kafka.broker as b; print(b.EmbeddedBroker(pathlib.Path(sys.argv[1])).start())"
     )
@@ -85,7 +90,7 @@ def test_it_survives_its_starter(fresh: EmbeddedBroker) -> None:
     assert fresh.stop()
 
 
-def test_killed_it_comes_back_with_its_data(fresh: EmbeddedBroker) -> None:
+def test_killed_broker_restarts_with_its_data(fresh: EmbeddedBroker) -> None:
     create_topic(fresh.start(), "kept")
     pid = fresh.status().pid
     assert pid is not None
@@ -96,7 +101,7 @@ def test_killed_it_comes_back_with_its_data(fresh: EmbeddedBroker) -> None:
     assert fresh.status().pid != pid
 
 
-def test_where_its_port_was_taken_meanwhile_it_moves(fresh: EmbeddedBroker) -> None:
+def test_broker_moves_if_its_port_was_taken(fresh: EmbeddedBroker) -> None:
     first = fresh.start()
     create_topic(first, "kept")
     fresh.stop()
@@ -109,7 +114,7 @@ def test_where_its_port_was_taken_meanwhile_it_moves(fresh: EmbeddedBroker) -> N
         assert "kept" in topics(second)
 
 
-def test_a_stranger_who_got_its_process_number_is_left_alone(tmp_path: Path) -> None:
+def test_unrelated_process_with_same_pid_is_left_alone(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as stranger:
         try:
             (tmp_path / "broker.json").write_text(
@@ -123,7 +128,7 @@ def test_a_stranger_who_got_its_process_number_is_left_alone(tmp_path: Path) -> 
             stranger.kill()
 
 
-def test_a_failed_start_quotes_the_log_and_names_it(fresh: EmbeddedBroker) -> None:
+def test_failed_start_quotes_and_names_its_log(fresh: EmbeddedBroker) -> None:
     data = fresh.directory / "data"
     data.mkdir()
     (data / "meta.properties").write_text("version=1\ncluster.id=damaged\nnode.id=7\n")
@@ -137,7 +142,7 @@ def test_a_failed_start_quotes_the_log_and_names_it(fresh: EmbeddedBroker) -> No
     assert not fresh.status().running
 
 
-def test_data_of_a_newer_kafka_are_told_from_a_damage(fresh: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_of_newer_kafka_is_not_reported_as_damage(fresh: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     java = fresh.directory / "java"
     java.write_text("#!/bin/sh\necho 'Caused by: a.b.UnsupportedVersionException: version 4 of Broker'\nexit 1\n")
     java.chmod(0o755)
@@ -150,12 +155,12 @@ def test_data_of_a_newer_kafka_are_told_from_a_damage(fresh: EmbeddedBroker, mon
         fresh.start()
 
 
-def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+def test_damaged_record_is_named(tmp_path: Path) -> None:
     (tmp_path / "broker.json").write_text("{")
     with pytest.raises(UserError, match=r"broker\.json is damaged .*: remove it"):
         EmbeddedBroker(tmp_path).status()
 
 
-def test_not_started_it_says_how(tmp_path: Path) -> None:
+def test_missing_broker_error_says_how_to_start_one(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no broker runs in .*: start it with `validator broker start`"):
         _ = EmbeddedBroker(tmp_path).bootstrap_servers

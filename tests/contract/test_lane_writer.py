@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exactly-once writer on a real broker: what is committed is there once, what is not is not, and a successor takes over."""
+"""The exactly-once writer on a real broker: committed output appears once, other output never, and a successor takes over."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from streaming import markers as told_module
+from streaming import markers
 from streaming.job import JobSettings
 from streaming.markers import group_of, read_marker
 from streaming.run import refuse_what_is_told
@@ -37,14 +37,14 @@ def prefix(kafka: dict[str, Any], request: pytest.FixtureRequest) -> str:
     return name
 
 
-def told(kafka: dict[str, Any], topic: str) -> list[bytes]:
+def committed(kafka: dict[str, Any], topic: str) -> list[bytes]:
     """Return the committed values of a topic."""
-    consumer = Consumer(consumer_config(kafka, group_id="reads-told", partition_eof=True))
+    consumer = Consumer(consumer_config(kafka, group_id="reads-committed", partition_eof=True))
     consumer.assign([TopicPartition(topic, 0, 0)])
     values: list[bytes] = []
     try:
         while True:
-            message = consumer.poll(30.0)
+            message = consumer.poll(120)
             assert message is not None, f"{topic} does not end"
             error = message.error()
             if error is None:
@@ -63,37 +63,37 @@ def block(number: int, text: str = "") -> BlockOutput:
     return BlockOutput(number, [OutputRecord("verdicts", LANE.encode(), f"{number}{text}".encode())])
 
 
-def beside(*offsets: int, topic: str) -> BlockOutput:
+def dead_letters_at(*offsets: int, topic: str) -> BlockOutput:
     letters = [DeadLetter(LANE, DeadReason.LATE, "late", Source(topic, 0, at), b"raw %d" % at) for at in offsets]
     return BlockOutput(None, [*map(encode_dead_letter, letters), OutputRecord("lanes", LANE.encode(), b"status")])
 
 
-def test_a_batch_and_its_marker_are_one(kafka: dict[str, Any], prefix: str) -> None:
+def test_batch_and_marker_are_committed_together(kafka: dict[str, Any], prefix: str) -> None:
     inputs = prefix + "candidates"
     sink = opened(kafka, prefix)
     sink.write(LANE, [block(1), block(2)])
-    sink.write(LANE, [beside(3, topic=inputs)])
+    sink.write(LANE, [dead_letters_at(3, topic=inputs)])
     assert sink.commit(LANE, {(inputs, 0): 5}) == {"verdicts": 2, "dead-letters": 1, "lanes": 1}
-    assert told(kafka, prefix + "verdicts") == [b"1", b"2"]
+    assert committed(kafka, prefix + "verdicts") == [b"1", b"2"]
     assert read_marker(kafka, prefix, LANE) == Marker(2, {(inputs, 0): 5})
 
 
-def test_a_batch_that_is_done_again_tells_only_what_is_new(kafka: dict[str, Any], prefix: str) -> None:
+def test_repeated_batch_writes_only_new_output(kafka: dict[str, Any], prefix: str) -> None:
     inputs = prefix + "candidates"
     first = opened(kafka, prefix)
-    first.write(LANE, [block(1), beside(1, topic=inputs)])
+    first.write(LANE, [block(1), dead_letters_at(1, topic=inputs)])
     first.commit(LANE, {(inputs, 0): 2})
-    for sink in (first, opened(kafka, prefix)):  # by the same worker, and by another one
-        sink.write(LANE, [block(1, "again"), beside(1, topic=inputs)])
+    for sink in (first, opened(kafka, prefix)):  # by the same worker, then by another one
+        sink.write(LANE, [block(1, "again"), dead_letters_at(1, topic=inputs)])
         assert sink.commit(LANE, {(inputs, 0): 2}) == {}
     wider = opened(kafka, prefix)
-    wider.write(LANE, [block(1, "again"), block(2), beside(1, 2, topic=inputs)])
+    wider.write(LANE, [block(1, "again"), block(2), dead_letters_at(1, 2, topic=inputs)])
     assert wider.commit(LANE, {(inputs, 0): 3}) == {"verdicts": 1, "dead-letters": 1, "lanes": 1}
-    assert told(kafka, prefix + "verdicts") == [b"1", b"2"]
-    assert len(told(kafka, prefix + "dead-letters")) == 2
+    assert committed(kafka, prefix + "verdicts") == [b"1", b"2"]
+    assert len(committed(kafka, prefix + "dead-letters")) == 2
 
 
-def test_what_was_not_committed_was_never_said(kafka: dict[str, Any], prefix: str) -> None:
+def test_uncommitted_output_is_never_read(kafka: dict[str, Any], prefix: str) -> None:
     inputs = prefix + "candidates"
     abandoned = TransactionalWriter(kafka, prefix, LANE, "job-1")
     abandoned.write(block(1, "abandoned").records)
@@ -101,14 +101,14 @@ def test_what_was_not_committed_was_never_said(kafka: dict[str, Any], prefix: st
     successor = opened(kafka, prefix, "job-2")
     successor.write(LANE, [block(1)])
     successor.commit(LANE, {(inputs, 0): 1})
-    assert told(kafka, prefix + "verdicts") == [b"1"]
-    # whoever was taken over from can do no harm, and says why
+    assert committed(kafka, prefix + "verdicts") == [b"1"]
+    # the fenced writer can do no harm, and its error says why
     with pytest.raises(WriterFenced, match="another job has taken over lane polkadot"):
         abandoned.commit(Marker(1, {(inputs, 0): 1}))
-    assert told(kafka, prefix + "verdicts") == [b"1"]
+    assert committed(kafka, prefix + "verdicts") == [b"1"]
 
 
-def test_a_job_that_was_taken_over_from_stops_before_it_writes(kafka: dict[str, Any], prefix: str) -> None:
+def test_fenced_job_stops_before_it_writes(kafka: dict[str, Any], prefix: str) -> None:
     sleeper, successor = opened(kafka, prefix, "job-1"), opened(kafka, prefix, "job-2")
     for sink, number in ((sleeper, 1), (successor, 2), (successor, 3)):
         sink.write(LANE, [block(number)])
@@ -117,40 +117,40 @@ def test_a_job_that_was_taken_over_from_stops_before_it_writes(kafka: dict[str, 
         sleeper.write(LANE, [block(4)])
     successor.write(LANE, [block(4)])
     successor.commit(LANE, {(f"{prefix}candidates", 0): 4})
-    assert told(kafka, prefix + "verdicts") == [b"1", b"2", b"3", b"4"]
+    assert committed(kafka, prefix + "verdicts") == [b"1", b"2", b"3", b"4"]
 
 
 def test_workers_of_one_job_write_a_lane_in_turns(kafka: dict[str, Any], prefix: str) -> None:
-    """Where Spark gives a task to another worker, the one of before holds a writer that is no longer of use."""
+    """If Spark gives a task to another worker, the previous worker is left with a stale writer."""
     workers = [opened(kafka, prefix), opened(kafka, prefix)]
     for number, turn in enumerate((0, 0, 1, 0, 1, 1), 1):
         workers[turn].write(LANE, [block(number)])
         workers[turn].commit(LANE, {(f"{prefix}candidates", 0): number})
-    assert told(kafka, prefix + "verdicts") == [b"1", b"2", b"3", b"4", b"5", b"6"]
+    assert committed(kafka, prefix + "verdicts") == [b"1", b"2", b"3", b"4", b"5", b"6"]
 
-    # a job that starts anew finds everything told, writes nothing, and goes on
-    anew = opened(kafka, prefix, "job-2")
-    anew.write(LANE, [block(6)])
-    assert anew.commit(LANE, {(f"{prefix}candidates", 0): 6}) == {}
-    anew.write(LANE, [block(7)])
-    anew.commit(LANE, {(f"{prefix}candidates", 0): 7})
+    # a restarted job finds everything emitted, writes nothing, and continues
+    restarted = opened(kafka, prefix, "job-2")
+    restarted.write(LANE, [block(6)])
+    assert restarted.commit(LANE, {(f"{prefix}candidates", 0): 6}) == {}
+    restarted.write(LANE, [block(7)])
+    restarted.commit(LANE, {(f"{prefix}candidates", 0): 7})
 
 
-def test_in_the_middle_of_a_batch_a_writer_that_was_fenced_off_has_failed(kafka: dict[str, Any], prefix: str) -> None:
+def test_writer_fenced_in_mid_batch_fails_the_batch(kafka: dict[str, Any], prefix: str) -> None:
     workers = [opened(kafka, prefix), opened(kafka, prefix)]
     workers[1].write(LANE, [block(6)])
     workers[1].commit(LANE, {(f"{prefix}candidates", 0): 6})
-    # in the middle of a batch there is nothing for it but to do it again
+    # in the middle of a batch the only way out is to repeat it
     workers[1].write(LANE, [block(7)])
     other = opened(kafka, prefix)
     other.write(LANE, [block(7)])
     with pytest.raises(WriteFailed, match="lane polkadot has been taken over"):
         workers[1].commit(LANE, {(f"{prefix}candidates", 0): 7})
     other.commit(LANE, {(f"{prefix}candidates", 0): 7})
-    assert told(kafka, prefix + "verdicts")[-1] == b"7"
+    assert committed(kafka, prefix + "verdicts")[-1] == b"7"
 
 
-def test_lanes_have_markers_of_their_own(kafka: dict[str, Any], prefix: str) -> None:
+def test_each_lane_has_a_separate_marker(kafka: dict[str, Any], prefix: str) -> None:
     inputs = prefix + "candidates"
     sink = opened(kafka, prefix)
     for lane, last in ((LANE, 4), ("kusama", 9)):
@@ -161,74 +161,76 @@ def test_lanes_have_markers_of_their_own(kafka: dict[str, Any], prefix: str) -> 
     assert read_marker(kafka, prefix, "westend") == Marker()
 
 
-def test_the_recorded_marker_keeps_places_that_a_later_batch_does_not_touch(kafka: dict[str, Any], prefix: str) -> None:
+def test_marker_keeps_offsets_that_later_batches_do_not_touch(kafka: dict[str, Any], prefix: str) -> None:
     for at, topic in enumerate(("candidates", "blocks", "candidates")):
         sink = opened(kafka, prefix)  # another worker each time
         sink.write(LANE, [block(at + 1)])
         sink.commit(LANE, {(prefix + topic, 0): at + 1})
-    last = Marker.decode(told(kafka, prefix + "markers")[-1])
+    last = Marker.decode(committed(kafka, prefix + "markers")[-1])
     assert last == Marker(3, {(f"{prefix}candidates", 0): 3, (f"{prefix}blocks", 0): 2})
 
 
-def test_the_topic_of_dead_letters_says_which_have_been_told(kafka: dict[str, Any], prefix: str) -> None:
-    """Of records that are late or in a taken place the marker cannot always say; another lane's, and what was aborted, do not count."""
+def test_dead_letter_already_on_topic_is_not_repeated(kafka: dict[str, Any], prefix: str) -> None:
+    """The marker is not enough for records that are late or in a taken place. Aborted dead letters and other lanes' do not count."""
     inputs = prefix + "candidates"
     assert TransactionalWriter(kafka, prefix, LANE, "job-1").told_dead_letters() == set()
     other = opened(kafka, prefix)
     other.write(
-        "kusama", [BlockOutput(None, [letter._replace(key=b"kusama") for letter in beside(7, topic=inputs).records])]
+        "kusama",
+        [BlockOutput(None, [letter._replace(key=b"kusama") for letter in dead_letters_at(7, topic=inputs).records])],
     )
     other.commit("kusama", {(inputs, 0): 9})
     abandoned = TransactionalWriter(kafka, prefix, LANE, "job-1")
-    abandoned.write(beside(5, topic=inputs).records)
+    abandoned.write(dead_letters_at(5, topic=inputs).records)
     abandoned._producer.flush(30)
     first = opened(kafka, prefix)
-    first.write(LANE, [beside(1, 3, topic=inputs)])
+    first.write(LANE, [dead_letters_at(1, 3, topic=inputs)])
     first.commit(LANE, {(inputs, 0): 9})
     writer = TransactionalWriter(kafka, prefix, LANE, "job-1")
     assert writer.told_dead_letters() == {f"{inputs}/0/{offset}".encode() for offset in (1, 3)}
-    writer.write(beside(8, topic=inputs).records)
+    writer.write(dead_letters_at(8, topic=inputs).records)
     assert f"{inputs}/0/8".encode() in writer.told_dead_letters()
 
     again = opened(kafka, prefix)
-    again.write(LANE, [beside(1, 2, 3, topic=inputs)])
+    again.write(LANE, [dead_letters_at(1, 2, 3, topic=inputs)])
     assert again.commit(LANE, {(inputs, 0): 9}) == {"dead-letters": 1, "lanes": 1}
 
 
-def test_a_lane_is_not_kept_waiting_by_what_a_dead_writer_of_another_one_left_open(
+def test_transaction_of_dead_writer_does_not_block_another_lane(
     kafka: dict[str, Any], prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A transaction that is open on the topic of markers hides what comes after it; a job that starts ends those of its lanes."""
+    """An open transaction on the topic of markers hides later records; a starting job ends those of its lanes."""
     dead = TransactionalWriter(kafka, prefix, "kusama", "job-1")
     dead.write([Marker(1).encode("kusama")])
     dead._producer.flush(30)
-    monkeypatch.setattr(told_module, "CALL_S_MAX", 2.0)
-    with pytest.raises(KafkaException, match="cannot be read to its end"):
-        read_marker(kafka, prefix, LANE)
+    with monkeypatch.context() as patch:
+        patch.setattr(markers, "CALL_S_MAX", 2.0)
+        with pytest.raises(UserError, match="cannot be read to its end"):
+            read_marker(kafka, prefix, LANE)
     take_over(kafka, prefix, [LANE, "kusama"])
     assert read_marker(kafka, prefix, LANE) == read_marker(kafka, prefix, "kusama") == Marker()
 
 
-def test_a_marker_outlives_the_offsets_of_its_group(kafka: dict[str, Any], prefix: str) -> None:
-    """Kafka forgets the offsets of a group that has been idle for a week; here they are deleted."""
+def test_marker_survives_deleted_group_offsets(kafka: dict[str, Any], prefix: str) -> None:
+    """Kafka forgets the offsets of a group that is idle for a week; this test deletes them."""
     inputs = prefix + "candidates"
     for lane, last in ((LANE, 1), ("kusama", 9), (LANE, 2)):
         sink = opened(kafka, prefix)
-        sink.write(lane, [block(last), beside(last, topic=inputs)])
+        sink.write(lane, [block(last), dead_letters_at(last, topic=inputs)])
         sink.commit(lane, {(inputs, 0): last + 1})
     admin = AdminClient(admin_config(kafka))
     for future in admin.delete_consumer_groups([group_of(prefix, LANE)]).values():
         future.result()
     assert read_marker(kafka, prefix, LANE) == Marker(2, {(inputs, 0): 3})
     successor = opened(kafka, prefix)
-    successor.write(LANE, [block(2, "again"), beside(2, topic=inputs), block(3)])
+    successor.write(LANE, [block(2, "again"), dead_letters_at(2, topic=inputs), block(3)])
     successor.commit(LANE, {(inputs, 0): 4})
-    assert told(kafka, prefix + "verdicts") == [b"1", b"9", b"2", b"3"]
-    assert len(told(kafka, prefix + "dead-letters")) == 3
+    assert committed(kafka, prefix + "verdicts") == [b"1", b"9", b"2", b"3"]
+    assert len(committed(kafka, prefix + "dead-letters")) == 3
     assert read_marker(kafka, prefix, LANE) == Marker(3, {(inputs, 0): 4})
 
 
-def test_a_job_without_a_checkpoint_does_not_start_on_topics_that_hold_its_verdicts(
+def test_job_without_checkpoint_refuses_topics_with_its_verdicts(
     kafka: dict[str, Any], prefix: str, tmp_path: Path
 ) -> None:
     definitions = {LANE: LaneDefinition(LANE, bytes(32), (), RuntimePlan(DEFAULT_PROTOCOL))}

@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs that retention has cut: a lane that starts over says which block is missing."""
+"""Retention has removed inputs: a lane that starts over reports the missing block."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from streaming.job import JobSettings
 from streaming.run import refuse_cut_inputs
 from tests.codecs import codec_for
+from tests.sending import send
 from tests.unit.lanes.chains import Record, chain, definition_of
 from validator.errors import UserError
-from validator.kafka.client import admin_config, producer_config
+from validator.kafka.client import admin_config
 from validator.kafka.topics import create_topics
 from validator.service.retention import missing_blocks
 from validator.simulate import SimulationSettings
@@ -30,11 +32,12 @@ AHEAD = 1000
 def prefix(kafka: dict[str, Any], request: pytest.FixtureRequest) -> str:
     name = re.sub("[^a-z-]+", "-", f"cut-{request.node.name}") + "."
     create_topics(kafka, prefix=name)
-    producer = Producer(producer_config(kafka))
-    for record in CHAIN.records:
-        producer.produce(name + record.topic, record.value, record.lane.encode())
-    assert producer.flush(60) == 0
+    write(kafka, name, CHAIN.records)
     return name
+
+
+def write(kafka: dict[str, Any], prefix: str, records: Iterable[Record]) -> None:
+    send(kafka, prefix, [(record.topic, record.lane.encode(), record.value) for record in records])
 
 
 def of_topic(topic: str) -> list[Record]:
@@ -48,54 +51,53 @@ def cut(kafka: dict[str, Any], prefix: str, topic: str, records: int) -> None:
         future.result()
 
 
-def test_whole_topics_miss_nothing(kafka: dict[str, Any], prefix: str) -> None:
+def test_complete_topics_miss_nothing(kafka: dict[str, Any], prefix: str) -> None:
     assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: 100}, AHEAD) == {}
     assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: 100, "kusama": 5}, AHEAD) == {}
-    assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: 50}, AHEAD) == {}, "what has never come may still come"
+    assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: 50}, AHEAD) == {}, (
+        "a record that never arrived may still arrive"
+    )
 
 
-def test_blocks_that_are_gone(kafka: dict[str, Any], prefix: str, tmp_path: Path) -> None:
+def test_missing_blocks_are_reported(kafka: dict[str, Any], prefix: str, tmp_path: Path) -> None:
     cut(kafka, prefix, "blocks", 3)
     expected = (100, f"{prefix}blocks begins with block 103")
     assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: 100}, AHEAD) == {CHAIN.lane: expected}
     assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: 103}, AHEAD) == {}
-    lacks = f"{prefix}blocks holds nothing of the lane"
+    lacks = f"{prefix}blocks holds no record of the lane"
     assert missing_blocks(kafka, prefix, CODEC, {"kusama": 7}, AHEAD) == {"kusama": (7, lacks)}
 
     settings = JobSettings({CHAIN.lane: definition_of(CHAIN)}, kafka, prefix, tmp_path, 1, 0)
-    with pytest.raises(UserError, match=r"lane polkadot: block 100 is missing, .* begins with block 103") as refused:
+    with pytest.raises(UserError, match=r"lane polkadot: block 100 is missing: .* begins with block 103") as refused:
         refuse_cut_inputs(settings)
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("topic", ["candidates", "channel-requests", "downward-messages"])
-def test_records_of_a_block_that_are_gone(kafka: dict[str, Any], prefix: str, topic: str) -> None:
+def test_missing_records_of_a_block_are_reported(kafka: dict[str, Any], prefix: str, topic: str) -> None:
     first = of_topic(topic)[0].block
     of_first = sum(record.block == first for record in of_topic(topic))
     following = of_topic(topic)[of_first].block
     cut(kafka, prefix, topic, 1)
-    lacks = f"{prefix}{topic} holds {of_first - 1} of its {of_first}"
+    lacks = f"{prefix}{topic} holds {of_first - 1} of its {of_first} records"
     assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: 100}, AHEAD) == {CHAIN.lane: (first, lacks)}
     assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: following}, AHEAD) == {}
     cut(kafka, prefix, topic, len(of_topic(topic)))
-    lacks = f"{prefix}{topic} holds 0 of its {of_first}"
+    lacks = f"{prefix}{topic} holds 0 of its {of_first} records"
     assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: 100}, AHEAD) == {CHAIN.lane: (first, lacks)}
-    # with the blocks gone too, the first one that is missing is said
+    # with the blocks gone too, the report names the first missing block
     cut(kafka, prefix, "blocks", 1)
     assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: 100}, AHEAD)[CHAIN.lane][0] == 100
 
 
-def test_records_that_came_out_of_order_are_there(kafka: dict[str, Any], prefix: str) -> None:
-    """What was cut may have been of an earlier block; records of the first one lie behind those of a later one."""
+def test_records_out_of_order_are_found(kafka: dict[str, Any], prefix: str) -> None:
+    """What was removed may belong to an earlier block; records of the first block can follow those of a later one."""
     name = prefix + "late."
     create_topics(kafka, prefix=name)
-    producer = Producer(producer_config(kafka))
     candidates = of_topic("candidates")
     of_first = [record for record in candidates if record.block == candidates[0].block]
     others = [record for record in candidates if record not in of_first]
-    for record in [candidates[0], *others, *of_first, *of_topic("blocks")]:
-        producer.produce(name + record.topic, record.value, record.lane.encode())
-    assert producer.flush(60) == 0
+    write(kafka, name, [candidates[0], *others, *of_first, *of_topic("blocks")])
     cut(kafka, name, "candidates", 1)
     assert missing_blocks(kafka, name, CODEC, {CHAIN.lane: 100}, AHEAD) == {}
     assert missing_blocks(kafka, name, CODEC, {CHAIN.lane: 100}, 1)[CHAIN.lane][0] == candidates[0].block

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A transport's context, on a real broker and in memory: the same promises."""
+"""A transport's context gives the same guarantees on a real broker and in memory."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from tests.sending import send
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.kafka.client import producer_config
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
 from validator.plugin.api import Manifest, Record, Transport, TransportContext, hookimpl
-from validator.service.sender import RecordSender
 from validator.service.transport import KafkaTransportContext
 from validator.testing.transport import MemoryTransport
 
@@ -27,21 +27,18 @@ CONFIG = SimpleNamespace(peer="x")
 
 
 class OnKafka:
-    """Contexts on topics with a prefix of their own."""
+    """Contexts on topics with a separate prefix."""
 
     def __init__(self, kafka: dict[str, Any], prefix: str) -> None:
         self.kafka, self.prefix = kafka, prefix
         create_topics(kafka, prefix=prefix)
         self.open = ExitStack()
 
-    def tell(self, *records: Record) -> None:
-        sender = RecordSender(self.kafka, self.prefix)
-        for record in records:
-            sender.send(*record)
-        sender.flush()
+    def send(self, *records: Record) -> None:
+        send(self.kafka, self.prefix, records)
 
     def start(self) -> TransportContext:
-        """Start the transport anew, in the place of one that runs."""
+        """Start the transport again, in place of the running one."""
         self.stop = Event()
         self.open.close()
         return self.open.enter_context(KafkaTransportContext(self.kafka, self.prefix, "t", TOPICS, CONFIG, self.stop))
@@ -55,7 +52,7 @@ class OnKafka:
 
 
 class InMemory:
-    """The same with `MemoryTransport`, whose context is taken out of its run."""
+    """The same with `MemoryTransport`, whose context is taken from its run."""
 
     def __init__(self) -> None:
         self.contexts: list[TransportContext] = []
@@ -74,7 +71,7 @@ class InMemory:
         self.memory = MemoryTransport(Plugin())
         self.memory.config = CONFIG
 
-    def tell(self, *records: Record) -> None:
+    def send(self, *records: Record) -> None:
         self.memory.outputs += records
 
     def start(self) -> TransportContext:
@@ -103,30 +100,30 @@ Backend = OnKafka | InMemory
 
 
 def wait(context: TransportContext, of: Backend) -> Record | None:
-    """A group is joined in its time; memory has it at once."""
+    """Wait for a record: joining a group takes time, memory answers immediately."""
     return context.receive(60 if isinstance(of, OnKafka) else 0)
 
 
-def test_records_come_in_order_and_again_unless_they_are_acknowledged(backend: Backend) -> None:
-    told = [("verdicts", b"polkadot", b"%d" % at) for at in range(3)]
-    backend.tell(*told, ("dispatches", b"polkadot", b"not asked for"))
+def test_records_arrive_in_order_and_again_unless_acknowledged(backend: Backend) -> None:
+    sent = [("verdicts", b"polkadot", b"%d" % at) for at in range(3)]
+    backend.send(*sent, ("dispatches", b"polkadot", b"not asked for"))
     context = backend.start()
     assert context.config is CONFIG
     assert not context.stopping
-    assert [wait(context, backend) for _ in range(2)] == told[:2]
+    assert [wait(context, backend) for _ in range(2)] == sent[:2]
     context.acknowledge()
-    assert wait(context, backend) == told[2]
+    assert wait(context, backend) == sent[2]
     context = backend.start()
-    assert wait(context, backend) == told[2]
+    assert wait(context, backend) == sent[2]
     context.acknowledge()
     context.acknowledge()
-    backend.tell(("lanes", b"kusama", b"\0"))
+    backend.send(("lanes", b"kusama", b"\0"))
     context = backend.start()
     assert wait(context, backend) == ("lanes", b"kusama", b"\0")
     assert context.receive(0) is None
 
 
-def test_what_is_submitted_is_there(backend: Backend) -> None:
+def test_submitted_records_arrive(backend: Backend) -> None:
     context = backend.start()
     sent = [("blocks", b"polkadot", b""), ("candidates", b"polkadot", b"\0\1")]
     for record in sent:
@@ -149,12 +146,12 @@ def test_what_is_submitted_is_there(backend: Backend) -> None:
             lambda c: c.submit("blocks", b"", bytes(RECORD_BYTES_MAX + 1)),
             f"value: expected at most {RECORD_BYTES_MAX} bytes, found {RECORD_BYTES_MAX + 1}",
         ),
-        (lambda c: c.receive(-1), "timeout_s: expected seconds from 0 on, found -1"),
-        (lambda c: c.receive(float("nan")), "timeout_s: expected seconds from 0 on, found nan"),
-        (lambda c: c.receive(None), "timeout_s: expected seconds from 0 on, found None"),
+        (lambda c: c.receive(-1), "timeout_s: expected seconds, at least 0, found -1"),
+        (lambda c: c.receive(float("nan")), "timeout_s: expected seconds, at least 0, found nan"),
+        (lambda c: c.receive(None), "timeout_s: expected seconds, at least 0, found None"),
     ],
 )
-def test_wrong_arguments_are_value_errors(backend: Backend, call: Callable[[TransportContext], Any], text: str) -> None:
+def test_wrong_argument_is_value_error(backend: Backend, call: Callable[[TransportContext], Any], text: str) -> None:
     context = backend.start()
     with pytest.raises(ValueError, match="expected") as caught:
         call(context)
@@ -162,7 +159,7 @@ def test_wrong_arguments_are_value_errors(backend: Backend, call: Callable[[Tran
     assert backend.submitted() == []
 
 
-# --- what only a broker has ---
+# --- on a broker only ---
 
 
 @pytest.fixture
@@ -172,7 +169,7 @@ def on_kafka(kafka: dict[str, Any], tmp_path: Path) -> Iterator[OnKafka]:
     made.close()
 
 
-def test_only_what_is_committed_is_received(on_kafka: OnKafka) -> None:
+def test_only_committed_records_are_received(on_kafka: OnKafka) -> None:
     producer = Producer(producer_config(on_kafka.kafka, transactional_id="t"))
     producer.init_transactions(30)
     for value, ends in ((b"dropped", producer.abort_transaction), (b"kept", producer.commit_transaction)):
@@ -183,7 +180,7 @@ def test_only_what_is_committed_is_received(on_kafka: OnKafka) -> None:
     assert on_kafka.start().receive(60) == ("verdicts", b"polkadot", b"kept")
 
 
-def test_tombstones_tell_nothing(on_kafka: OnKafka) -> None:
+def test_tombstones_are_skipped(on_kafka: OnKafka) -> None:
     producer = Producer(producer_config(on_kafka.kafka))
     producer.produce(on_kafka.prefix + "lanes", None, b"gone")
     producer.produce(on_kafka.prefix + "lanes", b"there", b"polkadot")
@@ -191,7 +188,7 @@ def test_tombstones_tell_nothing(on_kafka: OnKafka) -> None:
     assert on_kafka.start().receive(60) == ("lanes", b"polkadot", b"there")
 
 
-def test_who_waits_sees_that_it_is_to_end(on_kafka: OnKafka) -> None:
+def test_waiting_transport_sees_stop_request(on_kafka: OnKafka) -> None:
     context = on_kafka.start()
     on_kafka.stop.set()
     assert context.receive(3600) is None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m tests.crash`: the crash suite, with as many kills as one likes."""
+"""`python -m tests.crash`: the crash suite, with any number of kills."""
 
 from __future__ import annotations
 
@@ -21,28 +21,31 @@ from tests.crash.schedule import full_schedule, short_schedule
 
 
 def crash(
-    seed: Annotated[int, typer.Option(help="Decides the traffic, the kills and their order.")] = 1,
+    seed: Annotated[int, typer.Option(help="Determines the traffic, the kills and their order.")] = 1,
     kills: Annotated[
         int,
         typer.Option(
-            min=1, help="How many, episodes among them; with 200 and more every step has every kind of victim."
+            min=1, help="Number of kills, episodes included; from 200 on every step has every kind of victim."
         ),
     ] = 220,
-    first: Annotated[int, typer.Option(min=0, help="Begin with this one of the schedule, counted from 0.")] = 0,
-    only: Annotated[str, typer.Option(help="Those of the schedule alone whose name matches this expression.")] = "",
-    short: Annotated[bool, typer.Option("--short", help="The schedule of `make test`.")] = False,
-    build: Annotated[Path, typer.Option(help="Where report and evidence go.")] = Path("build/crash"),
+    first: Annotated[int, typer.Option(min=0, help="Begin with this kill of the schedule, counted from 0.")] = 0,
+    only: Annotated[str, typer.Option(help="Only kills whose name matches this regular expression.")] = "",
+    short: Annotated[bool, typer.Option("--short", help="The short schedule, as in `make test`.")] = False,
+    build: Annotated[Path, typer.Option(help="Folder for report and evidence.")] = Path("build/crash"),
     worlds: Annotated[
-        int, typer.Option(min=1, help="Brokers and jobs side by side, each with its share of the schedule.")
+        int,
+        typer.Option(
+            min=1, help="Number of brokers with jobs that run in parallel, each with its share of the schedule."
+        ),
     ] = 1,
-    world: Annotated[int | None, typer.Option(min=0, help="The share of this one of the worlds alone, from 0.")] = None,
+    world: Annotated[int | None, typer.Option(min=0, help="Only the share of this world, counted from 0.")] = None,
 ) -> None:
-    """Kill processes of a job and of its broker, and hold what readers see against an undisturbed run."""
+    """Kill processes of a job and of its broker, and compare what readers see with an undisturbed run."""
     console = Console()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was started is stopped first
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: stops every process that was started first
     schedule = short_schedule(seed) if short else full_schedule(seed, kills)
     if worlds > 1 and world is None:
-        _end(_side_by_side(console, seed, worlds, build), console, build, whole=not only)
+        _end(_in_parallel(console, seed, worlds, build), console, build, complete=not only)
         return
     schedule = schedule[world or 0 :: worlds]
     if only:
@@ -58,13 +61,13 @@ def crash(
         build=build,
         first=first,
         world_number=world or 0,
-        tell=lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True),
+        log=lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True),
     )
-    _end(report, console, build, whole=not only and not first and world is None)
+    _end(report, console, build, complete=not only and not first and world is None)
 
 
-def _side_by_side(console: Console, seed: int, worlds: int, build: Path) -> Report:
-    """Carry the schedule out in several worlds, each a process like this one, and return what they found together."""
+def _in_parallel(console: Console, seed: int, worlds: int, build: Path) -> Report:
+    """Run the schedule in several worlds, each a process like this one, and return their common report."""
     folders = [build / f"world-{number}" for number in range(worlds)]
     processes = [
         subprocess.Popen(
@@ -102,12 +105,12 @@ def _side_by_side(console: Console, seed: int, worlds: int, build: Path) -> Repo
     return report
 
 
-def _end(report: Report, console: Console, build: Path, *, whole: bool) -> None:
-    """Show a report; exit code 1 where something is wrong, or where a whole schedule has left a step out."""
+def _end(report: Report, console: Console, build: Path, *, complete: bool) -> None:
+    """Show a report; exit with code 1 if something is wrong, or if a complete schedule has left a step out."""
     report.show(console)
     console.print(f"written to {build}/report-{report.seed}.json")
-    if not report.wrong and whole and (unseen := every_step_seen(report)):
-        console.print(f"FAILED: no process has come by {', '.join(unseen)}", style="bold red")
+    if not report.wrong and complete and (unseen := every_step_seen(report)):
+        console.print(f"FAILED: no process has reached {', '.join(unseen)}", style="bold red")
         raise typer.Exit(1)
     if report.wrong:
         raise typer.Exit(1)

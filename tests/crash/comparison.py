@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds what readers of committed records see against the undisturbed run, record by record as it comes."""
+"""Compares what readers of committed records see with the undisturbed run, record by record as it arrives."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 FAULTS_KEPT = 20
 
-READ_S_MAX = 120.0
-"""Seconds until the ends of all topics must have been read: open transactions of the dead are ended by their successors."""
+READ_S_MAX = 300.0
+"""Seconds until the ends of all topics must have been read; successors end the open transactions of dead writers."""
 
 
 @dataclass
 class Tally:
-    """What was found; all but ``verdicts`` and ``records`` must stay 0."""
+    """The findings; all except ``verdicts`` and ``records`` must stay 0."""
 
     verdicts: int = 0
     records: int = 0
@@ -41,18 +41,18 @@ class Tally:
 
     @property
     def clean(self) -> bool:
-        """Whether everything read so far is as it has to be."""
+        """Whether everything read so far is correct."""
         return not (self.lost or self.duplicated or self.out_of_order or self.differing)
 
     def blame(self, kind: str, text: str) -> None:
-        """Count a fault and keep the first ones in words."""
+        """Count a fault, and keep the first few as text."""
         setattr(self, kind, getattr(self, kind) + 1)
         if len(self.faults) < FAULTS_KEPT:
             self.faults.append(f"{kind.replace('_', ' ')}: {text}")
 
 
 class Reader:
-    """Reads the output topics of one partition each, from their beginning on, and compares."""
+    """Reads output topics of one partition each from the beginning, and compares."""
 
     def __init__(self, kafka: KafkaTable, prefix: str, undisturbed: Undisturbed) -> None:
         self.tally = Tally()
@@ -67,7 +67,7 @@ class Reader:
         self._next = dict.fromkeys(self._topics, 0)
         self._consumer.assign([TopicPartition(topic, 0, 0) for topic in self._topics])
         self._ended: set[str] = set()
-        self._told: Counter[tuple[str, str]] = Counter()
+        self._read: Counter[tuple[str, str]] = Counter()
         self._dead: Counter[bytes] = Counter()
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class Reader:
         self._consumer.close()
 
     def poll(self, timeout_s: float) -> None:
-        """Read and compare what has come; a broker that is away is waited for by later calls."""
+        """Read and compare what has arrived; if the broker is down, later calls continue."""
         for message in available(self._consumer, 2_000, timeout_s):
             topic = message.topic()
             if (error := message.error()) is not None:
@@ -90,22 +90,26 @@ class Reader:
 
     @property
     def complete(self) -> bool:
-        """Whether everything that the undisturbed run has told by now is there."""
-        told = self._undisturbed.told
-        return all(self._told[place] >= len(told[place]) for place in told) and not self._undisturbed.dead - self._dead
+        """Whether all output of the undisturbed run so far has arrived."""
+        output = self._undisturbed.output
+        return (
+            all(self._read[place] >= len(output[place]) for place in output) and not self._undisturbed.dead - self._dead
+        )
 
     def missing(self) -> str:
-        """Say in words what is still to come."""
-        told = self._undisturbed.told
-        left = {place: len(told[place]) - self._told[place] for place in told if len(told[place]) > self._told[place]}
+        """Return a description of the output that has not arrived yet."""
+        output = self._undisturbed.output
+        left = {
+            place: len(output[place]) - self._read[place] for place in output if len(output[place]) > self._read[place]
+        }
         dead = self._undisturbed.dead - self._dead
         parts = [f"{count} of {lane}'s {topic}" for (lane, topic), count in left.items()]
         return ", ".join([*parts, *(f"the dead letter of {source.decode()}" for source in dead)]) or "nothing"
 
     def read_to_end(self, supervise: Callable[[], None]) -> None:
-        """Read to what is the end of every topic by now; ``supervise`` brings a broker back that dies meanwhile."""
+        """Read to the current end of every topic; ``supervise`` restarts a broker that dies meanwhile."""
         self._ended.clear()
-        # a partition tells its end once for each time it is reached: being assigned anew makes it tell again
+        # a partition reports its end once each time it is reached: assigning it again makes it report again
         self._consumer.assign([TopicPartition(topic, 0, offset) for topic, offset in self._next.items()])
         deadline = time.monotonic() + READ_S_MAX
         while self._ended != set(self._topics):
@@ -115,12 +119,12 @@ class Reader:
             self.poll(0.2)
 
     def check_lost(self) -> None:
-        """Count what is missing though everything is settled."""
+        """Count missing output after everything has settled."""
         if not self.complete:
-            told = self._undisturbed.told
-            for place, expected in told.items():
-                for _ in range(self._told[place], len(expected)):
-                    self.tally.blame("lost", f"{place[1]} of {place[0]} end at {self._told[place]} of {len(expected)}")
+            output = self._undisturbed.output
+            for place, expected in output.items():
+                for _ in range(self._read[place], len(expected)):
+                    self.tally.blame("lost", f"{place[1]} of {place[0]} end at {self._read[place]} of {len(expected)}")
             for source in self._undisturbed.dead - self._dead:
                 self.tally.blame("lost", f"the dead letter of {source.decode()}")
 
@@ -133,7 +137,7 @@ class Reader:
             self._dead_letter(dict(message.headers())["source"])  # type: ignore[attr-defined]
         else:
             self.tally.verdicts += topic == "verdicts"
-            self._told_record(topic, key, value)
+            self._output_record(topic, key, value)
 
     def _dead_letter(self, source: bytes) -> None:
         self._dead[source] += 1
@@ -142,26 +146,26 @@ class Reader:
             kind = "duplicated" if expected else "differing"
             self.tally.blame(kind, f"the dead letter of {source.decode()} for the {self._dead[source]}. time")
 
-    def _told_record(self, topic: str, key: bytes, value: bytes) -> None:
+    def _output_record(self, topic: str, key: bytes, value: bytes) -> None:
         place = key.split(b"/")[0].decode(), topic
-        expected = self._undisturbed.told.get(place)
+        expected = self._undisturbed.output.get(place)
         if expected is None:
             self.tally.blame("differing", f"{topic}: a record of {key!r}")
             return
-        at, record = self._told[place], (key, value)
+        at, record = self._read[place], (key, value)
         if at < len(expected) and expected[at] == record:
-            self._told[place] += 1
+            self._read[place] += 1
             return
         shown = f"{topic}[{at}] of {place[0]}: {_shown(topic, value)}"
         if record in expected[:at]:
             self.tally.blame("duplicated", shown)
         elif record in expected[at:]:
-            # what was skipped is lost or still to come; go on from here, so that one fault is told once
+            # skipped records are lost or still to come; continue from here, so that one fault is reported once
             self.tally.blame("out_of_order", shown)
-            self._told[place] = expected.index(record, at) + 1
+            self._read[place] = expected.index(record, at) + 1
         else:
             self.tally.blame("differing", shown)
-            self._told[place] += 1
+            self._read[place] += 1
 
 
 def _shown(topic: str, value: bytes) -> object:

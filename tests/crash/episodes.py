@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong with more than one process: second jobs, zombies, lost checkpoints, a full disk."""
+"""Faults that involve more than one process: second jobs, zombies, lost checkpoints, a full disk."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.crash.processes import of_session, send
-from tests.crash.world import Failure, World, injected
+from tests.crash.world import PATIENCE_S, Failure, World, injected
 from validator import exit_codes
 from validator.errors import UserError
 from validator.service.job import JobProcess, job_command
 
 REBUILD_RECORDS = 50_000
-"""Records of a batch of a job that goes through all inputs again."""
+"""Records per batch of a job that reads all inputs again."""
 
 FULL_S_MAX = 60.0
-"""Seconds that a job is left alone with a full disk."""
+"""Seconds for which a job runs with a full disk."""
 
 FENCED = "another job has taken over"
 
 
 class Episodes:
-    """Each is carried out on a world whose job runs and is settled, and leaves such a one; what is told is compared by the caller."""
+    """Each episode begins and ends with a world whose job runs and has settled; the caller compares the output."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._count = 0
 
     def carry_out(self, name: str) -> tuple[str, int]:
-        """Carry one out by its name; return what is to be said of it, and how many processes it killed."""
+        """Run one episode by its name; return a note about it, and the number of processes that it killed."""
         self._count += 1
         method: Callable[[], tuple[str, int]] = getattr(self, "_" + name.replace("-", "_"))
         return method()
@@ -58,25 +58,25 @@ class Episodes:
         try:
             self._world.start_job()
         except UserError as error:
-            return self._one_line(str(error), "a job runs on"), 0
-        raise Failure("a second job was started on a directory that a job works on")
+            return self._one_line(str(error), "another job is using"), 0
+        raise Failure("a second job was started on a directory that another job is using")
 
     def _second_job_on_the_checkpoint(self) -> tuple[str, int]:
-        """Around the command line, which looks for the process of the first one."""
+        """Bypass the command line, which would find the process of the first job."""
         world, first = self._world, self._world.job
         assert first is not None
         log = world.folder / "second.log"
-        with injected(world.points), log.open("w") as told:
+        with injected(world.points), log.open("w") as output:
             second = subprocess.Popen(
                 job_command(world.directory / "configuration.json"),
-                stdout=told,
-                stderr=told,
+                stdout=output,
+                stderr=output,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
         try:
             world.feed(world.traffic.segment())
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + PATIENCE_S
             while second.poll() is None and time.monotonic() < deadline:
                 self._watch(0.5)
         finally:
@@ -86,7 +86,7 @@ class Episodes:
         last = [*log.read_text(encoding="utf-8").splitlines(), ""][-2]
         if second.returncode != exit_codes.USER_ERROR or first.ended():
             raise Failure(f"the second of two jobs on a checkpoint ended with code {second.returncode}: {last}")
-        return self._one_line(last, "a job works on"), 0
+        return self._one_line(last, "another job is using"), 0
 
     def _second_job_without_checkpoint(self) -> tuple[str, int]:
         second = self._world.start_job(self._elsewhere())
@@ -113,17 +113,17 @@ class Episodes:
         second = self._take_over()
         world.settle()
         send(signal.SIGCONT, *stopped)
-        # what it was about to commit may be of a lane without blocks, and then nothing tells it whose that is now
+        # it may be about to commit a lane without blocks, and then nothing shows it who owns the lane now
         return self._contest(first, second)
 
     def _stopped_job_comes_back(self) -> tuple[str, int]:
-        """All of a job sleeps, as on a machine that was suspended, while another one takes its place."""
+        """Suspend all of a job, as on a machine that sleeps, while another job takes its place."""
         world, first = self._world, self._world.job
         assert first is not None
         assert first.pid is not None
         world.feed(world.traffic.segment())
         time.sleep(world.random.uniform(0, 1.5))
-        # parents first: a child that stops must not be taken for one that hangs
+        # parents first: otherwise a stopped child would look like a hanging one
         send(signal.SIGSTOP, *sorted(each.pid for each in of_session(first.pid)))
         second = self._take_over()
         world.settle()
@@ -168,13 +168,13 @@ class Episodes:
                 raise Failure(f"with a full disk the job ended with code {code}: {job.failure}")
             note += self._one_line(job.failure or "", "No space left on device" if "file system" in how else "")
         else:
-            note += "the job lived through it"
+            note += "the job survived it"
         return note, 0
 
     # --- helpers ---
 
     def _kill_job(self) -> None:
-        """Kill the job as a machine's end would, and forget it."""
+        """Kill the job as a machine failure would, and forget it."""
         job = self._world.job
         assert job is not None
         self._world.job = None
@@ -197,17 +197,17 @@ class Episodes:
         return f"from batch {last} on", 1
 
     def _take_over(self) -> JobProcess:
-        """Start a job elsewhere on the same topics; it is the world's job from now on."""
+        """Start a job in another folder on the same topics; from now on it is the world's job."""
         world = self._world
         world.job = None
         second = world.start_job(self._elsewhere(), rebuild=True, max_records_per_trigger=REBUILD_RECORDS)
         world.wait(second.ready.is_set, "the second job is ready", 180)
         world.feed(world.traffic.segment())
-        world.wait(lambda: world.reader.complete or second.ended(), "the second job tells what was untold")
+        world.wait(lambda: world.reader.complete or second.ended(), "the second job emits what was missing")
         return second
 
     def _back_to_the_first(self, second: JobProcess) -> None:
-        """Go on in the first directory, whose checkpoint knows nothing of what the second job has done."""
+        """Continue in the first directory, whose checkpoint knows nothing of the second job's work."""
         world = self._world
         for job in world.jobs:
             world.end(job)
@@ -218,13 +218,13 @@ class Episodes:
         return self._world.folder / f"elsewhere-{self._count}"
 
     def _watch(self, seconds: float) -> None:
-        """Compare for a while what comes, and start nothing again."""
+        """Compare new output for a while, and restart nothing."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self._world.reader.poll(0.1)
             self._world.check()
 
-    def _end_of(self, job: JobProcess, patience_s: float = 180.0) -> int:
+    def _end_of(self, job: JobProcess, patience_s: float = PATIENCE_S) -> int:
         deadline = time.monotonic() + patience_s
         while not job.ended():
             if time.monotonic() > deadline:
@@ -233,8 +233,8 @@ class Episodes:
         return job.wait()
 
     def _contest(self, first: JobProcess, second: JobProcess) -> tuple[str, int]:
-        """Let two jobs work on the same lanes until one of them gives up, which it does when it has something to write."""
-        deadline = time.monotonic() + 180
+        """Let two jobs work on the same lanes until one of them gives up, which it does when it has output to write."""
+        deadline = time.monotonic() + PATIENCE_S
         while not first.ended() and not second.ended():
             if time.monotonic() > deadline:
                 raise Failure("two jobs work on the same lanes, and neither has noticed")
@@ -247,18 +247,18 @@ class Episodes:
 
     def _fenced(self, job: JobProcess) -> str:
         if (code := self._end_of(job)) != exit_codes.STOPPED:
-            raise Failure(f"a job that was taken over from ended with code {code}: {job.failure}")
+            raise Failure(f"a fenced job ended with code {code}: {job.failure}")
         return self._one_line(job.failure or "", FENCED)
 
-    def _one_line(self, told: str, expected: str) -> str:
-        if expected not in told or "\n" in told.strip():
-            raise Failure(f"expected one line with {expected!r}, found {told!r}")
+    def _one_line(self, text: str, expected: str) -> str:
+        if expected not in text or "\n" in text.strip():
+            raise Failure(f"expected one line with {expected!r}, found {text!r}")
         return expected
 
 
 @contextmanager
 def full_disk(world: World, driver: int) -> Iterator[str]:
-    """Leave no space where the job keeps its state: its own small file system where that is possible, else a limit of file sizes."""
+    """Fill the space of the job's state: on a separate small file system if that is possible, else by a limit on file sizes."""
     if os.path.ismount(world.directory):
         filler = world.directory / "filler"
         try:

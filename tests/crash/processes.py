@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is who among the job's processes, read from /proc, and how they are killed."""
+"""Identifies the job's processes by /proc, and kills them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STAGES = ("decode", "lanes", "sink")
 
 
 class Process(NamedTuple):
-    """A process that lives."""
+    """A live process."""
 
     pid: int
     parent: int
@@ -24,7 +24,7 @@ class Process(NamedTuple):
 
 
 def processes() -> Iterator[Process]:
-    """Yield every process that lives; zombies are dead."""
+    """Yield every live process; zombies count as dead."""
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue
@@ -36,7 +36,7 @@ def processes() -> Iterator[Process]:
 
 
 def of_session(session: int) -> list[Process]:
-    """Return the processes of a job: its driver began a session, which all that it starts stay in."""
+    """Return the processes of a job: its driver starts a session, and all its descendants stay in it."""
     return [each for each in processes() if each.session == session]
 
 
@@ -46,7 +46,7 @@ def jvm_of(driver: int) -> int | None:
 
 
 def workers_of(driver: int, stage: str | None = None) -> list[int]:
-    """Return the Python workers of a job, of one stage or of all: children of daemons, which hold the stage in their environment."""
+    """Return the Python workers of a job, of one stage or all: children of daemons, whose environment names the stage."""
     found = of_session(driver)
     daemons = {each.pid for each in found if "pyspark.daemon" in each.command}
     workers = [each.pid for each in found if each.parent in daemons]
@@ -63,7 +63,7 @@ def _stage(pid: int) -> str | None:
 
 
 def send(number: signal.Signals, *pids: int | None) -> int:
-    """Send a signal to processes that are still there; return how many there were."""
+    """Send a signal to the processes that still exist; return their number."""
     sent = 0
     for pid in pids:
         if pid is not None:

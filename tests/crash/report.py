@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run found: JSON for machines, a table for people."""
+"""The findings of a run: JSON for machines, a table for people."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from tests.crash.schedule import Kill
 
 @dataclass
 class Done:
-    """One kill with what followed."""
+    """One kill and its consequences."""
 
     number: int
     kill: Kill
     seconds: float
     signals: int
-    """Processes that were killed, helpers of the kill among them."""
+    """Number of killed processes, including those killed in support of the kill."""
     ends: list[str] = field(default_factory=list)
-    """How jobs ended meanwhile that nobody had asked to."""
+    """How jobs ended that nobody had asked to end."""
     note: str = ""
 
 
 @dataclass
 class Report:
-    """A whole run; ``wrong`` is empty or says what ended it."""
+    """A complete run; ``wrong`` is empty or says why it ended."""
 
     seed: int
     command: str
@@ -49,7 +49,7 @@ class Report:
 
     @classmethod
     def read(cls, path: Path) -> Report:
-        """Return a report that was written."""
+        """Return a report from a file."""
         known = {each.name for each in fields(cls)}
         values = {name: value for name, value in json.loads(path.read_text(encoding="utf-8")).items() if name in known}
         values["done"] = [Done(**{**each, "kill": Kill(**each["kill"])}) for each in values["done"]]
@@ -57,7 +57,7 @@ class Report:
         return cls(**values)
 
     def add(self, other: Report) -> None:
-        """Take in the report of another world of the same run."""
+        """Add the report of another world of the same run."""
         self.planned += other.planned
         self.done += other.done
         for each in fields(Tally):
@@ -72,11 +72,11 @@ class Report:
 
     @property
     def kills(self) -> int:
-        """How many kills were made, episodes apart."""
+        """Number of kills, without episodes."""
         return sum(each.kill.victim != "episode" for each in self.done)
 
     def write(self, path: Path) -> None:
-        """Write it as JSON."""
+        """Write the report as JSON."""
         path.parent.mkdir(parents=True, exist_ok=True)
         summary: dict[str, Any] = {
             "kills": self.kills,

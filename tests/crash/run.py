@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries a schedule out: kill, let everything come back, compare, next."""
+"""Carries out a schedule: kill, wait for recovery, compare, next."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from tests.crash.inject.crash_failpoints import STEPS
 from tests.crash.processes import STAGES, jvm_of, of_session, send, workers_of
 from tests.crash.report import Done, Report
 from tests.crash.schedule import LOGGED, Kill
-from tests.crash.world import Failure, World
+from tests.crash.world import PATIENCE_S, Failure, World
 from validator import exit_codes
 
 SEGMENTS_MAX = 24
-"""Segments that are fed until a step that is armed must have been reached."""
+"""Segments to feed before an armed step must have been reached."""
 
 VICTIMS = {"machine": ("driver", "jvm", "worker")}
 
 JVM_DIED = "Spark's JVM was killed"
 
 SURVIVES = ("worker", "broker")
-"""Victims that a job outlives without help."""
+"""Victims whose death a job survives without help."""
 
 ENDS = ("driver", "jvm", "machine")
-"""Victims with which it ends."""
+"""Victims whose death ends the job."""
 
 FILES = {
     "offsets-logged": ("offsets", ""),
     "state-written": ("state/0/0", ".changelog"),
     "commit-logged": ("commits", ""),
 }
-"""Where in the checkpoint Spark's own steps show, and what such a file ends with."""
+"""Where the checkpoint shows Spark's own steps, and the suffix of such a file."""
 
 
 def run(
@@ -52,11 +52,11 @@ def run(
     lanes: int = 3,
     first: int = 0,
     world_number: int = 0,
-    tell: Callable[[str], None] = print,
+    log: Callable[[str], None] = print,
 ) -> Report:
     """Carry out a schedule from kill ``first`` on, and return the report, which is also written after each kill.
 
-    Worlds of the same seed with other numbers have other traffic.
+    Worlds with the same seed and different numbers have different traffic.
     """
     report = Report(seed, command, len(schedule) - first)
     started = time.monotonic()
@@ -80,7 +80,7 @@ def run(
             runner = Runner(world, seed)
             try:
                 runner.begin()
-                tell(f"first verdicts after {time.monotonic() - started:.0f} s; {len(schedule) - first} kills to come")
+                log(f"first verdicts after {time.monotonic() - started:.0f} s; {len(schedule) - first} kills to come")
                 for number in range(first, len(schedule)):
                     kill = schedule[number]
                     runner.now = f"kill {number}, {kill.name}"
@@ -88,13 +88,13 @@ def run(
                     report.steps_fired = sorted(runner.fired)
                     update()
                     ends = f"; ended: {'; '.join(done.ends)}" if done.ends else ""
-                    tell(
+                    log(
                         f"{number + 1:4}/{len(schedule)} {kill.name:44} {done.seconds:5.1f} s  "
                         f"{world.reader.tally.verdicts:6} verdicts{ends[:160]}{'; ' + done.note if done.note else ''}"
                     )
                 runner.now = "the end"
                 runner.finish()
-            except (Failure, Exception) as error:  # noqa: BLE001 - whatever it is, the evidence is kept and told
+            except (Failure, Exception) as error:  # noqa: BLE001 - any error is reported, and its evidence kept
                 report.wrong = f"{runner.now}: {error or type(error).__name__}"
                 report.evidence = str(build / f"evidence-{seed}")
                 shutil.rmtree(report.evidence, ignore_errors=True)
@@ -107,7 +107,7 @@ def run(
 
 
 class Runner:
-    """Carries out kills on a world, one after the other."""
+    """Carries out kills on a world, one after another."""
 
     def __init__(self, world: World, seed: int) -> None:
         self.world = world
@@ -117,14 +117,14 @@ class Runner:
         self._seed = seed
 
     def begin(self) -> None:
-        """Start the job and see it work."""
+        """Start the job and wait for its first verdicts."""
         world = self.world
         world.run_job()
         world.feed(world.traffic.segment())
         world.settle()
 
     def carry_out(self, number: int, kill: Kill) -> Done:
-        """Make one kill, wait until all is told, and compare."""
+        """Make one kill, wait until all output has arrived, and compare."""
         world = self.world
         world.broker_pause_s = kill.broker_pause_s
         ends_before, started = len(world.endings), time.monotonic()
@@ -138,13 +138,13 @@ class Runner:
             self._when_logged(kill)
         else:
             done.signals = self._at_step(f"{number}-{kill.victim}-{kill.step}", kill)
-        if kill.victim in ENDS:  # which may take a moment longer than the last batch
+        if kill.victim in ENDS:  # the job may take a moment longer than its last batch
             world.wait(lambda: len(world.endings) > ends_before, "the job ends")
         world.settle()
         world.check_deaths()
         done.seconds = round(time.monotonic() - started, 1)
         endings = world.endings[ends_before:]
-        done.ends = [f"code {each.code}, {each.reason or 'no reason told'}" for each in endings]
+        done.ends = [f"code {each.code}, {each.reason or 'no reason given'}" for each in endings]
         if endings and kill.victim in SURVIVES:
             raise Failure(f"the job did not outlive it: {done.ends[0]}")
         if kill.victim == "jvm" and not any(
@@ -154,7 +154,7 @@ class Runner:
         return done
 
     def finish(self) -> None:
-        """Let the last inputs through, stop the job in order, and look at all of it once more."""
+        """Feed the last inputs, stop the job normally, and compare everything once more."""
         world = self.world
         world.wait(world.taken, "every lane has taken all of its inputs")
         last = world.jobs[-1]
@@ -163,8 +163,8 @@ class Runner:
         world.settle()
         world.check_status()
         assert last.pid is not None
-        if left := of_session(last.pid):
-            raise Failure(f"the job has ended in order, and these still live: {left}")
+        world.ended(last.pid)
+        world.check_deaths()
 
     def _feed(self, chunks: int = 1) -> None:
         self.world.feed(self.world.traffic.segment(), chunks=chunks, pause_s=0.3)
@@ -198,7 +198,7 @@ class Runner:
         def strike() -> None:
             try:
                 self._strike(kill)
-            except BaseException as error:  # noqa: BLE001 - told by the main thread
+            except BaseException as error:  # noqa: BLE001 - the main thread reports it
                 failed.append(error)
 
         timer = threading.Timer(kill.delay_s, strike)
@@ -215,8 +215,8 @@ class Runner:
         assert job.pid is not None
         match kill.victim:
             case "worker":
-                # between two batches of a query that starts again there may be none for a moment
-                deadline = time.monotonic() + 60
+                # between two batches of a restarting query there may be no worker for a moment
+                deadline = time.monotonic() + PATIENCE_S
                 while not send(signal.SIGKILL, *workers_of(job.pid, kill.stage)):
                     if time.monotonic() > deadline:
                         raise Failure(f"no {kill.stage} worker to kill")
@@ -268,11 +268,11 @@ class Runner:
 
 
 def every_step_seen(report: Report) -> list[str]:
-    """Return the named steps that no process of a run has come by."""
+    """Return the named steps that no process of a run has reached."""
     return sorted(set(STEPS) - set(report.steps_seen))
 
 
 def summary(path: Path) -> dict[str, object]:
-    """Return a report that was written."""
+    """Return a report from a file."""
     document: dict[str, object] = json.loads(path.read_text(encoding="utf-8"))
     return document

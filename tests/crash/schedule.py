@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which kills a run makes, in which order: decided by its seed alone."""
+"""Which kills a run makes, and in which order; the seed alone determines both."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.crash.inject.crash_failpoints import STEPS
 from tests.crash.processes import STAGES
 
 LOGGED = ("offsets-logged", "state-written", "commit-logged")
-"""Steps that show as a new file in the checkpoint; they are Spark's own, before, inside and after the batch."""
+"""Steps that show as a new file in the checkpoint. They are Spark's own: before, during and after the batch."""
 
 EPISODES = (
     "sigterm",
@@ -29,12 +29,12 @@ EPISODES = (
 )
 
 Victim = Literal["worker", "driver", "jvm", "broker", "machine", "episode"]
-"""``machine`` is driver, JVM and worker at one blow; an episode is a story of its own (`tests.crash.episodes`)."""
+"""``machine`` is driver, JVM and worker together; an episode is a scenario (`tests.crash.episodes`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """One kill, or an episode. ``step`` is a named one, "random" or the episode's name; ``stage`` is that of a worker killed at random."""
+    """One kill, or an episode. ``step`` is a named step, "random" or the episode's name; ``stage`` is the stage of a random worker."""
 
     victim: Victim
     step: str
@@ -46,7 +46,7 @@ class Kill:
 
     @property
     def name(self) -> str:
-        """What it is called in reports."""
+        """The kill's name in reports."""
         return f"{self.victim} {self.stage} {self.step}".replace("  ", " ")
 
 
@@ -58,7 +58,7 @@ SHORT = (
     ("driver", "commit-after"),
     ("worker", "random"),
 )
-"""What `make test` does beside an episode: one of each, where it hurts most."""
+"""The kills of `make test`, besides an episode: one of each kind, at the critical steps."""
 
 DEAR_RANDOM = 6
 
@@ -68,14 +68,14 @@ def short_schedule(seed: int) -> list[Kill]:
     random = Random(seed)
     kills = [_kill(random, victim, step, random.choice(STAGES)) for victim, step in SHORT]  # type: ignore[arg-type]
     random.shuffle(kills)
-    # before the job is stopped at the end, so that it costs no start of its own
+    # before the final stop of the job, which saves an additional start
     return [*kills, Kill("episode", "last-commit-and-offsets-deleted")]
 
 
 def full_schedule(seed: int, kills: int) -> list[Kill]:
-    """Return so many kills: every step with worker, broker and either driver, JVM or both, every episode, the rest at random.
+    """Return this many kills: every step with worker, broker and either driver, JVM or both; every episode; the rest at random.
 
-    With fewer than all of these, a sample of them.
+    If there are fewer, return a sample of them.
     """
     random = Random(seed)
     wanted: list[Kill] = []

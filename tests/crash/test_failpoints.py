@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The suite's own parts: every step names a function that the product has, and a comparison that can fail."""
+"""The suite itself: every step names a function of the product, and the comparison finds each kind of fault."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ def arm(folder: Path, countdown: int) -> None:
     (folder / "armed").write_text(json.dumps(armed))
 
 
-def test_every_step_is_wrapped_and_an_armed_one_kills_once(tmp_path: Path) -> None:
+def test_every_step_is_wrapped_and_an_armed_one_kills_once_only(tmp_path: Path) -> None:
     arm(tmp_path, countdown=1)
     assert run_program(tmp_path, PROGRAM, stage="sink").stderr.endswith("has no attribute '_head'\n")
-    assert (tmp_path / "armed").exists(), "another stage passed by"
+    assert (tmp_path / "armed").exists(), "a step of another stage does not fire"
     assert run_program(tmp_path, PROGRAM).returncode == -9
     assert [path.name for path in tmp_path.glob("fired-*")] == ["fired-a"]
     assert {path.name for path in (tmp_path / "seen").iterdir()} == {"head-before"}
     assert run_program(tmp_path, PROGRAM).stderr.endswith("has no attribute '_head'\n"), "it has fired"
 
 
-def test_an_armed_step_waits_for_its_turn(tmp_path: Path) -> None:
+def test_armed_step_fires_at_its_countdown(tmp_path: Path) -> None:
     arm(tmp_path, countdown=2)
     assert run_program(tmp_path, PROGRAM).returncode == 1
     again = (
@@ -62,7 +62,7 @@ def test_an_armed_step_waits_for_its_turn(tmp_path: Path) -> None:
     assert run_program(tmp_path, again + "    SparkState.save_head(None, b'')\n").returncode == -9
 
 
-def test_a_full_schedule_has_every_step_with_every_kind_of_victim() -> None:
+def test_full_schedule_has_every_step_with_every_victim() -> None:
     schedule = full_schedule(seed=5, kills=200)
     assert len(schedule) == 200
     assert schedule == full_schedule(seed=5, kills=200)
@@ -75,10 +75,10 @@ def test_a_full_schedule_has_every_step_with_every_kind_of_victim() -> None:
 
 
 class Expected:
-    """An undisturbed run that told two receipts and one dead letter."""
+    """An undisturbed run that emitted two receipts and one dead letter."""
 
     def __init__(self) -> None:
-        self.told = {("a", "receipts"): [(b"a", b"1"), (b"a", b"2")]}
+        self.output = {("a", "receipts"): [(b"a", b"1"), (b"a", b"2")]}
         self.dead = Counter({b"candidates/0/7": 1})
 
 
@@ -88,16 +88,16 @@ class BareReader(Reader):
     def __init__(self) -> None:
         self.tally = Tally()
         self._undisturbed = Expected()  # type: ignore[assignment]
-        self._told = Counter()
+        self._read = Counter()
         self._dead = Counter()
 
     def see(self, *values: bytes) -> Tally:
         for value in values:
-            self._told_record("receipts", b"a", value)
+            self._output_record("receipts", b"a", value)
         return self.tally
 
 
-def test_a_comparison_finds_each_kind_of_fault(monkeypatch: object) -> None:
+def test_comparison_finds_each_kind_of_fault(monkeypatch: object) -> None:
     assert BareReader().see(b"1", b"2").clean
     assert shape(BareReader().see(b"1", b"1")) == (0, 1, 0, 0)
     assert shape(BareReader().see(b"2")) == (0, 0, 1, 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The short form: a handful of kills, where it hurts most. `make crash` does the rest."""
+"""The short form: a few kills at the critical steps. `make crash` makes all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SEED = int(os.environ.get("CRASH_SEED", "1"))
 
 
 @pytest.mark.spark
-def test_every_verdict_is_told_exactly_once_whatever_is_killed(tmp_path: Path) -> None:
+def test_every_verdict_is_emitted_exactly_once_after_kills(tmp_path: Path) -> None:
     command = f"python -m tests.crash --seed {SEED} --short"
     report = run(SEED, short_schedule(SEED), command=command, build=Path("build/crash"), lanes=2)
     assert report.wrong == "", f"repeat it with: {command}\nevidence: {report.evidence}"

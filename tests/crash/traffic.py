@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes into the topics, in segments, and what an undisturbed run makes of it, byte for byte."""
+"""The records that go into the topics, in segments, and the output of an undisturbed run for them, byte for byte."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from validator.lanes.processor import LaneProcessor
 from validator.simulate import SimulationSettings
 
 COMPARED = ("verdicts", "dispatches", "channel-events", "headroom", "receipts")
-"""Topics that tell the same whatever arrives when."""
+"""Topics whose content does not depend on the order of arrival."""
 
 LANES = (
     SimulationSettings(candidates_per_block=3, violation_share=0.15, session_length_blocks=7),
@@ -43,14 +43,14 @@ class Sent(NamedTuple):
 
 
 def chains_of(seed: int, lanes: int, blocks: int) -> tuple[Chain, ...]:
-    """Play the relay chains of a seed."""
+    """Return the simulated relay chains of a seed."""
     return tuple(chain(replace(each, seed=seed + at, blocks=blocks)) for at, each in enumerate(LANES[:lanes]))
 
 
 class Traffic:
-    """Cuts chains into segments of a few blocks, each in an order of its own, with what no lane can use in between.
+    """Splits chains into segments of a few blocks, each in random order, with records in between that no lane can use.
 
-    A few records of each segment arrive with the next one, so that there is always a block that waits.
+    A few records of each segment arrive with the next one, so that some block always waits.
     """
 
     def __init__(self, chains: Sequence[Chain], random: Random, blocks_per_segment: int) -> None:
@@ -66,9 +66,9 @@ class Traffic:
         return self._next_block > len(self._chains[0].blocks)
 
     def segment(self, *, ahead: bool = False) -> list[Sent]:
-        """Return the next records, in the order in which they arrive.
+        """Return the next records in order of arrival.
 
-        With ``ahead`` one is certainly there that is dead only by the record of its block, which comes with the next segment.
+        With ``ahead``, the segment contains a record that is dead only because of its block record, which comes with the next segment.
         """
         random = self._random
         blocks = range(self._next_block, self._next_block + self._blocks)
@@ -89,7 +89,7 @@ class Traffic:
         random = self._random
         out = list(good)
         for each in random.sample(good, k=min(4, len(good))):
-            at = random.randrange(out.index(each), len(out)) + 1  # after the one that it repeats or contradicts
+            at = random.randrange(out.index(each), len(out)) + 1  # after the record that it repeats or contradicts
             changed = each.value[:-1] + bytes([each.value[-1] ^ 1])
             readable = not isinstance(_decode(each._replace(value=changed), Source("", 0, 0)), DeadLetter)
             wrong = changed if readable and each.topic == "downward-messages" and random.random() < 0.5 else each.value
@@ -113,16 +113,16 @@ def _decode(sent: Sent, source: Source) -> DeadLetter | tuple[str, Input]:
 
 
 class Undisturbed:
-    """What lanes tell that get every record once, in this process, and are never disturbed.
+    """The output of lanes that get every record once, in this process, without disturbance.
 
-    ``told`` is, by lane and topic, key and value of each record in order; ``dead`` is where the records were read that end as dead letters.
+    ``output`` has key and value of each record in order, by lane and topic; ``dead`` has the sources of records that become dead letters.
     """
 
     def __init__(self, chains: Sequence[Chain], prefix: str) -> None:
         self._prefix = prefix
         definitions = {each.lane: definition_of(each) for each in chains}
         self._workers = {lane: LaneProcessor.create(definition) for lane, definition in definitions.items()}
-        self.told: dict[tuple[str, str], list[tuple[bytes, bytes]]] = {
+        self.output: dict[tuple[str, str], list[tuple[bytes, bytes]]] = {
             (lane, topic): [] for lane in definitions for topic in COMPARED
         }
         self.dead: Counter[bytes] = Counter()
@@ -141,15 +141,15 @@ class Undisturbed:
             else:
                 self.dead[f"{self._prefix}{sent.topic}/0/{offset}".encode()] += 1
         for lane, items in by_lane.items():
-            for told in self._workers[lane].process(items):
-                for each in told.records:
+            for output in self._workers[lane].process(items):
+                for each in output.records:
                     if each.topic == "dead-letters":
                         self.dead[dict(each.headers)["source"]] += 1
                     else:
-                        self.told[lane, each.topic].append((each.key, each.value))
+                        self.output[lane, each.topic].append((each.key, each.value))
 
     def counters(self) -> dict[str, dict[str, int]]:
-        """Return where the records of each lane ended."""
+        """Return how the records of each lane ended."""
         names = ("consumed", "accepted", "rejected", "duplicate", "dead", "waiting")
         return {
             lane: {name: getattr(worker.lane.counters, name) for name in names}

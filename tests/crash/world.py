@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A broker, a job on it, traffic into it and a reader behind it, all of which may be killed at any moment and are started again."""
+"""A broker, a job on it, traffic and a reader; any of them may be killed at any moment and is then restarted."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ INJECT = Path(__file__).parent / "inject"
 PREFIX = "crash."
 
 PATIENCE_S = 420.0
-"""After this what has not come is taken for lost: longer than an open transaction of a dead writer may live."""
+"""Output that takes longer counts as lost; this exceeds the life of an open transaction of a dead writer."""
 
-DEATH_S_MAX = 60.0
-"""Seconds in which the JVM and the workers of a dead driver have to be gone."""
+DEATH_S_MAX = 180.0
+"""Seconds within which the JVM and the workers of a dead driver must end."""
 
 SNAPSHOT_BYTES = 10_000
-"""Journal bytes after which a snapshot is taken here, so that it happens every few batches."""
+"""Journal bytes that trigger a save here, so that one happens every few batches."""
 
 
 DISK_BYTES = 512 << 20
@@ -50,12 +50,12 @@ DISK_BYTES = 512 << 20
 
 
 class Failure(Exception):
-    """The product did what it must not."""
+    """The product did something wrong."""
 
 
 @dataclass
 class Ending:
-    """How a job that was not asked to stop has ended."""
+    """How a job ended that was not asked to stop."""
 
     code: int
     reason: str | None
@@ -63,7 +63,7 @@ class Ending:
 
 @dataclass
 class World:
-    """Everything of one run, below one folder; leaving it ends every process that it has started."""
+    """Everything of one run, below one folder; leaving it ends every process that it started."""
 
     folder: Path
     seed: int
@@ -91,7 +91,7 @@ class World:
         self.job: JobProcess | None = None
         self.directory = self.folder / "job"
         self.broker_pause_s = 0.0
-        self.killed_sessions: dict[int, float] = {}
+        self.ended_sessions: dict[int, float] = {}
         self.delivered: Counter[str] = Counter()
         self._undelivered: list[str] = []
 
@@ -132,7 +132,7 @@ class World:
         return config_of(*self.chains, job=job | changes, topics={"prefix": PREFIX}, kafka=self.kafka)
 
     def start_job(self, directory: Path | None = None, **changes: Any) -> JobProcess:
-        """Start a job and return at once; the first failpoint may fire while it starts."""
+        """Start a job and return immediately; the first failpoint may fire while it starts."""
         log = (self.folder / "job.log").open("a", encoding="utf-8")
 
         def on_event(event: dict[str, Any]) -> None:
@@ -147,11 +147,11 @@ class World:
         return job
 
     def run_job(self, **changes: Any) -> None:
-        """Start the job of this world, and remember it as the one that has to live."""
+        """Start the job of this world, and remember it as the one that must run."""
         self.job = self.start_job(**changes)
 
     def stop_job(self) -> int:
-        """Ask the job to stop, and return its exit code; from now on no job has to live."""
+        """Ask the job to stop, and return its exit code; from now on no job must run."""
         job, self.job = self.job, None
         assert job is not None
         job.stop()
@@ -160,7 +160,7 @@ class World:
     # --- traffic ---
 
     def feed(self, records: Sequence[Sent], *, chunks: int = 1, pause_s: float = 0.0) -> None:
-        """Write records to the topics, all at once or in chunks, and wait for the broker to take them."""
+        """Write records to the topics, together or in chunks, and wait for the broker to take them."""
         self.undisturbed.take(records)
         size = -(-len(records) // chunks)
         for start in range(0, len(records), size):
@@ -179,10 +179,10 @@ class World:
             self._undelivered.append(f"{topic}@{message.offset()}: {error}, expected {self.delivered[topic]}")
         self.delivered[topic] += 1
 
-    # --- looking after ---
+    # --- supervision ---
 
     def supervise(self) -> None:
-        """Start again what has died: the broker on its data and port, the job on its directory."""
+        """Restart what has died: the broker on its data and port, the job on its directory."""
         if not self.broker.status().running:
             time.sleep(self.broker_pause_s)
             before = self.kafka["bootstrap.servers"]
@@ -191,7 +191,7 @@ class World:
         job = self.job
         if job is not None and job.ended():
             assert job.pid is not None
-            self.killed_sessions.setdefault(job.pid, time.monotonic())
+            self.ended(job.pid)
             try:
                 code, reason = job.wait(), job.failure
             except UserError as error:
@@ -200,7 +200,7 @@ class World:
             self.run_job()
 
     def wait(self, condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
-        """Wait for a condition, looking after everything and comparing what is told meanwhile."""
+        """Wait for a condition; meanwhile, supervise all processes and compare new output."""
         deadline = time.monotonic() + patience_s
         while not condition():
             if time.monotonic() > deadline:
@@ -210,46 +210,50 @@ class World:
             self.check()
 
     def check(self) -> None:
-        """Raise `Failure` where something has been told wrongly."""
+        """Raise `Failure` if the comparison has found a fault."""
         if not self.reader.tally.clean:
             raise Failure("; ".join(self.reader.tally.faults[:3]))
 
     def settle(self) -> None:
-        """Wait until all that was fed is told, and hold all of it against the undisturbed run."""
-        self.wait(lambda: self.reader.complete or self._lost(), "everything fed is told")
+        """Wait until all output for the inputs fed so far has arrived, and compare all of it."""
+        self.wait(lambda: self.reader.complete or self._lost(), "all output for the inputs has arrived")
         self.reader.read_to_end(self.supervise)
         self.check()
 
     def _lost(self) -> bool:
-        """Count what is missing once every lane says that it has taken everything, which it says with what it tells."""
+        """Count missing output once every lane's status says that it has taken everything; a lane commits its status with its output."""
         if self.taken():
             self.reader.read_to_end(self.supervise)
             if self.taken():
                 self.reader.check_lost()
         return False
 
+    def ended(self, session: int) -> None:
+        """Remember when the driver of a session ended, normally or not; `check_deaths` waits for its other processes."""
+        self.ended_sessions.setdefault(session, time.monotonic())
+
     def check_deaths(self) -> None:
-        """Raise `Failure` where a process of a job that is dead still lives."""
-        for session, died in list(self.killed_sessions.items()):
+        """Raise `Failure` if a process of a dead job still lives."""
+        for session, died in list(self.ended_sessions.items()):
             while left := of_session(session):
                 if time.monotonic() > died + DEATH_S_MAX:
                     send(signal.SIGKILL, *(each.pid for each in left))
                     raise Failure(f"{DEATH_S_MAX:.0f} s after their driver these still live: {left}")
                 self.supervise()
                 self.reader.poll(0.1)
-            del self.killed_sessions[session]
+            del self.ended_sessions[session]
 
     def taken(self) -> bool:
-        """Whether every lane has taken all of its inputs, those that wait for others among them."""
+        """Whether every lane has taken all of its inputs, including those that wait for others."""
         fed = {lane: counters["consumed"] for lane, counters in self.undisturbed.counters().items()}
         return all(self.reader.status.get(lane, {}).get("consumed") == count for lane, count in fed.items())
 
     def check_status(self) -> None:
-        """Raise `Failure` where the lanes' counters are not those of the undisturbed run."""
+        """Raise `Failure` if the lanes' counters differ from those of the undisturbed run."""
         for lane, counters in self.undisturbed.counters().items():
-            told = {name: self.reader.status.get(lane, {}).get(name) for name in counters}
-            if told != counters or counters["consumed"] != sum(counters.values()) - counters["consumed"]:
-                raise Failure(f"lane {lane} counts {told}, expected {counters}")
+            found = {name: self.reader.status.get(lane, {}).get(name) for name in counters}
+            if found != counters or counters["consumed"] != sum(counters.values()) - counters["consumed"]:
+                raise Failure(f"lane {lane} counts {found}, expected {counters}")
 
     # --- failpoints ---
 
@@ -257,7 +261,7 @@ class World:
         self, step: str, victims: Sequence[str], identity: str, *, countdown: int = 1, delay_s: float = 0.0,
         number: signal.Signals = signal.SIGKILL,
     ) -> None:  # fmt: skip
-        """Arm a signal at a step (`Armed` says what may be its victim); it fires once."""
+        """Arm a signal at a step (`Armed` lists the possible victims); it fires once."""
         armed = Armed(
             id=identity,
             step=step,
@@ -272,11 +276,11 @@ class World:
         new.replace(self.points / "armed")
 
     def fired(self, identity: str) -> bool:
-        """Whether the kill of an identity has fired."""
+        """Whether the kill with this id has fired."""
         return (self.points / f"fired-{identity}").exists()
 
     def disarm(self) -> None:
-        """Take back what has not fired."""
+        """Disarm a kill that has not fired."""
         (self.points / "armed").unlink(missing_ok=True)
 
     def seen(self) -> set[str]:
@@ -292,11 +296,11 @@ class World:
         return self.job.pid if name == "driver" else jvm_of(self.job.pid)
 
     def keep_evidence(self, target: Path) -> None:
-        """Copy logs, failpoints and checkpoints; the broker's data are too much."""
+        """Copy logs, failpoints and checkpoints; the broker's data would be too large."""
         target.mkdir(parents=True, exist_ok=True)
         for path in (self.folder / "job.log", self.directory, self.points, self.broker.log):
             if path.is_dir():
-                # what is written meanwhile may vanish meanwhile
+                # files may vanish during the copy
                 with suppress(shutil.Error):
                     shutil.copytree(path, target / path.name, dirs_exist_ok=True)
             elif path.exists():
@@ -304,7 +308,7 @@ class World:
 
 
 def mount(folder: Path) -> bool:
-    """Put a small file system of its own under a folder, which then can be full; return whether that was possible."""
+    """Mount a separate small file system under a folder, so that it can be full; return whether that was possible."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
         return False
     command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "validator-crash", str(folder)]
@@ -313,8 +317,8 @@ def mount(folder: Path) -> bool:
 
 @contextmanager
 def injected(points: Path) -> Iterator[None]:
-    """Have what is started meanwhile carry the failpoints."""
-    # the workers of Spark get the same by the JVM's environment
+    """Give the failpoints to every process that starts meanwhile."""
+    # Spark's workers get them through the JVM's environment
     path = os.pathsep.join([str(INJECT), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     before = {name: os.environ.get(name) for name in ("PYTHONPATH", "CRASH_POINTS", "PYTHONDONTWRITEBYTECODE")}
     os.environ.update(PYTHONPATH=path, CRASH_POINTS=str(points))

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/write-a-handler.md does what it says: every file is written, every command run, and what it prints is compared."""
+"""docs/write-a-handler.md works: the test writes every file, runs every command and compares the output."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,11 +15,11 @@ import pytest
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "write-a-handler.md"
 JOB = "## 7."
-"""From here on the page needs Spark."""
+"""The first heading whose commands need Spark."""
 
 
 class Block(NamedTuple):
-    """A fenced block, with the file that the text before it names last."""
+    """A fenced block, with the file that the preceding text names last."""
 
     language: str
     content: str
@@ -26,7 +27,7 @@ class Block(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A line after ``$``, and the lines that it prints, in which ``...`` stands for anything."""
+    """A line after ``$`` with its output, in which ``...`` matches anything."""
 
     line: str
     prints: str
@@ -50,31 +51,54 @@ def commands(block: Block) -> list[Command]:
     return [Command(*part.split("\n", 1)) for part in parts[1:]]
 
 
-def script(parts: list[Block]) -> str:
-    """Return a shell program that writes the files and runs the commands, with a line of its own around what each prints."""
-    lines = ["set -e -o pipefail"]
+class Ran(NamedTuple):
+    """Blocks that were run, and their output."""
+
+    parts: list[Block]
+    done: subprocess.CompletedProcess[str]
+
+    def check(self) -> None:
+        """Compare the output of each command with the page."""
+        assert self.done.returncode == 0, self.done.stdout + self.done.stderr
+        expected = [command for block in self.parts if block.language == "console" for command in commands(block)]
+        for command, text in zip(expected, self._printed(), strict=False):
+            if command.prints or text:
+                assert re.fullmatch(pattern(command.prints), text.rstrip("\n")), f"$ {command.line}\n{text}"
+
+    def shell(self) -> list[str]:
+        """Return the commands that put a new shell into the state in which this one ended."""
+        folder, path = self._printed()[-1].splitlines()
+        return [f"cd {shlex.quote(folder)}", f"export PYTHONPATH={shlex.quote(path)}"]
+
+    def _printed(self) -> list[str]:
+        return re.split(r"^=== .*\n", self.done.stdout, flags=re.MULTILINE)[1:]
+
+
+def script(parts: list[Block], before: list[str]) -> str:
+    """Return a shell program that writes the files and runs the commands, with a marker line around the output of each."""
+    lines = ["set -e -o pipefail", *before]
     if any("validator broker start" in block.content for block in parts):
         lines.append("trap 'kill $(jobs -p) 2> /dev/null || true; validator broker stop > /dev/null 2>&1 || true' EXIT")
     number = 0
     for block in parts:
         if block.language != "console":
-            # tests/test_contract.py and the like lie in the project; what is written after `cd ..` lies beside it
+            # tests/test_contract.py and the like are in the project; files written after `cd ..` are next to it
             assert block.file is not None, block.content
             lines += [f"cat > {block.file} <<'END-OF-FILE'", block.content.rstrip("\n"), "END-OF-FILE"]
             continue
         for command in commands(block):
             lines += [f"echo '=== {number}'", command.line]
             number += 1
-    return "\n".join([*lines, "echo '=== end'"])
+    return "\n".join([*lines, "echo '=== end'", 'printf "%s\\n" "$PWD" "$PYTHONPATH"'])
 
 
 def pattern(prints: str) -> str:
-    """Return the expression that what a command prints has to match."""
+    """Return a regular expression for a command's output."""
     return r"(.|\n)*".join(re.escape(part) for part in prints.rstrip("\n").split("..."))
 
 
-def run(parts: list[Block], folder: Path) -> None:
-    """Run the page's blocks in a folder, and compare. The broker and the job keep their state there, too."""
+def run(parts: list[Block], folder: Path, before: list[str]) -> Ran:
+    """Run blocks of the page in a folder, which also holds the state of broker and job."""
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -82,14 +106,9 @@ def run(parts: list[Block], folder: Path) -> None:
     }
     environment.pop("PYTHONPATH", None)
     done = subprocess.run(
-        ["bash", "-c", script(parts)], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        ["bash", "-c", script(parts, before)], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    printed = re.split(r"^=== .*\n", done.stdout, flags=re.MULTILINE)[1:]
-    expected = [command for block in parts if block.language == "console" for command in commands(block)]
-    for command, text in zip(expected, printed, strict=False):
-        if command.prints or text:
-            assert re.fullmatch(pattern(command.prints), text.rstrip("\n")), f"$ {command.line}\n{text}"
+    return Ran(parts, done)
 
 
 def test_every_block_is_a_file_or_commands() -> None:
@@ -106,11 +125,18 @@ def test_every_block_is_a_file_or_commands() -> None:
     ]
 
 
-def test_up_to_the_job(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def before_job(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     text = PAGE.read_text(encoding="utf-8")
-    run(blocks(text[: text.index(JOB)]), tmp_path)
+    return run(blocks(text[: text.index(JOB)]), tmp_path_factory.mktemp("page"), [])
+
+
+def test_page_up_to_the_job_works(before_job: Ran) -> None:
+    before_job.check()
 
 
 @pytest.mark.spark
-def test_the_whole_page(tmp_path: Path) -> None:
-    run(blocks(PAGE.read_text(encoding="utf-8")), tmp_path)
+def test_page_from_the_job_on_works(before_job: Ran, tmp_path: Path) -> None:
+    before_job.check()
+    text = PAGE.read_text(encoding="utf-8")
+    run(blocks(text[text.index(JOB) :]), tmp_path, before_job.shell()).check()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin from outside the repository's workspace: built into its wheel, installed into a folder, and used by a lane."""
+"""A plugin from outside the workspace: its wheel is built and installed into a folder, and a lane uses it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = ROOT / "examples" / "plugin-beacon"
 
-# What the job does with a lane, without Spark: definition from validator.toml, records in, records out.
+# What the job does with a lane, without Spark: read validator.toml, take records, emit records.
 PROGRAM = """
 import json, sys
 from pathlib import Path
@@ -77,7 +77,7 @@ def candidate(number: int, upward: list[str]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder into which the plugin's wheel is installed, as pip does it, with nothing from anywhere else."""
+    """Return a folder into which pip has installed the plugin's wheel and nothing else."""
     folder = tmp_path_factory.mktemp("outside")
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
     subprocess.run(build, cwd=PLUGIN, check=True, capture_output=True)
@@ -97,12 +97,12 @@ def run(site: Path | None, folder: Path, *command: str) -> subprocess.CompletedP
     )
 
 
-def test_it_is_no_part_of_the_workspace() -> None:
+def test_plugin_is_not_part_of_the_workspace() -> None:
     assert not (ROOT / "plugins" / "beacon").exists()
     assert "beacon" not in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
-def test_a_lane_uses_it_and_its_dispatches_say_so(site: Path, tmp_path: Path) -> None:
+def test_lane_uses_plugin_and_dispatches_name_it(site: Path, tmp_path: Path) -> None:
     records = [
         ("blocks", block(1, 1)),
         ("candidates", candidate(1, ["6265" + b"hello".hex(), "6265" + "00" * 33, "00"])),
@@ -111,9 +111,9 @@ def test_a_lane_uses_it_and_its_dispatches_say_so(site: Path, tmp_path: Path) ->
     (tmp_path / "records.json").write_text(json.dumps(records))
     done = run(site, tmp_path, "-c", PROGRAM)
     assert done.returncode == 0, done.stderr
-    told = [json.loads(line) for line in done.stdout.splitlines()]
-    (verdict,) = [record for topic, record in told if topic == "verdicts"]
-    dispatches = [record for topic, record in told if topic == "dispatches"]
+    printed = [json.loads(line) for line in done.stdout.splitlines()]
+    (verdict,) = [record for topic, record in printed if topic == "verdicts"]
+    dispatches = [record for topic, record in printed if topic == "dispatches"]
     assert verdict["ok"]
     assert [(each["outcome"], each["handler"], each["kind"]) for each in dispatches] == [
         ("ok", "beacon@2.1.0", "beacon"),
@@ -125,7 +125,7 @@ def test_a_lane_uses_it_and_its_dispatches_say_so(site: Path, tmp_path: Path) ->
     assert {each["runtime_digest"] for each in dispatches} == {verdict["runtime_digest"]}
 
 
-def test_without_it_the_chain_does_not_start(tmp_path: Path) -> None:
+def test_chain_without_the_plugin_does_not_start(tmp_path: Path) -> None:
     (tmp_path / "validator.toml").write_text(CONFIG)
     done = run(None, tmp_path, "-c", PROGRAM)
     assert done.returncode != 0
@@ -135,6 +135,6 @@ def test_without_it_the_chain_does_not_start(tmp_path: Path) -> None:
     )
 
 
-def test_its_own_tests_pass_where_it_is_installed(site: Path) -> None:
+def test_own_tests_of_installed_plugin_pass(site: Path) -> None:
     done = run(site, PLUGIN, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(PLUGIN), "tests")
     assert done.returncode == 0, done.stdout + done.stderr

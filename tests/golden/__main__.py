@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m tests.golden record | check`: whether every byte of the output is what it was when the recording was made."""
+"""`python -m tests.golden record | check`: whether every byte of the output still equals the recording."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True)
 
 
 class Layer(StrEnum):
-    """Which part of the recording."""
+    """The part of the recording to use."""
 
     PROCESS = "process"
     JOB = "job"
@@ -24,12 +24,12 @@ class Layer(StrEnum):
 
 
 OfLayer = Annotated[Layer, typer.Option(help="In this process, through the real job (about a minute), or both.")]
-Servers = Annotated[str | None, typer.Option(help="A broker for the job; without it an embedded one is started.")]
+Servers = Annotated[str | None, typer.Option(help="A broker for the job; by default an embedded one is started.")]
 
 
 @app.command()
 def record(layer: OfLayer = Layer.ALL, bootstrap: Servers = None) -> None:
-    """Make the recording anew from the code as it is."""
+    """Make a new recording from the current code."""
     if layer is not Layer.JOB:
         for line in layers.record_process():
             typer.echo(line)
@@ -41,7 +41,7 @@ def record(layer: OfLayer = Layer.ALL, bootstrap: Servers = None) -> None:
 
 @app.command()
 def check(layer: OfLayer = Layer.ALL, bootstrap: Servers = None) -> None:
-    """Compare the recording with what the code gives now; exit 1 if anything differs."""
+    """Compare the recording with the current output; exit with code 1 if anything differs."""
     found: list[str] = []
     if layer is not Layer.JOB:
         found += layers.check_process()
@@ -56,7 +56,7 @@ def check(layer: OfLayer = Layer.ALL, bootstrap: Servers = None) -> None:
     if found:
         typer.echo(f"{len(found)} groups differ from the recording")
         raise typer.Exit(1)
-    typer.echo("every byte is as recorded")
+    typer.echo("every byte equals the recording")
 
 
 if __name__ == "__main__":

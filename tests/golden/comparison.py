@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares a recording with what the code gives now, and names the first difference of each group."""
+"""Compares a recording with the current output, and names the first difference of each group."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any, TypeAlias
 from tests.golden.recording_file import Line
 
 Decode: TypeAlias = Callable[[str, bytes], Any]
-"""Returns what a group's bytes hold as JSON, None if they have no such form."""
+"""Returns the bytes of a group as JSON, or None if they have no such form."""
 
 SHOWN_CHARACTERS_MAX = 120
 SHOWN_BYTES = 12
 
 
 def differences(recorded: Iterable[Line], now: Iterable[Line], decode: Decode) -> list[str]:
-    """Return one line for each group that differs: the first position, and the first field or byte there."""
+    """Return one line for each group that differs: its first position, and the first field or byte that differs there."""
     before, after = _grouped(recorded), _grouped(now)
     found = []
     for group in dict.fromkeys([*before, *after]):
@@ -78,7 +78,7 @@ def _first_difference(group: str, recorded: list[Line], now: list[Line], decode:
 
 
 def _between(group: str, recorded: Line, now: Line, decode: Decode) -> str:
-    """Return how two lines differ: in the decoded value first, then in its bytes, then in what stands beside it."""
+    """Return how two lines differ: first in the decoded value, then in its bytes, then in the other members."""
     if recorded.get("at") != now.get("at"):
         return f"recorded at {recorded.get('at')}, now at {now.get('at')}"
     one, other = recorded.get("value"), now.get("value")
@@ -90,7 +90,7 @@ def _between(group: str, recorded: Line, now: Line, decode: Decode) -> str:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Return whether two values are the same JSON text: the order of members counts."""
+    """Return whether two values are the same JSON text; the order of members counts."""
     return json.dumps(one) == json.dumps(other)
 
 
@@ -99,14 +99,14 @@ def _opened(group: str, line: Line, decode: Decode) -> Any:
     if isinstance(value, str):
         try:
             opened = decode(group, bytes.fromhex(value))
-        except Exception as error:  # noqa: BLE001  # whatever decoding says about bytes that are wrong
+        except Exception as error:  # noqa: BLE001  # any error in decoding wrong bytes
             return {"undecodable": f"{type(error).__name__}: {error}"}
         return {} if opened is None else opened
     return value
 
 
 def _first_byte(recorded: str, now: str) -> str:
-    """Return where two strings of hex differ, with some bytes from there on."""
+    """Return where two strings of hex differ, with some bytes from that position."""
     ends = min(len(recorded), len(now))
     at = next((at for at in range(ends) if recorded[at] != now[at]), ends) // 2
     here = slice(at * 2, (at + SHOWN_BYTES) * 2)
@@ -124,6 +124,6 @@ def _shown(value: Any) -> str:
 
 
 def summary(lines: Iterable[Line]) -> str:
-    """Return how many lines of each kind there are."""
+    """Return the number of lines of each kind."""
     kinds = Counter(line["group"].split("/")[0] for line in lines)
     return ", ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))

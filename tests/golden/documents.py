@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Documents of the golden recording: conformance suites, what `validator replay` says of them, views of states, runtime digests."""
+"""Documents of the golden recording: conformance suites, the output of `validator replay`, views of states, runtime digests."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tests.router import generate
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT.parent / "shared" / "traces"
-"""Sample traces; what they give is compared only in checkouts that have them beside them."""
+"""Sample traces; their results are compared only in checkouts that have them alongside."""
 
 SHOWN_PARAS, SHOWN_CHANNELS = 2, 2
-"""Of each lane, how many of each are shown apart."""
+"""Number of paras and channels of each lane that are shown separately."""
 
 
 def documents(played: Played) -> Iterator[Line]:
-    """Yield all documents; ``played`` is what the lanes of the recording have come to."""
+    """Yield all documents; ``played`` has the final state of the recorded lanes."""
     yield from _generated_suites()
     for suite in product.suite_names():
         names = [path.name for path in product.suite_files(suite)]
@@ -42,7 +42,7 @@ def documents(played: Played) -> Iterator[Line]:
 
 
 def present(lines: list[Line]) -> list[Line]:
-    """Return recorded documents without those whose sources this checkout does not have."""
+    """Return recorded documents, except those whose sources this checkout lacks."""
     return lines if SAMPLES.is_dir() else [line for line in lines if not line["group"].startswith("replay/sample/")]
 
 
@@ -54,7 +54,7 @@ def _document(group: str, name: str, value: Any) -> Line:
 
 
 def _generated_suites() -> Iterator[Line]:
-    """Yield what the writers of the suites write: a digest of each file, and one of each scenario to name what differs."""
+    """Yield the output of the suite writers: a digest of each file, and one of each scenario to name what differs."""
     texts = {f"router/{group}.json": generate.text_of(group) for group in generate.GROUPS}
     with _importable(ROOT / "plugins" / "early-hrmp" / "tests", ROOT / "plugins" / "xcmp" / "tests"):
         early, xcmp = import_module("early_hrmp_suite"), import_module("xcmp_suite")
@@ -82,7 +82,7 @@ def _importable(*folders: Path) -> Iterator[None]:
 
 
 def _replayed(name: str, *arguments: str) -> Iterator[Line]:
-    """Yield what `validator replay --json` prints, one document for each scenario."""
+    """Yield the output of `validator replay --json`, one document for each scenario."""
     code, out, _ = product.command("replay", "--json", *arguments)
     if code:
         yield _document("replay", name, {"exit_code": code})
@@ -98,7 +98,7 @@ def _replayed(name: str, *arguments: str) -> Iterator[Line]:
 
 
 def _states(played: Played) -> Iterator[Line]:
-    """Yield each lane's state as its protocol writes it, and what `validator state show --json` prints of router lanes."""
+    """Yield each lane's state as its protocol writes it, and the output of `validator state show --json` for router lanes."""
     with TemporaryDirectory() as folder:
         checkpoint = product.Checkpoint(Path(folder), played.stored, played.consumed)
         for lane, definition in played.definitions.items():
@@ -126,7 +126,7 @@ def _sample(values: list[Any], most: int) -> list[Any]:
 
 def _shown(checkpoint: product.Checkpoint, lane: str, *arguments: str) -> Line:
     shown = checkpoint.show(lane, *arguments)
-    shown.pop("plugins", None)  # with their versions, which are in the runtime's description
+    shown.pop("plugins", None)  # it has versions, which the runtime's description also has
     return _document("show", " ".join([lane, *arguments]), shown)
 
 
@@ -150,8 +150,8 @@ def _runtimes(played: Played) -> Iterator[Line]:
 def without_environment(lines: list[Line], others: list[Line]) -> list[Line]:
     """Return documents whose runtimes can be compared with those of others.
 
-    A runtime's digest is over the versions of Python and of libraries, too. If those differ, digests are left out, and all else of the
-    descriptions still has to be the same.
+    A runtime's digest also covers the versions of Python and of libraries. If those differ, digests are left out; the rest of the
+    descriptions must still be equal.
     """
     environments = {line["group"]: _libraries(line) for line in others if line["group"].startswith("runtime/")}
     compared = []

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the golden recording is made from: lanes, and Kafka's rows in batches.
+"""The inputs of the golden recording: lanes, and Kafka's rows in batches.
 
-The encoded rows are recorded, too, so that another simulator does not change what the lanes get; `check` makes them again and says
-separately whether they are still the same.
+The recording contains the encoded rows, so a changed simulator does not change the lanes' inputs; `check` also generates them again and
+reports separately whether they are still the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ JOURNAL_BYTES = 30_000
 TRANSACTION_BYTES = 6_000
 ROWS_PER_BATCH = 420
 STATE_AFTER_BLOCK = 14
-"""Block of the simulated chain whose state another lane starts from."""
+"""The block of the simulated chain whose state another lane starts from."""
 
 SIMULATED: dict[str, tuple[str, dict[str, Any]]] = {
     "immediate": ("router", {"seed": 101, "blocks": 30, "preset": "tight", "violation_share": 0.2}),
@@ -61,18 +61,18 @@ SIMULATED: dict[str, tuple[str, dict[str, Any]]] = {
 SHARED_SETTINGS: dict[str, Any] = {"candidates_per_block": 5, "session_length_blocks": 6}
 
 REFUSED_ROWS = 9
-"""Rows at the end, which one lane refuses for what it has executed."""
+"""Rows at the end, which one lane refuses because of blocks that it has executed."""
 
 HANDLED, GAPS, NOISY, IMPORTED = "handled", "gaps", "noisy", "imported"
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Lanes by name, as tables of a configuration, and rows in the order of their arrival with their batch."""
+    """Lanes by name, as tables of a configuration, and rows in order of arrival with their batch."""
 
     tables: dict[str, dict[str, Any]]
     states: dict[str, dict[str, Any]]
-    """By lane, the STATE.json that it starts from; those lanes' tables name no state."""
+    """By lane, the STATE.json that it starts from; the tables of these lanes name no state."""
     rows: list[dict[str, Any]]
     """``batch``, ``topic`` without the prefix, ``partition``, ``offset``, ``key``, ``value``."""
 
@@ -89,7 +89,7 @@ class Inputs:
 
     @classmethod
     def of_lines(cls, lines: list[Line]) -> Inputs:
-        """Return the inputs that lines hold."""
+        """Return the inputs of the lines."""
         tables, states, rows = {}, {}, []
         for line in lines:
             kind = line["group"].split("/")[0]
@@ -129,7 +129,7 @@ def make_inputs() -> Inputs:
 
 
 def _import(tables: dict[str, dict[str, Any]], rows: dict[str, list[tuple[int, Row]]]) -> dict[str, Any]:
-    """Have a lane begin in the middle: return its state there, and leave the rows that come after."""
+    """Let a lane begin in mid-chain: return its state there, and keep only the later rows."""
     played = [row for block, row in rows[IMPORTED] if block <= STATE_AFTER_BLOCK]
     rows[IMPORTED] = [(block, row) for block, row in rows[IMPORTED] if block > STATE_AFTER_BLOCK]
     with TemporaryDirectory() as folder:
@@ -146,7 +146,7 @@ def _first(rows: list[tuple[int, Row]]) -> bytes:
 
 
 def _mixed(rows: dict[str, list[tuple[int, Row]]], others: list[Row]) -> Iterator[Row]:
-    """Yield all lanes' rows, each lane's nearly in order: one comes up to some blocks early, and some come twice."""
+    """Yield all lanes' rows, each lane's nearly in order: some rows come a few blocks early, and some come twice."""
     random = Random(7)
     arrivals: list[tuple[float, int, Row]] = []
     for of_lane in rows.values():

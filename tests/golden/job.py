@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layer through the real job: `validator run` on a broker, and what readers of committed records see.
+"""The layer through the real job: `validator run` on a broker, and the committed records that readers see.
 
-Recorded is only what does not depend on where Spark cuts batches: sequences of each lane, dead letters by their source, and the last value
-of each key of the compacted topics. Runtime digests are taken out of the values: they name versions of Python and of libraries.
+The recording has only what does not depend on Spark's batch boundaries: sequences of each lane, dead letters by their source, and the
+last value of each key of the compacted topics. Runtime digests are removed from the values: they name versions of Python and of libraries.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ Message: TypeAlias = tuple[str, bytes, bytes, list[tuple[str, bytes]]]
 PREFIX = "golden-job."
 LANES = (NOISY, HANDLED, "on-inclusion", "early", "xcmp")
 SETTINGS = {"headroom_interval_blocks": 3, "root_interval_blocks": 5}
-"""Unlike the in-process layer, the job knows every duplicate: whether one is too late would depend on the borders of batches."""
+"""Unlike in the in-process layer, the job knows every duplicate: whether one is too late would depend on batch boundaries."""
 
 SEQUENCES = ("verdicts", "dispatches", "channel-events", "receipts")
 COMPACTED = ("headroom", "lanes", "markers")
 TOPICS = (*SEQUENCES, *COMPACTED, "dead-letters")
 
 PATIENCE_S = 300.0
-"""After this a job that has not done with its inputs counts as stuck: many times what a busy machine needs."""
+"""A job that takes longer for its inputs counts as stuck; this is many times what a busy machine needs."""
 INTERVAL_S = 1.0
 
 
 def record_job(bootstrap: str | None, folder: Path = FOLDER) -> str:
-    """Run the job, write the recording and return what is in it."""
+    """Run the job, write the recording and return its summary."""
     lines = run_job(bootstrap, folder)
     path = path_of(JOB, folder)
     write_lines(path, lines)
@@ -52,7 +52,7 @@ def record_job(bootstrap: str | None, folder: Path = FOLDER) -> str:
 
 
 def check_job(bootstrap: str | None, folder: Path = FOLDER) -> list[str]:
-    """Return what of the job's output differs from the recording, one line for each group that differs."""
+    """Return the differences between the job's output and the recording, one line for each group that differs."""
     return [
         f"job: {each}"
         for each in differences(read_lines(path_of(JOB, folder)), run_job(bootstrap, folder), decode_bytes)
@@ -61,8 +61,8 @@ def check_job(bootstrap: str | None, folder: Path = FOLDER) -> list[str]:
 
 def run_job(bootstrap: str | None, folder: Path = FOLDER) -> list[Line]:
     """Run the job on the recorded inputs and return its output. Raises ``AssertionError`` if it ends or gets stuck."""
-    whole = Inputs.of_lines(read_lines(path_of(INPUTS, folder)))
-    inputs = Inputs({lane: whole.tables[lane] for lane in LANES}, {}, whole.rows)
+    recorded = Inputs.of_lines(read_lines(path_of(INPUTS, folder)))
+    inputs = Inputs({lane: recorded.tables[lane] for lane in LANES}, {}, recorded.rows)
     with ExitStack() as stack:
         directory = Path(stack.enter_context(TemporaryDirectory(prefix="golden-")))
         if bootstrap is None:
@@ -105,7 +105,7 @@ def _running(config: Path, log: Path) -> Iterator[None]:
 
 
 def _phases(inputs: Inputs) -> Iterator[list[dict[str, Any]]]:
-    """Yield the rows that come at once: what is dead only by what came before waits until that has been executed."""
+    """Yield rows in phases: a record that is dead only because of earlier ones waits until those have been executed."""
     others = {lane.encode() for lane in _all_lanes()} - {lane.encode() for lane in LANES}
     rows = [row for row in inputs.rows if row["key"] not in others]
     last = rows[-1]["batch"]
@@ -128,7 +128,7 @@ def _produce(bootstrap: str, rows: list[dict[str, Any]]) -> int:
 
 
 def _settled(bootstrap: str, produced: int, log: Path) -> list[Message]:
-    """Return everything that is committed, once every record that was produced has come to its end or waits."""
+    """Return everything committed, once every record produced has an outcome or waits."""
     deadline = time.monotonic() + PATIENCE_S
     taken = 0
     while time.monotonic() < deadline:
@@ -137,7 +137,7 @@ def _settled(bootstrap: str, produced: int, log: Path) -> list[Message]:
         of_no_lane = sum(topic == "dead-letters" and key.decode() not in LANES for topic, key, *_ in messages)
         taken = sum(status["consumed"] for status in statuses.values()) + of_no_lane
         if taken == produced:
-            return list(_committed(bootstrap))  # once more: other topics may have been read before the last commit
+            return list(_committed(bootstrap))  # again: other topics may have been read before the last commit
         time.sleep(INTERVAL_S)
     raise AssertionError(f"the job has taken {taken} of {produced} records in {PATIENCE_S:.0f} s: {_tail(log)}")
 
@@ -190,7 +190,7 @@ def _lines(messages: list[Message], inputs: Inputs) -> Iterator[Line]:
 
 
 def _in_order(topic: str, messages: list[Message]) -> list[Message]:
-    """Return what of a lane's records of a topic is the same for all borders of batches."""
+    """Return the part of a lane's records of a topic that does not depend on batch boundaries."""
     if topic in COMPACTED:
         return sorted({message[1]: message for message in messages}.values())
     return sorted(messages, key=_source) if topic == "dead-letters" else messages

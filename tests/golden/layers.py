@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records and checks: the in-process layer here, the layer through the real job in `job.py`."""
+"""Records and checks the in-process layer; `job.py` does so for the layer through the real job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.golden.recording_file import DOCUMENTS, FOLDER, INPUTS, LANES, Line, 
 
 
 def record_process(folder: Path = FOLDER) -> Iterator[str]:
-    """Write the recording of the in-process layer, and yield what is in it."""
+    """Write the recording of the in-process layer, and yield its summary."""
     inputs = make_inputs()
     played = play(inputs)
     for name, lines in (
@@ -30,12 +30,12 @@ def record_process(folder: Path = FOLDER) -> Iterator[str]:
 
 
 def check_process(folder: Path = FOLDER) -> list[str]:
-    """Return what differs from the recording of the in-process layer, one line for each group that differs."""
+    """Return the differences from the recording of the in-process layer, one line for each group that differs."""
     return [*check_simulator(folder), *check_lanes(folder), *check_documents(folder)]
 
 
 def check_simulator(folder: Path = FOLDER) -> list[str]:
-    """Return where the simulators no longer make the recorded inputs, which the lanes get all the same."""
+    """Return where the simulators no longer generate the recorded inputs; the lanes get the recorded ones anyway."""
     recorded = read_lines(path_of(INPUTS, folder))
     return [f"simulator: {each}" for each in differences(recorded, make_inputs().lines(), decode_bytes)]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plays the recorded inputs through the job's decode stage, stored lanes and sink, in this process, and notes every byte."""
+"""Plays the recorded inputs through the job's decode stage, stored lanes and sink, in this process, and records every byte."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tests.golden.recording_file import Line
 
 NO_LANE = ""
 FORGETS_AFTER = 4
-"""Every so many batches the live lanes are dropped, so that they are rebuilt from what is stored."""
+"""The live lanes are dropped after this many batches, so that they are rebuilt from the store."""
 
 
 @dataclass(slots=True)
 class LaneLog:
-    """What a log holds of one lane, and the writer of it (`validator.lanes.sink.BatchWriter`), whose commits always succeed."""
+    """The log of one lane, and its writer (`validator.lanes.sink.BatchWriter`), whose commits always succeed."""
 
     lane: str
     lines: list[Line] = field(default_factory=list)
     batch: int = 0
-    told: Marker = field(default_factory=Marker)
+    last_marker: Marker = field(default_factory=Marker)
     _open: list[OutputRecord] = field(default_factory=list)
     _dead: set[bytes] = field(default_factory=set)
     _transactions: int = 0
@@ -39,10 +39,10 @@ class LaneLog:
 
     def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
         """Return the marker of the last commit."""
-        return self.told.after(None, dict.fromkeys(places, 0))
+        return self.last_marker.after(None, dict.fromkeys(places, 0))
 
     def told_dead_letters(self) -> Container[bytes]:
-        """Return the sources of the dead letters that are committed."""
+        """Return the sources of the committed dead letters."""
         return self._dead
 
     def write(self, records: Iterable[OutputRecord]) -> None:
@@ -50,7 +50,7 @@ class LaneLog:
         self._open += records
 
     def commit(self, marker: Marker) -> None:
-        """Note the records of the transaction, and the marker."""
+        """Record the transaction and its marker."""
         self._transactions += 1
         for record in [*self._open, marker.encode(self.lane)]:
             at = self._positions[record.topic]
@@ -62,12 +62,12 @@ class LaneLog:
                 self._dead.add(dict(record.headers)["source"])
             self.lines.append(line)
         self._open.clear()
-        self.told = marker
+        self.last_marker = marker
 
 
 @dataclass(slots=True)
 class Played:
-    """What came out: the lanes' lines, and how the lanes are stored in the end."""
+    """The result: the lanes' lines, and the final stores of the lanes."""
 
     definitions: dict[str, LaneDefinition]
     """With the true digests."""
@@ -122,7 +122,9 @@ class _Player:
             for at, page in enumerate(worker.snapshot()):
                 played.lines.append({"group": f"stored/{lane}/snapshot", "at": at, "value": page.hex()})
         played.stored = self._stored
-        played.consumed = {place: offset for log in self._logs.values() for place, offset in log.told.consumed.items()}
+        played.consumed = {
+            place: offset for log in self._logs.values() for place, offset in log.last_marker.consumed.items()
+        }
 
     def _take(self, batch: int, lane: str, items: list[product.Input | DeadLetter]) -> None:
         self._logs[lane].batch = batch
@@ -132,8 +134,8 @@ class _Player:
         else:
             stored = self._stored[lane]
             before = dict(stored.slots), list(stored.journal)
-            for told in product.process_batch(self._definitions[lane], stored, self._cache, items):
-                self._sink.write(lane, [told])
+            for output in product.process_batch(self._definitions[lane], stored, self._cache, items):
+                self._sink.write(lane, [output])
             self._lines[lane] += _stored(lane, batch, stored, *before)
             worker = product.restore_lane(self._definitions[lane], stored)
             assert worker is not None
@@ -146,7 +148,7 @@ class _Player:
 def _stored(
     lane: str, batch: int, stored: MemoryState, slots: dict[int, bytes], journal: list[bytes]
 ) -> Iterator[Line]:
-    """Yield what a batch has changed in the store of a lane."""
+    """Yield what a batch has changed in a lane's store."""
     assert stored.head is not None
     yield {"group": f"stored/{lane}/head", "at": batch, "value": stored.head.hex()}
     for number in sorted({*stored.slots, *slots}):

@@ -90,7 +90,7 @@ def to_json(topic: str, value: bytes) -> dict[str, Any]:
 
 
 def write(name: str, datum: dict[str, Any]) -> bytes:
-    """Return a record that every protocol has, as Kafka holds it."""
+    """Return the Kafka value of a record that every protocol has."""
     return encode.write(schemas()[name], datum)
 
 
@@ -101,9 +101,9 @@ def definitions_of(tables: dict[str, dict[str, Any]], job: dict[str, Any]) -> di
 
 
 def with_fixed_digests(definition: LaneDefinition) -> LaneDefinition:
-    """Return a definition whose runtime digests say nothing of versions of Python, libraries and plugins.
+    """Return a definition whose runtime digests do not depend on versions of Python, libraries and plugins.
 
-    They are in every verdict, and in the token of every stored head; the true ones are recorded apart.
+    They are in every verdict, and in the token of every stored head; the true ones are recorded separately.
     """
     epochs = tuple(
         epoch._replace(digest=_fixed(f"{definition.name}/{number}")) for number, epoch in enumerate(definition.epochs)
@@ -118,7 +118,7 @@ def _fixed(name: str) -> bytes:
 def decoded(
     rows: Sequence[dict[str, Any]], definitions: dict[str, LaneDefinition], prefix: str
 ) -> dict[str, list[Input | DeadLetter]]:
-    """Return what the decode stage makes of Kafka's rows, by lane, in the order in which the lane stage takes it."""
+    """Return the decoded rows, by lane, in the order in which the lane stage takes them."""
     stage = decode_stage({prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}, definitions)
     columns = {name: [row[name] for row in rows] for name in COLUMNS}
     chunks = [chunk for batch in stage(iter([pa.RecordBatch.from_pydict(columns)])) for chunk in batch.to_pylist()]
@@ -130,7 +130,7 @@ def decoded(
 
 @contextmanager
 def small_bounds(journal_bytes: int, transaction_bytes: int) -> Iterator[None]:
-    """Have journals and transactions be as short as only those of large chains are; leave this process as it was."""
+    """Make journals and transactions as short as only a large chain would otherwise have them; restore this process afterwards."""
     with ExitStack() as stack:
         stack.enter_context(patch.object(store_module, "JOURNAL_BYTES_MAX", journal_bytes))
         stack.enter_context(patch.object(sink_module, "TRANSACTION_BYTES_MAX", transaction_bytes))
@@ -162,13 +162,13 @@ def state_file(
 
 
 def command(*arguments: str) -> tuple[int, str, str]:
-    """Run a command of `validator` and return its exit code and what it printed."""
+    """Run a command of `validator`; return its exit code, standard output and standard error."""
     result = CliRunner().invoke(app, list(arguments))
     return result.exit_code, result.stdout, result.stderr
 
 
 class Checkpoint:
-    """A job's folder with stored lanes in it, for `validator state show`: Spark's part is played by this process."""
+    """A job's folder with stored lanes, for `validator state show`; this process plays Spark's part."""
 
     BATCH = 17
 
@@ -181,7 +181,7 @@ class Checkpoint:
         self.config.write_text(to_toml({"job": {"directory": str(folder / "job")}}), encoding="utf-8")
 
     def show(self, lane: str, *arguments: str) -> Any:
-        """Return what `validator state show --json` prints, or the exit code with which it refuses."""
+        """Return the output of `validator state show --json`, or the exit code with which it refuses."""
         with (
             patch.object(state_service, "read_checkpoint", self._read),
             patch.object(state_command, "ensure_jars", lambda *_, **__: []),
@@ -214,7 +214,7 @@ def genesis_file(definition: LaneDefinition, folder: Path) -> bytes:
 
 
 def decode_bytes(group: str, data: bytes) -> Any:
-    """Return what the bytes of a recording's group hold as JSON; None for pages, which have no such form."""
+    """Return the bytes of a recording's group as JSON; None for pages, which have no such form."""
     kind, *names = group.split("/")
     if kind in ("record", "row", "job"):
         return to_json(names[-1], data)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings as files: gzipped JSON lines that no class of the product is needed to read.
+"""Recordings as files: gzipped JSON lines, readable without any class of the product.
 
 A line is an object with ``group`` (what it belongs to, such as ``record/polkadot/verdicts``), ``at`` (its name or its position in that
-group) and ``value``: bytes in lower-case hex, or plain JSON. All other members say where it comes from, and are compared as well.
+group) and ``value``: bytes in lower-case hex, or plain JSON. All other members say where it comes from; they are compared as well.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INPUTS, LANES, DOCUMENTS, JOB = "inputs", "lanes", "documents", "job"
 
 
 def path_of(name: str, folder: Path = FOLDER) -> Path:
-    """Return where a recording is kept."""
+    """Return the path of a recording."""
     return folder / f"{name}.jsonl.gz"
 
 

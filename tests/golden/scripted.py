@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records that no simulated chain has: upward messages for handlers, skipped blocks, and what must end as a dead letter."""
+"""Records that no simulated chain has: upward messages for handlers, skipped blocks, and records that must become dead letters."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ HANDLED: dict[str, Any] = {
         {"name": "remark", "from_block": 11, "removed": True},
     ],
 }
-"""A chain whose upward messages go to three plugins; one of them is configured anew on the way, one is removed."""
+"""A chain whose upward messages go to three plugins; one gets a new configuration at a later block, one is removed."""
 
 HANDLED_BLOCKS = 14
 
 
 def record(topic: str, **body: Any) -> bytes:
-    """Return an input record of the router's, encoded."""
+    """Return an encoded input record of the router."""
     return encode_input(INPUT_TOPICS[topic], body)
 
 
 def block_record(lane: str, block: int, **fields: Any) -> bytes:
-    """Return a block's record, which announces nothing that ``fields`` does not."""
+    """Return a block record that announces only what ``fields`` gives."""
     body: dict[str, Any] = {"candidates": 0, "requests": 0, "downward": 0, **fields}
     return record("blocks", lane=lane, block=block, **body)
 
 
 def candidate(lane: str, block: int, index: int, para: int, **fields: Any) -> bytes:
-    """Return a candidate that sends nothing which ``fields`` does not."""
+    """Return a candidate that sends only what ``fields`` gives."""
     body: dict[str, Any] = {
         "hrmp_watermark": block - 1,
         "upward_messages": [],
@@ -77,7 +77,7 @@ def downward(lane: str, block: int, index: int, msg: str = "aa", para: int = 200
     return record("downward-messages", lane=lane, block=block, index=index, para_id=para, msg=msg)
 
 
-# --- upward messages, written as the bytes that the calls are -----------------------------------------------------------------------------
+# --- upward messages, as the bytes of calls ---
 
 
 def _u32(*numbers: int) -> bytes:
@@ -99,7 +99,7 @@ def _remark(call: int, text: bytes) -> bytes:
 
 
 def upward_messages(block: int, para: int) -> list[bytes]:
-    """Return the messages that a para sends in a block: over the chain, calls of every kind and every outcome of a dispatch."""
+    """Return the messages that a para sends in a block: over the chain, calls of every kind with every outcome of a dispatch."""
     other = PARAS[(PARAS.index(para) + block) % len(PARAS)]
     init, accept, close = (
         b"\x3c\0" + _u32(other, 2, 64),
@@ -148,13 +148,13 @@ def handled_rows(lane: str) -> Iterator[tuple[int, Row]]:
         yield block, ("blocks", key, block_record(lane, block, **announced, **session))
 
 
-# --- block numbers that a chain skips -----------------------------------------------------------------------------------------------------
+# --- block numbers that a chain skips ---
 
 GAPS: dict[str, Any] = {"protocol": "router", "first_block": 5, "host_configuration": {"preset": "minimal"}}
 
 
 def gap_rows(lane: str) -> Iterator[tuple[int, Row]]:
-    """Yield a chain of blocks 5, 7, 8 and 11, records of the skipped ones, and a block whose parent never comes."""
+    """Yield a chain of blocks 5, 7, 8 and 11, records of the skipped ones, and a block whose parent never arrives."""
     key, numbers = lane.encode(), (4, 5, 7, 8, 11)
     yield 5, ("blocks", key, block_record(lane, 10, parent_number=9))
     for parent, number in pairwise(numbers):
@@ -164,11 +164,11 @@ def gap_rows(lane: str) -> Iterator[tuple[int, Row]]:
         yield number, ("blocks", key, block_record(lane, number, parent_number=parent))
 
 
-# --- dead letters -------------------------------------------------------------------------------------------------------------------------
+# --- dead letters ---
 
 
 def unreadable(lane: str, good: bytes, other: tuple[str, bytes]) -> Iterator[Row]:
-    """Yield what no lane sees the inside of.
+    """Yield records that cannot be decoded.
 
     ``good`` is a candidate of the lane, ``other`` a lane of another protocol and its candidate.
     """
@@ -211,14 +211,14 @@ def unreadable(lane: str, good: bytes, other: tuple[str, bytes]) -> Iterator[Row
 
 
 def early(lane: str, last: int) -> Iterator[Row]:
-    """Yield what comes before its block's record, which will show that there is no place for one of them."""
+    """Yield records that arrive before their block record, which will show that one of them has no place."""
     key = lane.encode()
     yield "downward-messages", key, downward(lane, last + 1, 5)
     yield "downward-messages", key, downward(lane, last + 3, 0)
 
 
 def next_block(lane: str, last: int) -> Iterator[Row]:
-    """Yield a block that lacks one of two messages, and one of them twice."""
+    """Yield a block that lacks one of two messages and has another message twice."""
     key = lane.encode()
     yield "blocks", key, block_record(lane, last + 1, downward=2)
     yield "downward-messages", key, downward(lane, last + 1, 0)
@@ -226,7 +226,7 @@ def next_block(lane: str, last: int) -> Iterator[Row]:
 
 
 def refused(lane: str, last: int, good: bytes) -> Iterator[Row]:
-    """Yield what a lane refuses after `next_block`; ``good`` is a candidate that it has executed."""
+    """Yield records that a lane refuses after `next_block`; ``good`` is a candidate that it has executed."""
     key = lane.encode()
     yield "candidates", key, good[:-1] + bytes([good[-1] ^ 1])
     yield "blocks", key, block_record(lane, last, candidates=3)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording that differs in anything is refused, with the place and the first field that differs."""
+"""A recording with any difference is refused, and the error names the place and the first field."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def recorded_lanes() -> list[Line]:
 
 @pytest.fixture(scope="module")
 def lanes(recorded_lanes: list[Line]) -> list[Line]:
-    """Some groups of the recording: all of it would be copied again and again."""
+    """Return some groups of the recording: copying all of it for each test would be slow."""
     return [line for line in recorded_lanes if line["group"] in GROUPS]
 
 
@@ -43,7 +43,7 @@ def test_equal_recordings_have_no_difference(lanes: list[Line]) -> None:
     assert differences(lanes, deepcopy(lanes), decode_bytes) == []
 
 
-def test_code_that_differs_from_the_recording_is_found(recorded_lanes: list[Line], tmp_path: Path) -> None:
+def test_changed_output_is_found(recorded_lanes: list[Line], tmp_path: Path) -> None:
     path_of(INPUTS, tmp_path).write_bytes(path_of(INPUTS, FOLDER).read_bytes())
     changed = deepcopy(recorded_lanes)
     mutated(of_group(changed, VERDICTS, 7), -1)
@@ -67,7 +67,7 @@ def test_decoded_field_is_named_before_the_byte(lanes: list[Line]) -> None:
 
 
 @pytest.mark.parametrize("name", ["key", "batch", "transaction"])
-def test_what_stands_beside_the_value_is_compared(lanes: list[Line], name: str) -> None:
+def test_other_members_of_a_line_are_compared(lanes: list[Line], name: str) -> None:
     changed = deepcopy(lanes)
     line = of_group(changed, VERDICTS)
     if name == "key":
@@ -117,7 +117,7 @@ def test_bytes_that_cannot_be_decoded_are_shown_as_bytes(lanes: list[Line]) -> N
     assert "byte 0: recorded c301" in found
 
 
-def test_document_differs_by_path() -> None:
+def test_difference_in_document_is_named_by_path() -> None:
     documents = read_lines(path_of(DOCUMENTS))
     changed = deepcopy(documents)
     line = next(line for line in changed if line["group"] == "view/immediate")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The golden recording through the real job: what readers of committed records see is what it was."""
+"""The golden recording through the real job: readers of committed records see the recorded bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.spark
 def test_job_matches_the_recording(kafka: dict[str, str]) -> None:
-    # a process of its own, as a person runs it
+    # a separate process, as a person runs it
     servers = kafka["bootstrap.servers"]
     command = [sys.executable, "-m", "tests.golden", "check", "--layer", "job", "--bootstrap", servers]
     ended = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The in-process layer of the golden recording: every output record, marker, stored byte and document is what it was."""
+"""The in-process layer of the golden recording: every output record, marker, stored byte and document equals the recording."""
 
 from __future__ import annotations
 

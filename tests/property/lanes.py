@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated chains as the inputs of a lane, and what a lane tells as bytes."""
+"""Simulated chains as inputs of a lane, and the output of a lane as bytes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Chain:
         return Lane("polkadot", self.router(), self.description["first_block"] - 1, settings)
 
     def restarted(self, lane: Lane) -> Lane:
-        """Return the lane as it comes back from its snapshot."""
+        """Return the lane restored from its snapshot."""
 
         def load_rules(pages: list[bytes]) -> Router:
             return Router.from_pages(
@@ -94,8 +94,8 @@ def simulated(**settings: Any) -> Chain:
     return Chain(simulation.chain(), blocks, inputs)
 
 
-def told(executed: Executed) -> list[OutputRecord]:
-    """Return what a block told, in the bytes that go to Kafka."""
+def output_of(executed: Executed) -> list[OutputRecord]:
+    """Return the output of a block, as the bytes that go to Kafka."""
     return Encoder("polkadot", bytes(32)).executed(executed)
 
 

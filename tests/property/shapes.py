@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the JSON shapes that the naive model takes to the records that the core takes, and results back."""
+"""Converts the naive model's JSON into the core's records, and results back."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ def pending_of(json: Json) -> PendingRef:
 
 
 def result_of(apply: Callable[[Any], Any], item: Any) -> Json:
-    """Apply an input to the core and return its result as the naive model would say it."""
+    """Apply an input to the core and return its result in the naive model's form."""
     try:
         apply(item)
     except Violation as violation:
-        # the naive model tells the fields that the conformance format compares, and those of the two kinds that it does not know
-        told = violation.details() if violation.normative else {}
-        return {"ok": False, "error": {"kind": violation.kind, **told}}
+        # the naive model has only the fields that the conformance format compares, plus those of the two kinds outside that format
+        fields = violation.details() if violation.normative else {}
+        return {"ok": False, "error": {"kind": violation.kind, **fields}}
     return {"ok": True}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A message that fails leaves nothing behind, whatever its handler has done, and wherever it fails."""
+"""A failed message leaves nothing behind, whatever its handler has done and wherever it failed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ LIMITS = HostConfiguration(
 Call: TypeAlias = tuple[str, tuple[Any, ...]]
 """A member of `Context` and its arguments."""
 Script: TypeAlias = tuple[int, list[Call]]
-"""A para, and what a handler does with its message."""
+"""A para, and the calls that a handler makes for its message."""
 
 paras = st.sampled_from((*PARAS, *PARAS, NOBODY))
 keys = st.sampled_from((b"a", b"b", b"c", b"d"))
@@ -66,11 +66,11 @@ scripts: st.SearchStrategy[Script] = st.tuples(st.sampled_from(PARAS), st.lists(
 
 
 class Planned(Exception):
-    """The failure that a script ends with."""
+    """The failure at the end of a script."""
 
 
 def play(context: Context, steps: Sequence[Call]) -> None:
-    """Make the calls; what the rules refuse is caught, as a handler may do."""
+    """Make the calls, and catch violations as a handler may."""
     for name, arguments in steps:
         try:
             getattr(context, name)(*arguments)
@@ -96,7 +96,7 @@ FAILURES = ("raises", "runs out of weight", "breaks a rule", "calls wrongly", "r
 
 
 def dispatch(router: Router, script: Script, how: str | None = None) -> Processed:
-    """Have a script run as the handler of one message, with a failure at its end."""
+    """Run a script as the handler of one message, with a failure at its end."""
     para, steps = script
 
     def handle(context: Context, message: bytes) -> Any:
@@ -109,7 +109,7 @@ def dispatch(router: Router, script: Script, how: str | None = None) -> Processe
 
 
 def everything(state: RouterState) -> dict[str, Any]:
-    """Return every field of the state but what is derived from nothing but its history."""
+    """Return every field of the state except those that only record its history."""
     values = {field.name: deepcopy(getattr(state, field.name)) for field in fields(state)}
     del values["touched"]
     values["handler_states"] = (list(state.handler_states.entries()), dict(state.handler_states.bytes_used))
@@ -117,7 +117,7 @@ def everything(state: RouterState) -> dict[str, Any]:
 
 
 def snapshot(router: Router) -> tuple[Any, ...]:
-    """Return all that may be seen of a Router: pages with the orders in them, indices, root, and what the block tells."""
+    """Return everything observable of a Router: pages in order, indices, root, and the block's output."""
     state = router.state
     check_invariants(state)
     common, owned = encode_state(state)
@@ -159,7 +159,7 @@ def genesis(balances: Balances, *, notifications: bool) -> Router:
     after=scripts,
     new_block=st.booleans(),
 )
-def test_a_failed_message_leaves_nothing_behind(
+def test_failed_message_leaves_nothing_behind(
     *,
     balances: Balances,
     notifications: bool,
@@ -182,7 +182,7 @@ def test_a_failed_message_leaves_nothing_behind(
     assert processed.events == ()
     assert snapshot(router) == expected
 
-    # and nothing that has an effect on what comes after
+    # and nothing that affects later blocks
     assert dispatch(router, after) == dispatch(spared, after)
     assert snapshot(router) == snapshot(spared)
     assert Router.from_pages([*router.common_pages(), *encode_state(router.state)[1].values()]).state_root() == (
@@ -192,8 +192,10 @@ def test_a_failed_message_leaves_nothing_behind(
 
 @examples(200)
 @given(script=scripts.filter(lambda script: bool(script[1])), data=st.data(), notifications=st.booleans())
-def test_it_fails_at_every_call(*, script: Script, data: st.DataObject, notifications: bool) -> None:
-    """Weight for a part of the calls only: nothing of them stays, not even of those that it sufficed for."""
+def test_message_out_of_weight_at_any_call_leaves_nothing_behind(
+    *, script: Script, data: st.DataObject, notifications: bool
+) -> None:
+    """Grant weight for some of the calls only: none of them leaves a trace, not even those that were covered."""
     whole = dispatch(genesis(Balances.LEDGER, notifications=notifications), script)
     router = genesis(Balances.LEDGER, notifications=notifications)
     expected = snapshot(router)

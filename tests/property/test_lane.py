@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lane tells the same bytes whatever the order of arrival, the split into batches, redelivery and restarts."""
+"""A lane emits the same bytes for any order of arrival, any split into batches, redelivery and restarts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.hypothesis_profile import examples
-from tests.property.lanes import Chain, counters_add_up, simulated, told
+from tests.property.lanes import Chain, counters_add_up, output_of, simulated
 from validator.codec.encode import OutputRecord
 from validator.core.execute import Intervals
 from validator.core.lane import LaneSettings
@@ -30,7 +30,7 @@ CHAINS: dict[str, dict[str, Any]] = {
     "immediate": {**SMALL, "notifications": True},
     "on-inclusion": {**SMALL, "seed": 4, "enactment": "on-inclusion", "unlimited_balances": True},
 }
-# headroom and roots at other heights than restarts: what has not been told yet must survive them
+# headroom and roots are emitted at heights other than the restarts, so that pending output must survive a restart
 SETTINGS = LaneSettings(intervals=Intervals(headroom=3, root=5))
 
 
@@ -40,7 +40,7 @@ def in_order(name: str) -> tuple[list[OutputRecord], ...]:
     outputs = []
     for item in simulated(**CHAINS[name]).inputs:
         assert lane.add(item) == []
-        outputs += [told(executed) for executed, _ in lane.execute_ready()]
+        outputs += [output_of(executed) for executed, _ in lane.execute_ready()]
     assert lane.counters.waiting == 0
     return tuple(outputs)
 
@@ -52,12 +52,12 @@ def play(chain: Chain, deliveries: list[Any], cuts: set[int], restarts: set[int]
         assert lane.add(item) == []
         assert counters_add_up(lane)
         if position in cuts:
-            outputs += [told(executed) for executed, _ in lane.execute_ready()]
+            outputs += [output_of(executed) for executed, _ in lane.execute_ready()]
             assert counters_add_up(lane)
         if position in restarts:
             lane = chain.restarted(lane)
             assert counters_add_up(lane)
-    outputs += [told(executed) for executed, _ in lane.execute_ready()]
+    outputs += [output_of(executed) for executed, _ in lane.execute_ready()]
     assert counters_add_up(lane)
     assert lane.counters.consumed == len(deliveries)
     assert lane.counters.duplicate == len(deliveries) - len(chain.inputs)
@@ -74,7 +74,7 @@ def play(chain: Chain, deliveries: list[Any], cuts: set[int], restarts: set[int]
     cut_share=st.floats(0, 1),
     restart_share=st.floats(0, 0.1),
 )
-def test_same_bytes_whatever_the_arrival(
+def test_any_arrival_gives_the_same_bytes(
     name: str, seed: int, nearly_in_order: bool, cut_share: float, restart_share: float
 ) -> None:
     chain = simulated(**CHAINS[name])
@@ -91,19 +91,19 @@ def test_same_bytes_whatever_the_arrival(
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_same_bytes_with_a_restart_after_every_record(name: str) -> None:
+def test_restart_after_every_record_gives_the_same_bytes(name: str) -> None:
     chain = simulated(**CHAINS[name])
     everywhere = set(range(len(chain.inputs)))
     assert play(chain, list(chain.inputs), everywhere, everywhere) == in_order(name)
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_same_bytes_with_everything_in_one_batch_backwards(name: str) -> None:
+def test_one_batch_in_reverse_order_gives_the_same_bytes(name: str) -> None:
     chain = simulated(**CHAINS[name])
     assert play(chain, list(reversed(chain.inputs)), set(), set()) == in_order(name)
 
 
-# --- the verdicts are those of the naive model ---
+# --- verdicts match the naive model ---
 
 
 def verdicts(executed: Executed) -> list[dict[str, Any]]:
@@ -129,7 +129,7 @@ def verdicts(executed: Executed) -> list[dict[str, Any]]:
     ],
     ids=lambda settings: f"seed-{settings['seed']}",
 )
-def test_verdicts_are_those_that_the_simulation_expects(settings: dict[str, Any]) -> None:
+def test_verdicts_match_the_simulation(settings: dict[str, Any]) -> None:
     chain = simulated(**settings)
     lane = chain.lane()
     for item in chain.inputs:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Router against the naive model, step by step: every result with its fields, and the whole state after every step.
+"""The Router against the naive model, step by step: the test compares every result with its fields, and the state after every step.
 
-Limits are tiny and paras few, so that they meet in everything: full queues and channels, paras that leave with requests open and come
-back, candidates that are enacted sessions after they were accepted.
+Limits are tiny and paras few, so that rare cases are frequent: full queues and channels, paras that leave with open requests and return,
+candidates that are enacted several sessions after they were accepted.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ LIMITS = {
     "hrmp_max_message_num_per_candidate": st.integers(0, 3),
     "hrmp_channel_max_places": st.integers(1, 3),
     "hrmp_channel_max_message_size": st.integers(1, MESSAGE_BYTES_MAX),
-    # not below the size of a message: a candidate that waits while its channel is closed and opened again is enacted unchecked
+    # at least the size of a message: a candidate that waits while its channel is closed and reopened is enacted unchecked
     "hrmp_channel_max_size": st.integers(MESSAGE_BYTES_MAX, 9),
     "hrmp_max_parachain_outbound_channels": st.integers(1, 3),
     "hrmp_max_parathread_outbound_channels": st.integers(0, 2),
@@ -98,7 +98,7 @@ new_configs = st.none() | st.fixed_dictionaries({}, optional=LIMITS)
 
 
 def meddle(context: Context, payload: bytes) -> None:
-    """Do whatever the rules allow, and fail."""
+    """Do anything that the rules allow, then fail."""
     for para in (*PARAS, NOBODY):
         for call in (
             partial(context.init_open_channel, para, 1, 1),
@@ -118,7 +118,7 @@ MEDDLING = BoundHandler("meddling", "1.0", Handler("any", meddle, MessageWeight(
 
 
 class MeddlingDispatcher(FixedWeightDispatcher):
-    """Messages that fail do so after their handler has changed all that it could: the model does not see any of it."""
+    """Failing messages fail only after their handler has changed everything it can; the model sees none of it."""
 
     handlers = HandlerDispatcher([HandlerEpoch(0, DispatchTable([MEDDLING]))], weight_max=10**9)
 
@@ -130,7 +130,7 @@ class MeddlingDispatcher(FixedWeightDispatcher):
 
 
 class RouterMachine(RuleBasedStateMachine):
-    """Every rule puts the same input into both and compares what comes back; the invariants compare what is left behind."""
+    """Every rule gives the same input to both and compares the results; the invariants compare the states."""
 
     router: Router
     naive: NaiveRouter
@@ -253,14 +253,14 @@ class RouterMachine(RuleBasedStateMachine):
 
     def candidate(self, candidate: Json) -> Json:
         if any(item["candidate"]["para_id"] == candidate["para_id"] for item in self.naive.pending):
-            return {}  # a para has one candidate pending at a time: router_rules 1.1
+            return {}  # a para has one pending candidate at a time: router_rules 1.1
         result = result_of(self.router.apply_candidate, candidate_of(candidate, self.now))
         assert result == self.naive.candidate(candidate)
         return result
 
     @rule(data=st.data(), candidates_of=st.lists(st.sampled_from(PARAS), min_size=1, max_size=5))
     def traffic(self, data: st.DataObject, candidates_of: list[int]) -> None:
-        """A block of candidates, and the next."""
+        """Play a block of candidates, and the next block."""
         for para in candidates_of:
             if data.draw(st.integers(0, 3), label="good unless 0"):
                 self.good_candidate(data, para)
@@ -274,7 +274,7 @@ class RouterMachine(RuleBasedStateMachine):
         self.plausible_candidate(data, para)
 
     def plausible_candidate(self, data: st.DataObject, para: int) -> None:
-        """A candidate that keeps close to what the state allows, on either side of it."""
+        """A candidate close to what the state allows, on either side of the limit."""
         waiting = len(self.naive.dmq.get(para, []))
         landings = [block for block, _ in self.naive.digests.get(para, [])]
         last = self.naive.watermarks.get(para, 0)
@@ -296,7 +296,7 @@ class RouterMachine(RuleBasedStateMachine):
         )
 
     def good_candidate(self, data: st.DataObject, para: int) -> None:
-        """A candidate that breaks as little as it can: what it carries is cut down until it is accepted."""
+        """A candidate that breaks few rules: its content is reduced until it is accepted."""
         waiting = len(self.naive.dmq.get(para, []))
         recipients = self.naive.egress(para)
         sent_to = sorted(data.draw(st.sets(st.sampled_from(recipients)))) if recipients else []
@@ -365,7 +365,7 @@ class RouterMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """Go on with a Router that was made from the pages of this one."""
+        """Continue with a Router made from the pages of this one."""
         before = pages(self.router)
         self.router = Router.from_pages(
             before, ChainSettings(enactment=self.enactment, upward_messages=self.dispatcher)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded chain data to what a lane takes: a configuration, a STATE.json to start from in mid-chain, and records in JSON."""
+"""Converts recorded chain data into a lane's inputs: a configuration, a STATE.json to start from in mid-chain, and records in JSON."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ RENAMED = {
     "hrmp_channel_max_capacity": "hrmp_channel_max_places",
     "hrmp_channel_max_total_size": "hrmp_channel_max_size",
 }
-"""What the chain calls two of the limits of router.txt today."""
+"""Names that the chain uses today for two of the limits of router.txt."""
 
 PLACEHOLDER = b"not recorded".hex()
-"""Payload of a message of which only is known that it was there."""
+"""Payload of a message of which only its existence is known."""
 
 NOT_RECORDED_CHANNELS = {"polkadot": [(2000, 2012)]}
-"""The chain accepted a message on it (block 17844565), so it was open."""
+"""The chain accepted a message on this channel (block 17844565), so it was open."""
 
 ChannelId = tuple[int, int]
 Records = list[tuple[str, Json]]
@@ -37,15 +37,15 @@ class Conversion(NamedTuple):
 
     records: Records
     skipped_inclusions: int
-    """Inclusions of candidates that were backed before the run: nobody recorded what they held."""
+    """Inclusions of candidates that were backed before the run; their contents were not recorded."""
     timed_out: int
 
 
 def convert(chain: str, run: Iterable[int], downward: dict[int, int] | None = None) -> Conversion:
     """Return the records of a run of blocks.
 
-    ``downward`` says, by block, to which para the relay chain sends a message that is not recorded there. A candidate that is still pending
-    when the next one of its para is backed has timed out.
+    ``downward`` names, by block, the para to which the relay chain sends a message that is not recorded there. A candidate that is still
+    pending when the next one of its para is backed has timed out.
     """
     sent = downward or {}
     pending: dict[int, tuple[int, str]] = {}
@@ -96,8 +96,8 @@ def _block(chain: str, block: Json, included: list[Json], timed_out: list[Json],
 def candidate_record(candidate: Json, index: int) -> Json:
     """Return the record of a recorded candidate.
 
-    A candidate names its relay parent by hash. Where that block is not recorded its number is taken to be the watermark: it cannot be less,
-    and a watermark below it needs a message in that block.
+    A candidate names its relay parent by hash. If that block is not recorded, the watermark serves as its number: the number cannot be
+    less, and a lower watermark would need a message in that block.
     """
     relay_parent_number = candidate["relay_parent_number"]
     if relay_parent_number is None:
@@ -118,11 +118,11 @@ def candidate_record(candidate: Json, index: int) -> Json:
     }
 
 
-# --- where a lane starts ---
+# --- the state that a lane starts from ---
 
 
 def host_configuration(chain: str, block: int, preset: str) -> Json:
-    """Return the chain's configuration as last recorded at or before a block, what is not recorded of it by a preset."""
+    """Return the chain's configuration as last recorded at or before a block; a preset supplies the rest."""
     known = [
         event
         for event in events()["host_configuration"]
@@ -134,16 +134,16 @@ def host_configuration(chain: str, block: int, preset: str) -> Json:
 
 
 def not_recorded(configuration: Json) -> list[str]:
-    """Return which values of a configuration only the preset gives."""
+    """Return the names of the values that come from the preset only."""
     return [name for name in CONFIGURATION_FIELDS if name not in configuration]
 
 
 def seed(chain: str, first_block: int, *, channels: dict[ChannelId, Json] | None = None, **keys: Any) -> Json:
-    """Return the STATE.json of a lane that starts in mid-chain at a block; ``keys`` are state keys that come on top.
+    """Return the STATE.json of a lane that starts in mid-chain at a block; ``keys`` are additional state keys.
 
-    Channels are those that were ever recorded, with limits and deposits; their contents are empty. Which of them were open at that block is
-    known of few, but one too many changes no verdict on a chain whose every candidate was accepted. Heads are not seeded: each was read at
-    another block, at most of them after the run. Watermarks are not seeded: those of the first candidates are not checked against any.
+    Its channels are all that were ever recorded, with limits and deposits, and without contents. Few records say which of them were open at
+    that block, but an extra channel changes no verdict on a chain that accepted every candidate. Heads are not seeded: most were read at a
+    block after the run. Watermarks are not seeded, so the first candidates of a para are not checked against one.
     """
     if channels is None:
         channels = recorded_channels(chain)
@@ -162,7 +162,7 @@ def seed(chain: str, first_block: int, *, channels: dict[ChannelId, Json] | None
 
 
 def recorded_channels(chain: str) -> dict[ChannelId, Json]:
-    """Return every channel that was recorded, or must have been there, in the keys of a STATE.json."""
+    """Return every channel that was recorded or must have existed, in the keys of a STATE.json."""
     found = {
         (event["sender"], event["recipient"]): {
             "limit_used_places": event["max_capacity"],
@@ -178,11 +178,11 @@ def recorded_channels(chain: str) -> dict[ChannelId, Json]:
 
 
 LIMITS = {"limit_used_places": 1000, "limit_used_bytes": 102_400, "limit_message_size": 102_400}
-"""Of nearly every real channel."""
+"""Deposit of nearly every real channel."""
 
 
 def definition(chain: str, state: Json, directory: Path, *, preset: str = "polkadot-2023") -> LaneDefinition:
-    """Return the lane that follows a chain from a state on, made as the job makes it: from a configuration and a STATE.json."""
+    """Return the lane that follows a chain from a state, made as the job makes it: from a configuration and a STATE.json."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{chain}-{state['first_block']}.json"
     path.write_text(json.dumps(state), encoding="utf-8")

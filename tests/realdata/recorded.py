@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traffic recorded on live relay chains, as found beside the repository; tests that need it skip where it is absent."""
+"""Traffic recorded on live relay chains, found next to the repository; tests that need it are skipped if it is absent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def events() -> dict[str, list[Json]]:
 
 @cache
 def blocks(chain: str) -> dict[int, Json]:
-    """Return a chain's recorded blocks by number, ascending, each with its candidates in their order."""
+    """Return a chain's recorded blocks by number, ascending, each with its candidates in order."""
     found = {
         event["number"]: event | {"candidates": []} for event in events()["relay_block"] if event["chain"] == chain
     }
@@ -60,7 +60,7 @@ def runs(chain: str) -> list[range]:
 
 @cache
 def links() -> list[Json]:
-    """Return channels whose head is recorded before and after a message."""
+    """Return channels whose head was recorded before and after a message."""
     loaded: list[Json] = json.loads((DATA / "mqc_links.json").read_text(encoding="utf-8"))["links"]
     return loaded
 

@@ -19,7 +19,7 @@ from validator.protocols.router.state import RouterState
 
 @dataclass(frozen=True)
 class Run:
-    """A run, and what was waiting for a para but was not recorded."""
+    """A run, and messages for a para that waited but were not recorded."""
 
     blocks: range
     candidates: int
@@ -27,7 +27,7 @@ class Run:
     seeded_downward: tuple[int, int] | None = None
     """(para, sent_at) of a message that waits from the start."""
     sent_downward: dict[int, int] = field(default_factory=dict)
-    """By block, the para to which a message is sent on the way."""
+    """By block, the para that receives a message during the run."""
 
     def state(self, **keys: Any) -> Json:
         """Return the STATE.json that the run starts from."""
@@ -46,14 +46,14 @@ class Run:
 
 
 LONG = Run(range(17_844_552, 17_844_572), candidates=360, pending=19, seeded_downward=(2000, 17_844_551))
-# para 2004 processed nothing in its candidate of 15950022, so the message of the next one arrived in between
+# para 2004 processed nothing in its candidate of 15950022, so the message of the next candidate arrived in between
 SHORT = Run(range(15_950_017, 15_950_027), candidates=150, pending=1, sent_downward={15_950_023: 2004})
 RUNS = (LONG, SHORT)
 
 
 @dataclass
 class Followed:
-    """What a lane told about a run, and where it stands."""
+    """The outcomes of a run in a lane, and the lane's state."""
 
     outcomes: list[Executed]
     state: RouterState

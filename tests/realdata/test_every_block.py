@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every recorded block under the rules of 2020: what is accepted, what is not, and why (docs/real-data.md)."""
+"""Every recorded block under the rules of 2020: what is accepted, what is rejected, and why (docs/real-data.md)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from validator.protocols.router.presets import PRESETS
 pytestmark = needs_data
 
 ASYNC_BACKING = 21_000_000
-"""From about this block of Polkadot on, a candidate's relay parent may be older than the parent block."""
+"""From about this Polkadot block, a candidate's relay parent may be older than the parent block."""
 
 UNRECORDED_DOWNWARD = {
     "polkadot": {15_950_023: 2004, 17_677_887: 2030, 17_844_552: 2000, 19_777_220: 2034},
 }
-"""Messages that candidates of the following block processed, and nobody recorded: by block, the para."""
+"""Messages that were not recorded but processed by candidates of the following block: para by block."""
 
 
 def rejections(chain: str, tmp_path: Path, *, parent_is_relay_parent: bool = False) -> tuple[int, Counter[str]]:
-    """Return how many candidates of a chain there are, and how many are rejected by error kind."""
+    """Return the number of a chain's candidates, and the number of rejected ones by error kind."""
     count = 0
     found: Counter[str] = Counter()
     for run in runs(chain):
@@ -38,14 +38,14 @@ def rejections(chain: str, tmp_path: Path, *, parent_is_relay_parent: bool = Fal
     return count, found
 
 
-def test_every_recorded_candidate_is_accepted_if_its_relay_parent_is_told(tmp_path: Path) -> None:
+def test_candidate_with_its_relay_parent_is_accepted(tmp_path: Path) -> None:
     assert rejections("polkadot", tmp_path) == (1303, Counter())
     assert rejections("kusama", tmp_path) == (39, Counter())
     assert rejections("rococo", tmp_path) == (25, Counter())
 
 
-def test_without_it_those_of_async_backing_are_rejected(tmp_path: Path) -> None:
-    """A record without a relay parent means the parent block, as in 2020; the watermark then stands on a block without messages."""
+def test_candidate_of_async_backing_without_relay_parent_is_rejected(tmp_path: Path) -> None:
+    """A record without a relay parent means the parent block, as in 2020; the watermark then names a block without messages."""
     assert rejections("polkadot", tmp_path, parent_is_relay_parent=True) == (
         1303,
         Counter({"HrmpWatermark/LandsOnBlockWithNoMessages": 173}),
@@ -60,8 +60,8 @@ def test_without_it_those_of_async_backing_are_rejected(tmp_path: Path) -> None:
     assert (len(after), len(older)) == (445, 173)
 
 
-def test_recorded_configurations_are_the_presets() -> None:
-    """What the chains had in storage, where it is decoded whole, is what the presets say."""
+def test_recorded_configurations_equal_presets() -> None:
+    """The recorded storage, if it is decoded completely, equals the presets."""
     for chain, block, preset in (
         ("polkadot", 8_000_000, "polkadot-2021-09"),
         ("polkadot", 19_000_000, "polkadot-2023"),
@@ -74,7 +74,7 @@ def test_recorded_configurations_are_the_presets() -> None:
                 assert value == getattr(expected, name), name
 
 
-def test_what_a_recorded_configuration_does_not_say() -> None:
+def test_values_missing_from_recorded_configurations_are_known() -> None:
     assert not_recorded(host_configuration("polkadot", 19_000_000, "polkadot-2023")) == [
         "preferred_dispatchable_upward_messages_step_weight",
         "hrmp_max_parathread_outbound_channels",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hashes as live chains recorded them: commitments, message queue heads, and the proofs that tie those to a block's state root."""
+"""Hashes that live chains recorded: commitments, message queue heads, and the proofs that tie these to a block's state root."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = needs_data
 
 
 def recorded_candidate(event: Json) -> Candidate:
-    """Return a recorded candidate as it comes out of Avro."""
+    """Return a recorded candidate in the form that decoding gives."""
     body = candidate_record(event, 0)
     (item,) = inputs_of([record("candidates", body)])
     assert not isinstance(item, DeadLetter)
@@ -36,8 +36,8 @@ def recorded_candidate(event: Json) -> Candidate:
 
 # --- commitments ---
 
-# What the recorded candidates lack for their commitments hash. These are the head data of five of them, from the same blocks: with a
-# horizontal message, an upward one, a processed downward one, a horizontal one, an upward one.
+# Head data of five recorded candidates, which their commitments hash needs, from the same blocks: with a horizontal message, an upward
+# one, a processed downward one, a horizontal one, an upward one.
 HEAD_DATA = {
     ("kusama", 22648011, 1000): (
         "1d3ce115b5e4fc040bb4f480359a2cf7e7410ae7d6d5e251ef240677a761d203fefc9b0165521f6e42e60723b526763c0c72"
@@ -78,7 +78,7 @@ HEAD_DATA = {
 
 
 @pytest.mark.parametrize("place", HEAD_DATA, ids=lambda place: "-".join(map(str, place)))
-def test_commitments_hash_to_what_the_chain_recorded(place: tuple[str, int, int]) -> None:
+def test_commitments_hash_matches_the_recorded_one(place: tuple[str, int, int]) -> None:
     chain, block, para = place
     event = next(each for each in blocks(chain)[block]["candidates"] if each["para"] == para)
     assert event["horizontal_messages"] or event["upward_messages"] or event["processed_downward_messages"]
@@ -92,23 +92,23 @@ def test_commitments_hash_to_what_the_chain_recorded(place: tuple[str, int, int]
     assert candidate_commitments_hash(changed, head_data).hex() != event["commitments_hash"]
 
 
-def test_commitments_of_every_candidate_that_is_recorded_with_its_head_data() -> None:
-    whole = [event for event in events()["candidate"] if "head_data" in event]
-    if not whole:
-        pytest.skip("the recorded candidates come without their head data, which their commitments hash covers")
-    for event in whole:
+def test_commitments_of_candidates_with_head_data_match() -> None:
+    complete = [event for event in events()["candidate"] if "head_data" in event]
+    if not complete:
+        pytest.skip("the recorded candidates lack their head data, which the commitments hash covers")
+    for event in complete:
         hashed = candidate_commitments_hash(recorded_candidate(event), bytes.fromhex(event["head_data"]))
         assert hashed.hex() == event["commitments_hash"]
 
 
-def test_the_chain_included_what_was_committed_to() -> None:
+def test_chain_included_the_committed_candidates() -> None:
     included = 0
     for chain in ("polkadot", "kusama", "rococo"):
         committed = {
             candidate["commitments_hash"] for block in blocks(chain).values() for candidate in block["candidates"]
         }
-        told = {event["commitments_hash"] for block in blocks(chain).values() for event in block["events"]}
-        included += len(committed & told)
+        included_hashes = {event["commitments_hash"] for block in blocks(chain).values() for event in block["events"]}
+        included += len(committed & included_hashes)
     assert included > 490
     for candidate in events()["candidate"]:
         assert candidate["commitments_hash"] == candidate["commitments_hash_on_chain"]
@@ -118,7 +118,7 @@ def test_the_chain_included_what_was_committed_to() -> None:
 
 
 def channel_value(value: str) -> dict[str, Any]:
-    """Decode a channel as the relay chain stores it."""
+    """Decode a channel from the relay chain's storage."""
     reader = Reader(bytes.fromhex(value))
     names = ("max_capacity", "max_total_size", "max_message_size", "msg_count", "total_size")
     channel: dict[str, Any] = {name: reader.u32() for name in names}
@@ -143,13 +143,13 @@ each_link = pytest.mark.parametrize("link", all_links())
 
 
 @each_link
-def test_a_recorded_channel_is_what_its_storage_says_and_proves(link: Json) -> None:
+def test_recorded_channel_matches_its_storage_and_proof(link: Json) -> None:
     for side in (link["before"], link["after"]):
         value = channel_value(side["storage_value"])
         assert value["mqc_head"] == (None if side["mqc_head"] is None else bytes.fromhex(side["mqc_head"]))
         ends = link["sender"].to_bytes(4, "little") + link["recipient"].to_bytes(4, "little")
         assert side["storage_key"].endswith(ends.hex())
-        # from the state root down to the node that holds the value: each node's hash, or a short node itself, stands in the one above
+        # from the state root down to the node with the value: each node's hash, or a short node itself, is in its parent
         nodes = [bytes.fromhex(node) for node in side["proof"]]
         assert blake2b_256(nodes[0]).hex() == side["relay_state_root"]
         for above, below in itertools.pairwise(nodes):
@@ -158,7 +158,7 @@ def test_a_recorded_channel_is_what_its_storage_says_and_proves(link: Json) -> N
 
 
 @each_link
-def test_a_lane_brings_the_channel_from_its_recorded_head_to_the_next(link: Json, tmp_path: Path) -> None:
+def test_lane_links_recorded_head_to_the_next(link: Json, tmp_path: Path) -> None:
     chain, sender, recipient = link["chain"], link["sender"], link["recipient"]
     (message,) = link["messages"]
     included_at = message["sent_at"]
@@ -166,7 +166,7 @@ def test_a_lane_brings_the_channel_from_its_recorded_head_to_the_next(link: Json
     waiting = waiting_messages(link, before)
     carriers = [
         {"para_id": sender, "horizontal_messages": [{"recipient": recipient, "data": message["data"]}]},
-        {"para_id": recipient, "horizontal_messages": []},  # takes what waited before
+        {"para_id": recipient, "horizontal_messages": []},  # takes the waiting messages
     ]
     carriers.sort(key=lambda each: int(each["para_id"]))
     records: Records = [
@@ -187,19 +187,19 @@ def test_a_lane_brings_the_channel_from_its_recorded_head_to_the_next(link: Json
         keys["contents"] = {f"{sender}->{recipient}": waiting}
         keys["digests"] = {str(recipient): [[each["sent_at"], [sender]] for each in waiting]}
     state = seed(chain, included_at - 1, channels={(sender, recipient): channel}, **keys)
-    told = follow(definition(chain, state, tmp_path), records)
+    followed = follow(definition(chain, state, tmp_path), records)
 
-    assert told.rejected() == []
-    (verdict,) = (each for each in told.verdicts(InputKind.INCLUSION) if each.messages)
+    assert followed.rejected() == []
+    (verdict,) = (each for each in followed.verdicts(InputKind.INCLUSION) if each.messages)
     assert (verdict.block, verdict.para_id) == (included_at, sender)
     assert [(each.recipient, each.mqc_head) for each in verdict.messages] == [(recipient, after["mqc_head"])]
-    now = told.state.hrmp_channels[sender, recipient]
+    now = followed.state.hrmp_channels[sender, recipient]
     assert (now.used_places, now.used_bytes) == (after["msg_count"], after["total_size"])
     assert now.mqc_head == after["mqc_head"]
 
 
 def waiting_messages(link: Json, before: dict[str, Any]) -> list[Json]:
-    """Return what waited in a channel before its message: recorded where its recipient took it out."""
+    """Return the messages that waited in a channel, as recorded when its recipient took them."""
     found = [
         {"sent_at": event["sent_at"], "data": event["data"]}
         for event in events()["inbound_hrmp"]
@@ -236,8 +236,8 @@ def candidate_body(chain: str, number: int, index: int, carrier: Json) -> Json:
     }
 
 
-def test_heads_that_recipients_saw_are_those_of_the_links() -> None:
-    """31 messages were seen by their recipient with the channel's head: where a head before is known, the link leads there."""
+def test_heads_that_recipients_saw_match_the_links() -> None:
+    """Recipients saw 31 messages with the channel's head; if an earlier head is known, the link leads there."""
     known = {
         (link["chain"], link["sender"], link["recipient"], link["messages"][0]["sent_at"]): link["before"]["mqc_head"]
         for link in links()
@@ -259,8 +259,8 @@ def test_heads_that_recipients_saw_are_those_of_the_links() -> None:
     assert (len(inbound), explained) == (31, len(links()) + 1)
 
 
-def test_a_message_is_linked_with_the_block_that_included_it() -> None:
-    """Real candidates whose message its recipient saw: backed in one block, sent in the next, which included them."""
+def test_message_is_linked_with_its_inclusion_block() -> None:
+    """Real candidates whose message its recipient saw: backed in one block, included, and so sent, in the next."""
     inbound = {
         (event["chain"], event["sender"], event["para"], event["data"]): event["sent_at"]
         for event in events()["inbound_hrmp"]
@@ -279,7 +279,7 @@ def test_a_message_is_linked_with_the_block_that_included_it() -> None:
             assert candidate["commitments_hash"] in [event["commitments_hash"] for event in block["events"]]
 
 
-def test_recorded_channels_are_those_of_the_tables_of_channels() -> None:
+def test_recorded_channels_match_the_tables_of_channels() -> None:
     for chain, count in (("polkadot", 242), ("kusama", 66)):
         by_ends = {
             (int(row["sender"]), int(row["recipient"])): (
@@ -298,7 +298,7 @@ def test_recorded_channels_are_those_of_the_tables_of_channels() -> None:
         assert len(recorded) == count
 
 
-# --- everything that was recorded, through Avro ---
+# --- every record, through Avro ---
 
 
 def test_every_candidate_survives_avro() -> None:
@@ -311,7 +311,7 @@ def test_every_candidate_survives_avro() -> None:
         assert candidate.hrmp_watermark == event["hrmp_watermark"]
         for decoded, sent in zip(candidate.horizontal_messages, event["horizontal_messages"], strict=True):
             assert (decoded.recipient, decoded.data.hex()) == (sent["recipient"], sent["data"])
-            # the decode stage has hashed it on the way
+            # the decode stage has already hashed it
             assert decoded.data_hash == message_hash(decoded.data)
         chains[event["chain"]] += 1
     assert chains == {"polkadot": 1303, "kusama": 39, "rococo": 25}

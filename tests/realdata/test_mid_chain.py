@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starting in mid-chain, as docs/real-data.md tells: a lane that joins a chain late goes on as one that was there from the start."""
+"""A lane that joins a chain late continues like one that was there from the start, as docs/real-data.md describes."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "real-data.md"
 
 
 @needs_data
-# between backing and inclusion of a candidate that processes a downward message, between the backing, the inclusion and the receipt of
-# horizontal ones, and near the end
+# between backing and inclusion of a candidate that processes a downward message; between backing, inclusion and receipt of horizontal
+# messages; and near the end
 @pytest.mark.parametrize("join", [17_844_554, 17_844_556, 17_844_557, 17_844_558, 17_844_566, 17_844_567, 17_844_570])
-def test_a_lane_that_joins_later_tells_the_same(join: int, tmp_path: Path) -> None:
+def test_lane_that_joins_later_emits_the_same(join: int, tmp_path: Path) -> None:
     records = LONG.conversion().records
-    whole = follow(LONG.definition(tmp_path / "whole"), records)
+    from_start = follow(LONG.definition(tmp_path / "from_start"), records)
     before = [each for each in records if each[1]["block"] < join]
     left = follow(LONG.definition(tmp_path / "left"), before)
 
-    # what is known at the end of the block before: storage, and the candidates that were pending
+    # what is known at the end of the previous block: storage, and the pending candidates
     pending = [
         (number, candidate.para_id)
         for waiting in left.state.pending_candidates.values()
@@ -49,18 +49,18 @@ def test_a_lane_that_joins_later_tells_the_same(join: int, tmp_path: Path) -> No
     late = follow(definition("polkadot", seeded, tmp_path / "late"), unpinned(rejoined))
 
     assert late.rejected() == []
-    assert told(late.outcomes[1:]) == told(whole.outcomes[join - LONG.blocks.start :])
-    for followed in (late, whole):
-        # when a candidate was backed, and how many messages a lane has seen, is known only to who was there
+    assert verdicts(late.outcomes[1:]) == verdicts(from_start.outcomes[join - LONG.blocks.start :])
+    for followed in (late, from_start):
+        # only a lane that was there knows when a candidate was backed, and how many messages there have been
         followed.state.downward_messages_sent.clear()
         for channel in followed.state.hrmp_channels.values():
             channel.messages_sent = 0
             channel.pruned_head = channel.mqc_head
-    assert state_hash(late.state) == state_hash(whole.state)
+    assert state_hash(late.state) == state_hash(from_start.state)
 
 
 def bridge(before: Records, pending: list[tuple[int, int]], join: int) -> Records:
-    """Return a block before the first one in which the pending candidates are backed once more."""
+    """Return an additional first block in which the pending candidates are backed again."""
     candidates = [
         {**body, "block": join - 1, "index": index}
         for index, (number, para) in enumerate(pending)
@@ -72,7 +72,7 @@ def bridge(before: Records, pending: list[tuple[int, int]], join: int) -> Record
 
 
 def unpinned(records: Records) -> Records:
-    """Return records whose inclusions name the oldest pending candidate of a para instead of the block that backed it."""
+    """Return records whose inclusions name a para's oldest pending candidate instead of the block that backed it."""
     return [
         (
             topic,
@@ -84,7 +84,7 @@ def unpinned(records: Records) -> Records:
     ]
 
 
-def told(outcomes: list[Executed]) -> list[Verdict]:
+def verdicts(outcomes: list[Executed]) -> list[Verdict]:
     return [
         verdict._replace(messages=tuple(message._replace(sequence_number=0) for message in verdict.messages))
         for executed in outcomes
@@ -104,7 +104,7 @@ def lines(text: str) -> list[Json]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_the_example_of_the_document_is_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_of_the_document_is_correct(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = files_of_the_document()
     assert set(files) == {"validator.toml", "STATE.json", "blocks.jsonl", "candidates.jsonl", "verdicts.jsonl"}
     (tmp_path / "validator.toml").write_text(files["validator.toml"], encoding="utf-8")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Consecutive blocks of Polkadot: the chain accepted every candidate in them, and so does a lane."""
+"""Consecutive Polkadot blocks: the chain accepted every candidate in them, and so does a lane."""
 
 from __future__ import annotations
 
@@ -36,39 +36,37 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Run], Follow
 
 
 @each_run
-def test_every_candidate_that_the_chain_accepted_is_accepted(run: Run, followed: Callable[[Run], Followed]) -> None:
-    told = followed(run)
-    assert told.rejected() == []
-    candidates = told.verdicts(InputKind.CANDIDATE)
+def test_every_candidate_accepted_by_the_chain_is_accepted(run: Run, followed: Callable[[Run], Followed]) -> None:
+    lane = followed(run)
+    assert lane.rejected() == []
+    candidates = lane.verdicts(InputKind.CANDIDATE)
     assert len(candidates) == run.candidates
     assert [(verdict.block, verdict.para_id) for verdict in candidates] == [
         (number, candidate["para"]) for number in run.blocks for candidate in blocks("polkadot")[number]["candidates"]
     ]
-    assert len(told.outcomes) == len(run.blocks)
+    assert len(lane.outcomes) == len(run.blocks)
 
 
 @each_run
-def test_what_the_chain_included_is_enacted_and_the_rest_is_pending(
-    run: Run, followed: Callable[[Run], Followed]
-) -> None:
-    told = followed(run)
+def test_included_candidates_are_enacted_and_the_rest_is_pending(run: Run, followed: Callable[[Run], Followed]) -> None:
+    lane = followed(run)
     conversion = run.conversion()
     assert conversion.timed_out == 0
-    included = told.verdicts(InputKind.INCLUSION)
+    included = lane.verdicts(InputKind.INCLUSION)
     recorded = [(number, event["para"]) for number in run.blocks for event in blocks("polkadot")[number]["events"]]
     assert [(verdict.block, verdict.para_id) for verdict in included] == recorded[conversion.skipped_inclusions :]
-    # what was backed before the run was included in its first block, and there only
+    # candidates backed before the run were included in its first block only
     assert {number for number, _ in recorded[: conversion.skipped_inclusions]} == {run.blocks.start}
     assert all(verdict.enacted for verdict in included)
-    pending = told.state.pending_candidates
+    pending = lane.state.pending_candidates
     assert sum(map(len, pending.values())) == run.pending == run.candidates - len(included)
     last_blocks = {number for candidates in pending.values() for number, _ in candidates}
     assert last_blocks == {run.blocks.stop - 1}
 
 
 @each_run
-def test_watermarks_are_those_of_the_candidates_included_last(run: Run, followed: Callable[[Run], Followed]) -> None:
-    told = followed(run)
+def test_watermarks_equal_those_of_last_included_candidates(run: Run, followed: Callable[[Run], Followed]) -> None:
+    lane = followed(run)
     last: dict[int, int] = {}
     recorded = {
         (number, candidate["para"]): candidate["hrmp_watermark"]
@@ -79,17 +77,17 @@ def test_watermarks_are_those_of_the_candidates_included_last(run: Run, followed
         for reference in record.get("included", ()):
             last[reference["para_id"]] = recorded[reference["backed_at"], reference["para_id"]]
     assert len(last) > 35
-    assert told.state.hrmp_watermarks == last
+    assert lane.state.hrmp_watermarks == last
 
 
-def test_messages_go_where_the_chain_let_them_go(followed: Callable[[Run], Followed]) -> None:
-    told = followed(LONG)
+def test_messages_reach_the_recorded_recipients(followed: Callable[[Run], Followed]) -> None:
+    lane = followed(LONG)
     queued = {
         (verdict.block, verdict.para_id): verdict.messages
-        for verdict in told.verdicts(InputKind.INCLUSION)
+        for verdict in lane.verdicts(InputKind.INCLUSION)
         if verdict.messages
     }
-    # backed in 17844555 and 17844565, and linked with the number of the block that included them
+    # backed in 17844555 and 17844565, and linked with the number of the inclusion block
     assert [(place, message.recipient) for place, (message,) in queued.items()] == [
         ((17_844_556, 2004), 2034),
         ((17_844_566, 2000), 2012),
@@ -98,20 +96,20 @@ def test_messages_go_where_the_chain_let_them_go(followed: Callable[[Run], Follo
         sent = next(each for each in blocks("polkadot")[block - 1]["candidates"] if each["para"] == sender)
         data = bytes.fromhex(sent["horizontal_messages"][0]["data"])
         assert message.mqc_head == mqc_link(ZERO_HASH, block, message_hash(data))
-    # both recipients moved their watermark onto the block of the message, which is not their relay parent: only a digest entry allows that
-    assert told.state.hrmp_watermarks[2034] > 17_844_556
+    # both recipients moved their watermark to the block of the message, which is not their relay parent: this needs a digest entry
+    assert lane.state.hrmp_watermarks[2034] > 17_844_556
     for block, recipient, watermark in ((17_844_558, 2034, 17_844_556), (17_844_568, 2012, 17_844_566)):
         landed = next(each for each in blocks("polkadot")[block]["candidates"] if each["para"] == recipient)
         assert (landed["hrmp_watermark"], landed["relay_parent_number"]) == (watermark, block - 1)
-    assert told.state.hrmp_channel_contents == {}
-    assert told.state.hrmp_channel_digests == {}
-    assert [candidate.horizontal_messages[0].recipient for _, candidate in told.state.pending_candidates[1000]] == [
+    assert lane.state.hrmp_channel_contents == {}
+    assert lane.state.hrmp_channel_digests == {}
+    assert [candidate.horizontal_messages[0].recipient for _, candidate in lane.state.pending_candidates[1000]] == [
         2004
     ]
-    assert told.state.downward_message_queues == {}
+    assert lane.state.downward_message_queues == {}
 
 
-# --- the same with something wrong in it: the tests above are able to fail ---
+# --- corrupted runs: the tests above can fail ---
 
 
 def body(records: Records, topic: str, block: int, para: int | None = None) -> dict[str, Any]:
@@ -187,27 +185,27 @@ WATERMARK, DOWNWARD, OUTBOUND = "HrmpWatermark/", "ProcessedDownwardMessages/", 
         (too_large_upward, (17_844_565, 2000, "UpwardMessages/MessageSize")),
     ],
 )
-def test_a_corrupted_run_is_rejected_where_it_is_corrupted(
+def test_corrupted_run_is_rejected_at_the_corruption(
     change: Callable[[Records, Json], None], rejected: tuple[int, int, str], tmp_path: Path
 ) -> None:
     records, state = deepcopy(LONG.conversion().records), LONG.state()
     change(records, state)
-    told = follow(definition("polkadot", state, tmp_path), records)
-    # what follows from it (an inclusion of what is not pending, a later message that is missing) comes after it
-    assert told.rejected()[0] == ("candidate", *rejected)
+    lane = follow(definition("polkadot", state, tmp_path), records)
+    # consequences (inclusion of a candidate that is not pending, a missing message later) follow it
+    assert lane.rejected()[0] == ("candidate", *rejected)
 
 
-def test_a_message_at_the_limit_is_accepted(tmp_path: Path) -> None:
+def test_message_at_the_limit_is_accepted(tmp_path: Path) -> None:
     records, state = deepcopy(LONG.conversion().records), LONG.state()
     message_of(17_844_555, 2004, 102_400)(records, state)
     assert follow(definition("polkadot", state, tmp_path), records).rejected() == []
 
 
-def test_without_the_message_on_the_way_the_second_run_is_rejected(tmp_path: Path) -> None:
+def test_second_run_without_its_unrecorded_message_is_rejected(tmp_path: Path) -> None:
     unsent = Run(SHORT.blocks, SHORT.candidates, SHORT.pending)
-    told = follow(unsent.definition(tmp_path), unsent.conversion().records)
-    assert told.rejected()[0] == ("candidate", 15_950_024, 2004, DOWNWARD + "Underflow")
-    # and it cannot have been there from the start: the para's candidates before did not process it
+    lane = follow(unsent.definition(tmp_path), unsent.conversion().records)
+    assert lane.rejected()[0] == ("candidate", 15_950_024, 2004, DOWNWARD + "Underflow")
+    # the message cannot have been there from the start: the para's earlier candidates did not process it
     early = Run(SHORT.blocks, SHORT.candidates, SHORT.pending, seeded_downward=(2004, SHORT.blocks.start - 1))
-    told = follow(early.definition(tmp_path), early.conversion().records)
-    assert told.rejected()[0] == ("candidate", 15_950_018, 2004, DOWNWARD + "AdvancementRule")
+    lane = follow(early.definition(tmp_path), early.conversion().records)
+    assert lane.rejected()[0] == ("candidate", 15_950_018, 2004, DOWNWARD + "AdvancementRule")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator's topology, sizes and limits are those of recorded chains."""
+"""The simulator's topology, sizes and limits equal those of recorded chains."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ pytestmark = needs_data
 
 
 @pytest.mark.parametrize(("chain", "channels", "paras"), [("polkadot", 242, 45), ("kusama", 66, 26)])
-def test_topology_is_the_recorded_one(chain: str, channels: int, paras: int) -> None:
+def test_topology_equals_recorded_one(chain: str, channels: int, paras: int) -> None:
     recorded = [(int(row["sender"]), int(row["recipient"])) for row in topology(chain)]
     assert recorded_channels(chain) == sorted(recorded)
     assert (len(recorded), len({para for ends in recorded for para in ends})) == (channels, paras)
 
 
-def test_hubs_are_the_recorded_ones() -> None:
+def test_hubs_equal_recorded_ones() -> None:
     assert set(by_degree(recorded_channels("polkadot"))[:3]) == {1000, 2004, 2034}
 
 
-def test_sizes_span_the_recorded_ones() -> None:
-    """A message that was seen on both ends counts once."""
+def test_sizes_span_recorded_ones() -> None:
+    """A message that was seen at both ends counts once."""
     horizontal = {
         (event["para"], message["recipient"], message["data"])
         for event in events()["candidate"]
@@ -47,12 +47,12 @@ def test_sizes_span_the_recorded_ones() -> None:
         assert quantiles[0] <= sizes[0]
         assert sizes[-1] <= quantiles[-1]
         assert list(quantiles) == sorted(quantiles)
-        # the middle of what is drawn is not far from the middle of what was recorded
+        # the median of the draws is close to the median of the recorded sizes
         assert 0.6 < median(quantiles) / median(sizes) < 1.6
     assert (HORIZONTAL[0], HORIZONTAL[-1]) == (40, 1203)
 
 
-def test_limits_are_those_of_the_recorded_channels() -> None:
+def test_limits_equal_those_of_recorded_channels() -> None:
     limits: dict[str, Any] = LIMITS["polkadot"]
     names = {
         "max_capacity": "hrmp_channel_max_places",
@@ -65,7 +65,7 @@ def test_limits_are_those_of_the_recorded_channels() -> None:
         assert len(same) / len(rows) > 0.9
 
 
-def test_the_configuration_is_what_polkadot_had_in_storage() -> None:
+def test_preset_equals_polkadots_storage() -> None:
     recorded = host_configuration("polkadot", 8_000_000, "polkadot-2021-09")
     simulated = LIMITS["polkadot"]
     assert {name: simulated[name] for name in recorded if name != "preset"} == {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs that break two rules at once: the one that is checked first is told."""
+"""Inputs that break two rules at once: the rule that is checked first is reported."""
 
 from __future__ import annotations
 

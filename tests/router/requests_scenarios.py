@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channel requests: each refusal beside an acceptance that differs from it in one thing."""
+"""Channel requests: each refusal next to an acceptance that differs in one respect."""
 
 from __future__ import annotations
 

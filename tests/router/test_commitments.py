@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commitments hash, against bytes put together by hand; tests/realdata holds it against live chains."""
+"""The commitments hash, compared with bytes assembled by hand; tests/realdata compares it with live chains."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from validator.protocols.router.commitments import candidate_commitments_hash, c
 from validator.protocols.router.records import Candidate, HorizontalMessage
 
 
-def test_the_encoding_to_the_byte() -> None:
+def test_hash_matches_encoding_by_hand() -> None:
     encoded = (
         b"\x08"  # two upward messages
         b"\x00"  # the first is empty
@@ -33,7 +33,7 @@ def test_the_encoding_to_the_byte() -> None:
     assert hashed == blake2b(encoded, digest_size=32).digest()
 
 
-def test_every_commitment_counts() -> None:
+def test_hash_covers_every_commitment() -> None:
     base = {
         "upward_messages": [b"u"],
         "horizontal_messages": [(1, b"h")],
@@ -56,9 +56,9 @@ def test_every_commitment_counts() -> None:
     assert len(set(hashes)) == len(changes)
 
 
-def test_of_a_candidate() -> None:
+def test_hash_of_candidate_matches_its_fields() -> None:
     candidate = Candidate(1000, 12, 11, (b"up",), 2, (HorizontalMessage(2000, b"across", bytes(32)),))
-    spelt_out = commitments_hash(
+    expected = commitments_hash(
         upward_messages=[b"up"],
         horizontal_messages=[(2000, b"across")],
         new_validation_code=b"code",
@@ -66,5 +66,5 @@ def test_of_a_candidate() -> None:
         processed_downward_messages=2,
         hrmp_watermark=11,
     )
-    assert candidate_commitments_hash(candidate, b"head", b"code") == spelt_out
-    assert candidate_commitments_hash(candidate, b"head") != spelt_out
+    assert candidate_commitments_hash(candidate, b"head", b"code") == expected
+    assert candidate_commitments_hash(candidate, b"head") != expected

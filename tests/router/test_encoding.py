@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state's canonical bytes: what they hold, and that no others are taken for them."""
+"""The state's canonical bytes: what they hold, and that no other bytes are accepted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from validator.protocols.router.rules import Router, state_hash
 from validator.protocols.router.view import view
 
 
-def test_round_trip_keeps_everything() -> None:
+def test_state_round_trips() -> None:
     state = rich_state()
     common, pages = encode_state(state)
     decoded = decode_state(common, pages.values())
@@ -36,7 +36,7 @@ def test_round_trip_keeps_everything() -> None:
     assert decoded.hrmp_channel_contents == state.hrmp_channel_contents  # with the head after each message
 
 
-def test_the_version_is_the_first_byte_of_every_page() -> None:
+def test_page_of_other_version_is_refused() -> None:
     common, pages = encode_state(rich_state())
     with pytest.raises(DecodeError, match="version 2"):
         decode_state(b"\2" + common[1:], pages.values())
@@ -45,7 +45,7 @@ def test_the_version_is_the_first_byte_of_every_page() -> None:
 
 
 @given(st.data())
-def test_cut_or_extended_pages_are_refused(data: st.DataObject) -> None:
+def test_truncated_or_extended_pages_are_refused(data: st.DataObject) -> None:
     common, pages = encode_state(rich_state())
     everything = [common, *pages.values()]
     at = data.draw(st.integers(0, len(everything) - 1))
@@ -56,8 +56,8 @@ def test_cut_or_extended_pages_are_refused(data: st.DataObject) -> None:
 
 
 @given(st.data())
-def test_altered_pages_are_refused_or_another_state(data: st.DataObject) -> None:
-    """A changed byte never ends in anything but `DecodeError` or a state that has another hash."""
+def test_altered_page_is_refused_or_gives_another_state(data: st.DataObject) -> None:
+    """A changed byte gives a `DecodeError` or a state with another hash, and nothing else."""
     state = rich_state()
     common, pages = encode_state(state)
     everything = [bytearray(common), *map(bytearray, pages.values())]
@@ -71,7 +71,7 @@ def test_altered_pages_are_refused_or_another_state(data: st.DataObject) -> None
     assert state_hash(decoded) != state_hash(state)
 
 
-def test_a_para_that_owns_nothing_has_no_page() -> None:
+def test_para_that_owns_nothing_has_no_page() -> None:
     router = Router.at_genesis(
         ChainSettings(
             HostConfiguration(),
@@ -87,7 +87,7 @@ def test_a_para_that_owns_nothing_has_no_page() -> None:
     assert view(router.state)["balances"] == {}
 
 
-def test_untold_headroom_survives_a_restart_and_is_no_part_of_the_state() -> None:
+def test_unemitted_headroom_survives_restart_outside_state_root() -> None:
     router = Router.at_genesis(
         ChainSettings(
             HostConfiguration(max_downward_message_size=9),
@@ -108,7 +108,7 @@ def test_untold_headroom_survives_a_restart_and_is_no_part_of_the_state() -> Non
     assert Router.from_pages(pages(router)).take_headroom() == []
 
 
-def test_pending_candidates_are_a_part_of_the_state() -> None:
+def test_pending_candidates_are_part_of_state() -> None:
     candidate = Candidate(
         1, 7, 6, (b"", b"up"), 2, (HorizontalMessage(3, b"x", b"h" * 32), HorizontalMessage(4, b"")), b"c" * 32
     )

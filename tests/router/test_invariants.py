@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every invariant complains, by name, about a state that was corrupted by hand."""
+"""Every invariant reports, by name, a state that was corrupted by hand."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ CONFIG = HostConfiguration(
 
 
 def rich_state() -> RouterState:
-    """Return a state that has something of everything: para 3 has left with a request open."""
+    """Return a state with every kind of content; para 3 has left with an open request."""
     router = Router.at_genesis(ChainSettings(CONFIG, tuple(Para(para, balance=100) for para in (1, 2, 3, 4))))
     router.begin_block(1)
     for sender, recipient in ((1, 2), (2, 1), (4, 2)):
@@ -204,7 +204,7 @@ CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
 }
 
 
-def test_a_rich_state_is_sound() -> None:
+def test_rich_state_has_no_broken_invariant() -> None:
     state = rich_state()
     check_invariants(state)
     common, pages = encode_state(state)
@@ -224,7 +224,7 @@ def test_a_rich_state_is_sound() -> None:
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
-def test_a_corrupted_state_is_complained_about(name: str) -> None:
+def test_corrupted_state_breaks_its_invariant(name: str) -> None:
     corrupt, complaint = CORRUPTIONS[name]
     state = rich_state()
     corrupt(state)

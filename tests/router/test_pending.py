@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Candidates that wait for availability: what a block record may name, and what becomes of them."""
+"""Candidates pending availability: how block records name them, and the outcomes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from validator.protocols.router.rules import Router
 
 @pytest.fixture
 def router() -> Router:
-    """Para 7 has candidates pending that were accepted in blocks 3 and 5."""
+    """Return a Router in which para 7 has pending candidates from blocks 3 and 5."""
     router = Router.at_genesis(
         ChainSettings(
             HostConfiguration(),
@@ -36,7 +36,7 @@ def router() -> Router:
     return router
 
 
-def test_the_oldest_where_no_block_is_named(router: Router) -> None:
+def test_reference_without_block_includes_oldest(router: Router) -> None:
     assert router.apply_inclusion(PendingRef(7)).candidate_hash == bytes([3]) * 32
     assert router.state.hrmp_watermarks == {7: 2}
     assert router.apply_inclusion(PendingRef(7)).candidate_hash == bytes([5]) * 32
@@ -45,13 +45,13 @@ def test_the_oldest_where_no_block_is_named(router: Router) -> None:
     assert router.state.pending_candidates == {}
 
 
-def test_the_one_that_is_named(router: Router) -> None:
+def test_reference_with_block_includes_that_candidate(router: Router) -> None:
     assert router.apply_inclusion(PendingRef(7, 5)).enacted
     assert router.state.hrmp_watermarks == {7: 4}
     assert [pending.backed_at for pending in router.state.pending_candidates[7]] == [3]
 
 
-def test_a_timeout_drops_without_effect(router: Router) -> None:
+def test_timeout_drops_candidate_without_effect(router: Router) -> None:
     effects = router.apply_timeout(PendingRef(7, 3))
     assert not effects.enacted
     assert effects.candidate_hash == bytes([3]) * 32
@@ -61,7 +61,7 @@ def test_a_timeout_drops_without_effect(router: Router) -> None:
 
 
 @pytest.mark.parametrize("ref", [PendingRef(8), PendingRef(7, 4), PendingRef(99, 3)])
-def test_what_is_not_pending(router: Router, ref: PendingRef) -> None:
+def test_reference_to_nothing_pending_is_refused(router: Router, ref: PendingRef) -> None:
     before = pages(router)
     with pytest.raises(InclusionCandidateNotPending) as inclusion:
         router.apply_inclusion(ref)
@@ -71,7 +71,7 @@ def test_what_is_not_pending(router: Router, ref: PendingRef) -> None:
     assert pages(router) == before
 
 
-def test_pending_candidates_survive_a_session_change_and_their_para(router: Router) -> None:
+def test_pending_candidates_survive_session_change_and_offboarding(router: Router) -> None:
     router.change_session(SessionChange(outgoing=(7,)))
     router = Router.from_pages(pages(router), ChainSettings(enactment=Enactment.ON_INCLUSION))
     router.begin_block(8)

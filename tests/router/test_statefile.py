@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A state written down comes back as it was; what is malformed or contradicts itself is told in one line."""
+"""A written state reads back unchanged; malformed or contradictory documents are refused in one line."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ def state_of(lane: Lane) -> RouterState:
 
 
 @cache
-def in_mid_life(of: Chain = LEDGER) -> RouterState:
-    """The state after some blocks: channels with messages, requests, queues of every kind."""
+def mid_chain_state(of: Chain = LEDGER) -> RouterState:
+    """Return the state after some blocks: channels with messages, requests, queues of every kind."""
     lane = definition_of(of).create()
     play(lane, of, 1, MIDDLE)
     return state_of(lane)
 
 
 def written(state: RouterState) -> Json:
-    """The state as a file has it, with the kinds of paras."""
+    """Return the state as a state file has it, with the kinds of paras."""
     document: Json = json.loads(json.dumps(view(state)))
     document["valid_paras"] = [{"para_id": para, "kind": kind} for para, kind in sorted(state.paras.items())]
     return document
@@ -69,8 +69,8 @@ def read(document: Json, like: RouterState) -> RouterState:
 
 
 @pytest.mark.parametrize("of", [LEDGER, UNLIMITED], ids=["ledger", "unlimited"])
-def test_a_state_in_mid_life_comes_back_whole(of: Chain) -> None:
-    state = in_mid_life(of)
+def test_written_state_reads_back_unchanged(of: Chain) -> None:
+    state = mid_chain_state(of)
     document = view(state)
     for key in ("channels", "open_requests", "contents", "digests", "watermarks", "dmq", "dmq_heads", "balances"):
         assert document[key], f"the state was meant to have {key}"
@@ -79,8 +79,8 @@ def test_a_state_in_mid_life_comes_back_whole(of: Chain) -> None:
     assert again.paras == state.paras
 
 
-def test_what_repeats_other_keys_may_be_left_out() -> None:
-    state, document = in_mid_life(), written(in_mid_life())
+def test_derived_keys_may_be_left_out() -> None:
+    state, document = mid_chain_state(), written(mid_chain_state())
     derived = ("channel_set", "open_request_set", "open_request_count", "accepted_request_count", "ingress", "egress")
     for key in (*derived, "mqc_heads", "ump_queue_size", "needs_dispatch"):
         del document[key]
@@ -89,35 +89,39 @@ def test_what_repeats_other_keys_may_be_left_out() -> None:
     assert view(read(document, state)) == view(state)
 
 
-def test_an_empty_document_is_the_empty_state() -> None:
-    state = in_mid_life()
+def test_empty_document_gives_empty_state() -> None:
+    state = mid_chain_state()
     empty = read({}, state)
     assert view(empty) == view(RouterState(state.host_configuration))
     assert set(STATE_KEYS) == set(view(empty))
 
 
-def test_keys_that_are_not_of_the_state_are_left_alone() -> None:
-    assert view(read({"first_block": 7, "recorded_by": "somebody"}, in_mid_life())) == view(read({}, in_mid_life()))
+def test_unrelated_keys_are_ignored() -> None:
+    assert view(read({"first_block": 7, "recorded_by": "somebody"}, mid_chain_state())) == view(
+        read({}, mid_chain_state())
+    )
 
 
 @pytest.mark.parametrize("of", [LEDGER, UNLIMITED], ids=["ledger", "unlimited"])
-def test_a_lane_goes_on_from_a_written_state_as_if_it_had_been_there_before(of: Chain) -> None:
-    whole = definition_of(of).create()
-    play(whole, of, 1, MIDDLE)
-    expected = play(whole, of, MIDDLE + 1, 40)
+def test_lane_from_written_state_matches_uninterrupted_lane(of: Chain) -> None:
+    uninterrupted = definition_of(of).create()
+    play(uninterrupted, of, 1, MIDDLE)
+    expected = play(uninterrupted, of, MIDDLE + 1, 40)
 
     seeded = definition_of(of).create()
-    seeded = Lane(seeded.name, Router(read(written(in_mid_life(of)), in_mid_life(of)), _dispatcher(seeded)), MIDDLE)
-    told = play(seeded, of, MIDDLE + 1, 40)
-    assert len(told) == len(expected) > 0
-    for one, other in zip(told, expected, strict=True):
+    seeded = Lane(
+        seeded.name, Router(read(written(mid_chain_state(of)), mid_chain_state(of)), _dispatcher(seeded)), MIDDLE
+    )
+    verdicts = play(seeded, of, MIDDLE + 1, 40)
+    assert len(verdicts) == len(expected) > 0
+    for one, other in zip(verdicts, expected, strict=True):
         assert (one.kind, one.block, one.index, one.para_id) == (other.kind, other.block, other.index, other.para_id)
         assert (one.violation is None) == (other.violation is None)
         if one.violation is not None and other.violation is not None:
             assert (one.violation.kind, one.violation.details()) == (other.violation.kind, other.violation.details())
         # a channel's number of messages so far is not in the state keys; its head is
         assert [message.mqc_head for message in one.messages] == [message.mqc_head for message in other.messages]
-    assert {**view(state_of(seeded)), "valid_paras": []} == {**view(state_of(whole)), "valid_paras": []}
+    assert {**view(state_of(seeded)), "valid_paras": []} == {**view(state_of(uninterrupted)), "valid_paras": []}
 
 
 def _dispatcher(lane: Lane) -> Any:
@@ -200,18 +204,18 @@ MALFORMED: dict[str, tuple[Callable[[Json], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_what_is_malformed_is_told_in_one_line(name: str) -> None:
-    change, told = MALFORMED[name]
-    document = written(in_mid_life())
+def test_malformed_state_is_refused_in_one_line(name: str) -> None:
+    change, expected = MALFORMED[name]
+    document = written(mid_chain_state())
     change(document)
     with pytest.raises(UserError) as error:
-        read(document, in_mid_life())
+        read(document, mid_chain_state())
     assert str(error.value).startswith("STATE")
-    assert told in str(error.value)
+    assert expected in str(error.value)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("value", [None, 5, "x", [], True])
-def test_what_is_no_object_is_told(value: object) -> None:
+def test_state_that_is_not_an_object_is_refused(value: object) -> None:
     with pytest.raises(UserError, match=r"^STATE: expected an object, found "):
-        read_state(Node(value, "STATE"), in_mid_life().host_configuration)
+        read_state(Node(value, "STATE"), mid_chain_state().host_configuration)

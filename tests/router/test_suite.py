@@ -29,7 +29,7 @@ SAMPLES = SHARED / "traces" / "router_samples.json"
 RULES = SHARED / "spec" / "router_rules.md"
 INPUTS = ("requests", "downward", "candidates")
 NOT_IN_TRACES = {InclusionCandidateNotPending.kind, TimeoutCandidateNotPending.kind}
-"""Verdicts on entries of block records, which traces have not (tests/unit/core/test_router_pending.py)."""
+"""Verdicts on entries of block records, which traces do not have (tests/router/test_pending.py)."""
 
 
 def violations() -> list[type[Violation]]:
@@ -53,22 +53,22 @@ def results(scenarios: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_the_shipped_file_is_what_the_generator_writes(group: str) -> None:
+def test_shipped_file_matches_generator(group: str) -> None:
     assert (SUITE / f"{group}.json").read_text(encoding="utf-8") == text_of(group), "python -m tests.router.generate"
 
 
-def test_every_shipped_file_has_a_generator() -> None:
+def test_every_shipped_file_has_generator() -> None:
     assert [path.stem for path in suite_files("router")] == sorted(GROUPS)
 
 
-def test_ids_are_unique() -> None:
+def test_scenario_ids_are_unique() -> None:
     ids = [scenario["id"] for scenario in SCENARIOS]
     assert sorted(set(ids)) == sorted(ids)
     assert all(scenario["rule"] and scenario["source"] for scenario in SCENARIOS)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario["id"])
-def test_core_and_naive_model_pass(scenario: dict[str, Any]) -> None:
+def test_core_and_naive_model_pass_scenario(scenario: dict[str, Any]) -> None:
     (read,) = read_scenarios(Node(scenario, scenario["id"]))
     output = run_scenario(read)
     assert judge_scenario(read, output) is None
@@ -78,8 +78,8 @@ def test_core_and_naive_model_pass(scenario: dict[str, Any]) -> None:
         assert ours == theirs, f"step {step}"
 
 
-@pytest.mark.skipif(not SAMPLES.exists(), reason="../shared/traces is not beside this checkout")
-def test_samples_pass() -> None:
+@pytest.mark.skipif(not SAMPLES.exists(), reason="../shared/traces is not next to this checkout")
+def test_core_passes_sample_traces() -> None:
     for scenario in read_scenarios(read_document(SAMPLES)):
         assert judge_scenario(scenario, run_scenario(scenario)) is None, scenario.id
 
@@ -87,14 +87,14 @@ def test_samples_pass() -> None:
 # --- completeness ---
 
 
-def test_every_kind_of_violation_is_rejected_somewhere() -> None:
+def test_every_violation_kind_occurs_in_suite() -> None:
     rejected = {result["error"]["kind"] for _, result in results(SCENARIOS) if not result["ok"]}
     assert rejected == {violation.kind for violation in violations()} - NOT_IN_TRACES
 
 
 @pytest.mark.parametrize("violation", [v for v in violations() if v.kind not in NOT_IN_TRACES], ids=lambda v: v.kind)
-def test_every_kind_of_violation_has_an_accepting_neighbour(violation: type[Violation]) -> None:
-    """In one scenario that tells this violation, something of the same sort by the same para is accepted."""
+def test_every_violation_kind_has_accepted_counterpart(violation: type[Violation]) -> None:
+    """Some scenario with this violation also accepts an input of the same sort from the same para."""
     neighbours = []
     for scenario in SCENARIOS:
         accepted, rejected = set(), set()
@@ -111,37 +111,37 @@ def test_every_kind_of_violation_has_an_accepting_neighbour(violation: type[Viol
 
 
 @pytest.mark.parametrize("violation", violations(), ids=lambda violation: violation.kind)
-def test_fields_of_an_expected_error_are_those_of_its_class(violation: type[Violation]) -> None:
+def test_fields_of_expected_error_match_its_class(violation: type[Violation]) -> None:
     names = {field.name for field in fields(violation)} if violation.normative else set()
     for _, result in results(SCENARIOS):
         if not result["ok"] and result["error"]["kind"] == violation.kind:
             assert set(result["error"]) == {"kind", *names}
 
 
-def test_kinds_are_unique_and_every_violation_names_its_clause() -> None:
+def test_violations_have_unique_kinds_and_a_clause() -> None:
     kinds = [violation.kind for violation in violations()]
     assert len(kinds) == len(set(kinds)) == 34
     assert all(violation.clause for violation in violations())
 
 
-@pytest.mark.skipif(not RULES.exists(), reason="../shared/spec is not beside this checkout")
+@pytest.mark.skipif(not RULES.exists(), reason="../shared/spec is not next to this checkout")
 @pytest.mark.parametrize("violation", [v for v in violations() if v.kind not in NOT_IN_TRACES], ids=lambda v: v.kind)
-def test_kinds_and_fields_are_those_of_the_rules(violation: type[Violation]) -> None:
+def test_kinds_and_fields_match_specification(violation: type[Violation]) -> None:
     rules = RULES.read_text(encoding="utf-8")
     name = violation.kind.rpartition("/")[2]
     assert f"`{name}" in rules
     if violation.normative and fields(violation):
-        told = [text.partition("}`")[0] for text in rules.split(f"`{name}{{")[1:]]
-        assert any(all(field.name in text for field in fields(violation)) for text in told)
+        listed = [text.partition("}`")[0] for text in rules.split(f"`{name}{{")[1:]]
+        assert any(all(field.name in text for field in fields(violation)) for text in listed)
 
 
-def test_every_state_key_is_expected_somewhere() -> None:
+def test_every_state_key_is_expected_in_some_scenario() -> None:
     expected = {key for scenario in SCENARIOS for step in scenario["steps"] for key in step["expect"].get("state", {})}
     (scenario,) = read_scenarios(Node(SCENARIOS[0], "first"))
     assert expected == set(run_scenario(scenario)["steps"][0]["state"])
 
 
-def test_every_reading_is_pinned_by_a_scenario_or_needs_none() -> None:
+def test_every_reading_is_pinned_by_scenario_or_needs_none() -> None:
     pinned = {scenario["interpretation"]["id"] for scenario in SCENARIOS if "interpretation" in scenario}
     # I-15 is pinned by upward/dispatch-comes-before-the-session-change; scenarios of the others name no alternative
     silent = {"I-15", "I-21", "I-22", "I-23", "I-24", "I-25", "I-26", "I-27"}
@@ -171,7 +171,7 @@ def _altered(value: Any) -> Any:
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_altered_expectation_fails(group: str) -> None:
-    """Each single leaf of each expectation is held against what comes out."""
+    """Each leaf of each expectation is compared with the output."""
     for scenario in scenarios_of(group):
         (read,) = read_scenarios(Node(scenario, scenario["id"]))
         output = run_scenario(read)
@@ -214,7 +214,7 @@ def test_every_altered_expectation_fails(group: str) -> None:
         ({"a": [1]}, {"a": {"b": 1}}, False),
     ],
 )
-def test_subset_comparison(expected: Any, actual: Any, agree: bool) -> None:
+def test_subset_comparison_finds_differences(expected: Any, actual: Any, agree: bool) -> None:
     assert (first_difference(expected, actual) is None) is agree
 
 
@@ -232,10 +232,10 @@ def test_subset_comparison(expected: Any, actual: Any, agree: bool) -> None:
         ([{"ok": False, "error": {"kind": "K", "n": 1}, "note": "why"}], True),
     ],
 )
-def test_result_comparison(expected: Any, agree: bool) -> None:
+def test_result_comparison_finds_differences(expected: Any, agree: bool) -> None:
     actual = [{"ok": False, "error": {"kind": "K", "n": 1}}]
     assert (first_result_difference(expected, actual, "requests") is None) is agree
 
 
-def test_text_is_json() -> None:
+def test_suite_text_is_json() -> None:
     assert json.loads(text_of("watermark")) == scenarios_of("watermark")

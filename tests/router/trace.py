@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A short way to write conformance scenarios down: every call adds an input together with what must come of it.
+"""A compact builder for conformance scenarios: every call adds an input with its expected result.
 
-The scenarios of the suite are written in these terms in `tests/traces/*_scenarios.py`; `python -m tests.router.generate` writes them to the
-JSON files that the package ships, and a test holds the two equal.
+The suite's scenarios in `tests/router/*_scenarios.py` use it. `python -m tests.router.generate` writes them to the JSON files of the
+package, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BASE_CONFIG: dict[str, int] = {
     "hrmp_recipient_deposit": 6,
     "hrmp_open_request_ttl": 2,
 }
-"""Tiny limits, no two of a kind alike, so that every one of them is reached and none is taken for another."""
+"""Tiny limits, all different within a kind, so that scenarios reach each of them and cannot confuse two."""
 
 PARAS = {2000: "parachain", 2001: "parachain", 2002: "parachain", 2003: "parathread", 2004: "parathread"}
 BALANCE = 100
@@ -158,16 +158,16 @@ class Trace:
     # --- expectations ---
 
     def dispatched(self, *messages: tuple[int, str]) -> Trace:
-        """Expect what the round of this block dispatches."""
+        """Expect these messages from the dispatch round of this block."""
         self._step["expect"]["dispatched"] = [list(message) for message in messages]
         return self
 
     def state(self, **expected: Any) -> Trace:
-        """Expect this much of the state after this step; para ids and channels may be keys as they are."""
+        """Expect this part of the state after this step; keys may be para ids or channel tuples."""
         self._step["expect"].setdefault("state", {}).update({key: _plain(value) for key, value in expected.items()})
         return self
 
-    # --- recurring passages ---
+    # --- common sequences ---
 
     def open(self, *channels: tuple[int, int], block: int = 1, places: int = 4, size: int = 8) -> Trace:
         """Request and accept channels in one block and end the session with the next."""

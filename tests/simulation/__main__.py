@@ -19,9 +19,9 @@ def simulate(
     seeds: Annotated[str, typer.Option(help="First and last seed.")] = "0-9999",
     seed: Annotated[int | None, typer.Option(help="One seed alone.")] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Print each step of that seed's schedule.")] = False,
-    stages: Annotated[bool, typer.Option("--stages", help="With the job's own stages: decode, lanes, sink.")] = False,
+    stages: Annotated[bool, typer.Option("--stages", help="Include the job's stages: decode, lanes, sink.")] = False,
 ) -> None:
-    """Play schedules of crashes, retries and zombies; stop at the first that ends wrong."""
+    """Play schedules of crashes, retries and zombies; stop at the first one that fails."""
     try:
         first, last = (seed, seed) if seed is not None else map(int, seeds.split("-"))
     except ValueError:
@@ -40,9 +40,7 @@ def simulate(
             if trace:
                 console.print("\n".join(world.schedule.trace), markup=False, highlight=False)
     minutes = (time.monotonic() - began) / 60
-    table = Table(
-        title=f"{last - first + 1:,} schedules, {(last - first + 1) / minutes:,.0f} a minute: all as it must be"
-    )
+    table = Table(title=f"{last - first + 1:,} schedules, {(last - first + 1) / minutes:,.0f} a minute: all correct")
     table.add_column("what happened")
     table.add_column("times", justify="right")
     for fault, times in sorted(faults.items()):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the simulated job reads, and what it must tell whatever happens on the way."""
+"""The inputs of the simulated job, and the output that it must emit under any fault."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ Item: TypeAlias = Input | DeadLetter
 Place: TypeAlias = tuple[str, int]
 
 COMPARED = ("verdicts", "dispatches", "channel-events", "headroom", "receipts")
-"""Topics whose records do not tell how inputs arrived."""
+"""Topics whose records do not depend on how inputs arrived."""
 
 NO_LANE = ""
-"""Where records of lanes that are not configured go, which has no state."""
+"""The destination of records of unconfigured lanes, which has no state."""
 
 ACCOUNT = ("executed_block", "consumed", "accepted", "rejected", "duplicate", "dead", "waiting")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inputs:
-    """The partitions that a job reads, and by lane what it must tell."""
+    """The partitions that a job reads, and the expected output of each lane."""
 
     definitions: dict[str, LaneDefinition]
     partitions: dict[Place, tuple[tuple[str, Item], ...]]
-    """By topic and partition, in order of offsets: the lane and what was decoded."""
+    """By topic and partition, in order of offsets: the lane and the decoded record."""
     expected: dict[str, dict[str, list[bytes]]]
     """By lane and topic, the values in order."""
     dead: dict[str, frozenset[bytes]]
@@ -48,13 +48,13 @@ class Inputs:
     ends: dict[str, dict[Place, int]]
     """By lane and place, the offset after its last record."""
     account: dict[str, dict[str, Any]]
-    """By lane, where it stands in the end."""
+    """By lane, its final account."""
     snapshots: dict[str, list[bytes]]
 
 
 @cache
 def inputs() -> Inputs:
-    """Return the inputs of every schedule: three lanes, with records that come twice, too late, out of place, broken, or of no lane."""
+    """Return the inputs of every schedule: three lanes, with records that are repeated, late, misplaced, broken, or of no lane."""
     settings: dict[str, Any] = {
         "candidates_per_block": 2,
         "requests_per_100_blocks": 100,
@@ -81,7 +81,7 @@ def inputs() -> Inputs:
     topics["candidates"] += [(NO_LANE, value) for value in (b"broken", _candidate("westend", 1, 0).value, b"")]
     partitions = {}
     for topic, pairs in topics.items():
-        # lanes share a partition: what one of them told says nothing about what another one of the same batch did
+        # lanes share a partition: the output of one says nothing about the output of another in the same batch
         mixed = sorted(enumerate(pairs), key=lambda item: (item[0] * 7 % 5, item[0]))
         by_lane = {lane: [value for name, value in pairs if name == lane] for lane in (*definitions, NO_LANE)}
         order = [name for _, (name, _) in mixed]
@@ -93,7 +93,7 @@ def inputs() -> Inputs:
 
 
 def _noisy(of: Chain, seed: int) -> dict[str, list[bytes]]:
-    """Return a chain's values by topic, with what is dead or counted as a duplicate in between."""
+    """Return a chain's values by topic, with dead records and duplicates in between."""
     values: dict[str, list[bytes]] = {topic: [] for topic in INPUT_TOPICS}
     for at, each in enumerate(of.records):
         own = values[each.topic]
@@ -101,11 +101,11 @@ def _noisy(of: Chain, seed: int) -> dict[str, list[bytes]]:
         if (at + seed) % 9 == 0 and of.lane != "gaps":
             own.append(
                 each.value
-            )  # again; of a record that no block takes it depends on the moment whether that is a duplicate
+            )  # a repeated record; if no block takes it, only the moment decides whether it is a duplicate
         if (at + seed) % 13 == 0:
             own.append(b"\xc3\x01" + each.value[9::-1] + b"broken")
         if each.topic == "blocks" and each.block % 3 == seed % 3:
-            values["candidates"].append(_candidate(of.lane, each.block, 900 + at).value)  # no block has so many
+            values["candidates"].append(_candidate(of.lane, each.block, 900 + at).value)  # no block has this many
     for at, each in enumerate(of.records):
         if each.topic == "candidates" and at % 8 == 0:
             values["candidates"].append(_candidate(of.lane, each.block, 0).value)  # the place is taken
@@ -115,7 +115,7 @@ def _noisy(of: Chain, seed: int) -> dict[str, list[bytes]]:
 
 
 def _with_gaps() -> Chain:
-    """Return a chain that skips block numbers, some of which have records that no block will ever take."""
+    """Return a chain that skips block numbers; some of these have records that no block will ever take."""
     table = {**chain(SimulationSettings(seed=1, blocks=1, lane="gaps")).table, "genesis_paras": []}
     numbers = [1, 3, 4, 7]
     records = []
@@ -165,9 +165,9 @@ def _played(definitions: dict[str, LaneDefinition], partitions: dict[Place, tupl
         runs = list(worker.process(items))
         blocks[lane] = [block for block, _ in runs if block is not None]
         ends[lane] = consumed_by(items)
-        told = [record for _, records in runs for record in records]
-        expected[lane] = {topic: [each.value for each in told if each.topic == topic] for topic in COMPARED}
-        dead[lane] = frozenset(source_of_header(each) for each in told if each.topic == "dead-letters")
+        output = [record for _, records in runs for record in records]
+        expected[lane] = {topic: [each.value for each in output if each.topic == topic] for topic in COMPARED}
+        dead[lane] = frozenset(source_of_header(each) for each in output if each.topic == "dead-letters")
         account[lane] = account_of(worker.status().records)
         snapshots[lane] = worker.snapshot()
     of_none = [item for name, item in everything if name == NO_LANE]
@@ -177,12 +177,12 @@ def _played(definitions: dict[str, LaneDefinition], partitions: dict[Place, tupl
 
 
 def source_of_header(dead_letter: OutputRecord) -> bytes:
-    """Return the source of an encoded dead letter, as its header has it."""
+    """Return the source in the header of an encoded dead letter."""
     return dict(dead_letter.headers)["source"]
 
 
 def account_of(records: Iterable[OutputRecord]) -> dict[str, Any]:
-    """Return where a lane stands, by the last of some records that says so."""
+    """Return a lane's account, from the last of some records that has one."""
     *_, last = (each for each in records if each.topic == "lanes")
     status = to_json("lanes", last.value)
     return {name: status[name] for name in ACCOUNT}

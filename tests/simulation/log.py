@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kafka as a lane's writer sees it: transactions, fencing, consumer groups, and calls of which nobody knows whether they took effect."""
+"""Kafka as a lane's writer sees it: transactions, fencing, consumer groups, and calls with an unknown outcome."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from validator.lanes.marker import Marker
 
 
 class CallFailed(Exception):
-    """A call to Kafka failed or timed out; its writer is of no more use."""
+    """A call to Kafka failed or timed out; its writer cannot be used again."""
 
 
 class Fenced(Exception):
-    """Another writer has the lane."""
+    """Another writer owns the lane."""
 
 
 class WorkerKilled(Exception):
-    """A Python worker is gone, with all that it held."""
+    """A Python worker has died, and its memory is lost."""
 
 
 class JobKilled(Exception):
-    """Driver, JVM and workers are gone."""
+    """Driver, JVM and workers have died."""
 
 
 @dataclass(slots=True)
 class Transaction:
-    """What a producer has sent and not committed."""
+    """What a producer has sent but not committed."""
 
     records: list[OutputRecord] = field(default_factory=list)
     marker: Marker | None = None
@@ -40,11 +40,11 @@ class Transaction:
 
 @dataclass(slots=True)
 class LaneLog:
-    """What Kafka holds of one lane's output."""
+    """Kafka's data for one lane's output."""
 
     committed: list[OutputRecord] = field(default_factory=list)
     group: Marker | None = None
-    """Offsets of the lane's consumer group; None where there are none, or no more."""
+    """Offsets of the lane's consumer group; None if there are none, or no longer any."""
     recorded: Marker = field(default_factory=Marker)
     """The last record on the topic of markers."""
     job: str | None = None
@@ -55,7 +55,7 @@ class LaneLog:
     """Its commit has reached the coordinator, which has not finished it."""
 
     def apply(self, transaction: Transaction, *, offsets: bool = True) -> None:
-        """Commit, without the group's offsets where those stay in doubt."""
+        """Commit, without the group's offsets if those stay in doubt."""
         assert transaction.marker is not None
         self.committed += transaction.records
         self.recorded = transaction.marker
@@ -64,7 +64,7 @@ class LaneLog:
 
 
 class Log:
-    """All lanes' logs.
+    """The logs of all lanes.
 
     ``on_commit`` is called with a lane after each commit; ``fences``, ``atomic`` and ``finishes`` are off in broken worlds.
     """
@@ -88,7 +88,7 @@ class Log:
         self.on_commit(lane)
 
     def settle(self, lane: str, *, now: bool = False) -> None:
-        """Let the coordinator finish a commit that is in doubt: by itself some time, at the latest before another writer is let in."""
+        """Finish a commit that is in doubt: at some point by itself, at the latest before another writer opens."""
         own = self.lane(lane)
         if own.in_doubt is not None and (now or self.schedule.chance(0.2)):
             finished, own.in_doubt = own.in_doubt, None
@@ -111,31 +111,31 @@ class Writer:
         own = log.lane(lane)
         own.epoch += 1
         self._epoch = own.epoch
-        own.open = None  # what nobody committed is aborted
+        own.open = None  # uncommitted records are aborted
         log.settle(lane, now=log.finishes)
         self._pass("after init", "worker killed", "job killed", "call failed")
 
     def is_current(self) -> bool:
-        """Say whether nobody has written the lane since."""
+        """Return whether no other writer has written the lane since."""
         self._pass("read who was last", "worker killed", "job killed", "call failed")
         if self._marker is None:
             return False
         self._refuse_another_job()
-        current = not self._is_further(self._told()[0])
+        current = not self._is_further(self._last_written()[0])
         self._log.schedule.faults["writer of another worker"] += not current
         return current
 
     def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
-        """Return what the lane has told."""
+        """Return the lane's marker."""
         self._pass("read marker", "worker killed", "job killed", "call failed")
         if self._marker is None:
             marker = self._log.lane(self._lane).recorded
             self._pass("read who was last", "worker killed", "job killed", "call failed")
-            self._marker, self._seen = marker, self._told()
+            self._marker, self._seen = marker, self._last_written()
         return self._marker.after(None, dict.fromkeys(places, 0))
 
     def told_dead_letters(self) -> set[bytes]:
-        """Return the sources of committed dead letters, which it reads once."""
+        """Return the sources of committed dead letters, read once."""
         if self._dead_letters is None:
             self._pass("read dead letters", "worker killed", "job killed", "call failed")
             self._log.schedule.faults["dead letters asked for"] += 1
@@ -193,17 +193,17 @@ class Writer:
             self._refuse_another_job()
             raise CallFailed
 
-    def _told(self) -> tuple[int | None, str | None]:
+    def _last_written(self) -> tuple[int | None, str | None]:
         own = self._log.lane(self._lane)
-        # the name of the job is kept beside the offset that stands for the block
+        # the name of the job is stored with the offset that stands for the block
         return (None, None) if own.group is None or own.group.block is None else (own.group.block, own.job)
 
     def _is_further(self, block: int | None) -> bool:
         return block is not None and (self._seen[0] is None or block > self._seen[0])
 
     def _refuse_another_job(self) -> None:
-        told = self._told()
-        if self._is_further(told[0]) and told[1] != self._job:
+        last = self._last_written()
+        if self._is_further(last[0]) and last[1] != self._job:
             self._log.schedule.faults["another job found"] += 1
             raise Fenced
 
@@ -214,7 +214,7 @@ class Writer:
 
 
 def raise_fault(fault: str | None) -> None:
-    """Make a fault happen."""
+    """Raise the exception of a fault."""
     if fault == "worker killed":
         raise WorkerKilled
     if fault == "job killed":

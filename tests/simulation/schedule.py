@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One seed, one schedule: every step that the fakes make asks it what goes wrong there."""
+"""One seed is one schedule: every step of the fakes asks it which fault happens there."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import TypeVar
 T = TypeVar("T")
 
 STEPS_MAX = 20_000
-"""Steps after which a schedule that does not end has failed."""
+"""A schedule with more steps has failed, because it does not end."""
 
 
 class Schedule:
-    """Chooses from a seed alone; ``trace`` says what happened, ``faults`` counts what went wrong."""
+    """Makes all choices from a seed; ``trace`` records what happened, ``faults`` counts the faults."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.random = Random(seed)
         self.rate = self.random.choice((0.003, 0.01, 0.02, 0.05))
         self.quiet = False
-        """Nothing goes wrong any more."""
+        """No more faults happen."""
         self.who = ""
-        """Whose steps these are, where not the job's."""
+        """The strand that makes the steps, or "" for the job."""
         self.steps = 0
         self.trace: list[str] = []
         self.faults: Counter[str] = Counter()
@@ -32,7 +32,7 @@ class Schedule:
     def step(self, name: str, *faults: str, often: int = 1) -> str | None:
         """Pass a step of the system, and return which of its possible faults happens there, if any.
 
-        It happens ``often`` times as often as elsewhere.
+        A fault is ``often`` times as likely as elsewhere.
         """
         self.steps += 1
         assert self.steps < STEPS_MAX, "the schedule does not end"
@@ -43,16 +43,16 @@ class Schedule:
         return fault
 
     def fault(self, text: str, kind: str) -> None:
-        """Note that something goes wrong."""
+        """Record a fault."""
         self.faults[kind] += 1
         self.note(f"FAULT {text}")
 
     def note(self, text: str) -> None:
-        """Note what happens."""
+        """Record an event."""
         self.trace.append(f"{self.steps:5} {self.who and f'[{self.who}] '}{text}")
 
     def chance(self, share: float) -> bool:
-        """Say whether something happens that would be no fault."""
+        """Return whether an event happens that is not a fault."""
         return self.random.random() < share
 
     def choose(self, among: Sequence[T]) -> T:

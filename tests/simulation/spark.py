@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark as the stages of the job see it: an offset log, a commit log, versions of state that are committed whole, and workers.
+"""Spark as the job's stages see it: an offset log, a commit log, versions of state that are committed completely, and workers.
 
-The contract: what batch N reads is written down before it runs, and a batch whose commit is not in the log runs again with it; a task that
-runs again finds the state of the batch before; only one attempt's state is committed; workers live on between batches, or do not.
+The contract: Spark records the inputs of batch N before it runs, and runs a batch again with the same inputs if its commit is not in the
+log. A repeated task finds the state of the previous batch. Only one attempt's state is committed. Workers may or may not survive between
+batches.
 """
 
 from __future__ import annotations
@@ -27,38 +28,38 @@ ATTEMPTS_MAX = 4
 
 
 class QueryFailed(Exception):
-    """A task failed too often; the job starts the query again, and its workers live on."""
+    """A task failed too often; the job restarts the query, and its workers survive."""
 
 
 class StatesDiffer(AssertionError):
-    """Two attempts at one task leave different states: files of the one and the other would be mixed."""
+    """Two attempts at one task leave different states: Spark would mix files of both."""
 
 
 @dataclass(slots=True)
 class Checkpoint:
-    """What a job keeps in its folder."""
+    """The contents of a job's checkpoint folder."""
 
     offsets: list[dict[Place, int]] = field(default_factory=list)
-    """By batch, up to where it reads."""
+    """By batch, the offsets up to which it reads."""
     commits: set[int] = field(default_factory=set)
     states: dict[tuple[int, int], PartitionState] = field(default_factory=dict)
-    """By state partition and version; version N is what batch N starts from."""
+    """By state partition and version; batch N starts from version N."""
 
     def copy(self) -> Checkpoint:
-        """Return a copy, as a backup has it; states are never changed once they are there."""
+        """Return a copy, as a backup would be; states never change once stored."""
         return Checkpoint(list(self.offsets), set(self.commits), dict(self.states))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionState:
-    """A version of the state of one partition, and what it was made from."""
+    """A version of one partition's state, and what it was made from."""
 
     lanes: dict[str, Attempt] = field(default_factory=dict)
     before: PartitionState | None = None
     ends: dict[Place, int] | None = None
 
     def check(self, other: PartitionState) -> None:
-        """Check that another attempt at the same has led to the same; raises `StatesDiffer`."""
+        """Check that another attempt at the same task has led to the same state; raises `StatesDiffer`."""
         if other.before is self.before and other.ends == self.ends and other.lanes != self.lanes:
             raise StatesDiffer("two attempts at one task leave different states")
 
@@ -68,7 +69,7 @@ NOTHING = PartitionState()
 
 @dataclass(slots=True)
 class Task:
-    """What the attempts at a task have in common."""
+    """What the attempts at a task share."""
 
     number: int
     partition: int
@@ -76,7 +77,7 @@ class Task:
     before: PartitionState
     ends: dict[Place, int]
     rival: Strand | None = None
-    """Another attempt, beside the first."""
+    """Another attempt, parallel to the first."""
     rival_state: PartitionState | None = None
 
 
@@ -114,12 +115,12 @@ class Worker:
     cache: LaneCache = field(default_factory=LaneCache)
     sink: TransactionalSink | None = None
     output: object = None
-    """What the job's own stages know its sink by."""
+    """The key by which the job's stages find its sink."""
     busy: bool = False
 
 
 class Job:
-    """One driver with its workers, on a checkpoint. ``interrupt`` is called at every step with its name, and may run others meanwhile."""
+    """One driver with its workers, on a checkpoint. ``interrupt`` is called with the name of every step, and may run other jobs."""
 
     def __init__(
         self,
@@ -142,13 +143,13 @@ class Job:
         self._strands = strands
         self._stages = stages
         self._lanes = [sorted(of.dead)[at::2] for at in range(2)]
-        """Of each state partition."""
+        """By state partition."""
         self._next: int | None = None
-        """The batch to do next, or again; None where the query has yet to look into its checkpoint."""
+        """The batch to run next, or again; None if the query has not yet read its checkpoint."""
         self._task: Task | None = None
 
     def run_batch(self) -> bool:
-        """Run the next batch, or the last one again; say whether there was one. Raises `QueryFailed`, `JobKilled`, `Fenced`."""
+        """Run the next batch, or repeat the last one; return whether there was one. Raises `QueryFailed`, `JobKilled`, `Fenced`."""
         try:
             return self._run_batch()
         except QueryFailed:
@@ -193,24 +194,24 @@ class Job:
         return True
 
     def _refuse_another_query(self) -> None:
-        """Fail as Spark does where another query has written to a log of the checkpoint."""
+        """Fail as Spark does if another query has written to a log of the checkpoint."""
         self.schedule.fault("another query on the checkpoint", "another query on the checkpoint")
         raise QueryFailed
 
     def done(self) -> bool:
-        """Say whether everything has been taken and committed."""
+        """Return whether all inputs have been taken and committed."""
         offsets = self.checkpoint.offsets
         return len(offsets) - 1 in self.checkpoint.commits and all(
             offsets[-1][place] == len(items) for place, items in self.inputs.partitions.items()
         )
 
     def _plan(self, begins: dict[Place, int]) -> dict[Place, int] | None:
-        """Return up to where the next batch reads, None where nothing is left."""
+        """Return the offsets up to which the next batch reads, or None if nothing is left."""
         ends, news = {}, False
-        whole = self.schedule.chance(0.1)
+        everything = self.schedule.chance(0.1)
         for place, items in self.inputs.partitions.items():
             begin = begins.get(place, 0)
-            size = len(items) if whole else self.schedule.choose((0, 1, 4, 9, 20))
+            size = len(items) if everything else self.schedule.choose((0, 1, 4, 9, 20))
             ends[place] = min(len(items), begin + size)
             news = news or ends[place] > begin
         if news:
@@ -246,10 +247,10 @@ class Job:
         finally:
             self._task = None
             if task.rival is not None and not self.schedule.chance(0.5):
-                self._strands.drop(task.rival)  # else nobody reaches it to kill it
+                self._strands.drop(task.rival)  # otherwise nothing would reach it to kill it
 
     def _maybe_speculate(self) -> None:
-        """Begin another attempt at the task that is under way."""
+        """Begin another attempt at the running task."""
         task = self._task
         if task is None or task.rival is not None or not self._strands.may_start():
             return
@@ -263,7 +264,7 @@ class Job:
         task.rival = self._strands.start(f"{self.name}, other attempt", rival)
 
     def _worker(self) -> Worker:
-        """Return the worker that Spark gives a task to: mostly the one of before, and never one that is at work."""
+        """Return the worker that Spark gives a task to: usually the previous one, never a busy one."""
         idle = [worker for worker in self.workers if not worker.busy]
         if not idle:
             idle = [Worker()]
@@ -285,7 +286,7 @@ class Job:
         except BaseException as end:
             self.schedule.note(f"{what}: attempt ended by {type(end).__name__}")
             if isinstance(end, WorkerKilled) and self.schedule.chance(0.6):
-                worker.cache = LaneCache()  # it was the one that holds the lanes
+                worker.cache = LaneCache()  # the cache died with the worker that holds the lanes
             raise
         finally:
             worker.busy = False
@@ -317,20 +318,20 @@ class Job:
 
 
 Stages: TypeAlias = Callable[[Job, Worker, dict[str, list[Item]], dict[str, SteppedAttempt]], None]
-"""Runs a task's stages: its worker, its inputs by lane, the lanes' states in the order in which Spark comes to them."""
+"""Runs a task's stages: its worker, its inputs by lane, the lanes' states in Spark's order."""
 
 
-def short_way(job: Job, worker: Worker, by_lane: dict[str, list[Item]], states: dict[str, SteppedAttempt]) -> None:
-    """Run a task as the job's stages do, without what they pack and unpack."""
-    # a sink that has failed is not used again
+def run_directly(job: Job, worker: Worker, by_lane: dict[str, list[Item]], states: dict[str, SteppedAttempt]) -> None:
+    """Run a task as the job's stages do, without packing and unpacking."""
+    # a failed sink is not used again
     sink, worker.sink = worker.sink or TransactionalSink(job.open_writer), None
     for lane, state in states.items():
         items, definition = by_lane[lane], job.inputs.definitions.get(lane)
-        told = _buried(items) if definition is None else process_batch(definition, state, worker.cache, items)
+        output = _buried(items) if definition is None else process_batch(definition, state, worker.cache, items)
         if job.schedule.chance(0.3):
-            told = iter(list(told))  # the lane's worker is ahead of the sink's, and holds the lane as it will be
+            output = iter(list(output))  # the lane's worker is ahead of the sink's, and holds the lane as it will be
         run: list[BlockOutput] = []
-        for each in told:
+        for each in output:
             run.append(each)
             if job.schedule.chance(0.4):
                 sink.write(lane, run)
@@ -347,4 +348,14 @@ def _buried(items: list[Item]) -> Iterator[BlockOutput]:
     yield BlockOutput(None, [encode_dead_letter(item) for item in items if isinstance(item, DeadLetter)])
 
 
-__all__ = ["Checkpoint", "Fenced", "Job", "JobKilled", "QueryFailed", "Stages", "StatesDiffer", "Worker", "short_way"]
+__all__ = [
+    "Checkpoint",
+    "Fenced",
+    "Job",
+    "JobKilled",
+    "QueryFailed",
+    "Stages",
+    "StatesDiffer",
+    "Worker",
+    "run_directly",
+]

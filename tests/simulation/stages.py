@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The job's own stages, from Kafka's rows to the sink's, in place of the short way that most schedules take.
+"""Runs the job's own stages, from Kafka's rows to the sink, in place of the direct form that most schedules use.
 
-What Spark does between them is done here: pieces of partitions are decoded apart, their chunks are shuffled, each lane's frames come to the
-operator, which goes on only as the sink takes what it yields.
+This module does what Spark does between the stages. It decodes pieces of partitions separately, shuffles their chunks, and gives the
+operator each lane's frames; the operator continues only as the sink takes what it yields.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COLUMNS = ("topic", "partition", "offset", "key", "value")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WorkerOutput:
-    """Where a worker's lanes go: no two workers share one, and so none shares a sink."""
+    """The output of a worker's lanes; no two workers share one, so none shares a sink."""
 
     job: Job
 
@@ -42,7 +42,7 @@ class WorkerOutput:
 
 
 class Handle:
-    """The state of one lane after the other, as `StatefulProcessorHandle` gives it."""
+    """The state of one lane after another, as `StatefulProcessorHandle` gives it."""
 
     def __init__(self) -> None:
         self.lane = SteppedAttempt()
@@ -98,7 +98,7 @@ class Journal:
 
 
 def run_stages(job: Job, worker: Worker, by_lane: dict[str, list[Item]], states: dict[str, SteppedAttempt]) -> None:
-    """Run a task: ``states`` are those of its lanes, in the order in which Spark comes to them."""
+    """Run a task: ``states`` has the states of its lanes in Spark's order."""
     chunks = _decoded(job, by_lane)
     job.schedule.random.shuffle(chunks)
     handle = Handle()
@@ -112,11 +112,11 @@ def run_stages(job: Job, worker: Worker, by_lane: dict[str, list[Item]], states:
             handle.lane = state
             frames = _frames(job.schedule, [chunk for chunk in chunks if chunk["lane"] == lane])
             before, lane_operator.CACHE = lane_operator.CACHE, worker.cache
-            told = operator.handleInputRows((lane,), frames, None)  # it takes the cache that it finds, at once
+            output = operator.handleInputRows((lane,), frames, None)  # it takes the cache that it finds immediately
             lane_operator.CACHE = before
             if job.schedule.chance(0.3):
-                told = iter(list(told))  # the lane's worker is ahead of the sink's
-            for frame in told:
+                output = iter(list(output))  # the lane's worker is ahead of the sink's
+            for frame in output:
                 yield pa.RecordBatch.from_pandas(frame, preserve_index=False)
                 job.between("rows of the sink")
 
@@ -156,7 +156,7 @@ def _frames(schedule: Schedule, chunks: list[dict[str, Any]]) -> Iterator[pd.Dat
 
 @contextmanager
 def short_runs(schedule: Schedule) -> Iterator[None]:
-    """Have the stages hand over as little at a time as they otherwise do of much; leave this process as it was."""
+    """Make the stages hand over as little at a time as they do under load; restore this process afterwards."""
     with (
         patch.multiple(decode_stage, CHUNK_BYTES=schedule.choose((1, 1000, CHUNK_BYTES))),
         patch.multiple(lane_operator, CHUNK_BYTES=schedule.choose((1, 1000, CHUNK_BYTES))),

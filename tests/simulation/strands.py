@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes on at the same time as the job, step by step: another attempt at its task, a job that was thought dead.
+"""What runs at the same time as the job, step by step: another attempt at its task, or a job that was thought dead.
 
-A strand is a thread, but only one of all runs at any moment: it goes on when it is told to, and hands back at one of its steps. So the
-order of all steps is the schedule's, and the code that is simulated knows nothing of it.
+A strand is a thread, but only one strand runs at any moment: it continues when it is resumed, and hands back at one of its steps. The
+schedule therefore determines the order of all steps, and the simulated code is unaware of it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ STRANDS_MAX = 3
 
 
 class StrandEnded(BaseException):
-    """Raised in a strand that is not to go on; no `except Exception` holds it up."""
+    """Raised in a strand that must end; no `except Exception` catches it."""
 
 
 class Strand:
-    """One call that goes on beside the job."""
+    """One call that runs in parallel with the job."""
 
     def __init__(self, name: str, call: Callable[[], None]) -> None:
         self.name = name
@@ -34,7 +34,7 @@ class Strand:
         Thread(target=self._run, daemon=True).start()
 
     def resume(self) -> None:
-        """Let it go on to where it pauses next, or to its end; raises what it raises."""
+        """Let it run to its next pause, or to its end; raises what it raises."""
         self._own_turn.release()
         self._jobs_turn.acquire()
         if self._error is not None:
@@ -48,7 +48,7 @@ class Strand:
             raise StrandEnded
 
     def drop(self) -> None:
-        """Have it end where it stands."""
+        """End the strand at its current step."""
         self._dropped = True
         self.resume()
 
@@ -59,14 +59,14 @@ class Strand:
                 self._call()
         except StrandEnded:
             pass
-        except BaseException as error:  # noqa: BLE001 - it is the job's: `resume`
+        except BaseException as error:  # noqa: BLE001 - the job raises it: `resume`
             self._error = error
         self.ended = True
         self._jobs_turn.release()
 
 
 class Strands:
-    """All that goes on beside the job of a schedule."""
+    """Everything that runs in parallel with the job of a schedule."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
@@ -76,11 +76,11 @@ class Strands:
         self._resume_rate = schedule.choose((0.02, 0.1, 0.4))
 
     def may_start(self) -> bool:
-        """Say whether another one may be started here: by the job alone."""
+        """Return whether another strand may start here; only the job starts them."""
         return self._here is None and len(self._live) < STRANDS_MAX and not self._schedule.quiet
 
     def any_live(self) -> bool:
-        """Say whether anything goes on beside the job."""
+        """Return whether any strand is live."""
         return bool(self._live)
 
     def start(self, name: str, call: Callable[[], None]) -> Strand:
@@ -90,31 +90,31 @@ class Strands:
         return strand
 
     def step(self) -> None:
-        """Pass a step, at which another one may go on."""
+        """Pass a step, at which another strand may run."""
         if self._here is not None:
             if self._schedule.chance(self._pause_rate):
                 self._here.pause()
         elif self._live:
             for strand in list(self._live):
                 if self._schedule.chance(self._resume_rate):
-                    self._go_on(strand, strand.resume)
+                    self._switch_to(strand, strand.resume)
 
     def finish(self, strand: Strand) -> None:
         """Wait until a strand has ended."""
         while not strand.ended:
-            self._go_on(strand, strand.resume)
+            self._switch_to(strand, strand.resume)
 
     def drop(self, strand: Strand) -> None:
-        """End a strand where it stands."""
+        """End a strand at its current step."""
         if not strand.ended:
-            self._go_on(strand, strand.drop)
+            self._switch_to(strand, strand.drop)
 
     def drop_all(self) -> None:
-        """End all."""
+        """End all strands."""
         for strand in list(self._live):
             self.drop(strand)
 
-    def _go_on(self, strand: Strand, how: Callable[[], None]) -> None:
+    def _switch_to(self, strand: Strand, how: Callable[[], None]) -> None:
         self._here, self._schedule.who = strand, strand.name
         try:
             how()

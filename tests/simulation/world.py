@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One schedule from its beginning to its end, and what must hold after every commit and in the end."""
+"""One schedule from beginning to end, and the properties that hold after every commit and at the end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from tests.simulation.inputs import COMPARED, Inputs, account_of, inputs, source_of_header
 from tests.simulation.log import Fenced, JobKilled, Log
 from tests.simulation.schedule import Schedule
-from tests.simulation.spark import Checkpoint, Job, QueryFailed, Stages, short_way
+from tests.simulation.spark import Checkpoint, Job, QueryFailed, Stages, run_directly
 from tests.simulation.strands import Strands
 from validator.codec.encode import OutputRecord
 from validator.lanes import sink as sink_module
@@ -19,21 +19,21 @@ from validator.lanes.marker import Marker
 from validator.lanes.store import restore_lane
 
 RESTARTS_WITH_FAULTS = 8
-"""Starts of the job after which nothing goes wrong any more."""
+"""No more faults happen after this many starts of the job."""
 
 FAILURES_MAX = 5
-"""Times that a job starts its query again without getting a batch done."""
+"""Times that a job restarts its query without finishing a batch."""
 
 GOES_BACK = ("checkpoint deleted", "backup restored", "commit and offsets deleted")
 
 BACKUPS_MAX = 3
 
 RATE_MAX_OF_ANOTHER_JOB = 0.03
-"""Where more goes wrong than that, no other job runs beside: nothing would ever get done."""
+"""If more faults happen than that, no other job runs in parallel: otherwise no batch would ever finish."""
 
 
 class SimulationFailed(AssertionError):
-    """What was told is not what it must be; says the seed."""
+    """The output or the state is wrong; the message has the seed."""
 
     def __init__(self, what: str, schedule: Schedule, *, stages: bool) -> None:
         again = f"python -m tests.simulation --seed {schedule.seed} --trace{' --stages' if stages else ''}"
@@ -42,10 +42,10 @@ class SimulationFailed(AssertionError):
 
 
 class World:
-    """The log, the job, and now and then another job beside it."""
+    """The log, the job, and sometimes another job in parallel."""
 
     def __init__(self, seed: int, break_it: Callable[[Log], None] = lambda _: None, *, stages: bool = False) -> None:
-        """``stages``: with the job's own stages, which takes several times as long."""
+        """``stages``: use the job's own stages, which takes several times as long."""
         self.schedule = Schedule(seed)
         self._stages = stages
         self.inputs: Inputs = inputs()
@@ -55,7 +55,7 @@ class World:
         self._seen: Counter[str] = Counter()
         self._dead: dict[str, set[bytes]] = {lane: set() for lane in self.inputs.dead}
         self._statuses: dict[str, dict[str, int]] = {}
-        """By lane, where it stands by the last record that says so."""
+        """By lane, its account in the last status record."""
         self._strands = Strands(self.schedule)
         self._beside = False
         """Whether another job has run since this one started."""
@@ -86,7 +86,7 @@ class World:
             self._strands.drop_all()
         return self.schedule.faults
 
-    def _play(self, stages: Stages = short_way) -> None:
+    def _play(self, stages: Stages = run_directly) -> None:
         self._run_task, starts = stages, 0
         while True:
             starts += 1
@@ -107,7 +107,7 @@ class World:
         return Job(name, self.inputs, self.log, checkpoint, workers, self._interrupt, self._strands, self._run_task)
 
     def _live(self, job: Job) -> bool:
-        """Run a job until it has done everything, or ends before; return whether it has."""
+        """Run a job until it has finished everything or ends early; return whether it has finished."""
         failures, self._beside = 0, self._strands.any_live()
         while not job.done():
             try:
@@ -123,12 +123,12 @@ class World:
             except (JobKilled, Fenced) as end:
                 self.schedule.note(f"{job.name} ends: {type(end).__name__}")
                 if isinstance(end, Fenced) and not self._beside:
-                    self._fail("a job that is alone is fenced off")
+                    self._fail("the only job is fenced")
                 return False
         return True
 
     def _forget_offsets(self) -> None:
-        """Have Kafka forget offsets of groups: all, or those that were committed before others."""
+        """Make Kafka forget offsets of groups: all, or those committed before others."""
         fault = self.schedule.step("forget offsets", "offsets expired", "some offsets expired", often=5)
         for lane in self.log.lanes.values():
             if fault == "offsets expired":
@@ -138,7 +138,7 @@ class World:
                 lane.group = Marker(self.schedule.choose((None, lane.group.block)), kept)
 
     def _meddle(self) -> None:
-        """Do to the checkpoint what people and disks do while no job runs on it."""
+        """Change the checkpoint as people and disks do while no job uses it."""
         checkpoint = self._checkpoint
         last = len(checkpoint.offsets) - 1
         fault = self.schedule.step(
@@ -159,7 +159,7 @@ class World:
             checkpoint.commits.discard(last)
             checkpoint.offsets.pop()
         elif fault == "checkpoint deleted":
-            self._checkpoint = Checkpoint()  # and the job is told to rebuild
+            self._checkpoint = Checkpoint()  # and the job runs with --rebuild
         elif fault == "backup restored" and self._backups:
             self._checkpoint = self.schedule.choose(self._backups).copy()
         elif fault == "offsets expired":
@@ -167,7 +167,7 @@ class World:
                 lane.group = None
 
     def _interrupt(self, name: str) -> None:
-        """Have another job go on beside whatever this one does: one that was thought dead, or was started by mistake."""
+        """Run another job in parallel with this one: one that was thought dead, or was started by mistake."""
         if self._other_runs or not self._strands.may_start() or self.schedule.rate > RATE_MAX_OF_ANOTHER_JOB:
             return
         fault = self.schedule.step(f"another job at {name}", "another job", "another job on the checkpoint")
@@ -188,17 +188,17 @@ class World:
             for _ in range(batches):
                 job.run_batch()
         except QueryFailed:
-            pass  # it starts again when it goes on
+            pass  # the job starts again when it is scheduled again
         except (JobKilled, Fenced) as end:
             self.schedule.note(f"{job.name} ends: {type(end).__name__}")
             self._other = None
         finally:
             self._other_runs = False
 
-    # --- what must hold ---
+    # --- properties ---
 
     def _check_new(self, lane: str) -> None:
-        """Check what a commit has added."""
+        """Check the output that a commit has added."""
         committed = self.log.lane(lane).committed
         expected = self.inputs.expected[lane]
         for record in committed[self._seen[lane] :]:
@@ -208,34 +208,34 @@ class World:
                 self._checked[lane, topic] += 1
                 if at >= len(expected[topic]) or record.value != expected[topic][at]:
                     known = record.value in expected[topic][:at]
-                    self._fail(f"{lane} {topic}[{at}] is {'told twice' if known else 'not what it must be'}")
+                    self._fail(f"{lane} {topic}[{at}] is {'emitted twice' if known else 'wrong'}")
             elif topic == "lanes":
                 self._check_status(lane, record)
             elif topic == "dead-letters":
                 source = source_of_header(record)
                 if source in self._dead[lane]:
-                    self._fail(f"{lane}: the dead letter of {source!r} is told twice")
+                    self._fail(f"{lane}: the dead letter of {source!r} is emitted twice")
                 if source not in self.inputs.dead[lane]:
-                    self._fail(f"{lane}: {source!r} is told as dead and is not")
+                    self._fail(f"{lane}: {source!r} is emitted as dead and is not")
                 self._dead[lane].add(source)
         self._seen[lane] = len(committed)
         if self.log.atomic:
             self._check_marker(lane)
 
     def _check_marker(self, lane: str) -> None:
-        """Check that the marker is where the output stands."""
-        own, told = self.log.lane(lane), self._checked[lane, "receipts"]
-        block = self.inputs.blocks[lane][told - 1] if told else None
+        """Check that the marker agrees with the output."""
+        own, receipts = self.log.lane(lane), self._checked[lane, "receipts"]
+        block = self.inputs.blocks[lane][receipts - 1] if receipts else None
         if own.recorded.block != block:
             self._fail(f"{lane}: the marker is at {own.recorded}, the output at block {block}")
 
     def _check_status(self, lane: str, record: OutputRecord) -> None:
         status = self._statuses[lane] = account_of([record])
         if status["consumed"] != sum(status[name] for name in ("accepted", "rejected", "duplicate", "dead", "waiting")):
-            self._fail(f"{lane}: some of what was consumed has become nothing: {status}")
+            self._fail(f"{lane}: some consumed records have no outcome: {status}")
 
     def _check_end(self, job: Job) -> None:
-        """Check that nothing is missing, and that the lanes stand where they must."""
+        """Check that nothing is missing, and that the lanes have the expected final accounts."""
         states = {
             lane: state
             for partition in range(2)
@@ -245,7 +245,7 @@ class World:
             for topic in COMPARED:
                 if self._checked[lane, topic] != len(self.inputs.expected[lane][topic]):
                     self._fail(
-                        f"{lane} {topic}: {self._checked[lane, topic]} of {len(self.inputs.expected[lane][topic])} told"
+                        f"{lane} {topic}: {self._checked[lane, topic]} of {len(self.inputs.expected[lane][topic])} emitted"
                     )
             if missing := dead - self._dead[lane]:
                 self._fail(f"{lane}: dead letters are lost: {sorted(missing)[:3]}")
@@ -256,16 +256,16 @@ class World:
             assert worker is not None
             account = account_of(worker.status().records)
             if account != self.inputs.account[lane]:
-                self._fail(f"{lane} stands at {account}, expected {self.inputs.account[lane]}")
+                self._fail(f"{lane} is at {account}, expected {self.inputs.account[lane]}")
             if not self._goes_back() and self._statuses[lane] != self.inputs.account[lane]:
-                self._fail(f"{lane} is told to stand at {self._statuses[lane]}, expected {self.inputs.account[lane]}")
+                self._fail(f"the status of {lane} is {self._statuses[lane]}, expected {self.inputs.account[lane]}")
             if worker.snapshot() != self.inputs.snapshots[lane]:
-                self._fail(f"{lane}: the state is another one")
+                self._fail(f"{lane}: the state differs")
 
     def _goes_back(self) -> bool:
-        """Say whether anybody has gone through inputs again in other batches.
+        """Return whether any job has read inputs again in other batches.
 
-        Such a job tells where the lane stands as long as a batch has news, and that of its last batch is not always the last told.
+        Such a job emits a lane's status while a batch has new output, and the last batch's status is not always the last one emitted.
         """
         return bool(self._others) or any(self.schedule.faults[fault] for fault in GOES_BACK)
 
@@ -275,7 +275,7 @@ class World:
 
 @contextmanager
 def _bounds(schedule: Schedule) -> Iterator[None]:
-    """Have journals, saves and transactions be as short as only a large chain's are."""
+    """Make journals, saves and transactions as short as only a large chain would otherwise have them."""
     before = store_module.JOURNAL_BYTES_MAX, store_module.UNSAVED_BYTES_MAX, sink_module.TRANSACTION_BYTES_MAX
     store_module.JOURNAL_BYTES_MAX = schedule.choose((1, 1500, 4000, before[0]))
     store_module.UNSAVED_BYTES_MAX = schedule.choose((1, 300, before[1]))

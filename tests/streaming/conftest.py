@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One Spark session for all streaming tests; each takes topics and a checkpoint of its own."""
+"""One Spark session for all streaming tests; each test uses separate topics and a separate checkpoint."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -22,15 +23,17 @@ DRIVER_MEMORY = "1g"
 
 @pytest.fixture(scope="session")
 def spark_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the session keeps its logs."""
+    """The folder of the session's logs."""
     return tmp_path_factory.mktemp("job")
 
 
 @pytest.fixture(scope="session")
 def spark(spark_directory: Path) -> Iterator[SparkSession]:
-    """The session of the job, on two cores."""
+    """The job's session, on two cores."""
     cloudpickle.register_pickle_by_value(spied)  # type: ignore[no-untyped-call]
+    handler = signal.getsignal(signal.SIGINT)
     with spark_session("local[2]", spark_directory, driver_memory=DRIVER_MEMORY, state_partitions=1) as session:
+        signal.signal(signal.SIGINT, handler)  # Spark sets one, and other tests share this process
         yield session
 
 
@@ -39,7 +42,7 @@ _NUMBERS = count(1)
 
 @pytest.fixture
 def stream(spark: SparkSession, kafka: dict[str, Any], spark_directory: Path) -> Iterator[Callable[..., Stream]]:
-    """Make streams; their queries are stopped when the test ends."""
+    """Make streams, whose queries stop when the test ends."""
     made: list[Stream] = []
 
     def make(definitions: dict[str, LaneDefinition], **options: Any) -> Stream:

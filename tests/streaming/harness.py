@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the streaming tests do with Kafka and with the job: write inputs, wait for a condition, read outputs."""
+"""Helpers of the streaming tests: write inputs, wait for a condition, read outputs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.job import JobSettings, start_query
 from streaming.session import SPARK_LOG
+from tests.sending import send
 from tests.unit.lanes.chains import Record
 from validator.codec.json_form import to_json
-from validator.kafka.client import consumer_config, producer_config
+from validator.kafka.client import consumer_config
 from validator.kafka.consume import available
 from validator.kafka.topics import create_topics, list_topics
 from validator.lanes.definition import LaneDefinition
@@ -29,14 +30,14 @@ Outputs: TypeAlias = dict[str, list[tuple[bytes, bytes]]]
 """Key and value of every record, by topic without the prefix, in order."""
 
 SAME_WHATEVER_ARRIVES = ("verdicts", "dispatches", "channel-events", "headroom", "receipts")
-"""Output topics that do not tell how records arrived."""
+"""Output topics whose content does not depend on how records arrived."""
 
 PATIENCE_S = 300.0
-"""After this a condition that was waited for counts as never to come: many times what a busy machine needs."""
+"""A condition that takes longer counts as never met; this is many times what a busy machine needs."""
 
 
 def wait_until(condition: Callable[[], bool], what: str, log: Path) -> None:
-    """Return once a condition holds; fail with the end of a log."""
+    """Return when a condition holds; fail with the end of a log."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         if time.monotonic() > deadline:
@@ -49,15 +50,12 @@ def produce(
     kafka: Mapping[str, Any], prefix: str, records: Iterable[Record | tuple[str, bytes | None, bytes | None]]
 ) -> None:
     """Write records, or raw (topic, key, value), in order."""
-    producer = Producer(producer_config(kafka))
-    for each in records:
-        topic, key, value = (each.topic, each.lane.encode(), each.value) if isinstance(each, Record) else each
-        producer.produce(prefix + topic, value, key)
-    assert producer.flush(60) == 0
+    flat = ((each.topic, each.lane.encode(), each.value) if isinstance(each, Record) else each for each in records)
+    send(kafka, prefix, flat)
 
 
 def consume(kafka: Mapping[str, Any], prefix: str, topics: Sequence[str]) -> Outputs:
-    """Read topics of one partition from their beginning to their present end."""
+    """Read topics of one partition from their beginning to their current end."""
     consumer = Consumer(consumer_config(kafka, group_id="tests", partition_eof=True))
     outputs: Outputs = {topic: [] for topic in topics}
     try:
@@ -82,12 +80,12 @@ def decoded(outputs: Outputs, topic: str) -> list[dict[str, Any]]:
 
 
 def of_lane(outputs: Outputs, lane: str, topics: Sequence[str] = SAME_WHATEVER_ARRIVES) -> Outputs:
-    """Return what belongs to one lane; keys begin with it."""
+    """Return the records of one lane; their keys begin with its name."""
     return {topic: [item for item in outputs[topic] if item[0].split(b"/")[0] == lane.encode()] for topic in topics}
 
 
 def last_status(outputs: Outputs, lane: str) -> dict[str, Any]:
-    """Return where a lane stood last, its counts checked against each other."""
+    """Return a lane's last status, after checking its counts against each other."""
     status = [each for each in decoded(outputs, "lanes") if each["lane"] == lane][-1]
     ends = ("accepted", "rejected", "duplicate", "dead", "waiting")
     assert status["consumed"] == sum(status[name] for name in ends), status
@@ -95,7 +93,7 @@ def last_status(outputs: Outputs, lane: str) -> dict[str, Any]:
 
 
 def first_difference(got: Outputs, expected: Outputs) -> str | None:
-    """Say where outputs differ, decoded: the bytes of thousands of records help nobody."""
+    """Return where outputs differ, decoded, or None; raw bytes of thousands of records would not help."""
     for topic, records in expected.items():
         for at, (one, other) in enumerate(zip(got[topic], records, strict=False)):
             if one != other:
@@ -106,7 +104,7 @@ def first_difference(got: Outputs, expected: Outputs) -> str | None:
 
 
 def python_workers(spark: SparkSession) -> list[int]:
-    """Return the process ids of the session's Python workers: children of the daemons that its JVM has started."""
+    """Return the process ids of the session's Python workers: children of the daemons that its JVM started."""
     gateway = spark.sparkContext._gateway
     assert gateway is not None
     listed = subprocess.run(["ps", "-Ao", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
@@ -117,7 +115,7 @@ def python_workers(spark: SparkSession) -> list[int]:
 
 @dataclass
 class Stream:
-    """One query of the job with topics of its own."""
+    """One query of the job, with separate topics."""
 
     spark: SparkSession
     kafka: Mapping[str, Any]
@@ -138,7 +136,7 @@ class Stream:
 
     @property
     def checkpoint(self) -> Path:
-        """Where the query keeps offsets and state."""
+        """The folder in which the query keeps offsets and state."""
         return self.directory / self.prefix / "checkpoint"
 
     def produce(self, records: Sequence[Record | tuple[str, bytes | None, bytes | None]]) -> None:
@@ -148,7 +146,7 @@ class Stream:
             self.produced[each.topic if isinstance(each, Record) else each[0]] += 1
 
     def start(self) -> StreamingQuery:
-        """Start the query, or start it again on its checkpoint."""
+        """Start the query, or restart it on its checkpoint."""
         assert self.query is None or not self.query.isActive
         settings = JobSettings(
             self.definitions,
@@ -162,7 +160,7 @@ class Stream:
         return self.query
 
     def taken(self) -> dict[str, int]:
-        """Return how many records of each topic the query has done with."""
+        """Return how many records of each topic the query has processed."""
         assert self.query is not None
         progress = self.query.lastProgress
         end = progress.sources[0].endOffset if progress is not None else None
@@ -170,7 +168,7 @@ class Stream:
         return {topic: offsets.get(self.prefix + topic, {}).get("0", 0) for topic in INPUT_TOPICS}
 
     def settle(self) -> None:
-        """Wait until everything produced is done with."""
+        """Wait until the query has processed everything produced."""
         query = self.query
         assert query is not None
 
@@ -179,7 +177,7 @@ class Stream:
                 raise failure
             return self.taken() == self.produced
 
-        wait_until(done, f"{self.prefix}: everything produced is taken", self.log)
+        wait_until(done, f"{self.prefix}: every record produced is processed", self.log)
 
     def batches(self) -> int:
         """Return how many batches this run of the query has finished."""
@@ -192,7 +190,7 @@ class Stream:
         self.query.stop()
 
     def written(self) -> int:
-        """Return how many verdicts there are."""
+        """Return the number of verdicts."""
         return next(
             state.records or 0
             for state in list_topics(self.kafka, prefix=self.prefix)
@@ -200,15 +198,15 @@ class Stream:
         )
 
     def outputs(self) -> Outputs:
-        """Read everything that was written."""
+        """Read everything that the query wrote."""
         return consume(self.kafka, self.prefix, (*SAME_WHATEVER_ARRIVES, "dead-letters", "lanes"))
 
     def inputs(self) -> Outputs:
-        """Read everything that was written for it."""
+        """Read everything that was written for the query."""
         return consume(self.kafka, self.prefix, tuple(INPUT_TOPICS))
 
     def state(self, variable: str) -> Iterator[Any]:
-        """Read a state variable of all lanes from the store, by Spark's own reader."""
+        """Read a state variable of all lanes from the store with Spark's reader."""
         reader = (
             self.spark.read.format("statestore").option("path", str(self.checkpoint)).option("stateVarName", variable)
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The job as a process: `python -m streaming`, its events, its end."""
+"""The job as a process, `python -m streaming`: its events and its exit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Event = dict[str, Any]
 def write_configuration(
     directory: Path, chains: tuple[Chain, ...], kafka: Mapping[str, Any], prefix: str, **job: Any
 ) -> Path:
-    """Write what `validator run` hands to the job."""
+    """Write the configuration that `validator run` hands to the job."""
     settings = {
         "topics": {"prefix": prefix},
         "kafka": dict(kafka),
@@ -38,25 +38,25 @@ def write_configuration(
 
 @dataclass
 class JobProcess:
-    """A job process that runs or has ended."""
+    """A job process, running or ended."""
 
     process: subprocess.Popen[str]
     log: Path
     lines: list[str] = field(default_factory=list)
 
     def events(self) -> list[Event]:
-        """Return what it has logged."""
+        """Return the logged events."""
         return [json.loads(line) for line in list(self.lines)]
 
     def named(self, event: str) -> list[Event]:
-        """Return its events of one name."""
+        """Return the events of one name."""
         return [each for each in self.events() if each["event"] == event]
 
     def wait_for(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait for a condition; fail where the process ends before."""
+        """Wait for a condition; fail if the process ends first."""
 
         def met() -> bool:
-            ended = self.process.poll() is not None  # asked first: what it did at its end still counts
+            ended = self.process.poll() is not None  # asked first: what the process did at its end still counts
             if condition():
                 return True
             assert not ended, f"the job ended with {self.process.returncode} before: {what}; it said {self.lines}"
@@ -65,13 +65,13 @@ class JobProcess:
         wait_until(met, what, self.log)
 
     def end(self) -> int:
-        """Wait for its end and return its exit code."""
+        """Wait for the end of the process and return its exit code."""
         wait_until(lambda: self.process.poll() is not None, "the job ends", self.log)
         self.reader.join()
         return self.process.returncode
 
     def terminate(self) -> int:
-        """Ask it to end, and return its exit code."""
+        """Send SIGTERM, and return the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.end()
 
@@ -88,7 +88,7 @@ class JobProcess:
 
 @contextmanager
 def job(configuration: Path) -> Iterator[JobProcess]:
-    """Start the job, and kill it on leaving if it still runs."""
+    """Start the job, and kill it on exit if it still runs."""
     process = subprocess.Popen(
         [sys.executable, "-m", "streaming", str(configuration)],
         stdin=subprocess.DEVNULL,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lane tells that gets its records at once, in order, in this process: what the job must tell whatever happens on the way."""
+"""The output of a lane that gets its records in order, in one batch and in this process: the job must emit the same."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ ON_INCLUSION = SimulationSettings(
 
 @cache
 def chains() -> tuple[Chain, Chain]:
-    """The two relay chains of these tests."""
+    """Return the two relay chains of these tests."""
     return chain(IMMEDIATE), chain(ON_INCLUSION)
 
 
 @cache
 def definition(of: SimulationSettings) -> LaneDefinition:
-    """The lane of a simulated chain."""
+    """Return the lane of a simulated chain."""
     return definition_of(chain(of))
 
 
 @cache
 def reference(of: SimulationSettings) -> Outputs:
-    """What the lane of a simulated chain tells."""
-    return told_alone(definition(of), chain(of))
+    """Return the output of a simulated chain's lane."""
+    return output_alone(definition(of), chain(of))
 
 
-def told_alone(definition: LaneDefinition, of: Chain) -> Outputs:
-    """What a lane tells that is the only one."""
+def output_alone(definition: LaneDefinition, of: Chain) -> Outputs:
+    """Return the output of a lane that runs alone."""
     worker = LaneProcessor.create(definition)
     outputs: Outputs = {topic: [] for topic in SAME_WHATEVER_ARRIVES}
     for _, records in worker.process(inputs_of(of.records, of.table["protocol"])):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lane definition that writes down what a worker does with it; it is pickled by value, so that a worker need not find this module."""
+"""A lane definition that logs what a worker does with it. It is pickled by value, so workers do not need to find this module."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from validator.lanes.definition import LaneDefinition
 
 @dataclass(frozen=True, slots=True)
 class SpiedDefinition(LaneDefinition):
-    """Says in a file when the lane is made anew and when it is rebuilt, in which process, and with which seed of hashes."""
+    """Logs to a file when a worker creates or rebuilds the lane, with process id and hash seed."""
 
     log: str = ""
 
     def create(self) -> Lane:
-        """Return the lane as it stands before its first block."""
+        """Return the lane before its first block."""
         self.note("created")
         return LaneDefinition.create(self)
 
@@ -28,13 +28,13 @@ class SpiedDefinition(LaneDefinition):
         return LaneDefinition.restore(self, snapshot)
 
     def note(self, what: str) -> None:
-        """Write a line; appending a short one is atomic."""
+        """Write one short line; appending it is atomic."""
         with Path(self.log).open("a", encoding="ascii") as log:
             log.write(f"{what} {self.name} {os.getpid()} {os.environ.get('PYTHONHASHSEED')}\n")
 
 
 def spied(definition: LaneDefinition, log: Path) -> SpiedDefinition:
-    """Return a definition that writes down what becomes of it."""
+    """Return a definition that logs its use."""
     return SpiedDefinition(
         **{field.name: getattr(definition, field.name) for field in fields(definition)}, log=str(log)
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever the order of arrival and the cut into batches: the same bytes, and the verdicts that the simulator expects."""
+"""Any order of arrival and any split into batches give the same bytes, and the verdicts that the simulator expects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Bursts = list[list[Record]]
 
 
 def all_records() -> list[Record]:
-    """Records of both chains, a block of the one after the same block of the other."""
+    """Return the records of both chains, their blocks alternating."""
     return sorted((record for chain in chains() for record in chain.records), key=lambda record: record.block)
 
 
@@ -27,13 +27,13 @@ def in_order() -> Bursts:
 
 
 def topics_reversed() -> Bursts:
-    """All of a topic before the next one, block records last: nothing can execute before them."""
+    """Return each topic completely before the next, block records last: nothing can execute before they arrive."""
     topics = ("downward-messages", "channel-requests", "candidates", "blocks")
     return [[record for record in all_records() if record.topic == topic] for topic in topics]
 
 
 def shuffled() -> Bursts:
-    """Anything before anything, in three bursts."""
+    """Return all records in random order, in three bursts."""
     records = all_records()
     Random(5).shuffle(records)
     return [records[at::3] for at in range(3)]
@@ -42,7 +42,7 @@ def shuffled() -> Bursts:
 @pytest.mark.parametrize(
     ("bursts", "records_per_trigger"), [(in_order, 700), (topics_reversed, 500), (shuffled, 100_000)]
 )
-def test_the_same_bytes_whatever_the_arrival(
+def test_any_arrival_gives_the_same_bytes(
     stream: Callable[..., Stream], bursts: Callable[[], Bursts], records_per_trigger: int, tmp_path: Any
 ) -> None:
     definitions = {each.lane: spied(definition(each), tmp_path / "spied") for each in (IMMEDIATE, ON_INCLUSION)}
@@ -65,22 +65,22 @@ def test_the_same_bytes_whatever_the_arrival(
         assert (status["consumed"], status["waiting"]) == (len(chain.records), 0)
         assert status["executed_block"] == chain.blocks[-1].block
     assert batches >= 3
-    # every batch found the lanes where the batch before had left them
+    # every batch found the lanes as the previous batch left them
     assert sorted(noted(tmp_path / "spied")) == ["created kusama", "created polkadot"]
 
 
-def test_the_reference_agrees_with_the_model() -> None:
+def test_reference_matches_naive_model() -> None:
     for settings, chain in zip((IMMEDIATE, ON_INCLUSION), chains(), strict=True):
-        told = decoded(reference(settings), "verdicts")
-        shown = [shown_as(verdict, expected) for verdict, expected in zip(told, chain.expected, strict=True)]
+        verdicts = decoded(reference(settings), "verdicts")
+        shown = [shown_as(verdict, expected) for verdict, expected in zip(verdicts, chain.expected, strict=True)]
         assert shown == chain.expected
-        assert any(not verdict["ok"] for verdict in told)
-        assert {verdict["kind"] for verdict in told} >= {"candidate", "request", "downward"}
+        assert any(not verdict["ok"] for verdict in verdicts)
+        assert {verdict["kind"] for verdict in verdicts} >= {"candidate", "request", "downward"}
         assert all(reference(settings).values())
 
 
 def shown_as(verdict: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
-    """Return a verdict with no more than the keys of an expected one: the job tells more than the conformance format knows."""
+    """Return a verdict with only the keys of the expected one; the job emits more than the conformance format has."""
     shown = {key: verdict[key] for key in expected if key in verdict}
     if "error" in shown:
         shown["error"] = {key: value for key, value in verdict["error"].items() if key in expected.get("error", {})}

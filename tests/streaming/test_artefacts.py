@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin that nobody has installed comes to executors of their own as a packed artefact, and a fault of it ends the job's process."""
+"""Executors import a plugin that is not installed from a packed artefact; a fault of the plugin ends the job's process."""
 
 from __future__ import annotations
 
@@ -47,9 +47,7 @@ def failed(running: JobProcess) -> dict[str, Any]:
     return events[-1]
 
 
-def test_an_artefact_is_brought_to_executors_and_its_fault_is_the_job_s_last_word(
-    kafka: dict[str, Any], tmp_path: Path
-) -> None:
+def test_executors_import_artefact_and_its_fault_ends_the_job(kafka: dict[str, Any], tmp_path: Path) -> None:
     prefix = "artefacts."
     create_topics(kafka, prefix=prefix)
     wheel = packed(tmp_path / "throwaway_faulty-1.0.0-py3-none-any.whl", files_of("faulty", "1.0.0", FAULTY))

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handlers that hang, allocate, exit or raise in Spark's workers: the query stops with the plugin's name, and goes on once it is mended.
+"""Handlers that hang, allocate, exit or raise in Spark's workers: the query stops, names the plugin, and continues after a fix.
 
-The plugin is a zip that Spark brings to its workers; neither these nor the environment have it installed.
+The plugin is a zip that Spark ships to its workers; it is not installed in the environment.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,15 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from streaming.run import _may_pass, _reason
-from tests.streaming.harness import SAME_WHATEVER_ARRIVES, Outputs, Stream, decoded, first_difference, of_lane
+from tests.streaming.harness import (
+    PATIENCE_S,
+    SAME_WHATEVER_ARRIVES,
+    Outputs,
+    Stream,
+    decoded,
+    first_difference,
+    of_lane,
+)
 from tests.throwaway import files_of, importable, install, packed
 from tests.unit.lanes.chains import Record, inputs_of, record
 from validator.config import Config
@@ -75,7 +84,7 @@ KINDS = [
 ]
 """
 CATCHES_EXCEPTIONS, CATCHES_EVERYTHING, ALLOCATES, EXITS, HANGS_IN_C, RECURSES, RAISES, RETURNS, COUNTS = range(9)
-MENDED = """
+FIXED = """
 def counts(context, payload):
     seen = int.from_bytes(context.read(b"seen") or b"", "little") + 1
     context.write(b"seen", seen.to_bytes(4, "little"))
@@ -84,18 +93,20 @@ def counts(context, payload):
 KINDS = [(b"", "counts", counts)]
 """
 FAULT_AT = 6
-"""The block whose message is fatal; the others' are not."""
+"""The block with the fatal message; the messages of other blocks are harmless."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def artefacts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("artefacts")
     faulty = packed(folder / "faulty.zip", files_of("faulty", "1.0.0", FAULTY))
-    mended = packed(folder / "mended.zip", files_of("faulty", "1.0.1", MENDED))
-    for each in (faulty, mended):
+    fixed = packed(folder / "fixed.zip", files_of("faulty", "1.0.1", FIXED))
+    path = list(sys.path)
+    for each in (faulty, fixed):
         spark.sparkContext.addPyFile(str(each))
-    with importable(faulty, mended):
+    with importable(faulty, fixed):
         yield
+    sys.path[:] = path  # Spark has put copies of its own there
 
 
 def definition(*uses: dict[str, Any], seconds_max: int = 60) -> LaneDefinition:
@@ -109,7 +120,7 @@ def definition(*uses: dict[str, Any], seconds_max: int = 60) -> LaneDefinition:
 
 
 def records(fatal: int) -> list[Record]:
-    """Ten blocks, each with a message that is counted, one that raises and one that gives nonsense; one has a fatal one before those."""
+    """Return ten blocks with a counted message, one that raises and one that returns nonsense; one block starts with a fatal message."""
     made = []
     for block in range(1, 11):
         payloads = [bytes([kind, block]).hex() for kind in (COUNTS, RAISES, RETURNS, COUNTS)]
@@ -126,14 +137,14 @@ def records(fatal: int) -> list[Record]:
 
 def undisturbed(of: LaneDefinition, of_records: list[Record]) -> Outputs:
     outputs: Outputs = {topic: [] for topic in SAME_WHATEVER_ARRIVES}
-    for _, told in LaneProcessor.create(of).process(inputs_of(of_records)):
-        for each in told:
+    for _, output in LaneProcessor.create(of).process(inputs_of(of_records)):
+        for each in output:
             outputs[each.topic].append((each.key, each.value))
     return outputs
 
 
 @pytest.mark.parametrize(
-    ("fatal", "told"),
+    ("fatal", "expected"),
     [
         (CATCHES_EXCEPTIONS, "handler faulty@1.0.0 (catches-exceptions): it did not end within 3 seconds"),
         (CATCHES_EVERYTHING, "handler faulty@1.0.0 (catches-everything): it did not end within 3 seconds"),
@@ -144,8 +155,8 @@ def undisturbed(of: LaneDefinition, of_records: list[Record]) -> Outputs:
     ],
     ids=["loop", "bare except", "memory", "exit", "recursion", "C"],
 )
-def test_a_fault_stops_the_query_with_the_plugins_name_and_nothing_is_lost(
-    fatal: int, told: str, stream: Callable[..., Stream]
+def test_fault_stops_query_names_plugin_and_loses_nothing(
+    fatal: int, expected: str, stream: Callable[..., Stream]
 ) -> None:
     given = records(fatal)
     hangs = fatal in (CATCHES_EXCEPTIONS, CATCHES_EVERYTHING, HANGS_IN_C)
@@ -156,25 +167,23 @@ def test_a_fault_stops_the_query_with_the_plugins_name_and_nothing_is_lost(
     running.produce(given[2 * (FAULT_AT - 2) :])
     assert running.query is not None
     with pytest.raises(StreamingQueryException) as failed:
-        running.query.awaitTermination(240)
+        running.query.awaitTermination(int(PATIENCE_S))
     reason, foreseen = _reason(failed.value)
-    assert told in reason
+    assert expected in reason
     assert "\n" not in reason
     assert foreseen
     assert not _may_pass(str(failed.value), reason)
     running.stop()
     written = decoded(running.outputs(), "receipts")
-    assert [each["block"] for each in written] == list(range(1, FAULT_AT - 1)), (
-        "of the batch that faulted nothing is told"
-    )
+    assert [each["block"] for each in written] == list(range(1, FAULT_AT - 1)), "the batch that faulted emits nothing"
 
-    mended = definition({"name": "faulty", "version": "1.0.1", "from_block": FAULT_AT})
-    running.definitions = {LANE: mended}
+    fixed = definition({"name": "faulty", "version": "1.0.1", "from_block": FAULT_AT})
+    running.definitions = {LANE: fixed}
     running.start()
     running.settle()
     running.stop()
     outputs = running.outputs()
-    assert first_difference(of_lane(outputs, LANE), undisturbed(mended, given)) is None
+    assert first_difference(of_lane(outputs, LANE), undisturbed(fixed, given)) is None
     dispatches = decoded(outputs, "dispatches")
     assert {(each["kind"], each["outcome"], each["failure"]) for each in dispatches if each["block"] < FAULT_AT} == {
         ("counts", "ok", None),
@@ -184,23 +193,23 @@ def test_a_fault_stops_the_query_with_the_plugins_name_and_nothing_is_lost(
     events = [
         int.from_bytes(bytes.fromhex(each["events"][0]["data"]), "little") for each in dispatches if each["events"]
     ]
-    assert events == list(range(1, len(events) + 1)), "the mended version goes on with what the one before kept"
+    assert events == list(range(1, len(events) + 1)), "the fixed version continues with the state of the previous one"
 
 
-def test_workers_without_the_driver_s_version_end_the_query_in_one_line(
+def test_worker_without_the_drivers_version_ends_query_in_one_line(
     stream: Callable[..., Stream], tmp_path: Path
 ) -> None:
-    with importable(install(tmp_path, files_of("faulty", "1.0.2", MENDED))):
+    with importable(install(tmp_path, files_of("faulty", "1.0.2", FIXED))):
         running = stream({LANE: definition({"name": "faulty", "version": "1.0.2", "from_block": FAULT_AT})})
         running.produce(records(COUNTS))
         query = running.start()
         with pytest.raises(StreamingQueryException) as failed:
-            query.awaitTermination(240)
+            query.awaitTermination(int(PATIENCE_S))
     reason, foreseen = _reason(failed.value)
     assert foreseen
     assert not _may_pass(str(failed.value), reason)
     assert (
-        "faulty@1.0.2, this worker has not: faulty@1.0.2: this version is not installed, found 1.0.0, 1.0.1" in reason
+        "faulty@1.0.2, this worker does not: faulty@1.0.2: this version is not installed, found 1.0.0, 1.0.1" in reason
     )
     assert "\n" not in reason
     assert running.written() == 0

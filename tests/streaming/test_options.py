@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `streaming.options` writes down is what the running session has."""
+"""The running session has every option that `streaming.options` sets."""
 
 from __future__ import annotations
 
@@ -19,14 +19,12 @@ def options(spark_directory: Path) -> dict[str, str]:
     return session_options(spark_directory / "logs" / "log4j2.properties", DRIVER_MEMORY, 1)
 
 
-def test_the_session_has_every_option(spark: SparkSession, options: dict[str, str]) -> None:
+def test_session_has_every_option(spark: SparkSession, options: dict[str, str]) -> None:
     assert {name: spark.conf.get(name) for name in options} == options
     assert spark.conf.get("spark.sql.shuffle.partitions") == "1"
 
 
-def test_what_only_a_start_can_set_has_reached_the_virtual_machine(
-    spark: SparkSession, options: dict[str, str]
-) -> None:
+def test_options_set_at_start_reach_the_jvm(spark: SparkSession, options: dict[str, str]) -> None:
     machine: Any = spark.sparkContext._jvm
     arguments = list(machine.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments())
     assert options["spark.driver.extraJavaOptions"] in arguments
@@ -34,12 +32,12 @@ def test_what_only_a_start_can_set_has_reached_the_virtual_machine(
     assert spark.sparkContext.uiWebUrl is None
 
 
-def test_workers_hash_alike(spark: SparkSession) -> None:
+def test_workers_share_one_hash_seed(spark: SparkSession) -> None:
     seen: Callable[[Any], Any] = lambda _: __import__("os").environ["PYTHONHASHSEED"]  # noqa: E731 - pickled by value
     assert set(spark.sparkContext.parallelize(range(2), 2).map(seen).collect()) == {"0"}
 
 
-def test_sparks_own_words_are_in_their_file(spark: SparkSession, spark_directory: Path) -> None:
+def test_spark_logs_to_its_own_file(spark: SparkSession, spark_directory: Path) -> None:
     machine: Any = spark.sparkContext._jvm
     machine.org.apache.logging.log4j.LogManager.getLogger("a test").warn("nobody needs to see this")
     assert "nobody needs to see this" in (spark_directory / "logs" / "spark.log").read_text(encoding="utf-8")

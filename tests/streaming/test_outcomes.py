@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every record that cannot be executed ends where it should: dead with raw bytes, reason and source, counted, or waiting."""
+"""Every record that cannot be executed has one outcome: dead (with raw bytes, reason and source), duplicate, or waiting."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ OTHER = ON_INCLUSION.lane
 
 
 class Bad(NamedTuple):
-    """A Kafka record that must end as a dead letter."""
+    """A Kafka record that must become a dead letter."""
 
     topic: str
     key: bytes | None
     value: bytes | None
     reason: str
-    told: str  # a part of the detail
+    detail: str  # a part of the dead letter's detail
     lane: str = LANE
 
 
@@ -44,12 +44,12 @@ def downward(block: int, index: int, lane: str = LANE, msg: str = "aa") -> bytes
 
 
 def executed(topic: str) -> Record:
-    """The first record of a topic of the chain."""
+    """Return the first record of a topic of the chain."""
     return next(each for each in CHAIN.records if each.topic == topic)
 
 
 def unreadable() -> Iterator[Bad]:
-    """What no lane ever sees the inside of."""
+    """Yield records that cannot be decoded."""
     candidate = executed("candidates").value
     header = schemas()["validator.router.Candidate"].header
     unknown = b"\xc3\x01" + b"\x01\x02\x03\x04\x05\x06\x07\x08"
@@ -63,7 +63,7 @@ def unreadable() -> Iterator[Bad]:
     yield Bad("candidates", KEY, header + b"\xff" * 40, "UNDECODABLE", "Avro")
     largest = Random(1).randbytes(
         RECORD_BYTES_MAX - 1_000
-    )  # as large as a topic takes with key and headers of the batch
+    )  # the largest value that a topic accepts with key and headers of the batch
     yield Bad("candidates", KEY, b"\0" + largest, "UNDECODABLE", f"{len(largest) + 1} bytes that start with 00")
     yield Bad("candidates", KEY, None, "UNDECODABLE", "no value")
     yield Bad("blocks", KEY, candidate, "UNDECODABLE", "found one of validator.router.Candidate")
@@ -77,7 +77,7 @@ def unreadable() -> Iterator[Bad]:
 
 
 def refused() -> Iterator[Bad]:
-    """What the lane itself refuses, once the chain is executed; LAST + 1 has its record, and LAST + 3 waits for LAST + 2."""
+    """Yield records that the lane refuses after executing the chain; LAST + 1 has its block record, LAST + 3 waits for LAST + 2."""
     conflicting = executed("candidates")
     yield Bad("candidates", KEY, conflicting.value[:-1] + b"\x07", "CONFLICT", "executed already, which differs")
     yield Bad(
@@ -93,29 +93,29 @@ def refused() -> Iterator[Bad]:
 
 
 def skipped() -> Iterator[Bad]:
-    """What waits, in a lane of its own, for numbers that its chain then skips: after block 3 comes block 6."""
+    """Yield records of another lane that wait for numbers which its chain then skips: block 6 follows block 3."""
     key = OTHER.encode()
     yield Bad("downward-messages", key, downward(5, 0, OTHER), "LATE", "block 6, whose parent is 3, is executed", OTHER)
     orphan = block_record(7, OTHER, parent_number=5)
     yield Bad("blocks", key, orphan, "FORK", "names parent 5, but block 6 is executed already", OTHER)
 
 
-def test_every_record_ends_as_exactly_one_outcome(stream: Callable[..., Stream]) -> None:
+def test_every_record_has_exactly_one_outcome(stream: Callable[..., Stream]) -> None:
     running = stream({LANE: definition(IMMEDIATE), OTHER: definition(ON_INCLUSION)}, records_per_trigger=2_000)
     then_skipped = list(skipped())
     start_of_other = [each for each in chain(ON_INCLUSION).records if each.block <= 3]
     running.produce([*start_of_other, *((bad.topic, bad.key, bad.value) for bad in then_skipped)])
-    early = [downward(LAST + 1, 5), downward(LAST + 3, 0)]  # the first of no place, as the block record will show
+    early = [downward(LAST + 1, 5), downward(LAST + 3, 0)]  # the block record will show that the first has no place
     first_unreadable = list(unreadable())
     running.produce([(bad.topic, bad.key, bad.value) for bad in first_unreadable])
     running.produce([*CHAIN.records, *(("downward-messages", KEY, value) for value in early)])
     running.start()
     running.settle()
-    # a block that lacks one of two messages; the whole chain again: duplicates, all of it; then what is wrong
+    # a block that lacks one of two messages; the chain again, all duplicates; then the bad records
     running.produce(
         [("blocks", KEY, block_record(LAST + 1, downward=2)), ("downward-messages", KEY, downward(LAST + 1, 0))]
     )
-    running.produce([("downward-messages", KEY, downward(LAST + 1, 0))])  # a duplicate of one that waits
+    running.produce([("downward-messages", KEY, downward(LAST + 1, 0))])  # a duplicate of a waiting record
     running.produce([*CHAIN.records, ("blocks", OTHER.encode(), block_record(6, OTHER, parent_number=3))])
     running.settle()
     then_refused = list(refused())
@@ -149,7 +149,7 @@ def test_every_record_ends_as_exactly_one_outcome(stream: Callable[..., Stream])
 
 
 def check_dead_letters(running: Stream, letters: list[dict[str, Any]], expected: list[Bad]) -> None:
-    """Each bad record has one dead letter that holds it whole, and says where it stood."""
+    """Each bad record has one dead letter with its bytes and its source."""
     inputs = running.inputs()
     left = list(letters)
     for bad in expected:
@@ -157,11 +157,11 @@ def check_dead_letters(running: Stream, letters: list[dict[str, Any]], expected:
         found = [
             each for each in left if bytes.fromhex(each["raw"]) == raw and each["topic"] == running.prefix + bad.topic
         ]
-        assert found, bad.told
+        assert found, bad.detail
         letter = found[0]
         left.remove(letter)
         assert (letter["reason"], letter["lane"]) == (bad.reason, bad.lane), letter
-        assert bad.told in letter["detail"], letter
+        assert bad.detail in letter["detail"], letter
         assert letter["partition"] == 0
         assert inputs[bad.topic][letter["offset"]] == (bad.key or b"", raw)
     assert left == []

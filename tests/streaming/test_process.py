@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The job as a process of its own: what it logs, how it ends, and that nothing is lost by it."""
+"""The job as a separate process: what it logs, how it ends, and that nothing is lost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EVERY = (*SAME_WHATEVER_ARRIVES, "dead-letters", "lanes")
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         (None, "No such file or directory"),
         ("{", "expected JSON"),
@@ -40,8 +40,8 @@ EVERY = (*SAME_WHATEVER_ARRIVES, "dead-letters", "lanes")
         ('{"chains": {"a": {"state": "nowhere.json"}}, "job": {"directory": "x"}}', "nowhere.json"),
     ],
 )
-def test_a_bad_configuration_is_one_line(
-    text: str | None, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_bad_configuration_is_one_error_line(
+    text: str | None, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     configuration = tmp_path / "configuration.json"
     if text is not None:
@@ -51,29 +51,28 @@ def test_a_bad_configuration_is_one_line(
     assert printed.out == ""
     (line,) = printed.err.splitlines()
     assert line.startswith("validator: ")
-    assert told in line
+    assert expected in line
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         ([], "usage: python -m streaming CONFIGURATION\n"),
         (["nowhere"], "validator: nowhere: No such file or directory\n"),
     ],
 )
-def test_the_process_ends_with_the_code_of_a_user_error(arguments: list[str], told: str) -> None:
+def test_process_exits_with_code_of_user_error(arguments: list[str], expected: str) -> None:
     ended = subprocess.run([sys.executable, "-m", "streaming", *arguments], capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (exit_codes.USER_ERROR, "", told)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (exit_codes.USER_ERROR, "", expected)
 
 
 def receipts(kafka: dict[str, Any], prefix: str) -> int:
     return next(state.records or 0 for state in list_topics(kafka, prefix=prefix) if state.name == prefix + "receipts")
 
 
-def test_an_overflow_stops_the_job_and_a_wider_limit_goes_on_on_executors_of_their_own(
-    kafka: dict[str, Any], tmp_path: Path
-) -> None:
-    """The checkpoint of a local job whose lane overflowed is taken up by a cluster: two executors, each one core and one worker."""
+@pytest.mark.spark
+def test_overflow_stops_job_and_cluster_with_wider_limit_continues(kafka: dict[str, Any], tmp_path: Path) -> None:
+    """A cluster continues from the checkpoint of a local job whose lane overflowed: two executors, each with one core and one worker."""
     prefix = "process."
     create_topics(kafka, prefix=prefix)
     records = [record for chain in chains() for record in chain.records]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chains of three protocols in one job: each tells what it tells alone, and what its own model expects."""
+"""Chains of three protocols in one job: each emits what it emits alone, and what its naive model expects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from random import Random
 from typing import Final
 
 from tests.streaming.harness import Stream, decoded, first_difference, last_status, of_lane
-from tests.streaming.reference import told_alone
+from tests.streaming.reference import output_alone
 from tests.unit.lanes.chains import chain, definition_of
 from validator.simulate import SimulationSettings
 
@@ -16,7 +16,7 @@ BLOCKS: Final = 60
 PROTOCOLS: Final = {"polkadot": "router", "rococo": "early-hrmp", "westend": "xcmp"}
 
 
-def test_three_protocols_side_by_side(stream: Callable[..., Stream]) -> None:
+def test_three_protocols_in_one_job_match_their_models(stream: Callable[..., Stream]) -> None:
     chains = {
         lane: chain(SimulationSettings(seed=31, blocks=BLOCKS, lane=lane, violation_share=0.15), protocol)
         for lane, protocol in PROTOCOLS.items()
@@ -37,16 +37,16 @@ def test_three_protocols_side_by_side(stream: Callable[..., Stream]) -> None:
     assert decoded(outputs, "dead-letters") == []
     verdicts = decoded(outputs, "verdicts")
     for lane, each in chains.items():
-        assert first_difference(of_lane(outputs, lane), told_alone(definitions[lane], each)) is None
+        assert first_difference(of_lane(outputs, lane), output_alone(definitions[lane], each)) is None
         status = last_status(outputs, lane)
         assert (status["executed_block"], status["waiting"]) == (each.blocks[-1].block, 0)
-        told = {
+        verdicts = {
             (verdict["block"], verdict["kind"], verdict["index"]): verdict
             for verdict in verdicts
             if verdict["lane"] == lane
         }
-        assert len(told) == len(each.expected)
+        assert len(verdicts) == len(each.expected)
         for expected in each.expected:
-            verdict = told[expected["block"], expected["kind"], expected["index"]]
+            verdict = verdicts[expected["block"], expected["kind"], expected["index"]]
             assert verdict["ok"] == expected["ok"], (verdict, expected)
             assert expected["ok"] or verdict["error"]["kind"] == expected["error"]["kind"], (verdict, expected)

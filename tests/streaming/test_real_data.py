@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Twenty consecutive blocks of Polkadot through Kafka and Spark: what the chain accepted is accepted, and every byte is the core's."""
+"""Twenty consecutive Polkadot blocks through Kafka and Spark: every accepted candidate is accepted, and the bytes match the core."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from validator.lanes.processor import LaneProcessor
 pytestmark = needs_data
 
 
-def test_a_run_of_polkadot_through_the_job(stream: Callable[..., Stream], tmp_path: Path) -> None:
+def test_job_accepts_a_run_of_polkadot_blocks(stream: Callable[..., Stream], tmp_path: Path) -> None:
     definition = LONG.definition(tmp_path)
     records = encoded(LONG.conversion().records)
     expected: Outputs = {topic: [] for topic in SAME_WHATEVER_ARRIVES}
-    for told in LaneProcessor.create(definition).process(inputs_of(records)):
-        for record in told.records:
+    for output in LaneProcessor.create(definition).process(inputs_of(records)):
+        for record in output.records:
             expected[record.topic].append((record.key, record.value))
 
     running = stream({"polkadot": definition})

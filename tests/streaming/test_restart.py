@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job that stops, or whose workers die, goes on where it was: nothing is lost and nothing is told twice."""
+"""A job that stops, or whose workers die, continues where it was: nothing is lost and nothing is emitted twice."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from pyspark.errors import StreamingQueryException
 
 from streaming.run import _reason, _stop_between_batches
 from tests.streaming.harness import (
+    PATIENCE_S,
     Stream,
     first_difference,
     last_status,
@@ -38,7 +39,7 @@ LANE = ON_INCLUSION.lane
 
 
 def pieces(records: tuple[Record, ...], count: int) -> list[list[Record]]:
-    """Cut records into pieces whose borders fall inside blocks."""
+    """Split records into pieces whose boundaries fall inside blocks."""
     borders = [len(records) * at // count for at in range(count + 1)]
     return [list(records[start:end]) for start, end in pairwise(borders)]
 
@@ -49,7 +50,7 @@ def kill(pids: list[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def test_a_clean_stop_and_dead_workers_between_batches_change_no_byte(
+def test_clean_stop_and_dead_workers_between_batches_change_no_byte(
     stream: Callable[..., Stream], tmp_path: Path
 ) -> None:
     chain = chains()[1]
@@ -63,8 +64,8 @@ def test_a_clean_stop_and_dead_workers_between_batches_change_no_byte(
     running.produce(second)  # while nothing runs
     running.start()
     running.settle()
-    assert noted(log) == [f"created {LANE}"], "the worker of before is still there, and holds the lane"
-    assert last_status(running.outputs(), LANE)["waiting"] > 0, "the border was meant to fall inside a block"
+    assert noted(log) == [f"created {LANE}"], "the previous worker still runs and holds the lane"
+    assert last_status(running.outputs(), LANE)["waiting"] > 0, "the boundary was meant to fall inside a block"
 
     workers = python_workers(running.spark)
     assert workers
@@ -85,7 +86,7 @@ def test_a_clean_stop_and_dead_workers_between_batches_change_no_byte(
 
 
 def check_state(running: Stream, records: int) -> None:
-    """What is in the store is what the project's own encodings say, read back by Spark's reader of stores."""
+    """The store, read by Spark's reader, agrees with the project's encodings."""
     (head,) = [bytes(row["value"]["head"]) for row in running.state("head")]
     journal = [bytes(row["list_element"]["entry"]) for row in running.state("journal")]
     slots = {row["user_map_key"]["slot"]: bytes(row["user_map_value"]["pages"]) for row in running.state("slots")}
@@ -100,7 +101,7 @@ def check_state(running: Stream, records: int) -> None:
     assert kept.runtime_digest == running.definitions[LANE].runtime_digest
 
 
-def test_a_stop_in_mid_batch_and_workers_that_die_at_work_tell_everything_once(
+def test_stop_in_mid_batch_and_dying_workers_emit_everything_once(
     stream: Callable[..., Stream],
 ) -> None:
     chain = chains()[0]
@@ -109,7 +110,7 @@ def test_a_stop_in_mid_batch_and_workers_that_die_at_work_tell_everything_once(
     running.produce(list(chain.records))
     query = running.start()
     wait_until(lambda: running.batches() >= 1 or query.exception() is not None, "a batch is done", running.log)
-    running.stop()  # more is there: a batch is under way
+    running.stop()  # more records are available: a batch is running
     assert running.taken() != running.produced
 
     query = running.start()
@@ -127,14 +128,14 @@ def test_a_stop_in_mid_batch_and_workers_that_die_at_work_tell_everything_once(
     assert (status["consumed"], status["waiting"], status["duplicate"]) == (len(chain.records), 0, 0)
 
 
-def test_a_stop_on_a_backlog_waits_for_one_batch_only(stream: Callable[..., Stream]) -> None:
+def test_stop_on_a_backlog_waits_for_one_batch(stream: Callable[..., Stream]) -> None:
     running = stream({IMMEDIATE.lane: definition(IMMEDIATE)}, records_per_trigger=100)
     running.produce(list(chains()[0].records))
     query = running.start()
     wait_until(lambda: running.batches() >= 1, "a batch is done", running.log)
     _stop_between_batches(query)
     assert not query.isActive
-    # a prefix of what the lane tells
+    # a prefix of the lane's output
     outputs = of_lane(running.outputs(), IMMEDIATE.lane)
     for topic, expected in reference(IMMEDIATE).items():
         assert outputs[topic] == expected[: len(outputs[topic])], topic
@@ -142,13 +143,13 @@ def test_a_stop_on_a_backlog_waits_for_one_batch_only(stream: Callable[..., Stre
 
 
 def dies_with_its_workers(running: Stream) -> bool:
-    """Kill every worker there is; return whether the query has failed of it."""
+    """Kill every worker; return whether the query failed as a result."""
     assert running.query is not None
     kill(python_workers(running.spark))
     return running.query.exception() is not None
 
 
-def test_inputs_that_retention_removed_while_nothing_ran_stop_the_job_in_one_line(
+def test_inputs_removed_by_retention_stop_the_job_in_one_line(
     stream: Callable[..., Stream],
 ) -> None:
     records = chains()[0].records
@@ -167,9 +168,11 @@ def test_inputs_that_retention_removed_while_nothing_ran_stop_the_job_in_one_lin
     running.produce(third)
     query = running.start()
     with pytest.raises(StreamingQueryException) as failed:
-        query.awaitTermination(120)
+        query.awaitTermination(int(PATIENCE_S))
     reason, foreseen = _reason(failed.value)
     assert foreseen
     assert "\n" not in reason
-    assert reason.startswith("inputs have gone from Kafka before the job took them (Could not read records in offset [")
-    assert f"{topic}-0): retention has removed them; " in reason
+    assert reason.startswith(
+        "retention removed inputs from Kafka before the job read them (Could not read records in offset ["
+    )
+    assert f"{topic}-0): remove the checkpoint and " in reason

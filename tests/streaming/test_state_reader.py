@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator state` beside a running query: what it reads is one moment of the lane, and the query does not notice."""
+"""`validator state` during a running query reads one consistent moment of a lane, and does not disturb the query."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def interleaved() -> list[Record]:
 
 
 def configured(running: Stream, directory: Path, *of: Chain) -> str:
-    """Write the configuration that the query would have been started with, and return the option that names it."""
+    """Write the configuration of the query, and return the option that names the file."""
     path = directory / "validator.toml"
     tables = {
         "kafka": dict(running.kafka),
@@ -61,16 +61,15 @@ def fingerprints(checkpoint: Path) -> dict[str, bytes]:
     }
 
 
-def test_a_lane_is_read_at_one_moment_while_the_query_works(stream: Callable[..., Stream], tmp_path: Path) -> None:
-    """Each read, at whatever moment, is a lane that its inputs up to some offsets give; and the query ends as if nobody had looked."""
+def test_read_during_query_returns_one_moment_of_a_lane(stream: Callable[..., Stream], tmp_path: Path) -> None:
+    """Every read returns the lane after some prefix of its inputs, and the query's output is undisturbed."""
     running = stream(definitions(), records_per_trigger=250)
     records = interleaved()
-    running.produce(records)
-    query = running.start()
-    wait_until(lambda: running.batches() >= 1 or query.exception() is not None, "a batch is done", running.log)
-    moments = []
-    while running.taken() != running.produced:
-        assert query.exception() is None
+    moments: list[tuple[int, int]] = []
+
+    def read() -> None:
+        assert running.query is not None
+        assert running.query.exception() is None
         output = tmp_path / f"lanes-{len(moments)}"
         batch = read_lanes(running.spark, running.checkpoint, output, [IMMEDIATE.lane])
         stored = StateExport(output)
@@ -78,17 +77,27 @@ def test_a_lane_is_read_at_one_moment_while_the_query_works(stream: Callable[...
         assert not output.with_name(f"{output.name}.links").exists()
         lane = restore(stored, IMMEDIATE.lane)  # checks token, slots and summary
         moments.append((sum(stored.consumed.values()), lane.processor.lane.counters.consumed))
-        assert stored.load(ON_INCLUSION.lane).slots == {}, "it was not asked for"
+        assert stored.load(ON_INCLUSION.lane).slots == {}, "this lane was not requested"
+
+    thirds = [records[len(records) * at // 3 : len(records) * (at + 1) // 3] for at in range(3)]
+    running.produce(thirds[0])
+    query = running.start()
+    wait_until(lambda: running.batches() >= 1 or query.exception() is not None, "a batch is done", running.log)
+    read()
+    for third in thirds[1:]:
+        running.produce(third)
+        read()
     running.settle()
+    read()
     running.stop()
-    assert len({consumed for consumed, _ in moments}) > 1, "the query was meant to work meanwhile"
+    assert moments[0][0] <= len(thirds[0]) < moments[-1][0] == len(records)
     for consumed, of_lane_alone in moments:
         assert of_lane_alone < consumed <= len(records)
     for settings in (IMMEDIATE, ON_INCLUSION):
         assert first_difference(of_lane(running.outputs(), settings.lane), reference(settings)) is None
 
 
-def test_show_and_verify_beside_the_query_and_a_damaged_store(stream: Callable[..., Stream], tmp_path: Path) -> None:
+def test_show_and_verify_during_query_and_on_damaged_store(stream: Callable[..., Stream], tmp_path: Path) -> None:
     running = stream(definitions(), records_per_trigger=500)
     records = interleaved()
     running.produce(records[:-50])
@@ -102,10 +111,10 @@ def test_show_and_verify_beside_the_query_and_a_damaged_store(stream: Callable[.
 
     verified = invoke("verify", "--json", option)
     assert verified.exit_code == 0, verified.output
-    told = {each["lane"]: each for each in map(json.loads, verified.stdout.splitlines())}
-    assert sorted(told) == sorted(definitions())
-    assert all(each["ok"] and not each["reconfigured"] for each in told.values())
-    assert sum(each["records"] for each in told.values()) == len(records) - 50
+    verdicts_of = {each["lane"]: each for each in map(json.loads, verified.stdout.splitlines())}
+    assert sorted(verdicts_of) == sorted(definitions())
+    assert all(each["ok"] and not each["reconfigured"] for each in verdicts_of.values())
+    assert sum(each["records"] for each in verdicts_of.values()) == len(records) - 50
 
     running.produce(records[-50:])
     running.settle()
@@ -127,13 +136,13 @@ def test_show_and_verify_beside_the_query_and_a_damaged_store(stream: Callable[.
 
 
 def alone(chain: Chain, records: int) -> LaneProcessor:
-    """Return the lane that got so many of a chain's records, in this process."""
+    """Return the lane after this many records of a chain, executed in this process."""
     worker = LaneProcessor.create(definition(IMMEDIATE))
     worker.catch_up(inputs_of(chain.records[:records]), 0)  # type: ignore[arg-type]
     return worker
 
 
-def test_a_batch_that_the_job_removes_is_given_up_for_a_younger_one(
+def test_reader_moves_to_a_later_batch_if_its_batch_is_removed(
     stream: Callable[..., Stream], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running = stream({IMMEDIATE.lane: definition(IMMEDIATE)}, records_per_trigger=200)
@@ -149,12 +158,12 @@ def test_a_batch_that_the_job_removes_is_given_up_for_a_younger_one(
     link = state_reader.link_checkpoint
 
     def removed_and_committed(checkpoint: Path, target: Path) -> None:
-        """Commit a batch and remove the one before it just when a reader has chosen that."""
+        """Commit a batch and remove the previous one just after a reader has chosen that."""
         (older / "offsets" / str(last - 1)).unlink(missing_ok=True)
         (older / "commits" / str(last)).write_text((running.checkpoint / "commits" / str(last)).read_text())
         link(checkpoint, target)
 
-    before = fingerprints(running.checkpoint)  # a query that works would add to it
+    before = fingerprints(running.checkpoint)  # a running query would add files
     assert read_lanes(running.spark, running.checkpoint, tmp_path / "lanes", []) == last
     assert fingerprints(running.checkpoint) == before, "reading changes no file, adds none and removes none"
 
@@ -163,7 +172,7 @@ def test_a_batch_that_the_job_removes_is_given_up_for_a_younger_one(
     assert restore(StateExport(tmp_path / "lanes"), IMMEDIATE.lane).processor.lane.executed_block == 60
 
 
-def test_without_a_batch_spark_is_not_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_checkpoint_without_a_batch_does_not_start_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path / "checkpoint"), str(tmp_path / "output")]) == exit_codes.USER_ERROR
     assert "validator: " in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

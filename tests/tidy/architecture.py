@@ -2,8 +2,8 @@
 """Reads the tables of ARCHITECTURE.md and the import contracts of pyproject.toml.
 
 A cell of the column "may import" is one of: `nothing of ours`; `nothing`, or empty; a list of areas (`codec, core`) or modules
-(`validator.plugin.api`); `all of validator`, `all of validator but cli`, `all but cli` (of the row's own top folder); `everything`. An area
-is a folder of the table by its path or its last name. Single modules of `validator/` may be imported by all, except by `nothing of ours`.
+(`validator.plugin.api`); `all of validator`, `all of validator but cli`, `all but cli` (within the row's top folder); `everything`. An area
+is a folder of the table, by its path or its last name. Every area except `nothing of ours` may import single modules of `validator/`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def table_rows(text: str, heading: str) -> list[list[str]]:
 
 
 def quoted(cell: str) -> list[str]:
-    """Return what stands between backticks."""
+    """Return the text between each pair of backticks."""
     return re.findall(r"`([^`]+)`", cell)
 
 
@@ -43,7 +43,7 @@ def is_path(token: str) -> bool:
 def missing_paths(root: Path, cells: Iterable[str]) -> Iterator[str]:
     """Yield the paths of a row that do not exist.
 
-    They are relative to the root, to `validator/`, or to the folder of the path before. ``{a,b}`` is both, ``<name>`` is anything.
+    They are relative to the root, to `validator/`, or to the folder of the previous path. ``{a,b}`` is both, ``<name>`` is anything.
     """
     folder = root
     for token in (token for cell in cells for token in quoted(cell) if is_path(token)):
@@ -67,13 +67,13 @@ def _first(base: Path, path: str) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What an area may import beside itself: areas, single modules, and the single modules of `validator/`."""
+    """What an area may import in addition to itself: areas, single modules, and the single modules of `validator/`."""
 
     areas: frozenset[str] = frozenset()
     modules: frozenset[str] = frozenset()
     helpers: bool = True
     listed: bool = False
-    """Whether the cell lists what it allows, so that each of it is expected to be used."""
+    """Whether the cell is a list, so that every item in it must be used."""
 
 
 class CodeMap:
@@ -85,7 +85,7 @@ class CodeMap:
         self.allowed = {area: self._read(area, cell) for area, cell in cells.items()}
 
     def area_of(self, module: str) -> str | None:
-        """Return the area that a module is in, the most special one."""
+        """Return the area of a module: the longest one if several match."""
         inside = [area for area in self.areas if module == area or module.startswith(f"{area}.")]
         return max(inside, key=len, default=None)
 
@@ -101,7 +101,7 @@ class CodeMap:
             top = match[1] or area.partition(".")[0]
             excluded = {self._named(name) for name in match[2].split(", ")} if match[2] else set()
             inside = {other for other in self.areas if other == top or other.startswith(f"{top}.")}
-            assert inside, f"{cell}: no such folder in the table"
+            assert inside, f"{cell}: the table has no such folder"
             return Allowed(frozenset(inside - excluded))
         names = text.split(", ")
         modules = frozenset(name for name in names if "." in name)
@@ -109,7 +109,7 @@ class CodeMap:
 
     def _named(self, name: str) -> str:
         found = [area for area in self.areas if area == _dotted(name) or area.rpartition(".")[2] == name]
-        assert len(found) == 1, f"{name!r} is not one folder of the table: {found}"
+        assert len(found) == 1, f"{name!r}: expected one folder of the table, found {found}"
         return found[0]
 
 
@@ -118,7 +118,7 @@ def _dotted(path: str) -> str:
 
 
 def imports_beyond(code_map: CodeMap, imports: Iterable[tuple[str, str]], helpers: frozenset[str]) -> list[str]:
-    """Return the imports, given as importer and imported module, that the table does not allow."""
+    """Return the imports, given as (importer, imported) pairs, that the table does not allow."""
     return sorted(
         f"{importer} imports {imported}"
         for importer, imported in imports
@@ -134,7 +134,7 @@ def _permits(code_map: CodeMap, area: str, imported: str, helpers: frozenset[str
 
 
 def unused_permissions(code_map: CodeMap, imports: Iterable[tuple[str, str]]) -> list[str]:
-    """Return what rows list and nothing of their area imports."""
+    """Return listed permissions that no module of the area uses."""
     used = {
         (code_map.area_of(importer), each)
         for importer, imported in imports
@@ -150,7 +150,7 @@ def unused_permissions(code_map: CodeMap, imports: Iterable[tuple[str, str]]) ->
 
 
 def contradictions(code_map: CodeMap, contracts: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return what the table allows and an import contract forbids."""
+    """Return what the table allows but an import contract forbids."""
     return [
         f"{area} may import {other}, against {contract['name']!r}"
         for contract in contracts
@@ -163,7 +163,7 @@ def contradictions(code_map: CodeMap, contracts: Iterable[Mapping[str, Any]]) ->
 def _forbids(contract: Mapping[str, Any], area: str, other: str) -> bool:
     if contract["type"] == "layers":
         return any(_breaks_layers(container, contract["layers"], area, other) for container in contract["containers"])
-    assert contract["type"] == "forbidden", f"no reading of contracts of type {contract['type']}"
+    assert contract["type"] == "forbidden", f"contracts of type {contract['type']} are not supported"
     ignored = [each.partition(" -> ")[2] for each in contract.get("ignore_imports", ())]
     return (
         any(_inside(area, source) for source in contract["source_modules"])
@@ -173,7 +173,7 @@ def _forbids(contract: Mapping[str, Any], area: str, other: str) -> bool:
 
 
 def _breaks_layers(container: str, layers: list[str], area: str, other: str) -> bool:
-    """Layers are listed from the highest; those of one level, separated by ``|``, are independent."""
+    """Layers are listed from the highest. Layers on one level, separated by ``|``, are independent."""
     level = {
         f"{container}.{name.strip(' ()')}": at for at, names in enumerate(layers) for name in re.split(r"[|:]", names)
     }

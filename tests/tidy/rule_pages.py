@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`docs/rules/`: copies of the pages that protocols ship, and their index. ``python -m tests.tidy.rule_pages`` writes them."""
+"""Writes `docs/rules/`: copies of the pages that protocols ship, and their index. Run it with ``python -m tests.tidy.rule_pages``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from validator.plugin.rule_pages import Entry, RulesPage, Sort, parse_page
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "rules"
 SOURCES = (
-    ROOT / "validator" / "protocols" / "kit" / "rules.md",
     *sorted(ROOT.glob("validator/protocols/*/rules.md")),
     *sorted(ROOT.glob("plugins/*/src/*/rules.md")),
 )
@@ -48,7 +47,7 @@ The first check that fails decides, and pages list errors in the order of their 
 
 
 def pages() -> dict[Path, tuple[str, RulesPage]]:
-    """Return text and content of every page, by the file that its copy is."""
+    """Return text and content of every page, by the path of its copy."""
     found = {}
     for source in SOURCES:
         text = source.read_text(encoding="utf-8")
@@ -58,7 +57,7 @@ def pages() -> dict[Path, tuple[str, RulesPage]]:
 
 
 def render() -> dict[Path, str]:
-    """Return every file of the folder with its text."""
+    """Return the text of every file in the folder."""
     found = pages()
     contents = [page for _, page in found.values()]
     index = _INDEX.format(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of ARCHITECTURE.md name what exists, and their column of imports is what contracts and imports say."""
+"""The tables of ARCHITECTURE.md name existing paths, and their column of imports agrees with contracts and actual imports."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ LAYERED = {
 
 @cache
 def imports() -> tuple[tuple[str, str], ...]:
-    """Every import between modules of ours, plugins under the name of their folder's area."""
+    """Return every import between our modules; a plugin is named by the area of its folder."""
     graph = grimp.build_graph(*LINTER["root_packages"])
     pairs = [
         (importer, imported)
@@ -75,16 +75,19 @@ def _helpers() -> frozenset[str]:
 
 
 def _contracts() -> list[dict[str, Any]]:
-    """The contracts, plugins under the name of their folder's area."""
+    """Return the contracts; a whole plugin is named by the area of its folder, a module of one by its own."""
     keys = ("source_modules", "forbidden_modules")
     return [
-        each
-        | {key: [_in_folder(name).partition(".validator_")[0] for name in each[key]] for key in keys if key in each}
+        each | {key: [_area_of(name) for name in each[key]] for key in keys if key in each}
         for each in LINTER["contracts"]
     ]
 
 
-def test_both_tables_are_there() -> None:
+def _area_of(name: str) -> str:
+    return _in_folder(name) if "." in name else _in_folder(name).partition(".validator_")[0]
+
+
+def test_both_tables_have_rows() -> None:
     assert len(CODE_MAP) > 10
     assert len(CHANGES) > 10
 
@@ -124,10 +127,10 @@ def test_table_allows_nothing_that_a_contract_forbids() -> None:
     assert contradictions(CodeMap(CODE_MAP), _contracts()) == []
 
 
-# --- what the tests above would find ---
+# --- the checks above find what they look for ---
 
 
-def test_cells_are_read_in_all_their_forms() -> None:
+def test_every_form_of_a_cell_is_read() -> None:
     code_map = CodeMap(table_rows(SAMPLE, "Code map"))
     areas = {area: sorted(allowed.areas) for area, allowed in code_map.allowed.items()}
     everything = ["app.base", "app.high", "app.kit", "app.low", "app.other"]
@@ -142,7 +145,7 @@ def test_cells_are_read_in_all_their_forms() -> None:
     }
     assert [area for area, allowed in code_map.allowed.items() if not allowed.helpers] == ["app.base"]
     assert code_map.allowed["extra"].modules == {"app.base.api"}
-    with pytest.raises(AssertionError, match="'lower' is not one folder of the table"):
+    with pytest.raises(AssertionError, match="'lower': expected one folder of the table"):
         CodeMap([["`app/`", "", "lower"]])
 
 
@@ -167,7 +170,7 @@ def test_import_beyond_the_table_is_found(importer: str, imported: str, *, beyon
     assert found == ([f"{importer} imports {imported}"] if beyond else [])
 
 
-def test_permission_that_nobody_uses_is_found() -> None:
+def test_unused_permission_is_found() -> None:
     code_map = CodeMap(table_rows(SAMPLE, "Code map"))
     used = [("app.low.a", "app.base"), ("app.other.a", "app.base.x")]
     assert unused_permissions(code_map, used) == ["extra does not import app.base.api"]
@@ -228,5 +231,5 @@ def test_missing_path_is_found(tmp_path: Path, cell: str, missing: list[str]) ->
     assert list(missing_paths(tmp_path, [cell])) == missing
 
 
-def test_braces_are_choices() -> None:
+def test_braces_expand_to_every_choice() -> None:
     assert expanded("a/{b,c}/{d,e}.py") == ["a/b/d.py", "a/b/e.py", "a/c/d.py", "a/c/e.py"]

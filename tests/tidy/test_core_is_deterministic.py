@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The core depends on nothing that could differ between two runs: looked for in its syntax."""
+"""The core contains no construct that could give different results in two runs; the check reads its syntax tree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 CORE = Path(__file__).resolve().parents[2] / "validator" / "core"
 
-# Nothing here reads a clock, entropy, the environment or a file.
+# None of these reads a clock, entropy, the environment or a file.
 ALLOWED = {
     "__future__", "abc", "bisect", "collections", "collections.abc", "contextlib", "copy", "dataclasses", "enum", "functools",
     "hashlib", "heapq", "itertools", "operator", "re", "struct", "types", "typing",
@@ -20,7 +20,7 @@ BANNED_CALLS = {"float", "print", "open", "input", "id", "hash", "eval", "exec",
 
 
 def offences(source: str) -> list[tuple[int, str]]:
-    """Return (line, what) for each construct that the deterministic zone does not have."""
+    """Return (line, what) for each construct that is banned in the deterministic zone."""
     found = []
     for node in ast.walk(ast.parse(source)):
         match node:
@@ -48,7 +48,7 @@ def allowed(module: str) -> bool:
 
 
 def is_set(node: ast.expr) -> bool:
-    """Whether an expression is a set by its syntax; a set behind a name is for mypy and the runs under several hash seeds."""
+    """Return whether the syntax shows that an expression is a set; mypy and runs under several hash seeds cover sets behind names."""
     match node:
         case ast.Set() | ast.SetComp():
             return True
@@ -61,12 +61,12 @@ def is_set(node: ast.expr) -> bool:
     return False
 
 
-def test_there_is_a_core_to_look_at() -> None:
+def test_core_has_modules() -> None:
     assert list(CORE.rglob("*.py"))
 
 
 @pytest.mark.parametrize("path", sorted(CORE.rglob("*.py")), ids=lambda path: path.relative_to(CORE).as_posix())
-def test_the_core_is_deterministic(path: Path) -> None:
+def test_module_of_core_has_no_banned_construct(path: Path) -> None:
     assert offences(path.read_text(encoding="utf-8")) == []
 
 
@@ -86,9 +86,9 @@ def test_the_core_is_deterministic(path: Path) -> None:
         ("list(frozenset(y))", "order of a set"),
     ],
 )
-def test_the_look_finds_what_it_looks_for(source: str, what: str) -> None:
+def test_banned_construct_is_found(source: str, what: str) -> None:
     assert offences(source) == [(1, what)]
 
 
-def test_what_is_fine_is_not_found() -> None:
+def test_permitted_code_is_not_reported() -> None:
     assert offences("from validator.core.types import X\nfor x in sorted(set(y)): x // 2\n") == []

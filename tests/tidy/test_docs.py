@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the papers say is what the program does."""
+"""The documents agree with the program: links, rules, error kinds and terms resolve."""
 
 from __future__ import annotations
 
@@ -10,37 +10,41 @@ from pathlib import Path
 
 import pytest
 
+from tests.tidy.tree import ROOT
 from validator.plugin.rule_pages import anchor
 
-ROOT = Path(__file__).resolve().parents[2]
-PAPERS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "plugins").glob("*/README.md")]
+DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "plugins").glob("*/README.md")]
 
 
 @cache
-def anchors(paper: Path) -> frozenset[str]:
-    text = re.sub(r"^```.*?^```", "", paper.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+def anchors(document: Path) -> frozenset[str]:
+    text = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     taken: dict[str, int] = {}
     return frozenset(anchor(heading, taken) for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("paper", PAPERS, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_links_lead_to_files_and_headings_that_exist(paper: Path) -> None:
-    for target in re.findall(r"\]\(([^)]+)\)", paper.read_text(encoding="utf-8")):
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_resolve_to_files_and_headings(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", document.read_text(encoding="utf-8")):
         name, _, fragment = target.partition("#")
-        found = paper.parent / name if name else paper
-        assert found.exists(), f"{paper.name} links to {target}"
-        assert not fragment or fragment in anchors(found), f"{paper.name} links to {target}"
+        found = document.parent / name if name else document
+        assert found.exists(), f"{document.name} links to {target}"
+        assert not fragment or fragment in anchors(found), f"{document.name} links to {target}"
 
 
-def test_sample_verdicts_name_rules_that_exist() -> None:
-    named = [rule for paper in PAPERS for rule in re.findall(r'"rule": "([^"]+)"', paper.read_text(encoding="utf-8"))]
+def test_sample_verdicts_name_existing_rules() -> None:
+    named = [
+        rule
+        for document in DOCUMENTS
+        for rule in re.findall(r'"rule": "([^"]+)"', document.read_text(encoding="utf-8"))
+    ]
     assert len(named) > 1
     for rule in named:
         name, _, fragment = rule.partition("#")
         assert fragment in anchors(ROOT / name), rule
 
 
-def test_the_errors_of_the_comparison_are_those_of_the_protocols() -> None:
+def test_comparison_names_only_errors_of_its_protocols() -> None:
     text = (ROOT / "docs" / "protocols.md").read_text(encoding="utf-8")
     modules = ("validator.protocols.router.errors", "validator_early_hrmp.errors", "validator_xcmp.errors")
     known = [{getattr(each, "kind", None) for each in vars(import_module(name)).values()} for name in modules]
@@ -49,3 +53,47 @@ def test_the_errors_of_the_comparison_are_those_of_the_protocols() -> None:
     for row in rows:
         for cell, kinds in zip(row, known, strict=True):
             assert set(re.findall(r"`([^`]+)`", cell)) <= kinds
+
+
+# --- glossary ---
+
+GLOSSARY = ROOT / "docs" / "glossary.md"
+TERM = re.compile(
+    r"^\| (?P<term>.+?) \| (?P<meaning>.+?) \| \[`(?P<path>[^`]+)`\]\((?P<link>[^)]+)\)(?: `(?P<name>\w+)`)? \|$"
+)
+
+
+def terms() -> list[re.Match[str]]:
+    rows = [line for line in GLOSSARY.read_text(encoding="utf-8").splitlines() if line.startswith("| ")][1:]
+    found = [TERM.match(row) for row in rows]
+    assert len(found) > 40
+    assert None not in found, rows[found.index(None)]
+    return [match for match in found if match is not None]
+
+
+@pytest.mark.parametrize("row", terms(), ids=lambda row: row["term"])
+def test_term_is_one_sentence_and_its_definition_exists(row: re.Match[str]) -> None:
+    assert re.fullmatch(r"[^.]+\.", row["meaning"].replace("transactional.id", ""))
+    assert (GLOSSARY.parent / row["link"]).resolve() == ROOT / row["path"]
+    text = (ROOT / row["path"]).read_text(encoding="utf-8")
+    if row["name"] is not None and row["path"].endswith(".py"):
+        assert re.search(rf"^\s*(?:class|def) {row['name']}\b|^{row['name']}\b", text, re.MULTILINE)
+    elif row["name"] is not None:
+        assert re.search(rf"\b{row['name']}\b", text)
+
+
+def test_terms_are_sorted_and_unique() -> None:
+    names = [row["term"].lower() for row in terms()]
+    assert names == sorted(set(names))
+
+
+AGREED = (
+    "lane", "block barrier", "candidate", "page", "slot", "head", "journal", "catch-up", "marker", "sink", "dispatcher", "epoch",
+    "rules epoch", "profile", "runtime digest", "headroom", "receipt", "dead letter", "conformance suite", "trace", "replay", "simulation",
+    "processor", "worker",
+)  # fmt: skip
+"""Terms that mean one thing everywhere."""
+
+
+def test_terms_with_one_agreed_meaning_are_defined() -> None:
+    assert set(AGREED) - {row["term"] for row in terms()} == set()

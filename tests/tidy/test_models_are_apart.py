@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated chains are judged by models of their own: these import nothing of the rules that they check."""
+"""Naive models judge simulated chains; they import nothing of the rules that they check."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PACKAGES = {
         for folder in sorted(ROOT.glob("validator/protocols/*/simulation"))
     },
 }
-"""Folder of each package by its name."""
+"""The folder of each package, by package name."""
 SHARED = ("validator.simulate", "validator.errors")
-"""What every simulation may import; no rule is in it."""
+"""What every simulation may import; it contains no rules."""
 
 
 def foreign_imports(source: str, package: str) -> list[tuple[int, str]]:
-    """Return (line, what) of each import that is neither the standard library's, nor ``package``'s, nor `SHARED`."""
+    """Return (line, what) of each import from outside the standard library, ``package`` and `SHARED`."""
     found = []
     for node in ast.walk(ast.parse(source)):
         match node:
@@ -43,7 +43,7 @@ def own(module: str, package: str) -> bool:
     )
 
 
-def test_every_protocol_with_a_simulation_is_looked_at() -> None:
+def test_every_protocol_with_a_simulation_is_checked() -> None:
     assert {"validator.simulate", "validator_early_hrmp.simulation", "validator_xcmp.simulation"} < set(PACKAGES)
     assert len(PACKAGES) > 3
 

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the code cites is on a page of rules: clauses, codes, kinds, sections of documents. And what the pages name is in the code."""
+"""Every clause, code, error kind and section that the tree cites has an entry on a page of rules, and each entry exists in the code."""
 
 from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.tidy.rule_pages import FOLDER, ROOT, SOURCES, render
+from tests.tidy.tree import tracked_or_skip
 from validator.core.errors import Violation
 from validator.core.inputs import DeadReason
 from validator.core.outcomes import DispatchOutcome
@@ -23,11 +23,11 @@ from validator.replay.suites import suite_files
 from validator.testing.protocol import unexplained
 
 OF_ALL = (InclusionCandidateNotPending, TimeoutCandidateNotPending)
-"""Errors of no single protocol."""
+"""Errors that every protocol shares."""
 
 READ = (".py", ".md", ".in", ".json", ".toml", ".avsc")
 CODE = re.compile(r"(?<![\w-])(?:[HLNRX]-[IV]|[HILRX]-)[0-9]{2}[a-z]?(?![\w-])")
-"""Codes of our pages. Three digits are none: tests use such for codes that nobody has."""
+"""Codes of our pages. Tests use codes with three digits for entries that do not exist."""
 
 SECTION = re.compile(r"\b((?:router_rules|xcmp_rules)(?:\.md)? (?:[0-9]\.[0-9]+|(?:[HX]-)?I-?[0-9]{2}[a-z]?))")
 ROUTINE = re.compile(r"\b((?:router|early_hrmp|xcmp_channels)\.txt) ``(\w+)``")
@@ -42,17 +42,13 @@ def pages() -> dict[str, RulesPage]:
 
 
 def sources() -> Iterator[tuple[str, str]]:
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
-    if listed.returncode != 0:
-        pytest.skip("not a git checkout")
-    for name in listed.stdout.split("\0"):
-        path = ROOT / name
-        if name.endswith(READ) and path.is_file():
-            yield name, path.read_text(encoding="utf-8")
+    for name in tracked_or_skip():
+        if name.endswith(READ):
+            yield name, (ROOT / name).read_text(encoding="utf-8")
 
 
 def violations(protocol: str) -> list[type[Violation]]:
-    """Return the errors that the package of a protocol's plugin declares."""
+    """Return the errors that a protocol's package declares."""
     (found,) = [each for each in discover(PROTOCOLS) if each.name == protocol]
     package = found.value.partition(".")[0]
     declared, parents = [], [Violation]
@@ -64,7 +60,7 @@ def violations(protocol: str) -> list[type[Violation]]:
 
 
 def unresolved(cited: re.Pattern[str]) -> dict[str, str]:
-    """Return what a pattern finds in the tree and no page has, with a file that has it; the groups of the pattern are what is looked up."""
+    """Return citations without an entry, each with a file that has it; the pattern's groups make the text to look up."""
     found: dict[str, str] = {}
     for name, text in sources():
         for match in cited.finditer(text):
@@ -77,8 +73,8 @@ def unresolved(cited: re.Pattern[str]) -> dict[str, str]:
 
 
 def test_docs_are_copies_of_shipped_pages() -> None:
-    told = {path: path.read_text(encoding="utf-8") for path in FOLDER.iterdir()}
-    assert told == render(), "run python -m tests.tidy.rule_pages"
+    copies = {path: path.read_text(encoding="utf-8") for path in FOLDER.iterdir()}
+    assert copies == render(), "run python -m tests.tidy.rule_pages"
 
 
 def test_every_shipped_protocol_has_a_page() -> None:
@@ -90,17 +86,17 @@ def test_every_shipped_protocol_has_a_page() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["router", "early-hrmp", "xcmp"])
-def test_errors_of_a_protocol_are_those_of_its_page(protocol: str) -> None:
+def test_errors_of_protocol_match_its_page(protocol: str) -> None:
     declared = violations(protocol)
     assert len(declared) > 20
     assert unexplained(pages()[protocol], declared) == []
 
 
-def test_errors_of_all_protocols_are_those_of_the_lane_page() -> None:
+def test_shared_errors_match_lane_page() -> None:
     assert unexplained(pages()[LANE], OF_ALL) == []
 
 
-def test_a_missing_entry_and_a_stale_one_are_found() -> None:
+def test_missing_and_stale_entries_are_found() -> None:
     declared = violations("router")
     page = pages()["router"]
     assert unexplained(page, declared[1:]) == [f"{declared[0].kind}: no such error"]
@@ -114,13 +110,13 @@ def test_every_clause_names_a_rule_and_an_error() -> None:
             assert sorts == {Sort.RULE, Sort.ERROR}, (page.protocol, clause)
 
 
-def test_reasons_and_outcomes_are_those_of_the_lane() -> None:
+def test_reasons_and_outcomes_match_lane_page() -> None:
     named = {sort: [entry.name for entry in pages()[LANE].entries if entry.sort is sort] for sort in Sort}
     assert named[Sort.REASON] == [reason.name for reason in DeadReason]
     assert named[Sort.OUTCOME] == [str(outcome) for outcome in DispatchOutcome]
 
 
-def test_every_entry_says_something() -> None:
+def test_no_entry_is_empty() -> None:
     silent = [entry.reference for page in pages().values() for entry in page.entries if not (entry.title or entry.text)]
     assert silent == []
     without_reason = [
@@ -155,7 +151,7 @@ def suite_scenarios(protocol: str) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("protocol", ["router", "early-hrmp", "xcmp"])
-def test_every_kind_that_a_suite_expects_has_an_entry(protocol: str) -> None:
+def test_every_kind_in_a_suite_has_an_entry(protocol: str) -> None:
     kinds = {each for scenario in suite_scenarios(protocol) for each in _kinds(scenario)}
     assert len(kinds) > 20
     known = {entry.name for entry in pages()[protocol].entries if entry.sort is Sort.ERROR}
@@ -173,8 +169,8 @@ def _kinds(value: Any) -> Iterator[str]:
             yield from _kinds(each)
 
 
-def test_every_section_that_a_scenario_names_has_an_entry() -> None:
-    """Those of the Router name routines of router.txt by themselves; the format of the traces and READMEs are no rules."""
+def test_every_section_in_a_scenario_has_an_entry() -> None:
+    """Scenarios of the Router name routines of router.txt without the file. The trace format and READMEs are not rules."""
     found = []
     for protocol in ("router", "early-hrmp", "xcmp"):
         for scenario in suite_scenarios(protocol):

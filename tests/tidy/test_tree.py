@@ -10,30 +10,24 @@ import sys
 import zipfile
 from pathlib import Path
 
-import pytest
+from tests.tidy.tree import ROOT, tracked_or_skip
 
-ROOT = Path(__file__).resolve().parents[2]
 LINES_MAX = 400
-
-
-def tracked_files() -> list[Path]:
-    told = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
-    if told.returncode != 0:
-        pytest.skip("not a git checkout")
-    return [path for name in told.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+PUBLIC = r"plugin\.api|plugin\.protocol_api|protocols\.kit(\.\w+)?|simulate"
+"""Modules of `validator` that plugins may import; import-linter checks which of them each plugin imports."""
 
 
 def texts(*suffixes: str) -> list[tuple[Path, str]]:
-    wanted = [path for path in tracked_files() if not suffixes or path.suffix in suffixes]
+    wanted = [path for name in tracked_or_skip() if (path := ROOT / name).suffix in suffixes or not suffixes]
     return [(path.relative_to(ROOT), path.read_bytes().decode("utf-8", errors="replace")) for path in wanted]
 
 
-def test_files_that_would_shadow_or_expose_packages_do_not_exist() -> None:
+def test_no_init_file_shadows_a_package() -> None:
     assert not (ROOT / "avro" / "__init__.py").exists(), "it would shadow the PyPI package avro"
     assert not (ROOT / "plugins" / "__init__.py").exists(), "plugins are distributions, not a package"
 
 
-def test_no_module_is_longer_than_a_reader_can_hold() -> None:
+def test_no_module_exceeds_line_limit() -> None:
     long = {str(path): count for path, text in texts(".py") if (count := text.count("\n")) > LINES_MAX}
     assert long == {}
 
@@ -47,7 +41,7 @@ def test_every_module_names_its_licence() -> None:
     assert bare == []
 
 
-def test_no_registry_is_named() -> None:
+def test_no_file_names_a_registry() -> None:
     hosts = [
         "pypi" + ".org",
         "pythonhosted" + ".org",
@@ -60,17 +54,19 @@ def test_no_registry_is_named() -> None:
     assert named == []
 
 
-def test_no_path_of_a_machine_is_named() -> None:
-    # Homes and the folder that this checkout stands in; written so that this file does not name them.
+def test_no_file_names_a_machine_path() -> None:
+    # Home folders and the folder of this checkout; the patterns are split so that this file does not match.
     paths = ["/(?:home|Users)/" + "[a-z]", "/root" + "/", re.escape(str(ROOT)) + r"(?!\w)"]
     pattern = re.compile(r"(?<![\w.])(?:" + "|".join(paths) + ")")
     named = [f"{path}: {found[0]}" for path, text in texts() if (found := pattern.search(text))]
     assert named == []
 
 
-def test_files_that_pin_or_fetch_hold_no_address() -> None:
+def test_pinning_files_hold_no_address() -> None:
     pinning = re.compile(r"(constraints.*\.txt|pyproject\.toml|Makefile|\.ci/run|ivy/.*\.xml|docker-compose\.yml)$")
-    address = re.compile(r"https?://(?!schema-registry\b|0\.0\.0\.0\b)\S+")  # between the services of the compose file
+    address = re.compile(
+        r"https?://(?!schema-registry\b|0\.0\.0\.0\b)\S+"
+    )  # addresses between services of the compose file are fine
     named = [str(path) for path, text in texts() if pinning.search(path.as_posix()) and address.search(text)]
     assert named == []
 
@@ -84,7 +80,7 @@ def test_constraints_are_exact() -> None:
     ] == []
 
 
-def test_the_light_part_does_not_name_spark() -> None:
+def test_light_part_does_not_import_spark() -> None:
     for path in sorted((ROOT / "validator").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -92,18 +88,16 @@ def test_the_light_part_does_not_name_spark() -> None:
             assert not {name.partition(".")[0] for name in names} & {"pyspark", "streaming"}, path
 
 
-def test_plugins_import_only_the_public_part() -> None:
+def test_plugins_import_only_public_modules() -> None:
     for path in sorted((ROOT / "plugins").glob("*/src/**/*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            private = [
-                name for name in names if re.match(r"(validator|streaming)\b(?!\.(plugin\.api|simulate)$)", name)
-            ]
+            private = [name for name in names if re.match(rf"(validator|streaming)\b(?!\.({PUBLIC})$)", name)]
             assert private == [], path
 
 
-def test_the_wheel_carries_schemas_and_jar_lists(tmp_path: Path) -> None:
+def test_wheel_contains_schemas_templates_and_jar_lists(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
@@ -119,7 +113,7 @@ def test_the_wheel_carries_schemas_and_jar_lists(tmp_path: Path) -> None:
     assert {"validator/protocols/kit/rules.md", "validator/protocols/router/rules.md"} <= names
     assert {"validator/kafka/ivy/broker.xml", "validator/kafka/ivy/broker.sha256", "streaming/__init__.py"} <= names
     assert not {name.partition("/")[0] for name in names} & {"tests", "plugins", "avro", "benchmarks"}
-    # The unpacked wheel finds its own schemas, the checkout those at its root.
+    # The unpacked wheel finds its own schemas, the checkout finds the ones at its root.
     program = "from validator.resources import schemas_directory as d; print(d())"
     for where, expected in ((tmp_path / "unpacked", tmp_path / "unpacked/validator/schemas"), (ROOT, ROOT / "avro")):
         found = subprocess.run([sys.executable, "-c", program], cwd=where, capture_output=True, text=True, check=True)

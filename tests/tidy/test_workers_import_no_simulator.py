@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a running worker imports holds no simulator: neither the shared one nor that of a protocol."""
+"""A running worker imports no simulator, neither the shared one nor one of a protocol."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ print(json.dumps([names, sorted(sys.modules)]))
 
 
 def simulators(more: str = "") -> tuple[list[str], list[str]]:
-    """Return the protocols that a process has made runtimes of, and the modules of simulators that it has imported."""
+    """Return the protocols whose runtimes a process has made, and the simulator modules that it has imported."""
     program = WORKER.format(more=more)
     run = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     names, modules = json.loads(run.stdout)
@@ -36,6 +36,6 @@ def test_worker_of_every_protocol_imports_no_simulator() -> None:
     assert imported == []
 
 
-def test_import_of_a_simulator_is_seen() -> None:
+def test_import_of_simulator_is_found() -> None:
     _, imported = simulators("import validator_xcmp.simulation.model")
     assert {"validator.simulate", "validator_xcmp.simulation.model"} <= set(imported)

@@ -15,28 +15,28 @@ from validator.cli.progress import jar_progress
 from validator.kafka.broker import BrokerStatus, EmbeddedBroker
 from validator.resources import state_directory
 
-app = typer.Typer(no_args_is_help=True, help="Start, stop and look at the embedded Kafka broker.")
+app = typer.Typer(no_args_is_help=True, help="Start, stop and inspect the embedded Kafka broker.")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def embedded_broker() -> EmbeddedBroker:
-    """Return the embedded broker of this project."""
+    """Return the embedded broker below the state directory."""
     return EmbeddedBroker(state_directory() / "broker")
 
 
 @app.command()
 def start(as_json: Json = False) -> None:
-    """Start the broker unless it runs; fetches its jars the first time. Its data is kept across restarts."""
+    """Start the broker unless it is running. The first start fetches its jars. Data is kept across restarts."""
     broker = embedded_broker()
     with jar_progress() as progress:
         broker.start(progress=progress)
-    _print(broker.status(), as_json, "started" if broker.started_here else "was running already")
+    _print(broker.status(), as_json, "started" if broker.started_here else "was already running")
 
 
 @app.command()
 def stop(as_json: Json = False) -> None:
-    """Stop the broker that was started here; the data stays."""
+    """Stop the broker. Its data is kept."""
     broker = embedded_broker()
     ran = broker.stop()
     _print(broker.status(), as_json, "stopped" if ran else "was not running")
@@ -44,9 +44,9 @@ def stop(as_json: Json = False) -> None:
 
 @app.command()
 def status(as_json: Json = False) -> None:
-    """Tell whether the broker runs, and where; exit code 1 if it does not."""
+    """Show whether the broker is running, and its address. Exit code 1 if it is not running."""
     found = embedded_broker().status()
-    _print(found, as_json, "runs" if found.running else "does not run")
+    _print(found, as_json, "is running" if found.running else "is not running")
     if not found.running:
         raise typer.Exit(exit_codes.DISAGREEMENT)
 

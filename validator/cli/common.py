@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several commands share: the configuration, the Kafka to use, stopping on a signal."""
+"""Shared by several commands: common options, loading the configuration, choosing the Kafka cluster, stopping on a signal."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from validator.config import Config
 
 ConfigPath = Annotated[
-    Path | None, typer.Option("--config", help="Configuration; by default ./validator.toml if there is one.")
+    Path | None, typer.Option("--config", help="Configuration file. Default: ./validator.toml, if it exists.")
 ]
 Rebuild = Annotated[
     bool,
     typer.Option(
         "--rebuild",
-        help="Start without a checkpoint on topics that hold verdicts already: go through the inputs again, tell only what is untold.",
+        help="Start without a checkpoint on topics that already hold verdicts: execute the inputs again, emit only what is missing.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 
 
 def load_job_config(path: Path | None, *, rebuild: bool = False) -> Config:
-    """Return the configuration of a job, which needs a chain at least; ``rebuild`` sets that key of it."""
+    """Return a job's configuration; ``rebuild`` overrides its key. Raises `UserError`, also if it has no chain."""
     config = load_config(path)
     if not config.chains:
         found = (
@@ -44,12 +44,12 @@ def load_job_config(path: Path | None, *, rebuild: bool = False) -> Config:
             if Path("validator.toml").exists()
             else "no ./validator.toml"
         )
-        raise UserError(f"no chain to follow: expected a table [chains.<lane>] in the configuration, found {found}")
+        raise UserError(f"no chain is configured: expected a table [chains.<lane>], found {found}")
     return config.model_copy(update={"job": config.job.model_copy(update={"rebuild": True})}) if rebuild else config
 
 
 def kafka_table(config: Config) -> dict[str, Any]:
-    """Return the `[kafka]` table with an address: the configured one, or that of the embedded broker, which must run."""
+    """Return the `[kafka]` table with the configured address, or that of the embedded broker, which must be running."""
     if config.kafka.get("bootstrap.servers"):
         return config.kafka
     return {**config.kafka, "bootstrap.servers": embedded_broker().bootstrap_servers}
@@ -57,7 +57,7 @@ def kafka_table(config: Config) -> dict[str, Any]:
 
 @contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """Have SIGTERM end the program the way Ctrl-C does: by `KeyboardInterrupt`, so that what was started is stopped."""
+    """Make SIGTERM raise `KeyboardInterrupt` as Ctrl-C does, so that everything that was started is stopped."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -70,6 +70,6 @@ def terminated_as_interrupted() -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """Print a line for a person on standard error."""
+    """Print a line for the user on standard error."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator dead-letters list|show|replay`: what no block will take, and how it comes back once it is mended."""
+"""`validator dead-letters list|show|replay`: records that no block will take, and how to put them back once they are fixed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="List and show dead letters: records that no block will ever take. Replay them once they, or the rules, are mended.",
+    help="List and show dead letters (records that no block will ever take), and replay them once the cause is fixed.",
 )
 
 Lane = Annotated[str | None, typer.Option(help="Only this lane.")]
@@ -76,7 +76,7 @@ SHOWN_CHARACTERS_MAX: Final = 4096
 """Characters of a decoded record that `show` prints."""
 
 DUMPED_BYTES_MAX: Final = 2048
-"""Bytes that `show` dumps: more than a screen of them is for a file."""
+"""Bytes that `show` dumps; longer dumps belong in a file."""
 
 _NUMBERS: Final = frozenset({"block", "index"})
 _NARROW: Final = _NUMBERS | {"place", "attempt"}
@@ -86,13 +86,13 @@ _NARROW: Final = _NUMBERS | {"place", "attempt"}
 def list_(
     lane: Lane = None,
     reason: Reason = None,
-    limit: Annotated[int | None, typer.Option(min=0, help="Only the last so many.")] = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="Only this many dead letters, the newest ones.")] = None,
     config_path: ConfigPath = None,
     as_json: Json = False,
 ) -> None:
-    """List the dead letters that there are, the oldest first, and count them by reason.
+    """List all dead letters, oldest first, and count them by reason.
 
-    `attempt` is the number that the next replay of a record would have, and how many there may be.
+    The column "attempt" shows the number of the next replay and the maximum.
     """
     wanted = Filter(lane, _reason(reason))
     config = load_config(config_path)
@@ -148,7 +148,7 @@ def _row(row: dict[str, Any], attempts_max: int) -> tuple[str, ...]:
         row["reason"],
         where(row),
         *("" if row[name] is None else str(row[name]) for name in ("block", "index")),
-        f"{row['attempt']} of {attempts_max}" if row["attempt"] <= attempts_max else f"no more than {attempts_max}",
+        f"{row['attempt']} of {attempts_max}" if row["attempt"] <= attempts_max else f"all {attempts_max} used",
         "" if replayed is None else where(replayed),
         row["detail"],
     )
@@ -157,16 +157,18 @@ def _row(row: dict[str, Any], attempts_max: int) -> tuple[str, ...]:
 
 @app.command()
 def show(
-    place: Annotated[str, typer.Argument(metavar="PLACE", help="OFFSET, or PARTITION/OFFSET, as `list` shows it.")],
+    place: Annotated[
+        str, typer.Argument(metavar="PLACE", help="OFFSET, or PARTITION/OFFSET, as listed by `dead-letters list`.")
+    ],
     raw: Annotated[
-        Path | None, typer.Option("--raw", metavar="FILE", help="Write the record's bytes to a file as well.")
+        Path | None, typer.Option("--raw", metavar="FILE", help="Also write the record's bytes to a file.")
     ] = None,
     config_path: ConfigPath = None,
     as_json: Json = False,
 ) -> None:
-    """Show all of a dead letter: what is wrong, its bytes, what they decode to now or why they do not, and how it was put back so far.
+    """Show one dead letter: the reason, its bytes, what they decode to now (or why they do not), and its replays so far.
 
-    With --json, `record` is what they decode to: mended, it can be put back with `replay --as FILE.json`.
+    With --json, the key `record` holds the decoded record. Once it is fixed, put it back with `replay --as FILE.json`.
     """
     config = load_config(config_path)
     kafka, prefix = kafka_table(config), config.topics.prefix
@@ -195,7 +197,7 @@ def show(
         for name, cell in zip(_HEADINGS, _row(row, config.dead_letters.attempts_max), strict=True)
         if cell
     ]
-    lines += [f"{'history':<10}  {_told(replay)}" for replay in history]
+    lines += [f"{'history':<10}  {_history_line(replay)}" for replay in history]
     lines += [f"{'decodes to':<10}  {_cut(printable(json.dumps(record)))}"] if record is not None else []
     lines += [f"{'now':<10}  {printable(problem)}"] if problem else []
     lines += [f"{'bytes':<10}  {len(letter.raw)}", *hex_dump(letter.raw)]
@@ -206,13 +208,13 @@ def _cut(text: str) -> str:
     return text if len(text) <= SHOWN_CHARACTERS_MAX else f"{text[:SHOWN_CHARACTERS_MAX]}... (--json shows all of it)"
 
 
-def _told(replay: Replay) -> str:
-    what = "other bytes sent for" if replay.repaired else "put back"
-    return f"attempt {replay.attempt}, {time(replay.timestamp_ms)}: {what} {replay.letter}, as {where(replay.record._asdict())}"
+def _history_line(replay: Replay) -> str:
+    what = f"put back {replay.letter}{' with other bytes' if replay.repaired else ''}"
+    return f"attempt {replay.attempt}, {time(replay.timestamp_ms)}: {what} as {where(replay.record._asdict())}"
 
 
 def hex_dump(data: bytes) -> list[str]:
-    """Return lines of offset, 16 bytes in hex and what of them is ASCII; no more than `DUMPED_BYTES_MAX`."""
+    """Return lines with an offset, 16 bytes in hex and their ASCII characters, for at most `DUMPED_BYTES_MAX` bytes."""
     lines = []
     for start in range(0, min(len(data), DUMPED_BYTES_MAX), 16):
         row = data[start : start + 16]
@@ -226,49 +228,52 @@ def hex_dump(data: bytes) -> list[str]:
 @app.command()
 def replay(
     places: Annotated[
-        list[str] | None, typer.Argument(metavar="PLACE", help="OFFSET, or PARTITION/OFFSET, as `list` shows it.")
+        list[str] | None,
+        typer.Argument(metavar="PLACE", help="OFFSET, or PARTITION/OFFSET, as listed by `dead-letters list`."),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that there are, of --lane and --reason.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Replay all dead letters of --lane and --reason.")] = False,
     lane: Lane = None,
     reason: Reason = None,
     repaired: Annotated[
         Path | None,
         typer.Option(
-            "--as", metavar="FILE", help="Other bytes for the one PLACE; of FILE.json, the record as `submit` takes it."
+            "--as",
+            metavar="FILE",
+            help="Send the bytes of FILE instead, for one PLACE. FILE.json holds a record as for `validator submit`.",
         ),
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Also what has been put back already.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Also what would be dead on arrival.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Also replay records that were already put back.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also replay records that would be dead on arrival.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be done, and what of it is pointless.")
+        bool, typer.Option("--dry-run", help="Only show what would be done, and which replays are pointless.")
     ] = False,
     config_path: ConfigPath = None,
     as_json: Json = False,
 ) -> None:
-    """Put records back on the topic that they came from, once what made them dead letters is mended.
+    """Put records back on the topics that they came from, once the cause is fixed.
 
-    A record that still would be dead on arrival is refused; so is one that was put back `[dead_letters] attempts_max` times. What was put
-    back already is skipped. Record and count are one transaction: a replay that was killed is simply done again. Exit code 1 if a PLACE
-    was refused.
+    A record that would still be dead on arrival is refused. So is one that was put back `[dead_letters] attempts_max` times. A record that
+    was already put back is skipped. Each record and its count are one transaction: if a replay was killed, run it again. Exit code 1 if a
+    PLACE was refused.
     """
     if bool(places) == everything:
         raise UserError(f"expected PLACE or --all, found {'both' if places else 'neither'}")
     if (lane is not None or reason is not None) and not everything:
-        raise UserError("--lane and --reason are for --all, found them with PLACE")
+        raise UserError("--lane and --reason need --all, found them with PLACE")
     if repaired is not None and len(places or ()) != 1:
         raise UserError(f"--as: expected exactly one PLACE, found {len(places or ()) or '--all'}")
     wanted = Filter(lane, _reason(reason))
     config = load_config(config_path)
     config = config.model_copy(update={"kafka": kafka_table(config)})
     prefix = config.topics.prefix
-    tell = _Teller(config.dead_letters.attempts_max, as_json=as_json)
+    report = _Report(config.dead_letters.attempts_max, as_json=as_json)
     with ExitStack() as stack:
         stack.enter_context(terminated_as_interrupted())
         reader = stack.enter_context(LetterReader(config.kafka, prefix, _say))
         asked = [reader.get(place) for place in dict.fromkeys(map(reader.place, places or ()))]
         raw = None if repaired is None else read_repaired(repaired, asked[0], config)
         replayer = None if dry_run else stack.enter_context(Replayer(config.kafka, prefix))
-        ledger = read_ledger(config.kafka, prefix)  # after the replayer is there: no other one adds to it
+        ledger = read_ledger(config.kafka, prefix)  # after creating the replayer, since then no other one adds to it
         statuses = lane_statuses(config) if dry_run else {}
         executed = {name: status["executed_block"] for name, status in statuses.items()}
         waiting: list[Task] = []
@@ -277,28 +282,28 @@ def replay(
             if replayer is not None and waiting:
                 for entry in replayer.send(waiting):
                     ledger.add(entry)
-                    tell.replayed(entry)
+                    report.replayed(entry)
             waiting.clear()
 
         for letter in asked or filter(wanted.takes, reader.letters()):
             judged = judge(letter, ledger, config, repaired=raw, again=again, force=force)
             if isinstance(judged, Declined):
-                tell.declined(judged)
+                report.declined(judged)
             elif dry_run:
-                tell.would_be_replayed(judged, pointless(letter, judged.raw, config, executed))
+                report.would_be_replayed(judged, pointless(letter, judged.raw, config, executed))
             else:
                 waiting.append(judged)
                 size = sum(len(task.raw) for task in waiting)
                 if len(waiting) >= TRANSACTION_RECORDS_MAX or size >= TRANSACTION_BYTES_MAX:
                     put_back()
         put_back()
-    tell.summary()
-    if asked and tell.counts["refused"]:
+    report.summary()
+    if asked and report.counts["refused"]:
         raise typer.Exit(exit_codes.DISAGREEMENT)
 
 
-class _Teller:
-    """Says what became of each dead letter, and counts."""
+class _Report:
+    """Prints the outcome of each dead letter and counts the outcomes."""
 
     def __init__(self, attempts_max: int, *, as_json: bool) -> None:
         self.counts: Counter[str] = Counter()
@@ -306,14 +311,14 @@ class _Teller:
         self._as_json = as_json
 
     def replayed(self, entry: Replay) -> None:
-        self._tell(
+        self._print(
             "replayed",
             {"place": str(entry.letter), "outcome": "replayed", "attempt": entry.attempt, **entry.record._asdict()},
             f"{entry.letter}  replayed as {where(entry.record._asdict())}, attempt {entry.attempt} of {self._attempts_max}",
         )
 
     def would_be_replayed(self, task: Task, pointless: str | None) -> None:
-        self._tell(
+        self._print(
             "would be replayed",
             {
                 "place": str(task.letter),
@@ -328,7 +333,7 @@ class _Teller:
 
     def declined(self, declined: Declined) -> None:
         letter, outcome, why = declined
-        self._tell(
+        self._print(
             outcome,
             {"place": str(letter), "outcome": outcome, "why": why},
             f"{letter}  {outcome}: {printable(why)}",
@@ -338,9 +343,9 @@ class _Teller:
     def summary(self) -> None:
         if not self._as_json and self.counts.total() != 1:
             words = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.counts.items()))
-            _write(f"{words or 'no dead letter is there that was asked for'}\n")
+            _write(f"{words or 'no dead letter matches'}\n")
 
-    def _tell(self, outcome: str, record: dict[str, Any], line: str, *, error: bool = False) -> None:
+    def _print(self, outcome: str, record: dict[str, Any], line: str, *, error: bool = False) -> None:
         self.counts[outcome] += 1
         if self._as_json:
             _write(json.dumps(record) + "\n")
@@ -351,17 +356,17 @@ class _Teller:
 
 
 def where(record: dict[str, Any]) -> str:
-    """Write a place in Kafka as `watch` does."""
+    """Format a place in Kafka as `watch` does."""
     return f"{record['topic']}[{record['partition']}]@{record['offset']}"
 
 
 def time(timestamp_ms: int) -> str:
-    """Write Unix time as a person reads it, in UTC."""
+    """Format Unix time for people, in UTC."""
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def printable(text: str) -> str:
-    """Escape what a terminal might obey: names and details hold what came from Kafka."""
+    """Escape terminal control characters, since names and details contain data from Kafka."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
@@ -377,9 +382,8 @@ def _write(text: str) -> None:
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except (
-        BrokenPipeError
-    ):  # `| head` has seen enough; a replay goes on, and the interpreter's flush at exit must not find the pipe
+    except BrokenPipeError:
+        # `| head` has ended: the replay continues, and the interpreter's flush at exit must not meet the broken pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator demo`: broker, job and a simulated relay chain in one command, every verdict held against a model."""
+"""`validator demo`: runs broker, job and a simulated relay chain in one command, and compares every verdict with a model."""
 
 from __future__ import annotations
 
@@ -47,28 +47,28 @@ if TYPE_CHECKING:
 OUTPUT_TOPICS: Final = ("verdicts", "dispatches", "channel-events", "dead-letters", "lanes")
 
 FEED_S: Final = 30.0
-"""Seconds that the traffic is spread over where no rate is given."""
+"""Seconds over which the traffic is spread if no rate is given."""
 BLOCKS_PER_S_MIN: Final = 7.0
 SILENCE_S_MAX: Final = 60.0
-"""Seconds without a new record after which what is missing counts as missing."""
+"""Seconds without a new record after which expected records count as missing."""
 LINE_INTERVAL_S: Final = 2.0
 FRAMES_PER_S: Final = 8
 
 
 def demo(
     blocks: Annotated[int, typer.Option(min=1, help="Blocks to stream.")] = 200,
-    seed: Annotated[int, typer.Option(help="Another seed, another chain.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the simulated chain.")] = 1,
     protocol: Annotated[str, typer.Option(help="Rule set: the name of an installed protocol.")] = DEFAULT_PROTOCOL,
     profile: Annotated[
         str, typer.Option(help="Load: demo, real, full or ceiling, as in `validator simulate`.")
     ] = "demo",
     rate: Annotated[
-        float, typer.Option(min=0.0, help="Blocks a second; 0 spreads the blocks over half a minute.")
+        float, typer.Option(min=0.0, help="Blocks per second; 0 spreads the blocks over half a minute.")
     ] = 0.0,
     directory: Annotated[
         Path | None,
         typer.Option(
-            help="Where everything is kept: a new folder. By default a temporary one, removed after a run that went well."
+            help="New or empty folder for everything the demo writes. Default: a temporary one, removed after a successful run."
         ),
     ] = None,
     as_json: Annotated[
@@ -77,9 +77,9 @@ def demo(
 ) -> None:
     """Stream a simulated relay chain through Kafka and Spark, and show its verdicts as they arrive.
 
-    Starts an embedded broker and the Spark job of its own, feeds the chain block by block, topics interleaved, and compares every verdict
-    and dispatch with what a model says that shares no code with the rules. Exit code 0 if all agree, 1 if one differs or is missing or the
-    lane's accounts do not add up.
+    Starts its own broker and Spark job and feeds the chain block by block, with interleaved topics. Compares every verdict and dispatch
+    with a model that shares no code with the rules. Exit code 0 if all agree; 1 if one differs or is missing, or if the lane's record
+    counts do not add up.
     """
     settings = settings_of_profile(profile, seed=seed, blocks=blocks)
     simulation = simulation_of(protocol, settings)
@@ -110,7 +110,7 @@ def demo(
 
 
 class _Directory:
-    """The folder of one demo, which is removed where the user did not name it."""
+    """The folder of one demo run. It is temporary unless the user named it."""
 
     def __init__(self, wanted: Path | None) -> None:
         self._temporary = wanted is None
@@ -132,7 +132,7 @@ class _Directory:
 
 @contextmanager
 def _own_configuration() -> Iterator[None]:
-    """Let no VALIDATOR_ variable speak into the demo's configuration but for the job's: a user's Kafka is not for simulated traffic."""
+    """Hide all VALIDATOR_ variables except the job's from the demo, so that simulated traffic never reaches a user's Kafka."""
     hidden = {
         name: value
         for name, value in os.environ.items()
@@ -147,12 +147,12 @@ def _own_configuration() -> Iterator[None]:
 
 
 def configuration(chain: dict[str, Any], directory: Path) -> dict[str, Any]:
-    """Return the tables of the `validator.toml` that follows a simulated chain."""
+    """Return the tables of a `validator.toml` for a simulated chain."""
     return {"job": {"directory": str(directory / "job")}, "chains": {chain["lane"]: chain_table(chain)}}
 
 
 class _Demo:
-    """One run: started, fed and followed until everything is told, and stopped."""
+    """One run: starts the service, feeds it, follows its output until all of it has arrived, and stops it."""
 
     def __init__(
         self, simulation: Simulation, directory: Path, progress: DemoProgress, console: Console, *, rate: float
@@ -166,7 +166,7 @@ class _Demo:
         self._next_line = 0.0
 
     def run(self) -> None:
-        """Run it all. Raises `UserError` where the job or the broker does not come up or fails."""
+        """Run the demo. Raises `UserError` if the job or the broker does not start, or fails."""
         service = Service(self._config(), EmbeddedBroker(self._directory / "broker"), self._on_event)
         with ExitStack() as stack:
             if self._live:
@@ -228,7 +228,7 @@ class _Demo:
                 self._line(progress.line())
 
     def _take(self, topic: str, record: dict[str, Any], feed: Feed) -> int:
-        """Take a record; return whether it is a new verdict."""
+        """Take a record; return 1 if it is a new verdict, otherwise 0."""
         progress = self._progress
         if not progress.comparison.observe(topic, record):
             return 0
@@ -242,7 +242,7 @@ class _Demo:
             progress.latencies_s.append(time.monotonic() - feed.sent_at[block])
         return 1
 
-    # --- telling ---
+    # --- progress ---
 
     def _on_event(self, event: Event) -> None:
         match event["event"]:
@@ -252,7 +252,7 @@ class _Demo:
             case "topics":
                 self._reach("topics", f"{len(event['topics'])} topics")
             case "started":
-                self._line("Spark starts")
+                self._line("starting Spark")
             case "ready":
                 self._reach("Spark", "Spark is ready")
             case "failed":
@@ -272,7 +272,7 @@ class _Demo:
         self._line(f"{self._progress.elapsed_s():6.1f} s  {text}")
 
     def _line(self, text: str) -> None:
-        """Tell by a line where there is no screen."""
+        """Print a line if there is no live screen."""
         if not self._live:
             self._console.print(text, highlight=False, soft_wrap=True, markup=False)
 

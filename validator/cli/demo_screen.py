@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the demo shows while it runs, and its summary."""
+"""The demo's live screen and its summary."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _KIND_STYLES: Final = {"candidate": "cyan", "request": "magenta", "downward": "b
 
 @dataclass
 class DemoProgress:
-    """How the demo stands; ``lock`` is held to change it and to draw it."""
+    """The demo's progress; hold ``lock`` to change or draw it."""
 
     settings: SimulationSettings
     comparison: Comparison
@@ -67,12 +67,12 @@ class DemoProgress:
         return time.monotonic() - self.began
 
     def take_verdict(self, record: dict[str, Any]) -> None:
-        """Remember a verdict to show."""
+        """Keep a verdict for the screen."""
         kept = self.accepted if record["ok"] else self.rejected
         kept.append((self.comparison.verdicts, record))
 
     def take_arrivals(self, count: int) -> None:
-        """Count verdicts that came just now."""
+        """Count verdicts that have just arrived."""
         self._arrivals.append((time.monotonic(), count))
 
     def verdicts_per_s(self) -> float:
@@ -83,16 +83,16 @@ class DemoProgress:
         return sum(count for _, count in self._arrivals) / RATE_WINDOW_S
 
     def latency_ms(self, share: float) -> int | None:
-        """Return a quantile of the time from a block's last record to its last verdict, of blocks sent at their pace."""
+        """Return a quantile of the time from a block's last record to its last verdict, for blocks sent at the set rate."""
         ordered = sorted(self.latencies_s)
         return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))] * 1000) if ordered else None
 
     def status(self) -> dict[str, Any]:
-        """Return where the lane stands, by its own account; empty before the first."""
+        """Return the lane's last status record; empty before the first."""
         return self.comparison.status.get(self.settings.lane, {})
 
     def line(self) -> str:
-        """Say in one line how it stands, for an output that is no terminal."""
+        """Describe the progress in one line, for output that is not a terminal."""
         status, compared = self.status(), self.comparison
         parts = [
             f"{self.elapsed_s():6.1f} s",
@@ -105,7 +105,7 @@ class DemoProgress:
 
 
 class DemoScreen:
-    """Draws the progress; as tall as the terminal allows."""
+    """Draws the progress, as tall as the terminal."""
 
     def __init__(self, progress: DemoProgress) -> None:
         self._progress = progress
@@ -195,7 +195,7 @@ class DemoScreen:
         )  # fmt: skip
 
     def _waiting(self, rows: int) -> RenderableType:
-        """Show the way of a record while Spark starts: nothing else is to be seen for half a minute."""
+        """Show how records flow while Spark starts, since there are no results for half a minute."""
         progress = self._progress
         sent = progress.comparison.records_sent
         style = {True: "green", False: "dim"}
@@ -208,7 +208,7 @@ class DemoScreen:
             (f"        lane {progress.settings.lane}: block by block", spark), ("   the rules, in one order\n", "dim"),
             ("                        │ ", kafka), ("Kafka, Avro\n", "dim"),
             ("  verdicts  dispatches  channel-events  headroom  receipts\n", first),
-            ("\n  Spark takes some 20 s to start and as long for its first batch; then verdicts come every second.", "dim"),
+            ("\n  Spark takes about 20 s to start and as long for its first batch; then verdicts arrive every second.", "dim"),
         )  # fmt: skip
         table = Table.grid()
         table.add_row(picture)
@@ -219,7 +219,7 @@ class DemoScreen:
     def _verdicts(self, rows: int, width: int) -> RenderableType:
         progress = self._progress
         half = rows // 2
-        # rejections are told more than their share, since they have something to tell
+        # rejections get more than their share of the rows, since they say more
         kept = sorted(
             [*list(progress.accepted)[-half:], *list(progress.rejected)[-(rows - half) :]], key=lambda item: item[0]
         )
@@ -232,21 +232,21 @@ class DemoScreen:
         for _, record in kept:
             kind = Text(f"{record['kind']} {record['index']}", style=_KIND_STYLES.get(record["kind"], ""))
             mark = Text(ACCEPTED, style="green") if record["ok"] else Text(REJECTED, style="bold red")
-            table.add_row(str(record["block"]), kind, str(record["para_id"]), mark, self._tells(record))
+            table.add_row(str(record["block"]), kind, str(record["para_id"]), mark, self._effect(record))
         for _ in range(rows - len(kept)):
             table.add_row()
         return table
 
     @staticmethod
-    def _tells(record: dict[str, Any]) -> Text:
+    def _effect(record: dict[str, Any]) -> Text:
         if not record["ok"]:
             name, _, fields = why(record["error"]).partition("  ")
             return Text.assemble((name, "red"), "  ", (fields, "dim"))
         queued = [f"{ref['recipient']} #{ref['sequence_number']}" for ref in record["messages"]]
-        told = f"queued to {', '.join(queued)}" if queued else ""
+        effect = f"queued to {', '.join(queued)}" if queued else ""
         if record["effective_session"] is not None:
-            told = f"real from session {record['effective_session']}"
-        return Text(told, style="dim")
+            effect = f"effective from session {record['effective_session']}"
+        return Text(effect, style="dim")
 
     def _rejected(self, rows: int, *, bar: bool) -> RenderableType:
         counts = self._progress.comparison.rejected.most_common(rows)
@@ -310,11 +310,11 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
         ("time to first verdict", "none" if seconds["first_verdict"] is None else f"{seconds['first_verdict']:.1f} s"),
         ("block to verdict, p50", "not measured" if latency["p50"] is None else f"{latency['p50'] / 1000:.2f} s"),
         ("block to verdict, p99", "not measured" if latency["p99"] is None else f"{latency['p99'] / 1000:.2f} s"),
-        ("in all", f"{seconds['total']:.1f} s"),
+        ("total time", f"{seconds['total']:.1f} s"),
     )
     for name, value in rows:
         left.add_row(name, str(value))
-    right = Table(Column("rejected, by rule broken"), Column("", justify="right"), box=None, padding=(0, 1))
+    right = Table(Column("rejected, by broken rule"), Column("", justify="right"), box=None, padding=(0, 1))
     for kind, count in sorted(summary["rejected"].items(), key=lambda item: (-item[1], item[0])):
         right.add_row(kind, str(count))
     console.print()
@@ -328,13 +328,13 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
     parts = " + ".join(f"{account[name]} {name}" for name in ("accepted", "rejected", "duplicate", "dead", "waiting"))
     console.print(f"\nconsumed {account['consumed']} = {parts}", highlight=False)
     if summary["ok"]:
-        told = f"{ACCEPTED} every verdict and dispatch is as the model says: "
-        told += f"{summary['agreed']} verdicts, {summary['dispatches_agreed']} dispatches"
-        console.print(Text(told, style="bold green"), soft_wrap=True)
+        result = f"{ACCEPTED} every verdict and dispatch agrees with the model: "
+        result += f"{summary['agreed']} verdicts, {summary['dispatches_agreed']} dispatches"
+        console.print(Text(result, style="bold green"), soft_wrap=True)
     else:
         for problem in summary["problems"]:
             console.print(Text(f"{REJECTED} {problem}", style="red"), soft_wrap=True)
         console.print(
-            Text(f"{REJECTED} not as expected; everything is kept in {summary['directory']}", style="bold red"),
+            Text(f"{REJECTED} not as expected; all files are kept in {summary['directory']}", style="bold red"),
             soft_wrap=True,
         )

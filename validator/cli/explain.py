@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator explain`: what a code, an error kind or a verdict's clause stands for."""
+"""`validator explain`: prints the meaning of a code, an error kind or a verdict's clause."""
 
 from __future__ import annotations
 
@@ -32,15 +32,17 @@ def explain(
         list[str] | None,
         typer.Argument(
             metavar="[CODE]",
-            help="A code (R-12, I-06), an error kind, or a clause; in any case of letters, a clause may be several words.",
+            help="A code (R-12, I-06), an error kind, or a clause, which may be several words. Case does not matter.",
         ),
     ] = None,
-    protocol: Annotated[str | None, typer.Option(help="Only the page of this protocol; lane: what all share.")] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help="Only this protocol's page; lane: the page of what all protocols share.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print what a rule, a reading, an invariant or an error says, from the pages of all installed protocols.
+    """Print the rule, reading, invariant or error behind a code, from the pages of all installed protocols.
 
-    Without CODE, list them all.
+    Without CODE, list all entries.
     """
     pages = _pages(protocol)
     if not words:
@@ -58,14 +60,14 @@ def explain(
 
 def _pages(protocol: str | None) -> Sequence[RulesPage]:
     pages, problems = installed_pages()
-    for problem in problems:  # the pages of others are still worth reading
+    for problem in problems:  # the other pages are still usable
         say(f"validator: {problem}")
     if protocol is None:
         return pages
     chosen = [page for page in pages if page.protocol == protocol]
     if not chosen:
         known = ", ".join(page.protocol for page in pages)
-        raise UserError(f"--protocol: expected one with a page of rules, {known}, found {protocol!r}")
+        raise UserError(f"--protocol: expected one with a page of rules ({known}), found {protocol!r}")
     return chosen
 
 
@@ -81,7 +83,7 @@ def _list(entries: Sequence[Entry], *, as_json: bool) -> None:
     table = Table(box=None, padding=(0, 1), header_style="bold")
     table.add_column("protocol")
     table.add_column("code", no_wrap=True)
-    table.add_column("is a")
+    table.add_column("type")
     table.add_column("title")
     for row, entry in zip(rows, entries, strict=True):
         table.add_row(row[0], Text(row[1], style=_STYLES.get(entry.sort, "bold")), row[2], row[3])

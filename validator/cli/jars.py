@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def jars() -> None:
-    """Fetch and verify the jars of the broker and of Spark's Kafka connector; does nothing that was done before."""
+    """Fetch and verify the jars of the broker and of Spark's Kafka connector. Jars that are already there are not fetched again."""
     fetched: list[Path] = []
     with jar_progress() as progress:
         for jar_set in JAR_SETS:

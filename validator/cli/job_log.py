@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The job's log for a reader: JSON lines passed on as they are, or one readable line each."""
+"""Prints the job's log: JSON lines unchanged, or one readable line per event."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STYLES = {"failed": "bold red", "ready": "bold green", "stopped": "yellow", "ba
 
 
 def log_printer(*, as_json: bool) -> Callable[[Event], None]:
-    """Return what prints an event on standard error."""
+    """Return a function that prints an event on standard error."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
 
     def print_event(event: Event) -> None:
@@ -38,12 +38,12 @@ def log_printer(*, as_json: bool) -> Callable[[Event], None]:
 
 
 def describe(event: Event) -> str:
-    """Say in words what an event tells beside its name."""
+    """Describe an event in words, without its name."""
     match event["event"]:
         case "started":
-            return f"Spark starts for {', '.join(event['lanes'])}; its log is {event['spark_log']}"
+            return f"starting Spark for {', '.join(event['lanes'])}; its log is {event['spark_log']}"
         case "ready":
-            return "the query runs"
+            return "the query is running"
         case "batch":
             seconds = event["milliseconds"].get("triggerExecution", 0) / 1000
             return f"{event['batch']}: {event['records']} records in {seconds:.1f} s"
@@ -56,10 +56,10 @@ def describe(event: Event) -> str:
         case "stopped":
             return f"after batch {event['last_batch']}" if event["last_batch"] >= 0 else "before the first batch"
         case "broker":
-            return f"{'started' if event['started_here'] else 'was running already'}: bootstrap.servers {event['bootstrap_servers']}"
+            return f"{'started' if event['started_here'] else 'was already running'}: bootstrap.servers {event['bootstrap_servers']}"
         case "topics":
             created = len(event["created"])
-            return f"{created} created" if created else "are there"
+            return f"{created} created" if created else "all exist"
         case _:
             return ", ".join(
                 f"{key} {_word(value)}" for key, value in event.items() if key not in ("event", "timestamp", "level")

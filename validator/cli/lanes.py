@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator lanes`: where each lane stands and what it waits for; `validator lanes import`: start one in mid-life."""
+"""`validator lanes` shows each lane's progress; `validator lanes import` starts a lane from a state at a later block."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
-    help="Show where each lane stands and what it waits for; import a lane's state.",
+    help="Show each lane's progress and what it waits for; import a lane's state.",
 )
 
-_ACCOUNT = ("accepted", "rejected", "duplicate", "dead", "waiting")
+_COUNTS = ("accepted", "rejected", "duplicate", "dead", "waiting")
 
 
 @app.callback(invoke_without_command=True)
 def lanes(context: typer.Context, config_path: ConfigPath = None, as_json: Json = False) -> None:
-    """Show where each lane stands: its executed block, its last receipt, its account, its lag and what it waits for.
+    """Show each lane's progress: executed block, last receipt, record counts, lag, and what it waits for.
 
-    Configured lanes that have not consumed anything are listed too.
+    Configured lanes that have not consumed anything yet are listed too.
     """
     if context.invoked_subcommand is not None:
         return
@@ -63,14 +63,14 @@ def lanes(context: typer.Context, config_path: ConfigPath = None, as_json: Json 
 
 
 def lane_statuses(config: Config) -> dict[str, dict[str, Any]]:
-    """Return the last status of every lane that has told one, in JSON. Raises `UserError` where Kafka or the topic is not there."""
+    """Return every lane's last status record in JSON. Raises `UserError` if Kafka or the topic is not available."""
     with TopicReader(kafka_table(config), config.topics.prefix, ["lanes"]) as reader:
         statuses = (to_json("lanes", record.value) for record in reader.read_to_end())
         return {status["lane"]: status for status in statuses}
 
 
 def _first_block(config: Config, lane: str) -> int | None:
-    """Return the block that a configured lane starts with: its state's, if it has one that names it."""
+    """Return a configured lane's first block: that of its state, if it has one that names it."""
     chain = config.chains.get(lane)
     if chain is None:
         return None
@@ -82,7 +82,7 @@ def _first_block(config: Config, lane: str) -> int | None:
 
 
 def _plugins(config: Config, lane: str, executed_block: int | None) -> list[str] | None:
-    """Return the plugins that hold in a configured lane's next block; None where that is not known, and a line on stderr says why."""
+    """Return the plugins active in a configured lane's next block; None, with a line on stderr, if that cannot be determined."""
     chain = config.chains.get(lane)
     if chain is None:
         return None
@@ -97,41 +97,44 @@ def _plugins(config: Config, lane: str, executed_block: int | None) -> list[str]
 
 
 def _lines(row: dict[str, Any]) -> list[str]:
-    """Say where a lane stands; three lines fit any terminal, a table of its account does not."""
+    """Describe a lane's progress. A few lines fit any terminal, while a table of its counts does not."""
     if "consumed" not in row:
-        return [f"nothing has come yet; starts with block {row['first_block']}"]
+        return [f"no records yet; starts with block {row['first_block']}"]
     configured = "" if row["configured"] else " (not configured)"
-    executed = "nothing executed" if row["executed_block"] is None else f"executed block {row['executed_block']}"
-    told = [f"{executed}{configured}; {row['waiting_for'] or 'waiting for nothing'}"]
-    account = f"consumed {row['consumed']} = {' + '.join(f'{row[name]} {name}' for name in _ACCOUNT)}"
-    told.append(account if row["lag"] is None else f"{account}; lag {row['lag']} offsets of its topics")
+    executed = "no block executed" if row["executed_block"] is None else f"executed block {row['executed_block']}"
+    lines = [f"{executed}{configured}; {row['waiting_for'] or 'waiting for nothing'}"]
+    counts = f"consumed {row['consumed']} = {' + '.join(f'{row[name]} {name}' for name in _COUNTS)}"
+    lines.append(counts if row["lag"] is None else f"{counts}; lag {row['lag']} offsets of its topics")
     receipt = row["last_receipt"]
     if receipt:
-        told.append(
+        lines.append(
             f"last receipt: block {receipt['block']} of session {receipt['session']}, {receipt['accepted']} accepted, "
             f"{receipt['rejected']} rejected, {receipt['enacted']} enacted, {receipt['dispatched']} dispatched"
         )
     if row["plugins"]:
-        told.append(f"plugins of the next block: {', '.join(row['plugins'])}")
-    return told
+        lines.append(f"plugins of the next block: {', '.join(row['plugins'])}")
+    return lines
 
 
 @app.command("import")
 def import_(
     file: Annotated[
-        Path, typer.Argument(metavar="STATE.json", help="State keys of the conformance format, alone or under `state`.")
+        Path,
+        typer.Argument(
+            metavar="STATE.json", help="State keys of the conformance format, alone or under the key `state`."
+        ),
     ],
-    lane: Annotated[str, typer.Option(help="The configured lane that starts from it.")],
+    lane: Annotated[str, typer.Option(help="The configured lane that starts from this state.")],
     first_block: Annotated[
-        int | None, typer.Option(min=1, help="The first block to execute, instead of the file's or the chain's.")
+        int | None, typer.Option(min=1, help="First block to execute, instead of the file's or the chain's.")
     ] = None,
     config_path: ConfigPath = None,
     as_json: Json = False,
 ) -> None:
-    """Have a lane start in mid-life from a state, instead of from its genesis paras.
+    """Start a lane from a state at a later block, instead of from its genesis paras.
 
-    The file is an object with `first_block` and `state`, or the state keys alone. It is checked: every value, every derived key that it
-    holds, every invariant. A lane that has executed blocks keeps its own state.
+    The file is an object with `first_block` and `state`, or the state keys alone. Every value, every derived key in the file and every
+    invariant is checked. A lane that has executed blocks keeps its own state.
     """
     from validator.service.importing import import_state
 
@@ -146,4 +149,4 @@ def import_(
         typer.echo(json.dumps(imported.to_json()))
     else:
         counts = ", ".join(f"{number} {name}" for name, number in imported.counts.items())
-        typer.echo(f"lane {lane} starts with block {imported.first_block}: {counts}; kept as {imported.file}")
+        typer.echo(f"lane {lane} starts with block {imported.first_block}: {counts}; stored as {imported.file}")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The `validator` command: a table of sub-commands, each imported only when it runs.
 
-`validator --help` imports typer and nothing else of weight. To add a sub-command, add one line to
-`COMMANDS`; its target is a `typer.Typer` or a function that typer can read.
+`validator --help` imports no heavy package except typer. To add a sub-command, add a line to `COMMANDS`; its target is a `typer.Typer` or a
+function that typer can read.
 """
 
 from __future__ import annotations
@@ -21,38 +21,41 @@ from validator.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# name -> ("module:attribute", help). The order is the order of the help.
+# name -> ("module:attribute", help), in the order of the help page
 COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("validator.cli.demo:demo", "Show it all: broker, job, simulated relay chain, live verdicts, summary."),
+    "demo": (
+        "validator.cli.demo:demo",
+        "Run broker, job and a simulated relay chain, with live verdicts and a summary.",
+    ),
     "up": ("validator.cli.up:up", "Start a broker if none is configured, the topics and the job; Ctrl-C stops them."),
-    "run": ("validator.cli.run:run", "Run the job alone, on the Kafka of the configuration."),
-    "submit": ("validator.cli.submit:submit", "Send JSON lines of one kind to their topic, validated."),
+    "run": ("validator.cli.run:run", "Run only the job, on the configured Kafka."),
+    "submit": ("validator.cli.submit:submit", "Validate JSON lines of one kind and send them to their topic."),
     "watch": ("validator.cli.watch:watch", "Show an output topic as a live table or as JSON."),
     "dead-letters": (
         "validator.cli.dead_letters:app",
-        "List and show what no block will take, and replay it once it is mended.",
+        "List and show records that no block will take; replay them once fixed.",
     ),
-    "lanes": ("validator.cli.lanes:app", "Show where each lane stands and what it waits for; import a lane's state."),
+    "lanes": ("validator.cli.lanes:app", "Show each lane's progress and what it waits for; import a lane's state."),
     "state": (
         "validator.cli.state:app",
         "Show a lane's state from the job's checkpoint, or verify it against the topics.",
     ),
     "explain": (
         "validator.cli.explain:explain",
-        "Print a rule, reading, invariant or error by its code, kind or clause.",
+        "Explain a rule, reading, invariant or error by its code, kind or clause.",
     ),
     "replay": ("validator.cli.replay:replay", "Run conformance traces through the rules, without Kafka or Spark."),
-    "prove": ("validator.cli.proofs:prove", "Prove what a protocol can prove outside of blocks, as JSON."),
-    "verify": ("validator.cli.proofs:verify", "Verify such a proof, whoever it comes from."),
-    "simulate": ("validator.cli.simulate:simulate", "Write a seeded relay chain's traffic and the verdicts to expect."),
+    "prove": ("validator.cli.proofs:prove", "Create a proof that a protocol offers outside of blocks, as JSON."),
+    "verify": ("validator.cli.proofs:verify", "Verify such a proof, from any source."),
+    "simulate": ("validator.cli.simulate:simulate", "Write a seeded relay chain's traffic and the expected verdicts."),
     "plugins": ("validator.cli.plugins:app", "List, show, check, lock and pack plugins; start a new one."),
     "transport": (
         "validator.cli.transport:app",
-        "Run a transport plugin: another way for records to come in and go out.",
+        "Run a transport plugin, which moves records in and out by other means than Kafka.",
     ),
     "schemas": ("validator.cli.schemas:app", "List, show and check the Avro schemas."),
     "topics": ("validator.cli.topics:app", "Create and list the topics."),
-    "broker": ("validator.cli.broker:app", "Start, stop and look at the embedded Kafka broker."),
+    "broker": ("validator.cli.broker:app", "Start, stop and inspect the embedded Kafka broker."),
     "jars": ("validator.cli.jars:jars", "Fetch the jars of the broker and of Spark's Kafka connector ahead of time."),
 }
 
@@ -71,7 +74,7 @@ def _load(name: str) -> TyperCommand | TyperGroup:
 
 
 class LazyGroup(TyperGroup):
-    """Lists the table; imports a sub-command when it is called; tells a `UserError` in one line."""
+    """Lists the table, imports a sub-command when it is called, and prints a `UserError` in one line."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -99,7 +102,7 @@ app = typer.Typer(
     cls=LazyGroup,
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode=None,  # the rich form of this page costs 100 ms of imports, more than all the rest
+    rich_markup_mode=None,  # rich markup for this page would cost 100 ms of imports, more than all the rest
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -122,5 +125,5 @@ def options(
 
 
 def main() -> None:
-    """Run the command line; the entry point of the installed `validator`."""
+    """Run the command line. This is the entry point of the installed `validator`."""
     app()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `validator plugins` tells of plugins: a row for each entry point, whatever is wrong with it."""
+"""The rows of `validator plugins`: one for each entry point, also for plugins that cannot be used."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NEEDS_CONFIGURATION = "needs a configuration"
 
 
 def rows_of(found: Iterable[Found], config: Config) -> list[Row]:
-    """Return a row for each entry point, in the order given; problems are lists of lines, empty where all is well."""
+    """Return a row for each entry point, in the given order; ``problems`` is a list of lines, empty if there is none."""
     loaded = [(each, *_load(each)) for each in found]
     versions: dict[tuple[str, str, str], list[Plugin]] = {}
     for _, plugin, _ in loaded:
@@ -71,11 +71,11 @@ def describe(row: Row) -> Iterator[str]:
     if row["note"]:
         yield f"  provides       {row['note']}"
     for key in row["configuration"]:
-        default = "must be given" if key["required"] else f"default {key['default']}"
+        default = "required" if key["required"] else f"default {key['default']}"
         yield f"  configuration  {key['name']}: {key['type']}, {default}"
     for use in row["used_by"]:
-        since = f" from block {use['from_block']} on" if use["from_block"] else ""
-        until = "" if use["before_block"] is None else f" before block {use['before_block']}"
+        since = f" from block {use['from_block']}" if use["from_block"] else ""
+        until = "" if use["before_block"] is None else f" to block {use['before_block'] - 1}"
         version = f", version {use['version']}" if use["version"] else ""
         values = f", {canonical(use['config'])}" if use["config"] else ""
         yield f"  used by        {use['table']}{since}{until}{version}{values}"
@@ -94,7 +94,7 @@ def _lines(error: PluginError) -> list[str]:
 
 def _plain(found: Found) -> Row:
     try:
-        digest, note = distribution_digest(found.distribution), "none: it is installed editable"
+        digest, note = distribution_digest(found.distribution), "none: installed in editable mode"
     except UserError as error:
         digest, note = None, str(error)
     return {
@@ -127,7 +127,7 @@ def _key(field: Field[Any]) -> Row:
 
 
 def _provide(row: Row, plugin: Plugin, config: Config) -> None:
-    """Add what a plugin yields, under the first configuration that it is given, else under its defaults."""
+    """Add what a plugin provides, under its first configuration, or under its defaults if it has none."""
     given = _given(plugin, config)
     values = "{}" if given is None else given
     if plugin.found.group != "validator.protocols" and given is None:
@@ -175,9 +175,9 @@ def _details(plugin: Plugin, values: str) -> list[Row]:
 
 
 def _uses(found: Found, version: str | None, config: Config) -> list[Row]:
-    """Return which tables of the configuration name the plugin, from which block on and before which; if it is loaded, in its version.
+    """Return the configuration's tables that use the plugin, with their blocks; for a loaded plugin only uses of its version.
 
-    A transport's configuration is not told: it may hold what is secret.
+    A transport's configuration is omitted, since it may contain secrets.
     """
     if found.group == "validator.transports":
         return [_use(f"transports.{found.name}")] if found.name in config.transports else []

@@ -22,15 +22,19 @@ from validator.plugin.pack import pack, use_artefacts
 from validator.plugin.registry import PluginError, discover, load_all
 from validator.plugin.scaffold import KINDS, new_project
 
-app = typer.Typer(no_args_is_help=True, help="List, show, check, lock and pack plugins; start a new one.")
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",  # the default would take [plugins] for markup
+    help="List, show, check, lock and pack plugins; start a new one.",
+)
 
 LOCK: Path = Path("plugins.lock")
-"""Where the lock goes where the configuration does not say."""
+"""The lock's path if the configuration has none."""
 
 
 @app.command("list")
 def list_(config_path: ConfigPath = None, as_json: Json = False) -> None:
-    """List every installed plugin with what it provides, and say what is wrong with those that cannot be used."""
+    """List every installed plugin with what it provides, or why it cannot be used."""
     rows = rows_of(discover(), _config(config_path))
     if as_json:
         _print_json(rows)
@@ -55,7 +59,7 @@ def show(
     config_path: ConfigPath = None,
     as_json: Json = False,
 ) -> None:
-    """Show all that is known of a plugin: its files, what it provides, its configuration, the chains that use it."""
+    """Show a plugin in full: its files, what it provides, its configuration, and the chains that use it."""
     config = _config(config_path)
     wanted, _, version = name.partition("@")
     rows = [row for row in rows_of(discover(), config) if row["name"] == wanted]
@@ -63,9 +67,7 @@ def show(
         rows = [row for row in rows if row["version"] == version]
     if not rows:
         known = ", ".join(sorted({found.name for found in discover()})) or "none"
-        raise UserError(
-            f"plugin {name!r}: expected one that is installed, found none of this name; installed are {known}"
-        )
+        raise UserError(f"plugin {name!r} is not installed; installed are {known}")
     if as_json:
         _print_json(rows)
         return
@@ -78,7 +80,7 @@ def check(
     distribution: Annotated[str, typer.Argument(help="An installed distribution, a wheel or a source folder.")],
     as_json: Json = False,
 ) -> None:
-    """Check the plugins of a distribution as their authors' contract tests do; exit code 1 if a point failed."""
+    """Check the plugins of a distribution as their authors' contract tests do. Exit code 1 if a point fails."""
     from validator.testing.check import Outcome, check_distribution
 
     results = check_distribution(distribution, say)
@@ -102,26 +104,26 @@ def check(
 @app.command()
 def lock(
     config_path: ConfigPath = None,
-    every: Annotated[bool, typer.Option("--all", help="Every installed plugin, used or not.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Lock every installed plugin, used or not.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write plugins.lock: the plugins that the configuration uses, to the byte.
+    """Write plugins.lock: the plugins that the configuration uses, with the digests of their files.
 
-    The file is the one that `lock` of `[plugins]` names, else ./plugins.lock. Of a name that chains use every installed version is in it.
+    The file is the one that `lock` in `[plugins]` names, or else ./plugins.lock. It lists every installed version of a plugin that is used.
     """
     config = _config(config_path)
     use_artefacts(config.plugins.artefacts)
     found = discover()
     if not every:
         if not config.chains and not config.transports:
-            raise UserError("no chain in the configuration: expected one whose plugins are meant, or --all")
+            raise UserError("no chain is configured: expected a table [chains.<lane>] that uses plugins, or --all")
         used = {("validator.transports", name) for name in config.transports}
         used |= {("validator.protocols", chain.protocol) for chain in config.chains.values()}
         used |= {("validator.handlers", use.name) for chain in config.chains.values() for use in chain.handlers or ()}
         absent = sorted(used - {(each.group, each.name) for each in found})
         if absent:
-            told = ", ".join(f"{name} of group {group}" for group, name in absent)
-            raise UserError(f"the configuration uses plugins that are not installed: {told}")
+            names = ", ".join(f"{name} (group {group})" for group, name in absent)
+            raise UserError(f"the configuration uses plugins that are not installed: {names}")
         found = [each for each in found if (each.group, each.name) in used]
     plugins, problems = load_all(found)
     if problems:
@@ -133,40 +135,40 @@ def lock(
     else:
         for entry in entries:
             typer.echo(
-                f"{entry.name}@{entry.version}  {entry.sha256 or 'installed editable: its version alone is locked'}"
+                f"{entry.name}@{entry.version}  {entry.sha256 or 'installed in editable mode: only its version is locked'}"
             )
-    say(f"{path} names {len(entries)} plugins" + ("" if config.plugins.lock else "; [plugins] lock has them enforced"))
+    say(f"{path} lists {len(entries)} plugins" + ("" if config.plugins.lock else "; set [plugins] lock to enforce it"))
 
 
 @app.command("pack")
 def pack_(
     distribution: Annotated[str, typer.Argument(help="An installed distribution, a wheel or a source folder.")],
-    output: Annotated[Path, typer.Option(help="The folder that it is written to.")] = Path(),
+    output: Annotated[Path, typer.Option(help="The folder to write the file to.")] = Path(),
     as_json: Json = False,
 ) -> None:
-    """Make a file of a distribution that Spark's workers can import: name it in `artefacts` of `[plugins]`."""
+    """Pack a distribution into a file that Spark's workers can import. List the file in `artefacts` of `[plugins]`."""
     packed = pack(distribution, output)
     if as_json:
         _print_json([{"path": str(packed.path), "needs": list(packed.needs)}])
     else:
         typer.echo(str(packed.path))
     for name in packed.needs:
-        say(f"it needs {name}, too: `validator plugins pack {name}`, where workers do not have it")
+        say(f"it also needs {name}: run `validator plugins pack {name}` if workers do not have it")
 
 
 @app.command()
 def new(
-    name: Annotated[str, typer.Argument(help="The plugin's name, as chains will write it: a-z 0-9 -.")],
-    kind: Annotated[str, typer.Option(help=f"What it is to be: {', '.join(KINDS)}.")],
-    output: Annotated[Path, typer.Option(help="The folder in which the project's folder is made.")] = Path(),
+    name: Annotated[str, typer.Argument(help="The plugin's name as chains will use it: a-z 0-9 -.")],
+    kind: Annotated[str, typer.Option(help=f"The kind of plugin: {', '.join(KINDS)}.")],
+    output: Annotated[Path, typer.Option(help="The folder in which to create the project's folder.")] = Path(),
 ) -> None:
-    """Start a project: a plugin that works, with its tests and a README to go on from."""
+    """Start a project: a working plugin with tests and a README, ready to be extended."""
     for path in new_project(name, kind, output):
         typer.echo(str(path))
 
 
 def _config(path: Path | None) -> Config:
-    """Return the configuration; its artefacts are on the path, and one that cannot be used is told and left out."""
+    """Return the configuration and put its artefacts on the path; report those that cannot be used and skip them."""
     config = load_config(path)
     for artefact in config.plugins.artefacts:
         try:

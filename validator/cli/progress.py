@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress on stderr, gone when it is over; a pipe or a log file sees nothing of it."""
+"""A progress bar on stderr, removed when the work is done. Nothing is written to a pipe or a log file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def jar_progress() -> Iterator[Callable[[str, int, int], None]]:
     """Yield the `progress` that `ensure_jars` and `EmbeddedBroker.start` take: (what, done, total)."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     console = Console(stderr=True)
-    # where it is not disabled, rich leaves an empty line in a pipe
+    # unless disabled, rich writes an empty line to a pipe
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=None, visible=False)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator prove` and `validator verify`: what a protocol can prove outside of blocks, as JSON."""
+"""`validator prove` and `validator verify`: proofs that a protocol offers outside of blocks, as JSON."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from validator.plugin.registry import discover
 from validator.plugin.runtime import installed_protocol
 
 DOCUMENT_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Bytes of the JSON that is proved or verified."""
+"""Bytes of a JSON document."""
 
 _STANDARD_INPUT: Final = Path("-")
 
-Kind = Annotated[str, typer.Argument(help="What is proved, one of the protocol's kinds.")]
+Kind = Annotated[str, typer.Argument(help="The kind of proof, one of the protocol's kinds.")]
 File = Annotated[Path, typer.Argument(help="A JSON file, or - for standard input.")]
-ProtocolName = Annotated[str, typer.Option("--protocol", help="The protocol that it is proved under.")]
+ProtocolName = Annotated[str, typer.Option("--protocol", help="The protocol of the proof.")]
 
 
 def prove(kind: Kind, protocol: ProtocolName, file: File = _STANDARD_INPUT) -> None:
-    """Print a proof, and beside it what it is verified under, as JSON that `validator verify` takes.
+    """Create a proof and print it as JSON for `validator verify`, together with the values to verify it against.
 
-    Exit 2 if the document is malformed.
+    Exit code 2 if the document is malformed.
     """
     _print(_proofs(protocol, kind).prove(kind, _document(file)))
 
 
 def verify(kind: Kind, protocol: ProtocolName, file: File = _STANDARD_INPUT) -> None:
-    """Say as JSON whether a proof holds, and what it proves or why it is refused.
+    """Print as JSON whether a proof holds, and what it proves or why it is refused.
 
-    The member `proof` may come from anybody, all else has to be what you know yourself. Exit 1 if the proof is refused, 2 if the document
-    is not JSON or what is known is malformed.
+    The member `proof` may come from anybody; all other members must be values that you trust. Exit code 1 if the proof is refused, 2 if the
+    document is not JSON or one of the other members is malformed.
     """
     result = _proofs(protocol, kind).verify(kind, _document(file))
     _print(result)
@@ -51,9 +51,9 @@ def _proofs(protocol: str, kind: str) -> ProofFormat:
     definition = installed_protocol(protocol)
     if definition is None:
         known = ", ".join(sorted(found.name for found in discover("validator.protocols")))
-        raise UserError(f"--protocol: {protocol!r} is not installed; there are {known}")
+        raise UserError(f"--protocol: {protocol!r} is not installed; installed are {known}")
     if definition.proofs is None:
-        raise UserError(f"--protocol: {protocol!r} comes without proofs")
+        raise UserError(f"--protocol: {protocol!r} has no proofs")
     if kind not in definition.proofs.kinds:
         raise UserError(f"KIND: expected one of {', '.join(definition.proofs.kinds)}, found {kind!r}")
     return definition.proofs

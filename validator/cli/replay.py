@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator replay`: conformance traces through the pure rules."""
+"""`validator replay`: runs conformance traces through the rules, without Kafka or Spark."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ NOT_INSTALLED: Final = "its protocol is not installed"
 
 def replay(
     files: Annotated[
-        list[Path] | None, typer.Argument(help="Trace files: one scenario each, or a list of them.")
+        list[Path] | None, typer.Argument(help="Trace files, each with a scenario or a list of scenarios.")
     ] = None,
-    suite: Annotated[list[str] | None, typer.Option(help="A conformance suite that comes with the program.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what came out; never look at 'expect'.")] = False,
+    suite: Annotated[list[str] | None, typer.Option(help="A conformance suite that is part of the program.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the output as JSON and ignore 'expect'.")] = False,
 ) -> None:
-    """Run conformance traces and say for each whether what came out is what it expects.
+    """Run conformance traces and compare each output with the expected one.
 
-    Exit 1 if any failed, 2 if a file is malformed.
+    Exit code 1 if a trace fails, 2 if a file is malformed.
     """
     paths = [*(files or ()), *(path for name in suite or () for path in suite_files(name))]
     if not paths:
-        raise UserError("name a trace file, or a suite with --suite")
+        raise UserError("expected a trace file or --suite, found neither")
     documents = [read_document(path) for path in paths]
     vectors = [document for document in documents if isinstance(document.value, dict) and document.has("format")]
     scenarios = [

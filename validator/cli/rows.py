@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output records as rows for a person."""
+"""Formats output records as table rows."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PAYLOAD_CHARACTERS: Final = 24
 
 
 def why(error: Json) -> str:
-    """Say which rule is broken, then what the error's fields hold."""
+    """Return the error's kind, then its fields."""
     fields = ", ".join(f"{name} {_plain(value)}" for name, value in error.items() if name != "kind")
     return f"{error['kind']}  {fields}" if fields else str(error["kind"])
 
 
 def _plain(value: Any) -> str:
-    """Write a channel as people do, anything else as it is."""
+    """Format a channel as sender→recipient, and any other value unchanged."""
     return "→".join(map(str, value.values())) if isinstance(value, dict) else str(value)
 
 
@@ -64,7 +64,7 @@ def _event(record: Json) -> Row:
 
 
 def deposits(record: Json) -> str:
-    """Say which deposits an event moved."""
+    """Describe the deposits that an event moved."""
     parts = []
     for side in ("sender", "recipient"):
         for verb in ("reserved", "returned"):
@@ -80,11 +80,11 @@ def _headroom(record: Json) -> Row:
             " …" if len(record["valid_watermarks"]) > 8 else ""
         )
         left = f"upward {record['upward_count_left']} messages, {record['upward_bytes_left']} bytes"
-        more = f"{record['downward_pending']} downward pending; watermark {record['watermark']}; with messages {watermarks or 'none'}"
+        more = f"{record['downward_pending']} downward pending; watermark {record['watermark']}; messages at {watermarks or 'no block'}"
         who, valid = f"para {record['para_id']}", record["valid"]
     else:
         left = f"{record['places_left']} places, {record['bytes_left']} bytes"
-        more = f"at most {record['message_size_max']} bytes a message"
+        more = f"at most {record['message_size_max']} bytes per message"
         who, valid = f"channel {record['sender']}→{record['recipient']}", record["open"]
     return record["lane"], str(record["block"]), who, left if valid else "gone", more if valid else ""
 
@@ -108,10 +108,10 @@ def _dead_letter(record: Json) -> Row:
 
 
 COLUMNS: Final[dict[str, Row]] = {
-    "verdicts": ("lane", "block", "kind", "index", "para", "", "why", "effect, or clause of the rule"),
+    "verdicts": ("lane", "block", "kind", "index", "para", "", "why", "effect, or broken clause"),
     "dispatches": ("lane", "block", "index", "para", "", "weight", "payload", "failure"),
     "channel-events": ("lane", "block", "session", "event", "channel", "reason", "deposits"),
-    "headroom": ("lane", "after block", "of", "left", "more"),
+    "headroom": ("lane", "after block", "para or channel", "left", "details"),
     "receipts": (
         "lane",
         "block",
@@ -126,7 +126,7 @@ COLUMNS: Final[dict[str, Row]] = {
     ),
     "dead-letters": ("lane", "block", "reason", "read from", "detail"),
 }
-"""Headings by topic."""
+"""Column headings by topic."""
 
 ROWS: Final[dict[str, Callable[[Json], Row]]] = {
     "verdicts": _verdict,
@@ -136,9 +136,9 @@ ROWS: Final[dict[str, Callable[[Json], Row]]] = {
     "receipts": _receipt,
     "dead-letters": _dead_letter,
 }
-"""What turns a record of a topic into its cells."""
+"""Functions that turn a record into its cells, by topic."""
 
 NUMBERS: Final = frozenset(
     {"block", "after block", "index", "para", "session", "accepted", "rejected", "enacted", "dispatched", "weight"}
 )
-"""Headings whose cells stand to the right."""
+"""Headings of right-aligned columns."""

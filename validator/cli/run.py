@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator run`: the job alone."""
+"""`validator run`: runs only the job."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from validator.kafka.topics import wait_for_topics
 from validator.service.job import JobProcess
 
 TOPICS_S_MAX: Final = 3.0
-"""Seconds for topics that were created just now to be known to every broker."""
+"""Seconds to wait until every broker knows topics that were just created."""
 
 
 def run(
     config_path: ConfigPath = None,
     rebuild: Rebuild = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Pass on the job's log as it is: JSON lines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the job's log unchanged, as JSON lines.")] = False,
 ) -> None:
-    """Run the job on the Kafka of the configuration (or on the embedded broker, if it runs) until Ctrl-C or SIGTERM.
+    """Run the job on the configured Kafka, or on the embedded broker if that is running, until Ctrl-C or SIGTERM.
 
-    The topics must be there: `validator topics create` makes them. The log goes to standard error. A job that is stopped ends its batch
-    first; the next start continues where it stopped. Exit code 0 when it was stopped, 2 if something is wrong with its configuration or
-    surroundings, 3 if it stopped by itself so as to lose nothing, 70 if it failed.
+    The topics must exist: create them with `validator topics create`. The log goes to standard error. When stopped, the job completes its
+    batch first; the next start continues there. Exit code 0 if it was stopped, 2 if its configuration or environment is wrong, 3 if it
+    stopped by itself to avoid losing data, 70 if it failed.
     """
     config = load_job_config(config_path, rebuild=rebuild)
     config = config.model_copy(update={"kafka": kafka_table(config)})
@@ -43,7 +43,7 @@ def run(
 
 
 def wait_for_job(job: JobProcess) -> int:
-    """Wait until the job ends or Ctrl-C; stop it then, at once on a second Ctrl-C. Return the exit code."""
+    """Wait for the job's end and return the exit code. Ctrl-C stops the job in order, a second Ctrl-C kills it."""
     try:
         return job.wait()
     except KeyboardInterrupt:

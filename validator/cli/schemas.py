@@ -25,7 +25,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """List the records with topic, fingerprint and number of released versions."""
+    """List the record schemas with topic, fingerprint and number of released versions."""
     known = schemas()
     rows: list[dict[str, Any]] = [
         {
@@ -49,10 +49,10 @@ def list_(as_json: Json = False) -> None:
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="A record, with its namespace or without: validator.Verdict, Verdict.")],
+    name: Annotated[str, typer.Argument(help="A record, with or without its namespace: validator.Verdict, Verdict.")],
     version: Annotated[int | None, typer.Option(help="A released version instead of the current one.")] = None,
     canonical: Annotated[
-        bool, typer.Option("--canonical", help="The Parsing Canonical Form, which is fingerprinted.")
+        bool, typer.Option("--canonical", help="Print the Parsing Canonical Form, which the fingerprint is of.")
     ] = False,
 ) -> None:
     """Print a record's schema."""
@@ -62,7 +62,7 @@ def show(
 
 @app.command()
 def check(as_json: Json = False) -> None:
-    """Check every schema against all its released versions; exit code 1 if one is not compatible."""
+    """Check every schema against all its released versions. Exit code 1 if one is not compatible."""
     known = schemas()
     problems = check_schemas(known)
     if as_json:
@@ -71,7 +71,7 @@ def check(as_json: Json = False) -> None:
         for name, found in problems.items():
             versions = known.versions[name]
             released = versions and versions[-1].canonical == known[name].canonical
-            state = f"is version {versions[-1].version}" if released else "has changes that no released version has"
+            state = f"equals version {versions[-1].version}" if released else "has unreleased changes"
             _write(
                 f"{'FAIL' if found else 'ok  '} {name}: {policy(known[name])} with {len(versions)} released, {state}"
             )

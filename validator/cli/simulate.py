@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator simulate`: write a seeded relay chain's traffic and the verdicts to expect."""
+"""`validator simulate`: writes a seeded relay chain's traffic and the expected verdicts."""
 
 from __future__ import annotations
 
@@ -19,43 +19,46 @@ FILES = ("blocks", "channel-requests", "downward-messages", "candidates", "expec
 
 
 def simulate(
-    out: Annotated[Path | None, typer.Option(help="Directory to write into; made if absent.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory to write to; created if missing.")] = None,
     to_stdout: Annotated[
-        bool, typer.Option("--json", help='Write to standard output instead: {"kind": ..., "record": ...} a line.')
+        bool,
+        typer.Option("--json", help='Write to standard output instead, one {"kind": ..., "record": ...} per line.'),
     ] = False,
     seed: Annotated[int, typer.Option(help="Same seed and settings, same bytes.")] = 1,
     blocks: Annotated[int, typer.Option(help="Number of blocks.")] = 100,
     profile: Annotated[
         str, typer.Option(help="demo, real (45 paras, few messages), full (100 cores) or ceiling (full of messages).")
     ] = "demo",
-    violations: Annotated[float, typer.Option(help="Share of records that set out to break a rule, 0 to 1.")] = 0.1,
+    violations: Annotated[float, typer.Option(help="Share of records that try to break a rule, 0 to 1.")] = 0.1,
     protocol: Annotated[str, typer.Option(help="Rule set: the name of an installed protocol.")] = DEFAULT_PROTOCOL,
     lane: Annotated[str, typer.Option(help="Name of the relay chain.")] = "polkadot",
     preset: Annotated[
         str | None,
         typer.Option(
-            help="Limits by name, if the protocol has such names: polkadot (of 2021-09, with requests that expire; the default), "
+            help="Named limits, if the protocol has any: polkadot (as of 2021-09, with requests that expire; the default) "
             "or tight (every limit within reach)."
         ),
     ] = None,
     topology: Annotated[
         str | None,
-        typer.Option(help="Whose channels, if the protocol has recorded ones: polkadot (the default) or kusama."),
+        typer.Option(help="Recorded channels, if the protocol has any: those of polkadot (the default) or kusama."),
     ] = None,
     paras: Annotated[int | None, typer.Option(help="Number of paras, the busiest first.")] = None,
-    candidates_per_block: Annotated[int | None, typer.Option(help="Number of candidates in a block.")] = None,
-    session_length_blocks: Annotated[int | None, typer.Option(help="Blocks in a session.")] = None,
+    candidates_per_block: Annotated[int | None, typer.Option(help="Number of candidates per block.")] = None,
+    session_length_blocks: Annotated[int | None, typer.Option(help="Number of blocks per session.")] = None,
     first_block: Annotated[int, typer.Option(help="Number of the first block.")] = 1,
     enactment: Annotated[
-        str, typer.Option(help="immediate, or on-inclusion (as the block records say).")
+        str, typer.Option(help="When candidates take effect: immediate, or on-inclusion (as block records list them).")
     ] = "immediate",
     notifications: Annotated[bool, typer.Option(help="Queue downward notifications of channel requests.")] = False,
-    unlimited_balances: Annotated[bool, typer.Option(help="Track only what is reserved.")] = False,
+    unlimited_balances: Annotated[
+        bool, typer.Option(help="Do not limit balances; track only reserved amounts.")
+    ] = False,
 ) -> None:
-    """Write a seeded relay chain's traffic, and the verdicts to expect from a model that is not the core.
+    """Write a seeded relay chain's traffic, and the verdicts expected by a model that shares no code with the core.
 
-    Writes blocks.jsonl, channel-requests.jsonl, downward-messages.jsonl, candidates.jsonl, expected-verdicts.jsonl and
-    chain.json (the lane's configuration) into the directory.
+    Writes blocks.jsonl, channel-requests.jsonl, downward-messages.jsonl, candidates.jsonl, expected-verdicts.jsonl and chain.json (the
+    lane's configuration) to the directory.
     """
     from validator.service.simulation import simulation_of
     from validator.simulate import settings_of_profile
@@ -85,7 +88,7 @@ def simulate(
         try:
             _write_lines(simulation, sys.stdout)
             sys.stdout.flush()
-        except BrokenPipeError:  # `| head` has seen enough; the interpreter's own flush at exit must not find the pipe
+        except BrokenPipeError:  # `| head` has ended; the interpreter's flush at exit must not meet the broken pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     else:
         try:

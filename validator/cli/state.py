@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator state show|verify`: a lane as the job's checkpoint has it, read while the job runs."""
+"""`validator state show|verify`: shows and verifies a lane's state in the job's checkpoint, while the job may be running."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="Show a lane's state from the job's checkpoint, and verify it against the topics; the job may run.",
+    help="Show a lane's state from the job's checkpoint, or verify it against the topics. The job may be running.",
 )
 
 
@@ -45,20 +45,20 @@ app = typer.Typer(
 def show(
     lane: Annotated[str, typer.Option(help="The lane.")],
     para: Annotated[
-        int | None, typer.Option(min=0, max=U32_MAX, help="Only what this para owns and takes part in.")
+        int | None, typer.Option(min=0, max=U32_MAX, help="Only this para's state, with its channels.")
     ] = None,
     channel: Annotated[
         str | None, typer.Option(metavar="S,R", help="Only the channel from para S to para R, with its messages.")
     ] = None,
     plugin: Annotated[str | None, typer.Option(metavar="NAME", help="Only what this plugin's handlers keep.")] = None,
-    limit: Annotated[int, typer.Option(min=0, help="Entries of a plugin that are shown at most; 0: all.")] = 20,
+    limit: Annotated[int, typer.Option(min=0, help="Maximum number of a plugin's entries to show; 0: all.")] = 20,
     config_path: ConfigPath = None,
     as_json: Json = False,
 ) -> None:
-    """Show a lane's state as it was after the job's last batch: the whole in figures, a para, a channel, or what a plugin keeps.
+    """Show a lane's state after the job's last committed batch: a summary, one para, one channel, or what a plugin keeps.
 
-    It is read from the checkpoint by a Spark of its own, which takes 10 to 20 seconds; a running job is not disturbed. With --json the
-    state keys of the conformance format; of a whole lane a STATE.json that `validator lanes import` takes.
+    A separate Spark process reads the checkpoint, which takes 10 to 20 seconds and does not disturb a running job. With --json, prints the
+    state keys of the conformance format; for a complete lane this is a STATE.json for `validator lanes import`.
     """
     from validator.cli.state_tables import channel_tables, lane_tables, para_tables, plugin_tables
     from validator.service.state import restore
@@ -74,8 +74,8 @@ def show(
     with _stored(config, [lane]) as stored:
         restored = restore(stored, lane)
     if as_json:
-        told = document(restored, para, channel_id) if plugin is None else plugin_document(restored, plugin, limit)
-        sys.stdout.write(json.dumps(told) + "\n")
+        shown = document(restored, para, channel_id) if plugin is None else plugin_document(restored, plugin, limit)
+        sys.stdout.write(json.dumps(shown) + "\n")
         return
     if plugin is not None:
         tables = plugin_tables(restored, plugin, limit)
@@ -90,14 +90,14 @@ def show(
 
 @app.command()
 def verify(
-    lane: Annotated[str | None, typer.Option(help="Only this lane; without it every configured one.")] = None,
+    lane: Annotated[str | None, typer.Option(help="Only this lane. Default: every configured lane.")] = None,
     config_path: ConfigPath = None,
     as_json: Json = False,
 ) -> None:
-    """Rebuild lanes from the topics, up to what the checkpoint's last batch has consumed, and compare them with the checkpoint.
+    """Rebuild lanes from the topics, up to the offsets that the checkpoint's last batch consumed, and compare them with the checkpoint.
 
-    Compared are the executed block, the account of records, the state root, the page of every para, what waits, the receipts of all
-    blocks, and the last of them with those on the topic. Exit code 0 if all of it is the same, 1 if not.
+    Compares the executed block, the record counts, the state root, the page of every para, waiting records, the receipts of all blocks, and
+    the last receipts with those on the topic. Exit code 0 if everything is the same, 1 if not.
     """
     from validator.service.state import restore
 
@@ -105,7 +105,7 @@ def verify(
     if lane is not None and lane not in config.chains:
         known = ", ".join(sorted(config.chains)) or "none"
         raise UserError(
-            f"--lane: no chain {lane!r} is configured, so where it starts is not known; configured are {known}"
+            f"--lane: no chain {lane!r} is configured, so its first block is unknown; configured are {known}"
         )
     if not config.chains:
         raise UserError("no chain is configured: expected a table [chains.<lane>]")
@@ -115,9 +115,9 @@ def verify(
         names = [lane] if lane else [name for name in stored.lanes if name in config.chains]
         for name in stored.lanes if lane is None else ():
             if name not in config.chains:
-                say(f"lane {name} is not configured, so where it starts is not known: left out")
+                say(f"lane {name} is skipped: it is not configured, so its first block is unknown")
         if not names:
-            raise UserError("none of the configured lanes is in the checkpoint: nothing has come for them yet")
+            raise UserError("none of the configured lanes is in the checkpoint: no record for them has arrived yet")
         for name in names:
             same = _verify(config, restore(stored, name), as_json=as_json) and same
     raise typer.Exit(exit_codes.OK if same else exit_codes.DISAGREEMENT)
@@ -135,7 +135,7 @@ def _verify(config: Config, restored: RestoredState, *, as_json: bool) -> bool:
     same = all(check.same for check in checks)
     reconfigured = definition.runtime_digest != restored.head.runtime_digest
     if as_json:
-        told = {
+        result = {
             "lane": name,
             "ok": same,
             "batch": restored.batch,
@@ -145,21 +145,23 @@ def _verify(config: Config, restored: RestoredState, *, as_json: bool) -> bool:
             "cut": rebuilt.cut,
             "checks": [asdict(check) for check in checks],
         }
-        sys.stdout.write(json.dumps(told) + "\n")
+        sys.stdout.write(json.dumps(result) + "\n")
         return same
     Console(highlight=False).print(check_tables(checks))
     if reconfigured:
-        say(f"lane {name}: the configuration is not the one that its state was stored under")
+        say(f"lane {name}: the configuration differs from the one that its state was stored with")
     if rebuilt.cut:
         say(
-            f"lane {name}: retention has removed the first records of {', '.join(rebuilt.cut)}: what they were is counted no more"
+            f"lane {name}: retention has removed the first records of {', '.join(rebuilt.cut)}, which cannot be counted any more"
         )
     where = f"after block {restored.processor.lane.executed_block}, batch {restored.batch}"
     if same:
-        sys.stdout.write(f"OK: lane {name} {where} is what its {rebuilt.records:,} records give\n")
+        sys.stdout.write(f"OK: lane {name} {where} equals the lane rebuilt from {rebuilt.records:,} records\n")
     else:
         words = "".join(f"  {differing(check)}\n" for check in checks if not check.same)
-        sys.stdout.write(f"DIFFERENT: lane {name} {where} is not what its {rebuilt.records:,} records give\n{words}")
+        sys.stdout.write(
+            f"DIFFERENT: lane {name} {where} differs from the lane rebuilt from {rebuilt.records:,} records\n{words}"
+        )
     return same
 
 
@@ -171,7 +173,7 @@ def _channel_id(text: str) -> tuple[int, int]:
 
 
 def _definition(config: Config, lane: str) -> LaneDefinition:
-    """Return where a lane starts. What the job keeps of it is read, which is much faster, and left as it is."""
+    """Return a lane's definition. The genesis that the job has stored is reused, which is much faster, and not changed."""
     with TemporaryDirectory() as folder:
         for kept in (job_directory(config) / "lanes").glob(f"{lane}-*"):
             (Path(folder) / kept.name).symlink_to(kept.absolute())
@@ -185,19 +187,19 @@ def _stored(config: Config, lanes: list[str]) -> Iterator[StateExport]:
 
     use_artefacts(config.plugins.artefacts)
     directory = job_directory(config)
-    last_committed_batch(directory / "checkpoint")  # without one nothing need be fetched
+    last_committed_batch(directory / "checkpoint")  # fails before jars are fetched if there is none
     with jar_progress() as progress:
         ensure_jars("spark", progress=progress)
     console = Console(stderr=True)
     with terminated_as_interrupted(), ExitStack() as stack:
-        with console.status("Spark starts and reads the checkpoint ...") if console.is_terminal else nullcontext():
+        with console.status("Spark is reading the checkpoint ...") if console.is_terminal else nullcontext():
             stored = stack.enter_context(stored_lanes(directory, lanes))
         yield stored
 
 
 @contextmanager
 def _reading(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield what takes how much has been read, and of how much."""
+    """Yield a function that shows progress: offsets read so far, and their total."""
     columns: tuple[Any, ...] = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stored lane, a para and a channel of it as tables for a person."""
+"""Formats a stored lane, or one of its paras, channels or plugins, as tables."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from validator.service.verification import Check
 
 LIST_MAX: Final = 20
-"""Entries of a list that may be long: so many are shown."""
+"""Entries shown of a list that may be long."""
 
 Fact = tuple[str, RenderableType]
 
 
 def lane_tables(lane: RestoredState) -> RenderableType:
-    """Show where a lane stands, what its state holds and what its store weighs."""
+    """Show a lane's progress, its state and the size of its store."""
     inner, head = lane.processor.lane, lane.head
     counters = inner.counters
     return Group(
@@ -73,7 +73,7 @@ def lane_tables(lane: RestoredState) -> RenderableType:
 
 
 def plugin_tables(lane: RestoredState, plugin: str, limit: int) -> RenderableType:
-    """Show what a plugin keeps, at most so many entries of it (0: all). Raises `UserError` where that is nothing."""
+    """Show what a plugin keeps, at most ``limit`` entries (0: all). Raises `UserError` if it keeps nothing."""
     entries = entries_of_plugin(lane, plugin)
     rows = [(key.hex(), value.hex()) for key, value in (entries[:limit] if limit else entries)]
     size = sum(len(key) + len(value) for key, value in entries)
@@ -94,19 +94,19 @@ def _kept(lane: RestoredState) -> list[RenderableType]:
 
 
 def para_tables(lane: RestoredState, para: ParaId) -> RenderableType:
-    """Show what of a lane is about a para. Raises `UserError` where there is nothing."""
+    """Show a lane's state about a para. Raises `UserError` if there is none."""
     sections = about_para(lane, para, lane.view.para_sections(lane.rules, para))
     return Group(_title(lane, f"para {para}"), *_shown(sections))
 
 
 def channel_tables(lane: RestoredState, channel_id: ChannelId) -> RenderableType:
-    """Show a channel, or the request for one. Raises `UserError` where there is neither."""
+    """Show a channel, or the request for one. Raises `UserError` if there is neither."""
     sections = about_channel(lane, channel_id, lane.view.channel_sections(lane.rules, channel_id))
     return Group(_title(lane, f"channel {channel_id[0]} -> {channel_id[1]}"), *_shown(sections))
 
 
 def check_tables(checks: Sequence[Check]) -> RenderableType:
-    """Show a lane of the checkpoint beside the one that the topics give."""
+    """Show the comparisons of a stored lane with the lane rebuilt from the topics."""
     table = Table(Column("", no_wrap=True), "in the checkpoint", "from the topics", Column("", no_wrap=True), box=None)
     for check in checks:
         outcome = Text("same", style="green") if check.same else Text("differs", style="bold red")
@@ -115,10 +115,14 @@ def check_tables(checks: Sequence[Check]) -> RenderableType:
 
 
 def differing(check: Check) -> str:
-    """Say in one line what of a comparison differs."""
+    """Describe in one line what differs in a comparison."""
     named = ", ".join(check.differing[:LIST_MAX])
     more = f" and {len(check.differing) - LIST_MAX} more" if len(check.differing) > LIST_MAX else ""
-    return f"{check.what}: {named}{more}" if named else f"{check.what}: {check.stored}, the topics give {check.rebuilt}"
+    return (
+        f"{check.what}: {named}{more}"
+        if named
+        else f"{check.what}: {check.stored} in the checkpoint, {check.rebuilt} from the topics"
+    )
 
 
 # --- parts -------------------------------------------------------------------------------------------------------------------------------
@@ -130,7 +134,7 @@ def _title(lane: RestoredState, what: str = "") -> RenderableType:
 
 
 def _shown(sections: Iterable[StateSection]) -> Iterator[RenderableType]:
-    """Yield what a protocol says of its state, for the terminal."""
+    """Yield a protocol's sections of its state, for the terminal."""
     for section in sections:
         if section.title:
             yield _heading(section.title)
@@ -173,7 +177,7 @@ def _waiting(lane: RestoredState) -> list[RenderableType]:
         record = "" if block.record is None else "yes"
         missing = "" if block.record is None else f"{block.missing():,}"
         rows.append((str(number), f"{len(block.places):,}", record, missing))
-    names = ("block", "records here", "its own record", "still missing")
+    names = ("block", "records", "block record", "missing")
     return [_heading("waiting", len(blocks), LIST_MAX), _table(names, rows)]
 
 

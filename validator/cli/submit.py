@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator submit`: JSON lines to Avro to Kafka, validated."""
+"""`validator submit`: validates JSON lines, encodes them as Avro and sends them to Kafka."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
     from validator.config import Config
 
 LINE_BYTES_MAX: Final = 4 * RECORD_BYTES_MAX
-"""Bytes of a line: hex doubles the payloads, and the names around them are short beside that."""
+"""Bytes of a line: hex doubles the payloads, and the field names are short in comparison."""
 
 
 def submit(
     kind: Annotated[
         str, typer.Argument(help="blocks, candidates, channel-requests or downward-messages.", metavar="KIND")
     ],
-    file: Annotated[str, typer.Argument(help="JSON lines; - is standard input.", metavar="FILE|-")],
+    file: Annotated[str, typer.Argument(help="A file of JSON lines, or - for standard input.", metavar="FILE|-")],
     config_path: ConfigPath = None,
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Tell bad lines, send the good ones; exit code 1 if one was bad.")
+        bool, typer.Option("--keep-going", help="Report bad lines and send the good ones; exit code 1 if one was bad.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Send the records of a file, one JSON object a line, to the topic of their kind; `validator simulate` writes such files.
+    """Send records, one JSON object per line, to the topic of their kind. `validator simulate` writes such files.
 
-    Every line is checked: a bad one is told with its number and the field. Of a file with a bad line nothing is sent. Standard input is
-    sent as it comes, up to the first bad line. Kafka is the configured one, else the embedded broker, which must run. If the
-    configuration has chains, a record's lane must be one of them.
+    Every line is checked, and an error names the line and the field. If a file has a bad line, nothing of it is sent. Standard input is
+    sent as it arrives, up to the first bad line. Records go to the configured Kafka, or else to the embedded broker, which must be running.
+    If the configuration has chains, a record's lane must be one of them.
     """
     if kind not in INPUT_TOPICS:
         close = get_close_matches(kind, INPUT_TOPICS, 1)
@@ -83,7 +83,7 @@ def _submit_file(submission: _Submission, path: Path, *, keep_going: bool) -> No
 
 
 class _Submission:
-    """The lines of one input on their way to one topic."""
+    """Sends the lines of one input to one topic."""
 
     def __init__(self, kind: str, config: Config, sender: RecordSender, *, keep_going: bool) -> None:
         self._kind = kind
@@ -100,7 +100,7 @@ class _Submission:
             self._encode(line, f"{name}, line {number}")
 
     def send(self, stream: IO[bytes], name: str) -> None:
-        """Send line by line. Raises `UserError` for the first bad one, unless it is to keep going."""
+        """Send line by line. Raises `UserError` for the first bad line, unless ``keep_going``."""
         for number, line in _lines(stream, name):
             try:
                 lane, value = self._encode(line, f"{name}, line {number}")
@@ -132,7 +132,7 @@ class _Submission:
         return record["lane"], value
 
     def _protocol_of(self, record: Any) -> str:
-        """Return the protocol of the chain that a record names, the default one where it names none that is configured."""
+        """Return the protocol of a record's chain, or the default one if that chain is not configured."""
         lane = record.get("lane") if isinstance(record, dict) else None
         return protocol_of(self._config, lane if isinstance(lane, str) else "")
 
@@ -144,7 +144,7 @@ class _Submission:
 
 
 def _lines(stream: IO[bytes], name: str) -> Iterator[tuple[int, bytes]]:
-    """Yield numbered lines, empty ones left out."""
+    """Yield the lines that are not empty, with their numbers."""
     for number, line in enumerate(_bounded(stream), start=1):
         if len(line) > LINE_BYTES_MAX:
             raise UserError(f"{name}, line {number}: expected at most {LINE_BYTES_MAX} bytes, found more")

@@ -30,7 +30,7 @@ Bootstrap = Annotated[
     ),
 ]
 Prefix = Annotated[
-    str | None, typer.Option("--prefix", help="What every topic's name begins with, instead of the configured one.")
+    str | None, typer.Option("--prefix", help="Prefix of every topic's name, instead of the configured one.")
 ]
 
 
@@ -42,15 +42,16 @@ def create(
     partitions: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Of each topic, instead of the configured numbers: as many as there are busy relay chains."
+            min=1, help="Partitions of each topic, instead of the configured numbers: one per busy relay chain."
         ),
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option(min=-1, help="Instead of the configured one; -1 is the cluster's default.")
+        int | None,
+        typer.Option(min=-1, help="Replication factor, instead of the configured one; -1: the cluster's default."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Create the topics that are missing, as the configuration's [topics] has them."""
+    """Create the missing topics, as configured in [topics]."""
     config = load_config(config_path)
     topics = config.topics
     made = create_topics(
@@ -66,14 +67,14 @@ def create(
             json.dumps({"created": [name for name, new in made.items() if new], "topics": list(made)}) + "\n"
         )
     else:
-        sys.stdout.write("".join(f"{name}  {'created' if new else 'was there'}\n" for name, new in made.items()))
+        sys.stdout.write("".join(f"{name}  {'created' if new else 'exists'}\n" for name, new in made.items()))
 
 
 @app.command("list")
 def list_(
     config_path: ConfigPath = None, bootstrap_servers: Bootstrap = "", prefix: Prefix = None, as_json: Json = False
 ) -> None:
-    """List the topics with partitions and records."""
+    """List the topics with their numbers of partitions and records."""
     config = load_config(config_path)
     states = list_topics(_kafka(config, bootstrap_servers), prefix=config.topics.prefix if prefix is None else prefix)
     if as_json:

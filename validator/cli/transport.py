@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator transport`: other ways in and out than Kafka, each in a process of its own."""
+"""`validator transport`: runs plugins that move records in and out by other means than Kafka, each in a separate process."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ app = typer.Typer(
 
 @app.callback()
 def _group() -> None:
-    """Have typer keep the name of the only command."""
+    """Make typer keep the name of the only command."""
 
 
 @app.command()
 def run(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="The plugin's name, or PLUGIN.TRANSPORT where it has several transports."),
+        typer.Argument(metavar="NAME", help="The plugin's name, or PLUGIN.TRANSPORT if it has several transports."),
     ],
     config_path: ConfigPath = None,
 ) -> None:
     """Run a transport, configured by `[transports.NAME]`, until it ends or until Ctrl-C or SIGTERM.
 
-    It is asked to end then, which it does once it has delivered what it holds; a second signal ends it at once. What it has received and
-    not acknowledged comes again at its next start. It writes to the input topics and reads the output topics that it names, in the
-    consumer group `<prefix>transport.NAME`. Exit code 0 when it ended, 2 if something is wrong with it, its configuration or Kafka.
+    A signal asks it to end, which it does once it has delivered what it holds; a second signal ends it at once. At its next start it gets
+    the records again that it received but did not acknowledge. It writes to the input topics, and reads the output topics that it names in
+    the consumer group `<prefix>transport.NAME`. Exit code 0 if it ended, 2 if it, its configuration or Kafka has a problem.
     """
     config = load_config(config_path)
     chosen = choose_transport(config, name)

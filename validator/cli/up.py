@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator up`: a broker if none is configured, the topics and the job."""
+"""`validator up`: starts a broker if none is configured, the topics and the job."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 def up(
     config_path: ConfigPath = None,
     rebuild: Rebuild = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Log JSON lines only.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Log only JSON lines.")] = False,
 ) -> None:
-    """Start a broker if none is configured, the topics that are missing and the job; Ctrl-C stops job and broker in order.
+    """Start a broker if none is configured, create missing topics, and run the job. Ctrl-C stops the job, then the broker.
 
-    A broker that was running already is left running. Its data and the job's state stay: the next `up` continues. Exit code 0 when it was
-    stopped, 2 if something is wrong with configuration or surroundings, 3 if the job stopped by itself so as to lose
-    nothing, 70 if it failed.
+    A broker that was already running is left running. Its data and the job's state are kept, so that the next start continues. Exit code
+    0 if it was stopped, 2 if the configuration or the environment is wrong, 3 if the job stopped by itself to avoid losing data, 70 if it
+    failed.
     """
     config = load_job_config(config_path, rebuild=rebuild)
     embedded = not config.kafka.get("bootstrap.servers")
@@ -51,7 +51,7 @@ def _serve(service: Service, config_path: Path | None, *, as_json: bool) -> int:
         return service.job.wait()
     except KeyboardInterrupt:
         if not as_json:
-            say("stopping: the job ends its batch first; Ctrl-C again ends it at once")
+            say("stopping after the current batch; press Ctrl-C again to stop at once")
         return exit_codes.OK
     finally:
         try:
@@ -69,8 +69,8 @@ def _how_to_reach(config: Config, config_path: Path | None) -> str:
         f"  in   {prefix}blocks, {prefix}candidates, {prefix}channel-requests, {prefix}downward-messages\n"
         f"  out  {prefix}verdicts, {prefix}dispatches, {prefix}channel-events, {prefix}headroom, {prefix}receipts, "
         f"{prefix}dead-letters, {prefix}lanes\n"
-        f"  send: validator submit{option} candidates candidates.jsonl\n"
-        f"  see:  validator watch{option} verdicts --follow\n"
-        f"        validator lanes{option}\n"
-        "Spark needs half a minute until the first verdict; Ctrl-C stops."
+        f"  send:  validator submit{option} candidates candidates.jsonl\n"
+        f"  watch: validator watch{option} verdicts --follow\n"
+        f"         validator lanes{option}\n"
+        "The first verdict takes about half a minute. Press Ctrl-C to stop."
     )

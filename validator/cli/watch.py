@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator watch`: an output topic as a live table, or as JSON lines."""
+"""`validator watch`: shows an output topic as a live table, or as JSON lines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 TAIL_FOLLOWING: Final = 20
-"""Records of before that `--follow` begins with, where nothing else is said."""
+"""Earlier records that `--follow` begins with by default."""
 
 _STYLES: Final = {ACCEPTED: "green", REJECTED: "bold red", "opened": "bold green", "closed": "bold yellow"}
 
@@ -40,30 +40,30 @@ _PARA_FIELDS: Final = ("para_id", "sender", "recipient")
 def watch(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help=f"{', '.join(COLUMNS)}.")],
     config_path: ConfigPath = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue with new records until Ctrl-C.")] = False,
     as_json: Json = False,
-    reject_only: Annotated[bool, typer.Option("--reject-only", help="Verdicts: rejected ones alone.")] = False,
-    para: Annotated[int | None, typer.Option(min=0, help="Only what this para is part of.")] = None,
+    reject_only: Annotated[bool, typer.Option("--reject-only", help="Only rejected verdicts.")] = False,
+    para: Annotated[int | None, typer.Option(min=0, help="Only records about this para.")] = None,
     lane: Annotated[str | None, typer.Option(help="Only this lane.")] = None,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Begin with the first record there is, even with --follow.")
+        bool, typer.Option("--from-beginning", help="Begin with the first record, even with --follow.")
     ] = False,
     tail: Annotated[
-        int | None, typer.Option(min=0, help="Begin so many Kafka offsets before each partition's end.")
+        int | None, typer.Option(min=0, help="Begin this many Kafka offsets before each partition's end.")
     ] = None,
 ) -> None:
-    """Show what an output topic holds: the whole of it, or with --follow its last records and whatever comes.
+    """Show the records of an output topic: all of them, or with --follow the last ones and then new ones as they arrive.
 
-    On a terminal a table, elsewhere a line a record; with --json an object a line. Only what was committed is shown.
+    Prints a table on a terminal, otherwise one line per record; with --json, one object per line. Only committed records are shown.
     """
     if topic not in ROWS:
         close = get_close_matches(topic, ROWS, 1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise UserError(f"TOPIC: expected {', '.join(ROWS)}, found {topic!r}{hint}")
     if reject_only and topic != "verdicts":
-        raise UserError(f"--reject-only is for verdicts, found it with {topic}")
+        raise UserError(f"--reject-only needs the topic verdicts, found it with {topic}")
     if para is not None and topic in ("receipts", "dead-letters"):
-        raise UserError(f"--para: {topic} are of no para")
+        raise UserError(f"--para: {topic} do not belong to a para")
     if from_beginning and tail is not None:
         raise UserError("expected --from-beginning or --tail, found both")
     if tail is None and follow and not from_beginning:
@@ -82,20 +82,20 @@ def watch(
             sys.stdout.flush()
         except KeyboardInterrupt:
             return
-        except BrokenPipeError:  # `| head` has seen enough; the interpreter's own flush at exit must not find the pipe
+        except BrokenPipeError:  # `| head` has ended; the interpreter's flush at exit must not meet the broken pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @dataclass(frozen=True, slots=True)
 class _Filter:
-    """Which records are wanted."""
+    """Selects records."""
 
     reject_only: bool
     para: int | None
     lane: str | None
 
     def takes(self, record: dict[str, Any]) -> bool:
-        """Return whether a record is wanted."""
+        """Return whether a record is selected."""
         if self.reject_only and record["ok"]:
             return False
         if self.lane is not None and record["lane"] != self.lane:
@@ -109,7 +109,7 @@ def _chunks(reader: TopicReader, topic: str, wanted: _Filter, *, follow: bool) -
         for read in reader.poll(0.2):
             try:
                 record = to_json(topic, read.value)
-            except UserError as error:  # a stranger's record: the others are still worth seeing
+            except UserError as error:  # a foreign record; show the others
                 say(f"validator: {read.topic}[{read.partition}]@{read.offset}: {error}")
                 continue
             if wanted.takes(record):
@@ -121,11 +121,13 @@ def _chunks(reader: TopicReader, topic: str, wanted: _Filter, *, follow: bool) -
 
 
 def _with_rules(chunks: Iterable[list[dict[str, Any]]], protocols: Mapping[str, str]) -> Iterator[list[dict[str, Any]]]:
-    """Give each rejection the page and anchor of its error behind the clause, null if no installed protocol has it."""
+    """Add to each rejection, after its clause, the page and anchor of its error; null if no installed protocol has it."""
     references: RuleReferences | None = None
     for chunk in chunks:
         if references is None and not all(record["ok"] for record in chunk):
-            references = RuleReferences(installed_pages()[0])  # only now: it imports every protocol's plugin
+            references = RuleReferences(
+                installed_pages()[0]
+            )  # as late as possible, since it imports every protocol's plugin
         yield [
             record if record["ok"] or references is None else _with_rule(record, references, protocols)
             for record in chunk
@@ -140,10 +142,10 @@ def _with_rule(record: dict[str, Any], references: RuleReferences, protocols: Ma
 
 
 def _check_reader() -> None:
-    """Raise `BrokenPipeError` where nobody reads standard output any more: writing would tell so, but the next record may never come."""
+    """Raise `BrokenPipeError` if nobody reads standard output any more. Writing would show it too, but no further record may arrive."""
     try:
         output = sys.stdout.fileno()
-    except (OSError, ValueError):  # no file at all: a test's
+    except (OSError, ValueError):  # not a file, as in tests
         return
     poll = select.poll()
     poll.register(output, 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the records of some protocols are read and written: a value, made once and handed to whoever decodes or encodes."""
+"""How the records of some protocols are read and written: a value, built once and passed to whoever decodes or encodes."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
 
 
 class ProtocolRecords(Protocol):
-    """What a codec has to know of a protocol (`validator.plugin.api.ProtocolDefinition`)."""
+    """What a codec needs to know about a protocol (`validator.plugin.api.ProtocolDefinition`)."""
 
     @property
     def name(self) -> str:
-        """Name by which chains choose it."""
+        """Name by which chains select it."""
 
     @property
     def records(self) -> tuple[RecordType, ...]:
-        """Types of input records that are its own."""
+        """Its own types of input records."""
 
     @property
     def schemas(self) -> Traversable:
-        """Folder of their schemas, laid out as `avro/`."""
+        """Folder of their schemas, laid out like `avro/`."""
 
 
 class RecordChecks(NamedTuple):
-    """What the records of a lane have to be like.
+    """What the records of a lane must satisfy.
 
-    They are those of its protocol. ``maxima`` are the limits that a session change may set, and ``typed_limits`` says in which of its
-    fields: the record ``new_config``, else the map ``limits``.
+    ``protocol`` is the lane's protocol. ``maxima`` are the limits that a session change may set, each with its maximum. ``typed_limits``
+    says which field holds them: the record ``new_config`` if true, else the map ``limits``.
     """
 
     protocol: str
@@ -53,8 +53,8 @@ class RecordChecks(NamedTuple):
 class Reading(NamedTuple):
     """How to read the input records of one fingerprint.
 
-    ``reader`` is None where the writer's schema is the current one. ``name_records`` asks fastavro for the name of a union's record.
-    ``protocols`` is empty where every protocol has this record.
+    ``reader`` is None if the writer's schema is the current one. ``name_records`` makes fastavro return the name of a union's record.
+    ``protocols`` is empty if every protocol has this record.
     """
 
     kind: RecordKind
@@ -70,8 +70,9 @@ class Reading(NamedTuple):
 class Codec:
     """The records of some protocols, those that all protocols share, and the outputs.
 
-    ``schemas`` are the current ones by name, ``by_header`` all versions by their records' first ten bytes. ``readings`` has the input
-    records by these bytes. ``inputs`` has the names of input records by kind and protocol, which is None where every protocol has it.
+    ``schemas`` has the current schemas by name, ``by_header`` all versions by the first ten bytes of their records. ``readings`` has the
+    input records by these bytes. ``inputs`` has the names of input records by kind and protocol; the protocol is None if every protocol has
+    the record.
     """
 
     schemas: Mapping[str, Schema]
@@ -83,25 +84,25 @@ class Codec:
     def of(protocols: Iterable[ProtocolRecords]) -> Codec:
         """Return the codec of some protocols.
 
-        Raises `UserError` where a schema is wrong or names another topic than its record type, and where two protocols read the same
-        bytes differently.
+        Raises `UserError` if a schema is wrong or names a topic other than its record type's, and if two protocols read the same bytes
+        differently.
         """
         shared = schemas()
-        making = _Making(dict(shared.current))
+        builder = _Builder(dict(shared.current))
         for name in shared.current:
-            making.by_header |= {schema.header: schema for schema in shared.every_version(name)}
+            builder.by_header |= {schema.header: schema for schema in shared.every_version(name)}
         for kind, make_shape in _SHARED.items():
             (schema,) = shared.of_topic(TOPIC_OF_KIND[kind])
-            making.add(kind, schema.name, make_shape(schema), None, shared)
-        # what the package ships comes first, so that errors list records in the same order whatever else is installed
+            builder.add(kind, schema.name, make_shape(schema), None, shared)
+        # the package's own protocols come first, so that errors list records in the same order whatever else is installed
         for protocol in sorted(protocols, key=lambda each: (schemas_of(each.schemas) is not shared, each.name)):
             own = schemas_of(protocol.schemas)
             for record in protocol.records:
-                making.add(_kind(record, protocol, own), record.schema, record.shape, protocol.name, own)
-        return making.codec()
+                builder.add(_kind(record, protocol, own), record.schema, record.shape, protocol.name, own)
+        return builder.codec()
 
     def input_schema(self, kind: RecordKind, protocol: str) -> Schema:
-        """Return the schema of a protocol's records of a kind. Raises ``KeyError`` where the codec is not the protocol's."""
+        """Return the schema of a protocol's records of a kind. Raises ``KeyError`` if the codec is not for the protocol."""
         return self.schemas[self.inputs.get((kind, None)) or self.inputs[kind, protocol]]
 
     def names(self, topic: str) -> tuple[str, ...]:
@@ -116,11 +117,11 @@ _SHARED: Final[dict[RecordKind, Callable[[Schema], Shape]]] = {
     RecordKind.BLOCK: block_shape,
     RecordKind.DOWNWARD: lambda _: shape_downward,
 }
-"""By kind, what makes of its current schema the shape of a record that every protocol has."""
+"""By kind, builds the shape of a record that every protocol has from its current schema."""
 
 
-class _Making:
-    """A codec that is not whole yet."""
+class _Builder:
+    """A codec under construction."""
 
     def __init__(self, current: dict[str, Schema]) -> None:
         self.schemas = current
@@ -140,7 +141,7 @@ class _Making:
         current = known[name]
         self.inputs[kind, protocol] = name
         self.schemas[name] = current
-        # the current schema often is the last released one, too
+        # the current schema is often the last released one, too
         for header, schema in {schema.header: schema for schema in known.every_version(name)}.items():
             reader = None if schema.canonical == current.canonical else current.parsed
             protocols = () if protocol is None else (protocol,)
@@ -156,7 +157,7 @@ class _Making:
 
 def _kind(record: RecordType, protocol: ProtocolRecords, known: SchemaSet) -> RecordKind:
     if record.schema not in known.current:
-        raise UserError(f"protocol {protocol.name}: its folder of schemas has none of {record.schema}")
+        raise UserError(f"protocol {protocol.name}: its schema folder has no schema {record.schema}")
     named = known[record.schema].topic
     if named not in (None, record.topic):
         raise UserError(
@@ -167,5 +168,5 @@ def _kind(record: RecordType, protocol: ProtocolRecords, known: SchemaSet) -> Re
 
 @cache
 def shared_codec() -> Codec:
-    """Return the codec of no protocol: for outputs, blocks and downward messages, which all protocols share."""
+    """Return the codec without protocols: for outputs, blocks and downward messages, which all protocols share."""
     return Codec.of(())

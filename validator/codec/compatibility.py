@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether records that one schema wrote can be read with another.
+"""Checks whether records written with one schema can be read with another.
 
-fastavro resolves schemas while it reads but cannot tell beforehand, so the rules are here. Source: Avro 1.12 specification, "Schema
-Resolution". Beyond resolving, a union is taken strictly: every branch that the writer may choose must be readable.
+fastavro resolves schemas while it reads but cannot check in advance, so the rules are here. Source: Avro 1.12 specification, "Schema
+Resolution". Unions are stricter than in that section: every branch that the writer may choose must be readable.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from validator.codec.schemas import Json, Schema, SchemaSet
 
 FULL_TRANSITIVE: Final = "FULL_TRANSITIVE"
-"""Every version reads every other: consumers of outputs are upgraded before or after the job, as they please."""
+"""Every version reads every other: consumers of outputs may be upgraded before or after the job."""
 BACKWARD_TRANSITIVE: Final = "BACKWARD_TRANSITIVE"
-"""The current version reads all earlier ones: the job is upgraded before those who write its inputs."""
+"""The current version reads all earlier ones: the job is upgraded before the producers of its inputs."""
 
 _PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _PROMOTIONS: Final[dict[str, frozenset[str]]] = {
@@ -31,12 +31,12 @@ _PROMOTIONS: Final[dict[str, frozenset[str]]] = {
 
 
 def policy(schema: Schema) -> str:
-    """Return what a record's versions promise each other; one that names no topic is an input of a protocol."""
+    """Return the compatibility policy of a record's versions; a record that names no topic is an input of a protocol."""
     return FULL_TRANSITIVE if schema.topic in OUTPUT_TOPICS else BACKWARD_TRANSITIVE
 
 
 def check_schemas(known: SchemaSet) -> dict[str, list[str]]:
-    """Return, for every current schema, what breaks its promise to its earlier versions; an empty list is good."""
+    """Return, for every current schema, how it breaks its policy towards its earlier versions; an empty list means compatible."""
     problems: dict[str, list[str]] = {}
     for name, current in known.current.items():
         found = problems[name] = []
@@ -50,7 +50,7 @@ def check_schemas(known: SchemaSet) -> dict[str, list[str]]:
 
 
 def incompatibilities(reader: Json, writer: Json) -> list[str]:
-    """Return why ``reader`` cannot read everything that ``writer`` writes, one sentence a place; an empty list if it can."""
+    """Return why ``reader`` cannot read everything that ``writer`` writes, one sentence per place; an empty list if it can."""
     resolution = _Resolution(_names(reader), _names(writer))
     resolution.resolve(reader, writer, "")
     return resolution.problems
@@ -85,7 +85,7 @@ def _short(name: str) -> str:
 
 @dataclass
 class _Resolution:
-    """One comparison; ``compared`` holds the pairs of records that it is inside of, since a schema may be recursive."""
+    """One comparison; ``compared`` holds the pairs of records that it is currently inside, since a schema may be recursive."""
 
     reader_names: dict[str, Json]
     writer_names: dict[str, Json]
@@ -107,25 +107,25 @@ class _Resolution:
         kind, other = writer["type"], reader["type"]
         if kind in _PRIMITIVES or other in _PRIMITIVES or kind != other:
             if kind != other and other not in _PROMOTIONS.get(kind, ()):
-                self.tell(path, f"{_title(writer)} is not readable as {_title(reader)}")
+                self.report(path, f"{_title(writer)} is not readable as {_title(reader)}")
         elif kind == "array":
             self.resolve(reader["items"], writer["items"], f"{path}[]")
         elif kind == "map":
             self.resolve(reader["values"], writer["values"], f"{path}{{}}")
         elif not _same_name(reader, writer):
-            self.tell(path, f"{_title(writer)} is not readable as {_title(reader)}")
+            self.report(path, f"{_title(writer)} is not readable as {_title(reader)}")
         elif kind == "fixed":
             if reader["size"] != writer["size"]:
-                self.tell(path, f"{writer['size']} bytes are not readable as {reader['size']}")
+                self.report(path, f"{writer['size']} bytes are not readable as {reader['size']}")
         elif kind == "enum":
             unknown = [symbol for symbol in writer["symbols"] if symbol not in reader["symbols"]]
             if unknown and "default" not in reader:
-                self.tell(path, f"{', '.join(unknown)} of {_title(writer)} is unknown and the reader has no default")
+                self.report(path, f"{', '.join(unknown)} of {_title(writer)} is unknown and the reader has no default")
         else:
             self.resolve_records(reader, writer, path)
 
     def resolve_in_union(self, reader: list[Json], writer: Json, path: str) -> None:
-        """Some branch of the reader's union must read what the writer wrote; the first one of the same kind explains a failure."""
+        """Require a branch of the reader's union that reads the writer's type; the first one of the same kind explains a failure."""
         attempts = []
         for branch in reader:
             attempt = _Resolution(
@@ -144,7 +144,7 @@ class _Resolution:
         if is_other_kind:
             titles = (_title(_open(branch, self.reader_names, self.reader_namespace)) for branch in reader)
             problems = []
-            self.tell(path, f"{_title(writer)} is in none of the reader's branches {', '.join(titles)}")
+            self.report(path, f"{_title(writer)} is in none of the reader's branches {', '.join(titles)}")
         self.problems += problems
 
     def resolve_records(self, reader: dict[str, Any], writer: dict[str, Any], path: str) -> None:
@@ -162,16 +162,16 @@ class _Resolution:
             if source is not None:
                 self.resolve(each["type"], source["type"], there)
             elif "default" not in each:
-                self.tell(there, "the writer has no such field and the reader no default")
+                self.report(there, "the writer has no such field and the reader no default")
         self.reader_namespace, self.writer_namespace = outer
         self.compared.discard(pair)
 
-    def tell(self, path: str, problem: str) -> None:
+    def report(self, path: str, problem: str) -> None:
         self.problems.append(f"{path or 'record'}: {problem}")
 
 
 def _open(schema: Json, names: dict[str, Json], namespace: str) -> Any:
-    """Return a union as its list, anything else as a dict with its ``type``; a name stands for the type that it names."""
+    """Return a union as its list, anything else as a dict with its ``type``; a name is replaced by the type that it names."""
     if isinstance(schema, list):
         return schema
     if isinstance(schema, dict):

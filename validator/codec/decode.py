@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kafka value to input record, or to a dead letter that says what is wrong with it.
+"""Decodes a Kafka value into an input record, or into a dead letter that says what is wrong with it.
 
-Bytes from Kafka are hostile until proven otherwise. What bounds the work on them: a record's size is checked first; every Avro item of our
-schemas takes at least one byte, so a length or block count that lies ends at the end of the input; a large record's items are counted
-before one is built (`walk`); no schema is recursive. fastavro raises a handful of exception types on broken bytes; each of them is a dead
-letter here, and anything else is a bug and stops.
+Bytes from Kafka are hostile until proven otherwise, so the work on them is bounded. A record's size is checked first. Every Avro item of
+our schemas takes at least one byte, so a false length or block count fails at the end of the input. A large record's items are counted
+before any is built (`walk`). No schema is recursive. fastavro raises a handful of exception types on broken bytes; each of them becomes a
+dead letter here. Anything else is a bug and stops the job.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from validator.codec.codec import Codec, Reading, RecordChecks
 
 _MALFORMED: Final = (EOFError, IndexError, ValueError, OverflowError, SchemaResolutionError)
-"""What fastavro raises on bytes that are not of the schema (UnicodeDecodeError is a ValueError)."""
+"""What fastavro raises on bytes that do not match the schema (UnicodeDecodeError is a ValueError)."""
 
 
 def decode_record(
@@ -41,11 +41,11 @@ def decode_record(
     key: bytes | None = None,
     lanes: Mapping[str, RecordChecks] | None = None,
 ) -> tuple[str, Input] | DeadLetter:
-    """Return the lane and the input that a Kafka value holds, or the dead letter that it ends as.
+    """Return the lane and the input that a Kafka value holds, or the dead letter that it becomes.
 
-    ``kind`` is that of the topic it was read from. Checked in this order: there is a value, its size, its marker, its fingerprint, the
-    record's type against the topic, the Avro bytes to the last one, then every field in the order of its schema, and whether it is a record
-    of its lane's protocol, as far as ``lanes`` says that. Where the bytes name no lane the dead letter takes the ``key``'s.
+    ``kind`` is the kind of the topic it was read from. Checked in this order: the value exists, its size, its marker, its fingerprint, the
+    record's type against the topic, the Avro bytes to the last one, every field in schema order, and the record against its lane's protocol
+    if ``lanes`` has the lane. If the bytes name no lane, the dead letter takes the lane from ``key``.
     """
     entry = codec.readings.get(value[:HEADER_SIZE]) if value is not None else None
     if value is None or entry is None or entry.kind != kind or len(value) > RECORD_BYTES_MAX:
@@ -75,7 +75,7 @@ def decode_record(
     return lane, Input(kind, block, index, blake2b(value, digest_size=8).digest(), source, value, fields)
 
 
-# --- what cannot be read -----------------------------------------------------------------------------------------------------------------
+# --- unreadable values --------------------------------------------------------------------------------------------------------------------
 
 
 def _unreadable(codec: Codec, kind: RecordKind, value: bytes | None, source: Source, key: bytes | None) -> DeadLetter:
@@ -115,7 +115,7 @@ def _text(error: Exception) -> str:
     return f" ({error})" if str(error) else ""
 
 
-# --- what no record of its lane may hold -------------------------------------------------------------------------------------------------
+# --- checks against the lane --------------------------------------------------------------------------------------------------------------
 
 
 def _check_place(lane: str, block: int, index: int) -> None:
@@ -127,7 +127,7 @@ def _check_place(lane: str, block: int, index: int) -> None:
 
 
 def _check_protocol(entry: Reading, record: dict[str, Any], of_lane: RecordChecks) -> None:
-    """Raise `LimitError` where a record is another protocol's than its lane's."""
+    """Raise `LimitError` if a record does not belong to its lane's protocol."""
     if entry.protocols and of_lane.protocol not in entry.protocols:
         raise LimitError("lane", f"a lane of protocol {' or '.join(entry.protocols)}", f"one of {of_lane.protocol}")
     change = record.get("session_change")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outcomes of the core to Kafka records.
+"""Encodes the core's outcomes as Kafka records.
 
-A record's topic is given without the prefix, its key is what the topic is partitioned (and, for headroom and lanes, compacted) by. The same
-outcome gives the same bytes: nothing of the time, the process or the Kafka offsets is in them, dead letters apart.
+A record's topic is given without the prefix. Its key is what the topic is partitioned (and, for headroom and lanes, compacted) by. The same
+outcome gives the same bytes: except for dead letters, no record depends on the time, the process or Kafka offsets.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class OutputRecord(NamedTuple):
 
 
 class BlockOutput(NamedTuple):
-    """Records that are emitted together: all of ``block``, or if that is None what a batch emits that belongs to no block."""
+    """Records that are emitted together: those of ``block``, or if that is None, a batch's records that belong to no block."""
 
     block: int | None
     records: list[OutputRecord]
 
 
 class LaneStatus(NamedTuple):
-    """Where a lane stands. ``waiting_blocks`` counts blocks, ``waiting_bytes`` raw bytes; ``waiting_for`` is in words."""
+    """The status of a lane. ``waiting_blocks`` counts blocks, ``waiting_bytes`` raw bytes; ``waiting_for`` is in words."""
 
     executed_block: int | None
     waiting_blocks: int
@@ -65,7 +65,7 @@ def verdict_id(lane: str, block: int, kind: str, index: int) -> bytes:
 
 
 def write(schema: Schema, datum: dict[str, Any]) -> bytes:
-    """Return a record in single-object encoding under a schema; ``datum`` is as fastavro takes it."""
+    """Return a record in single-object encoding under a schema; ``datum`` is in the form that fastavro takes."""
     stream = BytesIO()
     stream.write(schema.header)
     schemaless_writer(stream, schema.parsed, datum)
@@ -75,7 +75,7 @@ def write(schema: Schema, datum: dict[str, Any]) -> bytes:
 def encode_dead_letter(dead: DeadLetter) -> OutputRecord:
     """Encode a dead letter; its key is its lane, which may be empty.
 
-    Its headers hold the reason and where the record was read from: a copy in another tool keeps them.
+    Its headers hold the reason and the record's source, so that a copy made by another tool keeps them.
     """
     datum = {
         "lane": dead.lane,
@@ -93,12 +93,12 @@ def encode_dead_letter(dead: DeadLetter) -> OutputRecord:
 
 
 def source_header(source: Source) -> bytes:
-    """Return a place in Kafka as text: ``topic/partition/offset``."""
+    """Return a record's source as text: ``topic/partition/offset``."""
     return f"{source.topic}/{source.partition}/{source.offset}".encode()
 
 
 def source_of(dead_letter: OutputRecord) -> Source:
-    """Return where the record of an encoded dead letter was read from."""
+    """Return the source of the record in an encoded dead letter."""
     topic, partition, offset = dict(dead_letter.headers)["source"].decode().rsplit("/", 2)
     return Source(topic, int(partition), int(offset))
 
@@ -109,9 +109,9 @@ def reason_of(dead_letter: OutputRecord) -> DeadReason:
 
 
 class Encoder:
-    """Encodes what one lane tells under one runtime.
+    """Encodes what one lane emits under one runtime.
 
-    ``runtime_digest`` is 32 bytes: plugins with their versions, and the chain's configuration.
+    ``runtime_digest`` is 32 bytes over plugins with their versions, and the chain's configuration.
     """
 
     def __init__(self, lane: str, runtime_digest: bytes) -> None:
@@ -128,7 +128,7 @@ class Encoder:
         self._id_start = blake2b(self.key + b"/", digest_size=16)
 
     def executed(self, executed: Executed) -> list[OutputRecord]:
-        """Encode everything that a block told, its receipt last."""
+        """Encode everything that a block emits, its receipt last."""
         key, block = self.key, executed.receipt.block
         records = [OutputRecord("verdicts", key, self.verdict(verdict)) for verdict in executed.verdicts]
         records += [OutputRecord("dispatches", key, self.dispatch(dispatch)) for dispatch in executed.dispatches]
@@ -142,8 +142,8 @@ class Encoder:
     def verdict(self, verdict: Verdict) -> bytes:
         """Encode a verdict.
 
-        Written out by hand, byte for byte what fastavro writes (a test holds them together): there is one verdict per input, and building
-        the dict and handing it to fastavro took four times as long. What is the same in every verdict of a lane is encoded once.
+        Hand-written, but byte for byte what fastavro writes (a test compares them). There is one verdict per input, and building the dict
+        and passing it to fastavro took four times as long. What is the same in every verdict of a lane is encoded once.
         """
         kind, block, index, para_id, violation, enacted, messages, effective, expires, candidate_hash = verdict
         place = f"{block}/{kind.value}/{index}".encode()
@@ -176,7 +176,7 @@ class Encoder:
         return write(self._schemas["validator.Dispatch"], datum)
 
     def channel_event(self, event: ChannelEvent) -> bytes:
-        """Encode a channel event; a deposit is reserved where it is positive, returned where it is negative."""
+        """Encode a channel event; a positive deposit is reserved, a negative one returned."""
         datum = {
             **self._common(event),
             "event": event.event.value,
@@ -188,9 +188,9 @@ class Encoder:
         return write(self._schemas["validator.ChannelEvent"], datum)
 
     def headroom(self, block: int, headroom: ParaHeadroom | ChannelHeadroom) -> OutputRecord:
-        """Encode what a para or a channel still takes after ``block``; the topic keeps the last record per para and channel.
+        """Encode the headroom of a para or a channel after ``block``; the topic keeps the last record per para and channel.
 
-        Written out by hand as verdicts are: on a chain that is busy everywhere there is one for each candidate.
+        Hand-written like verdicts: a chain that is busy everywhere has one for each candidate.
         """
         if isinstance(headroom, ParaHeadroom):
             para_id, valid, count_left, bytes_left, pending, watermark, watermarks = headroom
@@ -218,7 +218,7 @@ class Encoder:
         return OutputRecord("receipts", self.key, write(self._schemas["validator.Receipt"], self._receipt(receipt)))
 
     def lane_status(self, status: LaneStatus) -> OutputRecord:
-        """Encode where the lane stands."""
+        """Encode the lane's status."""
         counters = status.counters
         datum = {
             "lane": self.lane,
@@ -237,14 +237,14 @@ class Encoder:
         return {"lane": self.lane, **outcome._asdict(), "runtime_digest": self.runtime_digest}
 
     def _receipt(self, receipt: Receipt) -> dict[str, Any]:
-        # a block's weights may add up to more than an Avro long holds: the greatest there is says so
+        # a block's weights may add up to more than an Avro long holds: the sum is capped
         return {**self._common(receipt), "weight_used": min(receipt.weight_used, LONG_MAX)}
 
 
 # --- Avro binary by hand: Avro 1.12 specification, "Binary encoding" ---------------------------------------------------------------------
 
 
-@lru_cache(maxsize=65_536)  # block numbers, indexes and para ids come again and again
+@lru_cache(maxsize=65_536)  # block numbers, indexes and para ids recur
 def _long(value: int) -> bytes:
     """Return an Avro long: zig-zag, then seven bits a byte, the lowest first."""
     if not -LONG_MAX - 1 <= value <= LONG_MAX:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decoded records as bytes, from the process that decoded them to the one that executes them.
+"""Decoded records as bytes, between the process that decodes them and the one that executes them.
 
-marshal, since it is the fastest form of plain tuples that Python has. It is made for exactly one interpreter version and for trusted
-bytes, so nothing packed here is ever stored or sent to another program: it lives between two stages of one micro-batch of one job, whose
-workers run the same Python. What is kept (journal, snapshots) has a canonical, versioned encoding of its own.
+They are packed with marshal, Python's fastest format for plain tuples. marshal is made for exactly one interpreter version and for trusted
+bytes. So nothing packed here is stored or sent to another program: it lives between two stages of one micro-batch of one job, whose workers
+run the same Python. Stored data (journal, snapshots) has its own canonical, versioned encoding.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _REASONS = tuple(DeadReason)
 
 
 def pack(items: Iterable[Input | DeadLetter]) -> bytes:
-    """Return inputs and dead letters as bytes for `unpack`; marshal takes plain tuples and ints only, hence the conversions."""
+    """Return inputs and dead letters as bytes for `unpack`; marshal accepts only plain tuples and ints, hence the conversions."""
     return marshal.dumps([_plain(item) for item in items])
 
 
 def unpack(packed: bytes) -> list[Input | DeadLetter]:
-    """Return what was given to `pack`, in its order."""
-    return [_typed(plain) for plain in marshal.loads(packed)]  # noqa: S302 - see the module's first lines
+    """Return the items that `pack` was given, in order."""
+    return [_typed(plain) for plain in marshal.loads(packed)]  # noqa: S302 - see the module docstring
 
 
 def _plain(item: Input | DeadLetter) -> tuple[Any, ...]:

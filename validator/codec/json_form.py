@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records as JSON: what people write to `validator submit` and read from `validator watch --json`.
+"""Records as JSON: what users write to `validator submit` and read from `validator watch --json`.
 
-Names are those of the schemas; bytes and hashes are lower-case hex without a prefix, balances plain integers, absent optional fields null.
-Some shapes differ from the Avro ones. A channel request is flat with a ``kind``. A verdict says ``ok`` and holds its error as the
-conformance traces do (``{"kind", **fields}``, the clause beside it). A record whose schema has the attribute ``"json": "pair"`` is the
-array of its fields (a channel is ``[sender, recipient]``), one with ``"json": "sparse"`` an object without those that are null.
+Names come from the schemas. Bytes and hashes are lower-case hex without a prefix, balances plain integers, absent optional fields null.
+Some forms differ from the Avro ones. A channel request is flat, with a ``kind``. A verdict has ``ok`` and holds its error as the
+conformance traces do (``{"kind", **fields}``, with the clause next to it). A record whose schema has the attribute ``"json": "pair"`` is
+the array of its fields (a channel is ``[sender, recipient]``). One with ``"json": "sparse"`` is an object without its null fields.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _LONG_RANGES: Final[dict[str | None, tuple[int, int]]] = {
     "u63": (0, LONG_MAX),
 }
 _CALL: Final = "request"
-"""The field of a channel request that is a union of calls: JSON has a call's name as ``kind``, and its arguments beside that."""
+"""The field of a channel request that is a union of calls: JSON has the call's name as ``kind``, with its arguments next to it."""
 
 
 def encode_input(codec: Codec, kind: RecordKind, record: Json, protocol: str) -> bytes:
-    """Return the Kafka value of an input of a protocol, given as JSON.
+    """Return the Kafka value of a protocol's input, given as JSON.
 
-    Raises `UserError` that names the field, what was expected and what was found; a value that is returned decodes.
+    Raises `UserError` that names the field, what was expected and what was found. A returned value always decodes.
     """
     schema = codec.input_schema(kind, protocol)
     value = encode_json(schema, record)
@@ -56,7 +56,7 @@ def encode_input(codec: Codec, kind: RecordKind, record: Json, protocol: str) ->
 
 
 def _calls(schema: Json) -> dict[str, str]:
-    """Return the calls of a channel request's record, by kind; empty where it is no such record."""
+    """Return the calls of a channel request's record, by kind; empty for any other record."""
     field = next((field for field in schema.get("fields", ()) if field["name"] == _CALL), None)
     if field is None or not isinstance(field["type"], list):
         return {}
@@ -65,14 +65,14 @@ def _calls(schema: Json) -> dict[str, str]:
 
 
 def encode_json(schema: Schema, record: Json) -> bytes:
-    """Return the Kafka value of a record of a schema, given as `to_json` returns it; raises `UserError`."""
+    """Return the Kafka value of a schema's record, given in the form that `to_json` returns. Raises `UserError`."""
     return write(schema, _to_avro(schema).convert(record))
 
 
 def to_json(topic: str, value: bytes, codec: Codec | None = None) -> dict[str, Any]:
-    """Return the record that a Kafka value of a topic (without the prefix) holds, in JSON; raises `UserError`.
+    """Return, as JSON, the record that a Kafka value of a topic (without the prefix) holds. Raises `UserError`.
 
-    Without a ``codec``, which outputs do not need, records of protocols are not known.
+    Without a ``codec``, the records of protocols are unknown; outputs do not need one.
     """
     codec = shared_codec() if codec is None else codec
     schema = _schema_of(topic, value, codec)
@@ -105,7 +105,7 @@ def _found(value: Json) -> str:
 
 
 class _Named:
-    """A schema and the types that it names."""
+    """A schema and its named types."""
 
     def __init__(self, schema: Json) -> None:
         self.schema = schema
@@ -125,7 +125,7 @@ class _Named:
 
 
 class _ToAvro(_Named):
-    """JSON to what fastavro writes, every value checked against the schema; a path names the field."""
+    """Converts JSON to what fastavro writes, checking every value against the schema; a path names the field."""
 
     def convert(self, value: Json) -> Any:
         return self.value(self.schema, value, "")
@@ -146,7 +146,7 @@ class _ToAvro(_Named):
         return self.detail(value, path)
 
     def detail(self, value: Json, path: str) -> Any:
-        """Convert a value of an error's details, the only union of several types beside a request's."""
+        """Convert a value of an error's details, the only union of several types besides a request's."""
         if isinstance(value, list):
             return [
                 [self.to_long({}, number, path) for number in each]
@@ -200,7 +200,7 @@ class _ToAvro(_Named):
         return default.encode("latin-1") if kind in ("fixed", "bytes") else default
 
     def request(self, value: dict[str, Any], path: str, calls: dict[str, str]) -> dict[str, Any]:
-        """Fold a flat request into its call."""
+        """Nest a flat request's arguments in its call."""
         kind = value.get("kind")
         if not isinstance(kind, str) or kind not in calls:
             raise self.error(self.join(path, "kind"), f"one of {', '.join(calls)}", kind)
@@ -293,7 +293,7 @@ class _ToAvro(_Named):
 
 
 class _ToJson(_Named):
-    """What fastavro reads (records inside unions as (name, record)) to JSON."""
+    """Converts what fastavro reads (records inside unions as (name, record)) to JSON."""
 
     def convert(self, datum: Any) -> Any:
         return self.value(self.schema, datum)

@@ -4,11 +4,12 @@
 Every record is in single-object encoding: ``C3 01``, the 8-byte little-endian CRC-64-AVRO fingerprint of the writer's schema in Parsing
 Canonical Form, then the Avro binary. Source: Avro 1.12 specification, "Single-object encoding" and "Schema fingerprints".
 
-`avro/<name>.avsc` is what this version writes; `avro/versions/<name>/<n>.avsc` is every released version of it, ``n`` from 1. A record
-written with any of them is read into the current one.
+`avro/<name>.avsc` is the schema that this version writes; `avro/versions/<name>/<n>.avsc` are its released versions, ``n`` from 1. A record
+written with any of them is read as the current one.
 
-Two attributes are ours. Neither is part of the Parsing Canonical Form, so neither changes a fingerprint. ``topic``, of the outermost
-record, names the topic that carries it. ``json``, of any record, says how JSON writes it if not as an object with all fields (`json_form`).
+Two attributes are our own. Neither is part of the Parsing Canonical Form, so neither changes a fingerprint. ``topic``, on the outermost
+record, names the topic that carries it. ``json``, on any record, says how JSON represents it if not as an object with all fields
+(`json_form`).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Json: TypeAlias = Any
 MARKER: Final = b"\xc3\x01"
 """First two bytes of a record in single-object encoding."""
 SUFFIX: Final = ".avsc"
-"""How the names of schema files end."""
+"""File name suffix of schemas."""
 HEADER_SIZE: Final = 10
 """Bytes of marker and fingerprint."""
 
@@ -45,9 +46,9 @@ HEADER_SIZE: Final = 10
 class Schema:
     """One version of one record's schema.
 
-    ``source`` is the JSON of the file, ``parsed`` what fastavro reads and writes with (no docs, no logical types: it would look them up for
-    every value), ``header`` the 10 bytes that a record of it starts with. ``version`` is None for the current one, ``topic`` where the
-    schema names none.
+    ``source`` is the JSON of the file. ``parsed`` is what fastavro reads and writes with, without docs and logical types, which it would
+    look up for every value. ``header`` is the 10 bytes that a record starts with. ``version`` is None for the current schema, ``topic`` is
+    None if the schema names none.
     """
 
     name: str
@@ -66,14 +67,14 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class SchemaSet:
-    """Every schema of a folder: by name the current one, and the released versions in ascending order."""
+    """Every schema of a folder, by name: the current one, and the released versions in ascending order."""
 
     current: Mapping[str, Schema]
     versions: Mapping[str, tuple[Schema, ...]]
 
     @classmethod
     def read(cls, directory: Traversable) -> SchemaSet:
-        """Read a folder laid out as `avro/`, which may be one in an archive. Raises `UserError`."""
+        """Read a folder laid out like `avro/`, which may be inside an archive. Raises `UserError`."""
         current: dict[str, Schema] = {}
         versions: dict[str, tuple[Schema, ...]] = {}
         for name, path in sorted(_files(directory).items()):
@@ -106,7 +107,7 @@ def short_name(name: str) -> str:
 
 
 def _files(directory: Traversable) -> dict[str, Traversable]:
-    """Return the schema files of a folder by their names without the suffix, none where there is no such folder."""
+    """Return a folder's schema files by their names without the suffix; empty if the folder does not exist."""
     found = directory.iterdir() if directory.is_dir() else ()
     return {path.name.removesuffix(SUFFIX): path for path in found if path.name.endswith(SUFFIX)}
 
@@ -143,7 +144,7 @@ _NOT_BINARY: Final = frozenset({"doc", "logicalType", "topic", "json"})
 
 
 def _bare(schema: Json) -> Json:
-    """Drop documentation, logical types and attributes of ours, which mean nothing to the binary form."""
+    """Drop documentation, logical types and our own attributes, which do not affect the binary form."""
     if isinstance(schema, list):
         return [_bare(each) for each in schema]
     if not isinstance(schema, dict):

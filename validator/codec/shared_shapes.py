@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes of the input records that all protocols share: a decoded record to its fields, every range checked."""
+"""Shapes of the input records that all protocols share: they turn a decoded record into its fields and check every range."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from validator.codec.schemas import Json, Schema
 
 LONG_MAXIMA: Final[dict[str | None, int]] = {"u32": U32_MAX, "u63": 2**63 - 1}
-"""Greatest value of an Avro long by its logical type."""
+"""Maximum of an Avro long by its logical type."""
 
 
 def shape_downward(record: dict[str, Any]) -> Shaped:
@@ -29,7 +29,7 @@ def shape_downward(record: dict[str, Any]) -> Shaped:
 
 
 def block_shape(schema: Schema) -> Shape:
-    """Return the shape of block records of a schema; which limits a session change may set, and up to what, is in the schema."""
+    """Return the shape of a schema's block records; the schema says which limits a session change may set, and their maxima."""
     change = _record_type(_field(schema.source, "session_change"))
     limits = _limits(_record_type(_field(change, "new_config")))
 
@@ -65,7 +65,7 @@ def _record_type(union: Json) -> Json:
 
 
 def _limits(record: Json) -> tuple[tuple[str, int | None], ...]:
-    """Return the names and greatest values of a record's optional fields; None for a u128, whose 16 bytes hold no greater one."""
+    """Return the names and maxima of a record's optional fields; None for a u128, whose 16 bytes hold nothing greater."""
     return tuple((field["name"], _greatest(_record_type(field["type"]))) for field in record["fields"])
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A look at a large record's structure before anything is built from it.
+"""Checks the structure of a large record before anything is built from it.
 
-An array item costs as little as one byte on the wire and some two hundred in memory, so a few megabytes of hostile bytes would become
-gigabytes. Records below `WALK_BYTES_MIN` cannot grow to anything that hurts and are not looked at.
+An array item may take one byte on the wire and about two hundred in memory, so a few megabytes of hostile bytes could become gigabytes.
+Records below `WALK_BYTES_MIN` cannot grow to a harmful size and are not checked.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
     from validator.codec.schemas import Json
 
 WALK_BYTES_MIN: Final = 64 * 1024
-"""Bytes from which on a record is walked."""
+"""Size in bytes from which a record is walked."""
 ITEMS_MAX: Final = 4 * RECORDS_PER_BLOCK_MAX
-"""Array and map items of one record, all its arrays together."""
+"""Maximum array and map items of one record, all its arrays together."""
 
 
 class TooManyItems(ValueError):
-    """A record with more items than any record of ours may have."""
+    """A record has more items than any of our records may have."""
 
 
 def walk(schema: Json, data: bytes, start: int) -> int:
-    """Return the position after the value of ``schema`` that starts at ``start``, having skipped over every part of it.
+    """Skip over every part of the value of ``schema`` that starts at ``start``, and return the position after it.
 
-    Raises ValueError where the bytes are not of the schema or end too early, and `TooManyItems`. Source: Avro 1.12 specification, "Binary
+    Raises ValueError if the bytes do not match the schema or end too early, and `TooManyItems`. Source: Avro 1.12 specification, "Binary
     encoding".
     """
     return _Walker(schema, data).skip(schema, start)
 
 
 def named_types(schema: Json) -> dict[str, Json]:
-    """Return every type that a schema names, at any depth, by its name."""
+    """Return every named type of a schema, at any depth, by name."""
     named: dict[str, Json] = {}
     if isinstance(schema, list):
         for branch in schema:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator.toml`: what it may hold (`model`, and `limits` of chains), reading and checking it (`load`)."""
+"""`validator.toml`: its keys (`model`, and `limits` of chains), and reading and checking it (`load`)."""
 
 from validator.config.load import load_config
 from validator.config.model import DEFAULT_PROTOCOL, Chain, Config, Job, Topics, configuration_digest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys of the configuration in environment variables."""
+"""Configuration keys in environment variables."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ DELIMITER: Final = "__"
 
 
 class EnvironmentSource(PydanticBaseSettingsSource):
-    """``VALIDATOR_<table>__<key>=<value>``, tables below tables likewise; the name of a whole table takes JSON.
+    """``VALIDATOR_<table>__<key>=<value>``, likewise for nested tables; a variable named after a whole table takes JSON.
 
-    pydantic-settings' own source drops names that it does not know; ours hands them on, so that a typing error in a variable is told like
-    one in the file. Variables with the prefix but neither a table's name nor ``__`` are not keys of the configuration. Kafka's
-    dotted keys are written with ``__`` for the dot: ``VALIDATOR_KAFKA__BOOTSTRAP__SERVERS``.
+    pydantic-settings' own source drops unknown names. This one passes them on, so that a typing error in a variable is reported like one in
+    the file. A variable with the prefix but neither a table's name nor ``__`` is not a configuration key. In Kafka's dotted keys, ``__``
+    stands for the dot: ``VALIDATOR_KAFKA__BOOTSTRAP__SERVERS``.
     """
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:  # noqa: ARG002

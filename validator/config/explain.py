@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a configuration, in one line each."""
+"""Explains configuration errors, in one line each."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Final
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 UNKNOWN_KEY: Final = "unknown_key"
-"""Type of the error that a table has no such key; ``known`` of its context are those that it has."""
+"""Error type of an unknown key; ``known`` in its context lists the table's keys."""
 
 
 def as_input(error: ErrorDetails, *place: str) -> InitErrorDetails:
-    """Return an error as one of a model around the place where it was found, with its words as they are."""
-    # pydantic would write its own kinds anew, and the bound of a large number as a float
+    """Return an error as one of the enclosing model, found at ``place``, with its message unchanged."""
+    # pydantic would reword its own errors, and write the bound of a large number as a float
     kind = PydanticCustomError(error["type"], "{words}", {**error.get("ctx", {}), "words": error["msg"]})
     return InitErrorDetails(type=kind, loc=(*place, *error["loc"]), input=error["input"])
 
 
 def explain(error: ErrorDetails, names_at: Callable[[tuple[int | str, ...]], Iterable[str]] = lambda _: ()) -> str:
-    """Say where a value is wrong, what was expected and what was found; ``names_at`` returns the keys that the table at a place has."""
+    """Return where a value is wrong, what was expected and what was found; ``names_at`` returns the keys of the table at a location."""
     location = error["loc"]
     path = _path(location[:-1] if location[-1] == "[key]" else location)
     if error["type"] in ("extra_forbidden", UNKNOWN_KEY):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A chain's limits in `validator.toml`: which table they are in, and what may be there, is said by the chain's protocol."""
+"""A chain's limits in `validator.toml`: the chain's protocol defines the table that holds them, and its keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from validator.plugin.protocol_parts import LIMITS, LimitsTable
 
 
 class Found(NamedTuple):
-    """Whether a plugin here has a protocol, and how the file holds its limits: None if the protocol's definition reads them."""
+    """Whether a protocol is installed here, and how the file holds its limits: None if the protocol's definition reads them."""
 
     installed: bool
     table: LimitsTable | None = None
@@ -28,20 +28,20 @@ class Found(NamedTuple):
 
 
 def find_limits(protocol: str) -> Found:
-    """Look for a protocol among the plugins that are installed; others may come with artefacts that are not in use yet."""
+    """Look up a protocol among the installed plugins; others may come with artefacts that are not in use yet."""
     from validator.plugin.runtime import RuntimePlan, make_runtime  # import the protocol's plugin
 
     try:
         definition = make_runtime(RuntimePlan(protocol)).protocol
-    except UserError:  # what is wrong with the plugin is said when the lane is made, with all else that is
+    except UserError:  # the plugin's errors are reported when the lane is made, together with all others
         return Found(installed=False)
     return Found(installed=True, table=definition.limits_table)
 
 
 def limit_errors(chain: Mapping[str, Any], own: Mapping[str, Any], default: str) -> list[InitErrorDetails]:
-    """Return what is wrong with those keys of a chain's table that are not the chain's ``own``: its protocol's limits, or unknown.
+    """Return the errors of all keys in a chain's table that are not its ``own``: limits of its protocol, or unknown keys.
 
-    ``default`` is the protocol of a chain that names none. Of a protocol that is not installed here, any table may hold the limits.
+    ``default`` is the protocol of a chain that names none. If a protocol is not installed here, any table may hold its limits.
     """
     protocol = chain.get("protocol", default)
     if not isinstance(protocol, str):
@@ -54,14 +54,14 @@ def limit_errors(chain: Mapping[str, Any], own: Mapping[str, Any], default: str)
     table, key = found.table, found.key
     errors: list[InitErrorDetails] = []
     if free and key != LIMITS:
-        text = f"{LIMITS}: expected {key}, by which the {protocol} is configured"
+        text = f"{LIMITS}: expected {key}, which holds the limits of protocol {protocol}"
         errors.append(_error((), PydanticCustomError("value_error", "{text}", {"text": text}), free))
     for name, value in ({**others, LIMITS: free} if table is not None and key == LIMITS else others).items():
         if name == key and table is not None:
             errors += _errors_of_table(table, value)
         elif isinstance(value, dict) and (not found.installed or name == find_limits(default).key):
             if found.installed:
-                text = f"expected {key}, by which protocol {protocol} is configured"
+                text = f"expected {key}, which holds the limits of protocol {protocol}"
                 errors.append(_error((name,), PydanticCustomError("value_error", "{text}", {"text": text}), value))
         else:
             errors.append(_error((name,), _unknown({*own, key}), value))
@@ -69,10 +69,10 @@ def limit_errors(chain: Mapping[str, Any], own: Mapping[str, Any], default: str)
 
 
 def limits_by_table(protocol: str, given: Mapping[str, Any], default: str) -> dict[str, Any]:
-    """Return, by table, all limits that a chain's configuration means; ``given`` has what it says, by table.
+    """Return, by table, all limits that a chain's configuration implies; ``given`` has those that it states, by table.
 
-    Each chain has an entry for the default protocol's table, of zeros where it is not the chain's, and one for `LIMITS`: so it has always
-    been in the digest, which compares deployments.
+    Each chain has an entry for the default protocol's table (zeros if it is not the chain's) and one for `LIMITS`. The digest, which
+    compares deployments, has always included both.
     """
     meant: dict[str, Any] = {LIMITS: {}}
     for name in dict.fromkeys((default, protocol)):
@@ -85,7 +85,7 @@ def limits_by_table(protocol: str, given: Mapping[str, Any], default: str) -> di
 
 
 def check_table(table: LimitsTable, values: object, chain: str) -> None:
-    """Raise `UserError`, in one line, for the first thing that is wrong with a table of limits; ``chain`` is the path that leads there."""
+    """Raise `UserError`, in one line, for the first error in a table of limits; ``chain`` is the path of the chain's table."""
     if errors := _errors_of_table(table, values):
         (first, *_) = ValidationError.from_exception_data(table.key, errors).errors(include_url=False)
         raise UserError(f"{chain}.{explain(first)}")

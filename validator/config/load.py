@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read and check `validator.toml`; everything that is wrong with it is told at once."""
+"""Reads and checks `validator.toml`; all errors are reported at once."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ DEFAULT_PATH: Final = Path("validator.toml")
 
 
 def load_config(path: str | Path | None = None) -> Config:
-    """Return the configuration of a file, the environment over it.
+    """Return the configuration of a file, overridden by the environment.
 
-    Without a path it is `./validator.toml` if that exists, else the defaults. Raises `UserError` that lists, one a line, every unknown key
-    with what it may have meant, and every wrong value with its key, what was expected and what was found.
+    Without a path it is `./validator.toml` if that exists, else the defaults. Raises `UserError` that lists, one per line, every unknown
+    key with a suggestion, and every wrong value with its key, what was expected and what was found.
     """
     file = DEFAULT_PATH if path is None else Path(path)
     tables = {} if path is None and not file.exists() else _read(file)
@@ -59,7 +59,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _origin(error: ErrorDetails, file: str) -> str:
-    """Say whether the environment or the file holds the value."""
+    """Return where a value comes from: the environment or the file."""
     there: Any = EnvironmentSource(Config)()
     for name in error["loc"]:
         if not isinstance(there, dict) or name not in there:
@@ -69,10 +69,10 @@ def _origin(error: ErrorDetails, file: str) -> str:
 
 
 def _names_at(location: tuple[int | str, ...]) -> list[str]:
-    """Return the keys that the table at a place may have."""
+    """Return the keys that the table at a location may have."""
     there: Any = Config
     for part in location:
-        # a field of a table, else an entry of a table of tables or of a list of them
+        # a field of a table, else an entry of a table or list of tables
         fields = getattr(there, "model_fields", None)
         there = get_args(there)[-1] if fields is None else fields[part].annotation
     return list(there.model_fields)

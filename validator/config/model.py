@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every key of `validator.toml`, with its unit, default and meaning. `examples/validator.toml` holds them all."""
+"""Every key of `validator.toml`, with its unit, default and meaning. `examples/validator.toml` has them all."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from validator.tables import dotted
 from validator.topics import TOPICS
 
 DEFAULT_PROTOCOL: Final = "router"
-"""The protocol of a chain that names none: a plugin of group `validator.protocols`."""
+"""Protocol of a chain that names none: a plugin of group `validator.protocols`."""
 
 LANE_PATTERN: Final = rf"^[a-z0-9][a-z0-9._-]{{0,{core_limits.LANE_NAME_LENGTH_MAX - 1}}}$"
-"""Names of lanes: they are Kafka keys and parts of file names."""
+"""Names of lanes, which are Kafka keys and parts of file names."""
 
 TOPIC_NAMES: Final = tuple(topic.name for topic in TOPICS)
 COMPACTED_TOPICS: Final = tuple(topic.name for topic in TOPICS if topic.cleanup == "compact")
@@ -51,7 +51,7 @@ Partitions = Annotated[int, Field(ge=1, le=10_000)]
 
 
 def _check_plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Refuse what JSON cannot hold: plugins get their configuration as JSON."""
+    """Reject values that JSON cannot hold: plugins get their configuration as JSON."""
     try:
         json.dumps(values, allow_nan=False)
     except (TypeError, ValueError):
@@ -62,7 +62,7 @@ def _check_plain(values: dict[str, Any]) -> dict[str, Any]:
 
 
 PluginConfig = Annotated[dict[str, Any], AfterValidator(_check_plain)]
-"""A plugin's own configuration; the plugin says which keys there are."""
+"""A plugin's own configuration; the plugin defines its keys."""
 
 
 class _Table(BaseModel):
@@ -73,15 +73,15 @@ class Topics(_Table):
     """`[topics]`: names and shape of the Kafka topics."""
 
     prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,100}$")] = "validator."
-    """What every topic's name begins with."""
+    """Prefix of every topic's name."""
     input_partitions: Partitions = 1
-    """Of each input topic: the parallelism of decoding, and as many as there are busy relay chains."""
+    """Partitions of each input topic: the parallelism of decoding; use as many as there are busy relay chains."""
     output_partitions: Partitions = 1
-    """Of each output topic."""
+    """Partitions of each output topic."""
     replication_factor: Annotated[int, Field(ge=-1, le=100)] = -1
-    """Of every topic; -1 is the cluster's default."""
+    """Replicas of every topic; -1 is the cluster's default."""
     retention_ms: dict[str, Retention] = Field(default_factory=dict)
-    """Milliseconds that a topic keeps its records, by topic without the prefix; -1 for ever. What is not named keeps the default."""
+    """Milliseconds that a topic keeps its records, by topic without the prefix; -1 means forever. Other topics keep their default."""
 
     @field_validator("retention_ms")
     @classmethod
@@ -100,50 +100,50 @@ class Job(_Table):
     """`[job]`: how the Spark job runs and what a lane may hold."""
 
     directory: str = ""
-    """Where checkpoint, lane state and logs go: a path, or a URI that every executor reaches; empty: below the state directory."""
+    """Folder of checkpoint, lane state and logs: a path, or a URI that every executor can reach; empty means below the state directory."""
     master: Annotated[str, Field(min_length=1)] = "local[*]"
     """Spark master URL."""
     state_partitions: Annotated[int, Field(ge=1, le=10_000)] = 1
-    """Partitions of the lane operator: one in local mode, on a cluster a few for each executor of one core."""
+    """Partitions of the lane operator: one in local mode, on a cluster a few per single-core executor."""
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "2g"
-    """Heap of the driver (and, in local mode, of everything but Python), as Spark writes it: 512m, 2g."""
+    """Heap of the driver (and, in local mode, of everything but Python), in Spark's notation: 512m, 2g."""
     worker_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "4g"
-    """What a Python worker that executes lanes may allocate: 512m, 4g; beyond it the job stops with an error."""
+    """Memory that a Python worker executing lanes may allocate: 512m, 4g; beyond it the job stops with an error."""
     trigger_interval_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 0
-    """Milliseconds from the start of one micro-batch to the next; 0 starts the next as soon as there is something to do."""
+    """Milliseconds from the start of one micro-batch to the next; 0 starts the next as soon as there is work."""
     max_records_per_trigger: Positive = 200_000
-    """Kafka records that one micro-batch takes at most, all input topics together."""
+    """Maximum Kafka records per micro-batch, all input topics together."""
     rebuild: bool = False
-    """Whether a job without a checkpoint may start on topics that hold its verdicts already: it goes through the inputs again from the
-    earliest one and tells only what has not been told."""
+    """Whether a job without a checkpoint may start on topics that already hold its verdicts. It processes the inputs again from the
+    earliest one, and emits only what has not been emitted."""
     blocks_ahead_max: Positive = core_limits.BLOCKS_AHEAD_MAX_DEFAULT
-    """Blocks that a record may be ahead of its lane's executed one; beyond it the job stops with an error."""
+    """How many blocks a record may be ahead of its lane's last executed one; beyond it the job stops with an error."""
     waiting_bytes_max: Positive = core_limits.WAITING_BYTES_MAX_DEFAULT
-    """Bytes of raw records that may wait in one lane; beyond it the job stops with an error."""
+    """Maximum bytes of waiting raw records per lane; beyond it the job stops with an error."""
     duplicate_window_blocks: U32 = core_limits.DUPLICATE_WINDOW_BLOCKS_DEFAULT
-    """Executed blocks in which a redelivered record is known as a duplicate; before them it is late."""
+    """Executed blocks in which a redelivered record is recognised as a duplicate; before them it is late."""
     handler_seconds_max: Annotated[float, Field(gt=0, le=3600)] = 10.0
-    """Seconds that an upward message's handler may take; beyond it the job stops with an error."""
+    """Seconds that a handler may take for one upward message; beyond it the job stops with an error."""
     headroom_interval_blocks: U32 = core_limits.HEADROOM_INTERVAL_BLOCKS_DEFAULT
-    """Blocks between two emissions of headroom; 0: at session changes only."""
+    """Blocks between two emissions of headroom; 0 means at session changes only."""
     root_interval_blocks: U32 = core_limits.ROOT_INTERVAL_BLOCKS_DEFAULT
-    """Blocks between two state roots; 0: at session changes only."""
+    """Blocks between two state roots; 0 means at session changes only."""
 
 
 class DeadLetters(_Table):
     """`[dead_letters]`: what `validator dead-letters replay` may do."""
 
     attempts_max: Annotated[int, Field(ge=1, le=1_000_000)] = 3
-    """Times that a record is put back at most, all the dead letters that it became together."""
+    """Maximum number of times that a record is put back, over all the dead letters that it became."""
 
 
 class Plugins(_Table):
-    """`[plugins]`: which plugins may run, and how they come to Spark's workers."""
+    """`[plugins]`: which plugins may run, and how they reach Spark's workers."""
 
     lock: Annotated[str, Field(min_length=1)] | None = None
-    """The file that `validator plugins lock` writes, relative to this file; with it, no plugin runs that it does not name."""
+    """Lock file written by `validator plugins lock`, relative to this file; with it, only the plugins that it names may run."""
     artefacts: list[Annotated[str, Field(pattern=r"\.zip$")]] = Field(default_factory=list)
-    """Files that `validator plugins pack` made, relative to this file: plugins that are imported from them, by every worker, too."""
+    """Files made by `validator plugins pack`, relative to this file; every process, workers included, imports their plugins from them."""
 
     @field_validator("artefacts")
     @classmethod
@@ -151,7 +151,7 @@ class Plugins(_Table):
         seen: set[str] = set()
         for artefact in value:
             if (name := Path(artefact).name) in seen:
-                raise ValueError(f"{name} is there twice")
+                raise ValueError(f"{name} is listed twice")
             seen.add(name)
         return value
 
@@ -166,30 +166,30 @@ class GenesisPara(_Table):
 
 
 class HandlerTable(_Table):
-    """`[[chains.<lane>.handlers]]`: a plugin that takes upward messages, from a block on until the next entry of the same name."""
+    """`[[chains.<lane>.handlers]]`: a plugin that handles upward messages, from a block until the next entry of the same name."""
 
     name: PluginName
-    """The plugin's name: that of its entry point in group `validator.handlers`."""
+    """The plugin's name: the name of its entry point in group `validator.handlers`."""
     version: Annotated[str, Field(min_length=1, max_length=100)] | None = None
-    """The plugin's version; needed where several are installed."""
+    """The plugin's version; required if several are installed."""
     from_block: U32 = 0
-    """The first block in whose dispatch round it takes messages."""
+    """The first block whose dispatch round uses the plugin."""
     removed: bool = False
-    """Whether it takes none from that block on."""
+    """Whether the plugin handles no messages from that block on."""
     config: PluginConfig = Field(default_factory=dict)
     """The plugin's own configuration."""
 
     @model_validator(mode="after")
     def _check_removed(self) -> HandlerTable:
         if self.removed and (self.version is not None or self.config):
-            raise ValueError("expected neither version nor config of a handler that is removed")
+            raise ValueError("expected neither version nor config for a removed handler")
         return self
 
 
 class Chain(_Table):
     """`[chains.<lane>]`: one relay chain.
 
-    Its limits are in a table of the name that the protocol gives it (`validator.plugin.protocol_parts.LimitsTable`), by default ``limits``.
+    Its limits are in a table whose name the protocol defines (`validator.plugin.protocol_parts.LimitsTable`), by default ``limits``.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -199,31 +199,31 @@ class Chain(_Table):
     enactment: Literal["immediate", "on-inclusion"] = "immediate"
     """Whether an accepted candidate takes effect at once, or in the block that lists it as included."""
     balances: Literal["ledger", "unlimited"] = "ledger"
-    """Whether deposits need a free balance; ``unlimited`` only tracks what is reserved."""
+    """Whether deposits need free balance; ``unlimited`` only tracks what is reserved."""
     hrmp_notifications: bool = False
     """Whether a channel request that succeeds also queues a downward message for the other party (router_rules I-11)."""
     first_block: Annotated[int, Field(ge=1, le=core_limits.U32_MAX)] = 1
-    """The first block that is executed; its parent counts as executed."""
+    """The first block to execute; its parent counts as executed."""
     state: str | None = None
-    """A STATE.json to start from in mid-life, made by `validator lanes import`; relative to this file. With it no genesis_paras."""
+    """A STATE.json to start from at a later block, made by `validator lanes import`; relative to this file. It excludes genesis_paras."""
     limits: dict[str, Any] = Field(default_factory=dict)
-    """The limits of a protocol that names no other table for them, by its own names; each that is missing is the protocol's default."""
+    """Limits of a protocol that has no other table for them, by its own names; a missing one is the protocol's default."""
     genesis_paras: list[GenesisPara] = Field(default_factory=list)
     ump_default_weight: U63 = 1
-    """Weight of an upward message that ump_weights does not name."""
+    """Weight of an upward message that ump_weights does not list."""
     ump_weights: dict[str, U63] = Field(default_factory=dict)
     """Weight by payload in hex."""
     ump_failing_messages: list[str] = Field(default_factory=list)
     """Payloads in hex whose dispatch fails: for test chains."""
     ump_message_weight_max: U63 | None = None
-    """Weight that one upward message may use in its handler; where it is not given, that of a whole dispatch round."""
+    """Weight that a handler may use for one upward message; by default the weight of a whole dispatch round."""
     handlers: list[HandlerTable] | None = None
-    """Who takes upward messages; without it they are only weighed, by the keys above."""
+    """Handlers of upward messages; without them messages are only weighed, by the keys above."""
 
     @model_validator(mode="wrap")
     @classmethod
     def _check_limits(cls, value: Any, handler: ModelWrapValidatorHandler[Chain]) -> Chain:
-        """Check the limits as the protocol wants them, and say what is wrong with them beside everything else."""
+        """Check the limits as the protocol wants them, and report their errors together with all others."""
         errors: list[InitErrorDetails] = []
         chain: Chain | None = None
         try:
@@ -242,7 +242,7 @@ class Chain(_Table):
         seen: set[int] = set()
         for para in value:
             if para.para_id in seen:
-                raise ValueError(f"para {para.para_id} is there twice")
+                raise ValueError(f"para {para.para_id} is listed twice")
             seen.add(para.para_id)
         return value
 
@@ -256,7 +256,7 @@ class Chain(_Table):
             except ValueError:
                 raise ValueError(f"expected payloads in hex as keys, found {payload!r}") from None
             if decoded in payloads:
-                raise ValueError(f"payload {decoded.hex()} is there twice")
+                raise ValueError(f"payload {decoded.hex()} is listed twice")
             payloads.add(decoded)
         return value
 
@@ -279,7 +279,7 @@ class Chain(_Table):
         return self
 
     def limit_tables(self) -> dict[str, Any]:
-        """Return the tables that may hold the chain's limits, as the file has them."""
+        """Return the tables that may hold the chain's limits, as written in the file."""
         return {**(self.model_extra or {}), "limits": self.limits}
 
     def core_enactment(self) -> Enactment:
@@ -301,10 +301,10 @@ class Chain(_Table):
 
 
 class Config(BaseSettings):
-    """The whole of `validator.toml`, the environment over it.
+    """The contents of `validator.toml`, overridden by the environment.
 
-    ``VALIDATOR_<table>__<key>`` overrides a key (``VALIDATOR_JOB__MASTER=local[2]``); a value is read as JSON where it is JSON, else as
-    text (a value for librdkafka always as text).
+    ``VALIDATOR_<table>__<key>`` overrides a key (``VALIDATOR_JOB__MASTER=local[2]``). A value is parsed as JSON if it is JSON, else taken
+    as text (a value for librdkafka is always text).
     """
 
     model_config = SettingsConfigDict(
@@ -331,21 +331,21 @@ class Config(BaseSettings):
         cls,
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - its own reading of nested tables is not ours
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - it reads nested tables differently
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The environment goes over what the file says, which comes in as arguments."""
+        """Let the environment override the file, whose values come in as arguments."""
         return EnvironmentSource(settings_cls), init_settings
 
 
 def configuration_digest(chain: Chain) -> bytes:
-    """Return 32 bytes of BLAKE2b over all of a chain's configuration that bears on verdicts.
+    """Return 32 bytes of BLAKE2b over all of a chain's configuration that affects verdicts.
 
-    Hashed is canonical JSON: sorted keys, no spaces, limits as `limits_by_table` has them, genesis paras by id, weights by lower-case hex,
-    and instead of the name of a state file the BLAKE2b-256 of its bytes. Handlers are not in it: they hold from blocks on, and have digests
-    of their own (`validator.plugin.runtime`). Two ways to write the same configuration give the same digest.
-    Raises `UserError` where the state file cannot be read.
+    The hash covers canonical JSON: sorted keys, no spaces, limits as `limits_by_table` returns them, genesis paras by id, weights by
+    lower-case hex, and the BLAKE2b-256 of a state file's bytes instead of its name. Handlers are not included: they depend on the block,
+    and have their own digests (`validator.plugin.runtime`). Two ways to write the same configuration give the same digest. Raises
+    `UserError` if the state file cannot be read.
     """
     meaning = {
         "protocol": chain.protocol,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules: pure, standard library only, no clock, no entropy, no logging, no I/O.
+"""The deterministic core: pure, standard library only, with no clock, entropy, logging or I/O.
 
-Everything that decides a verdict lives below this package. What it may look at is an argument; what it does is a return value or a change
-of the state it was handed.
+Everything that decides a verdict lives in this package. It reads only its arguments, and acts only through return values and changes to the
+state that it is given.
 """

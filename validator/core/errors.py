@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two ways in which execution ends other than well: a declared violation, which is a verdict, and everything else, which is a bug."""
+"""How execution fails: a declared violation is a verdict, anything else is a bug."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ FieldValue: TypeAlias = int | str | Sequence[int] | Sequence[Sequence[int]] | Ma
 
 @dataclass(eq=False)
 class Violation(Exception):
-    """A rule of the protocol that an input breaks: the input is rejected and changes nothing.
+    """A broken rule of the protocol: the input is rejected and changes nothing.
 
-    Subclasses are dataclasses whose fields are typed; the text is derived from them. ``kind`` is the same string in the verdict, the
-    conformance traces and the documentation; ``clause`` names the text that the rule stands in.
+    Subclasses are dataclasses with typed fields; the text is derived from the fields. ``kind`` is the same string in verdicts, conformance
+    traces and documentation. ``clause`` names the clause of the specification that states the rule.
     """
 
     kind: ClassVar[str] = ""
     clause: ClassVar[str] = ""
     normative: ClassVar[bool] = True
-    """Whether the conformance format compares the fields; where not, they only explain."""
+    """Whether the conformance format compares the fields; if not, they only explain."""
 
     def details(self) -> dict[str, FieldValue]:
-        """Return every field by name, in order of declaration."""
+        """Return all fields by name, in declaration order."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def __str__(self) -> str:
@@ -33,11 +33,11 @@ class Violation(Exception):
 
 
 class LimitError(Exception):
-    """A decoded value outside its range: the record is a dead letter."""
+    """A decoded value is out of range: the record becomes a dead letter."""
 
     def __init__(self, field: str, expected: str, found: object) -> None:
         super().__init__(f"{field}: expected {expected}, found {found}")
 
 
 class InvariantBroken(Exception):
-    """The state contradicts itself: a bug, or a state that was seeded wrongly. Never a verdict."""
+    """The state contradicts itself: a bug or a wrongly seeded state, never a verdict."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a block tells about channels, numbered in the order in which it happens."""
+"""The channel events of one block, numbered in the order in which they happen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from validator.core.types import Balance, BlockNumber, ChannelId, SessionIndex
 
 
 class EventLog:
-    """Collects the channel events of one block; ``session`` is the index that events recorded from now on belong to."""
+    """Collects the channel events of one block; ``session`` is the session index of the events added from now on."""
 
     def __init__(self, block: BlockNumber, session: SessionIndex) -> None:
         self.block = block
@@ -24,7 +24,7 @@ class EventLog:
         recipient_deposit: Balance = 0,
         reason: str | None = None,
     ) -> None:
-        """Record an event; deposits are positive where reserved, negative where returned."""
+        """Add an event; deposits are positive if reserved, negative if returned."""
         sender, recipient = channel_id
         index = len(self.events)
         self.events.append(

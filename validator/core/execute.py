@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order inside a block."""
+"""The order of execution inside a block."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """How often a lane tells what is not told with every block, in blocks; 0 means at session changes only."""
+    """How often a lane emits the records that not every block has, in blocks; 0 means at session changes only."""
 
     headroom: int = HEADROOM_INTERVAL_BLOCKS_DEFAULT
     root: int = ROOT_INTERVAL_BLOCKS_DEFAULT
@@ -27,7 +27,7 @@ class Intervals:
 def execute(rules: RuleSet[Any], block: Block, intervals: Intervals) -> Executed:
     """Execute a complete block.
 
-    Enactment of what became available comes first, then requests, downward messages and candidates by index, then one round of upward
+    Candidates that became available are enacted first. Requests, downward messages and candidates follow by index, then one round of upward
     dispatch, and the session change last. The rules in force are chosen once, when the block begins. Source: ARCHITECTURE "Inside a block".
     """
     record = block.record
@@ -42,7 +42,7 @@ def execute(rules: RuleSet[Any], block: Block, intervals: Intervals) -> Executed
         _judge(InputKind.TIMEOUT, now, at, ref.para_id, rules.apply_timeout, ref)
         for at, ref in enumerate(record.timed_out)
     ]
-    # the first field of every request is the para it comes from
+    # the first field of every request is the para that sends it
     verdicts += [
         _judge(InputKind.REQUEST, now, at, item[0], rules.apply_request, item) for at, item in enumerate(block.requests)
     ]
@@ -85,7 +85,7 @@ def _judge(
     try:
         effects = apply(item)
     except Violation as violation:
-        # the verdict outlives this call; the frames that the traceback holds need not
+        # the verdict outlives this call; without its traceback it does not keep the frames alive
         return Verdict(kind, now, index, para, violation.with_traceback(None))
     return Verdict(kind, now, index, para, None, *effects)
 

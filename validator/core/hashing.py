@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hashes and the SCALE pieces they are made of."""
+"""Hashes, and the SCALE encoding of what they cover."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ def message_hash(message: bytes) -> Hash:
 def mqc_link(previous_head: Hash, block: BlockNumber, hashed_message: Hash) -> Hash:
     """Return the head of a message queue chain after one more message.
 
-    ``block`` is that of enactment (HRMP) or of queueing (DMP).
+    ``block`` is the block of enactment (HRMP) or of queueing (DMP).
     """
     return blake2b(previous_head + block.to_bytes(4, "little") + hashed_message, digest_size=32).digest()

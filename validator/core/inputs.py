@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the decode stage hands to a lane."""
+"""What the decode stage passes to a lane: decoded records and dead letters."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Source(NamedTuple):
 
 
 class Input(NamedTuple):
-    """One decoded record that waits for its block.
+    """One decoded record, waiting for its block.
 
-    ``fields`` are the arguments of the record's type as a plain nested tuple: cheap to hand from process to process, and made into the type
-    by the rule set when its block executes. ``fingerprint`` is 8 bytes of BLAKE2b over ``raw``: two records with one place and one
+    ``fields`` are the arguments of the record's type as a plain nested tuple, which is cheap to pass between processes. The rule set builds
+    the type from it when the block executes. ``fingerprint`` is 8 bytes of BLAKE2b over ``raw``: two records with the same place and
     fingerprint are the same record. ``index`` is 0 for a block record.
     """
 
@@ -42,7 +42,7 @@ class Input(NamedTuple):
 
 
 class DeadReason(IntEnum):
-    """Why a record ends as a dead letter."""
+    """Why a record becomes a dead letter."""
 
     UNDECODABLE = 0
     UNKNOWN_SCHEMA = 1
@@ -55,14 +55,14 @@ class DeadReason(IntEnum):
 
     @property
     def is_of_record(self) -> bool:
-        """Whether the record alone decides it; else it also depends on what else has arrived."""
+        """Whether the record alone decides it; otherwise it also depends on which other records have arrived."""
         return self <= DeadReason.UNKNOWN_LANE
 
 
 class DeadLetter(NamedTuple):
     """A record that no block will ever take, with its raw bytes and the reason in words.
 
-    ``block`` and ``index`` are None where the record could not be decoded that far.
+    ``block`` and ``index`` are None if the record could not be decoded that far.
     """
 
     lane: str

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lane: one relay chain, one ordered state machine, the same outcome whatever the order of arrival.
+"""A lane: one relay chain as one ordered state machine, with the same outcome for every order of arrival.
 
-Kafka orders one partition, not four topics. So records wait here until the record that closes their block is there, its counts are met and
-its parent has been executed; then the block executes whole, in the order of `execute.execute`. Hence any interleaving of topics, any split
-into batches and any redelivery give the same verdicts. Every record ends as exactly one of accepted, rejected, duplicate, dead or waiting.
+Kafka orders a single partition, not four topics. So records wait here until the block record that closes their block has arrived, its
+counts are met and its parent has been executed. Then the complete block executes, in the order of `execute.execute`. Hence any interleaving
+of topics, any split into batches and any redelivery give the same verdicts. Every record ends as exactly one of accepted, rejected,
+duplicate, dead or waiting.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ _INPUT_RECORDS = (InputKind.REQUEST, InputKind.DOWNWARD, InputKind.CANDIDATE)
 
 SNAPSHOT_VERSION = 1
 UPGRADES: dict[int, Upgrade] = {}
-"""By version, what makes of a lane's own page that of the version after it."""
+"""By version, the upgrade of a lane's own page to the next version."""
 FINGERPRINT_BYTES = 8
 
 
 class WaitingOverflow(Exception):
-    """A lane would have to hold more than its limits allow; the query stops, no offset is lost, and this lane object is of no more use."""
+    """A lane would have to hold more than its limits allow: the query stops, no offset is lost, and the lane object is unusable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +47,21 @@ class LaneSettings:
     """The limits of a lane."""
 
     blocks_ahead_max: int = BLOCKS_AHEAD_MAX_DEFAULT
-    """Blocks that a record may be ahead of the executed one."""
+    """How many blocks a record may be ahead of the last executed one."""
     waiting_bytes_max: int = WAITING_BYTES_MAX_DEFAULT
-    """Bytes of raw records that may wait."""
+    """Maximum bytes of waiting raw records."""
     duplicate_window_blocks: int = DUPLICATE_WINDOW_BLOCKS_DEFAULT
-    """Executed blocks whose record fingerprints are kept."""
+    """Number of executed blocks whose record fingerprints are kept."""
     intervals: Intervals = field(default_factory=Intervals)
 
 
 COUNTERS = ("consumed", "accepted", "rejected", "duplicate", "dead", "waiting")
-"""Every counter, in the order of what is stored: another order or another counter is another version of it."""
+"""Every counter, in storage order: another order or another counter needs another version of the stored page."""
 
 
 @dataclass(slots=True)
 class Counters:
-    """Where every record that reached the lane ended. Invariant: ``consumed`` is the sum of the others."""
+    """How many records reached the lane, and how they ended. Invariant: ``consumed`` is the sum of the others."""
 
     consumed: int = 0
     accepted: int = 0
@@ -82,7 +83,7 @@ class WaitingBlock:
     places: dict[Place, Input] = field(default_factory=dict)
 
     def missing(self) -> int:
-        """Return how many records are still to come, the block record included; meaningful once that is there."""
+        """Return how many of the block's records are missing; valid only once the block record has arrived."""
         assert self.record is not None
         return 1 + self.record.requests + self.record.downward + self.record.candidates - len(self.places)
 
@@ -104,10 +105,10 @@ class Lane:
         self._executed_prints: dict[BlockNumber, dict[Place, bytes]] = {}
 
     def add(self, item: Input) -> list[DeadLetter]:
-        """Take a record, and return the dead letters that this makes.
+        """Add a record, and return the dead letters that result.
 
-        Usually none; the record itself where it is late, conflicts with one that is there or is a fork; earlier ones where a block record
-        shows that there is no place for them. Raises `WaitingOverflow`.
+        Usually there are none. The record itself is one if it is late, a fork, or in conflict with an earlier record. A block record also
+        evicts earlier records whose index is out of its range. Raises `WaitingOverflow`.
         """
         self.counters.consumed += 1
         if item.block <= self.executed_block:
@@ -130,14 +131,14 @@ class Lane:
         return []
 
     def count_dead(self) -> None:
-        """Count a record that was dead before it reached the lane."""
+        """Count a record that was a dead letter before it reached the lane."""
         self.counters.consumed += 1
         self.counters.dead += 1
 
     def execute_ready(self) -> Iterator[tuple[Executed, list[DeadLetter]]]:
-        """Execute every block that is complete and whose parent is done, in order.
+        """Execute, in order, every block that is complete and whose parent has been executed.
 
-        Yields what each told, and the dead letters of records whose block number the chain has now passed by.
+        Yields the outcomes of each block, and the dead letters of records whose block number the chain has now passed.
         """
         while (number := self._child_of.get(self.executed_block)) is not None:
             waiting = self._waiting[number]
@@ -153,7 +154,7 @@ class Lane:
             yield executed, passed
 
     def waits_for(self) -> str:
-        """Say in words what the next block lacks."""
+        """Return in words what the next block lacks."""
         number = self._child_of.get(self.executed_block)
         if number is None:
             others = f"; {self.counters.waiting} records of later blocks are here" if self.counters.waiting else ""
@@ -169,19 +170,19 @@ class Lane:
 
     @property
     def waiting_blocks(self) -> int:
-        """How many blocks have records that wait."""
+        """How many blocks have waiting records."""
         return len(self._waiting)
 
     @property
     def waiting_bytes(self) -> int:
-        """How many bytes of raw records wait."""
+        """How many bytes of raw records are waiting."""
         return self._waiting_bytes
 
     def waiting(self) -> Iterator[tuple[BlockNumber, WaitingBlock]]:
-        """Yield the blocks that have records here, ascending, with what has come of each."""
+        """Yield the blocks that have waiting records, ascending, with those records."""
         yield from sorted(self._waiting.items())
 
-    # --- taking records ---
+    # --- adding records ---
 
     def _add_block_record(self, item: Input, waiting: WaitingBlock) -> list[DeadLetter]:
         record = block_record(item.fields)
@@ -278,7 +279,7 @@ class Lane:
             del self._executed_prints[next(iter(self._executed_prints))]
 
     def _pass_by(self, number: BlockNumber) -> list[DeadLetter]:
-        """Bury what waits for block numbers that the chain has skipped, and block records that name one of those as their parent."""
+        """Bury records that wait for block numbers that the chain has skipped, and block records whose parent is one of those."""
         dead = []
         for skipped in sorted(other for other in self._waiting if other < number):
             waiting = self._waiting.pop(skipped)
@@ -299,11 +300,11 @@ class Lane:
     # --- surviving a restart ---
 
     def snapshot(self) -> list[bytes]:
-        """Return the lane as canonical, versioned bytes: what the lane itself holds first, then the pages of its state."""
+        """Return the lane as canonical, versioned bytes: its own page first, then the pages of its state."""
         return [self.own_page(), *pages(self.rules)]
 
     def own_page(self) -> bytes:
-        """Return what the lane holds beside the state of its rules, as canonical, versioned bytes."""
+        """Return what the lane holds besides the state of its rules, as canonical, versioned bytes."""
         out = Writer()
         out.u8(SNAPSHOT_VERSION)
         out.u32(self.executed_block)
@@ -338,7 +339,7 @@ class Lane:
         decode: Callable[[RecordKind, bytes, Source], Input],
         settings: LaneSettings | None = None,
     ) -> Lane:
-        """Return the lane that `snapshot` was taken of; raises `scale.DecodeError`."""
+        """Return the lane that a `snapshot` describes. Raises `scale.DecodeError`."""
         reader = upgraded(snapshot[0], SNAPSHOT_VERSION, UPGRADES, "lane snapshot")
         lane = cls(name, load_rules(snapshot[1:]), reader.u32(), settings)
         counters = Counters(**{name: reader.u64() for name in COUNTERS})

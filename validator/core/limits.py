@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every limit of the core, with its unit. Limits of the protocol itself are `types.HostConfiguration`."""
+"""Every limit of the core, with its unit. Each protocol defines its own limits."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ U128_MAX = 2**128 - 1
 """Balances."""
 
 HEADROOM_WATERMARKS_MAX = 64
-"""Blocks that a headroom record lists as valid watermarks."""
+"""Number of blocks that a headroom record lists as valid watermarks."""
 
 RECORDS_PER_BLOCK_MAX = 65_536
 """Records of one kind that a block record may announce."""
 MESSAGES_PER_CANDIDATE_MAX = 4_096
-"""Upward or horizontal messages that a candidate may carry before the configured limit is even looked at."""
+"""Upward or horizontal messages that a candidate may carry, before the configured limit is checked."""
 PAYLOAD_BYTES_MAX = 4 * 1024 * 1024
 """Bytes of one message payload that decode accepts."""
 
 RECORD_BYTES_MAX = 8 * 1024 * 1024
-"""Bytes of one record's Kafka value that decode looks at: what the topics take."""
+"""Bytes of one record's Kafka value that decode accepts, the same as the topics' limit."""
 LANE_NAME_LENGTH_MAX = 64
 """Characters of a lane's name."""
 
 BLOCKS_AHEAD_MAX_DEFAULT = 100_000
-"""How many blocks a record may be ahead of the executed one before the query stops."""
+"""How many blocks a record may be ahead of the last executed one before the query stops."""
 WAITING_BYTES_MAX_DEFAULT = 1024 * 1024 * 1024
 """Bytes of raw records that may wait in one lane."""
 DUPLICATE_WINDOW_BLOCKS_DEFAULT = 256
 """Executed blocks whose record fingerprints a lane keeps."""
 HEADROOM_INTERVAL_BLOCKS_DEFAULT = 10
-"""Blocks between two emissions of headroom: a minute of Polkadot; 1 tells it with every block and triples the output of a busy chain."""
+"""Blocks between two emissions of headroom, a minute on Polkadot; 1 emits it with every block and triples a busy chain's output."""
 ROOT_INTERVAL_BLOCKS_DEFAULT = 600
 """Blocks between two state roots (a Kusama session)."""
 
 HANDLER_PAYLOAD_BYTES_MAX = 65_536
-"""Bytes of an upward message that a handler takes unless it says otherwise."""
+"""Bytes of an upward message that a handler accepts by default."""
 HANDLER_PREFIX_BYTES_MAX = 32
-"""Leading bytes by which a handler may own messages."""
+"""Maximum bytes of the prefix by which a handler owns messages."""
 HANDLER_KEY_BYTES_MAX = 128
 """Bytes of a key of a handler's own state."""
 HANDLER_VALUE_BYTES_MAX = 65_536

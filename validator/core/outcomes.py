@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The records that come out of a lane, block by block."""
+"""The records that a lane emits, block by block."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from validator.core.types import Balance, BlockNumber, Hash, ParaId, SessionInde
 
 
 class InputKind(StrEnum):
-    """What a verdict speaks of: three kinds of records, and the entries of a block record's two lists."""
+    """What a verdict judges: one of three kinds of records, or an entry of a block record's two lists."""
 
     CANDIDATE = "candidate"
     REQUEST = "request"
@@ -21,7 +21,7 @@ class InputKind(StrEnum):
 
 
 class MessageRef(NamedTuple):
-    """Where a message came to stand: its number in its queue (the first has 1) and the queue's MQC head right after it.
+    """A message's position: its number in its queue (from 1), and the queue's MQC head right after it.
 
     ``recipient`` is the other end of an HRMP channel, or the para of a downward queue.
     """
@@ -32,11 +32,11 @@ class MessageRef(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The outcome of one input: accepted where ``violation`` is None, else rejected by it.
+    """The outcome of one input: accepted if ``violation`` is None, else rejected by it.
 
-    ``para_id`` is the para that is judged (a request's origin). ``enacted`` says whether the effects are in the state now, and ``messages``
-    which messages that put into queues. ``effective_session`` is the session whose start makes a request's effect real,
-    ``expires_session`` the one whose start removes it if nobody confirms it.
+    ``para_id`` is the judged para (a request's origin). ``enacted`` says whether the effects are in the state now, and ``messages`` which
+    messages enactment queued. A request takes effect at the start of ``effective_session``; unless confirmed, it is removed at the start of
+    ``expires_session``.
     """
 
     kind: InputKind
@@ -52,7 +52,7 @@ class Verdict(NamedTuple):
 
 
 class DispatchOutcome(StrEnum):
-    """What became of an upward message."""
+    """The result of dispatching an upward message."""
 
     OK = "ok"
     FAILED = "failed"
@@ -61,14 +61,14 @@ class DispatchOutcome(StrEnum):
 
 
 class HandlerEvent(NamedTuple):
-    """Something that a handler told about a message."""
+    """An event that a handler emitted for a message."""
 
     name: str
     data: bytes
 
 
 class Processed(NamedTuple):
-    """What became of one upward message; the fields go into its dispatch as they are (`Dispatch`)."""
+    """The result of one upward message; the fields go unchanged into its `Dispatch`."""
 
     weight: Weight
     outcome: DispatchOutcome
@@ -81,8 +81,9 @@ class Processed(NamedTuple):
 class Dispatch(NamedTuple):
     """One upward message that a dispatch round handed to the runtime.
 
-    ``weight`` is what it was charged, whether or not it succeeded. ``failure`` is the exception's type and text where the outcome is
-    failed, ``handler`` the ``name@version`` of the plugin whose ``kind`` of message it is, None where nobody's.
+    ``weight`` is the weight charged, whether or not it succeeded. ``failure`` is the exception's type and text if the outcome is failed.
+    ``handler`` is the ``name@version`` of the plugin that handled it, ``kind`` that plugin's name for such messages; both are None if no
+    plugin did.
     """
 
     block: BlockNumber
@@ -111,10 +112,10 @@ class ChannelEventKind(StrEnum):
 
 
 class ChannelEvent(NamedTuple):
-    """A change in a channel's life, with the deposits it moved.
+    """A change in a channel's life, with the deposits that it moved.
 
     A positive deposit has been reserved on that side's account, a negative one returned to it. ``session`` is the index of the session in
-    which the event is true. ``reason`` is set where a channel or request ends: ``requested``, ``offboarded`` or ``expired``; a protocol may
+    which the event applies. ``reason`` is set if a channel or request ends: ``requested``, ``offboarded`` or ``expired``; a protocol may
     have more.
     """
 
@@ -130,7 +131,7 @@ class ChannelEvent(NamedTuple):
 
 
 class ChannelHeadroom(NamedTuple):
-    """What a channel still takes: messages, bytes in all and bytes a message; ``open`` is False once it is gone."""
+    """What a channel can still take: messages, bytes in total and bytes per message; ``open`` is False once it is gone."""
 
     sender: ParaId
     recipient: ParaId
@@ -143,8 +144,8 @@ class ChannelHeadroom(NamedTuple):
 class ParaHeadroom(NamedTuple):
     """What a para may do in its next candidate; ``valid`` is False once it is offboarded.
 
-    ``valid_watermarks`` are the blocks with messages for it, oldest first, at most
-    `limits.HEADROOM_WATERMARKS_MAX`; the candidate's relay parent is always one more.
+    ``valid_watermarks`` are the blocks with messages for it, oldest first, at most `limits.HEADROOM_WATERMARKS_MAX`. The candidate's relay
+    parent is always valid, too.
     """
 
     para_id: ParaId
@@ -157,7 +158,7 @@ class ParaHeadroom(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """Closes a block on the output side; ``state_root`` is there at root heights only."""
+    """Closes a block on the output side; ``state_root`` is set at root heights and session changes only."""
 
     block: BlockNumber
     parent_number: BlockNumber
@@ -171,7 +172,7 @@ class Receipt(NamedTuple):
 
 
 class Executed(NamedTuple):
-    """Everything that executing one block tells, each list in the order in which it happened."""
+    """Everything that the execution of one block emits, each list in the order in which it happened."""
 
     verdicts: list[Verdict]
     dispatches: list[Dispatch]

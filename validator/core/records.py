@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plain nested tuples of `Input.fields`, made into the records that the rules read.
+"""Builds the records that the rules read from the plain nested tuples of `Input.fields`.
 
-Decoding happens in one process and execution in another; between them a record is ints, bytes, strings, None and tuples of these. The
-decode stage has checked types and ranges already, so nothing is checked again here.
+Decoding and execution happen in different processes. Between them a record is ints, bytes, strings, None and tuples of these. The decode
+stage has already checked types and ranges, so nothing is checked again here.
 """
 
 from __future__ import annotations

@@ -13,11 +13,11 @@ _LEAF, _NODE, _ROOT = b"\x00", b"\x01", b"\x02"
 
 
 def merkle_root(common_page_hash: Hash, page_hashes: Mapping[int, Hash]) -> Hash:
-    """Return the root over the common page and the pages of owners: paras, and what else a protocol has pages for.
+    """Return the root over the common page and the pages of owners: paras, and whatever else a protocol has pages for.
 
     Leaves, in order: ``H(00 ++ common)``, then ascending by owner ``H(00 ++ u32_le(para) ++ page_hash)`` for paras and ``H(00 ++
-    u64_le(owner) ++ page_hash)`` for owners above them. A node is ``H(01 ++ left ++ right)``, an odd one out moves up as it is; the root is
-    ``H(02 ++ u32_le(number of leaves) ++ top)``. H is BLAKE2b-256.
+    u64_le(owner) ++ page_hash)`` for owners above them. A node is ``H(01 ++ left ++ right)``; an odd last node moves up unchanged. The root
+    is ``H(02 ++ u32_le(number of leaves) ++ top)``. H is BLAKE2b-256.
     """
     level = [blake2b_256(_LEAF + common_page_hash)]
     level += [blake2b_256(_LEAF + _owner(owner) + page_hashes[owner]) for owner in sorted(page_hashes)]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a protocol brings so that a lane can execute its blocks: a state with rules for every input, encoded in pages.
+"""What a protocol provides so that a lane can execute its blocks: a state with rules for every input, encoded in pages.
 
-A rule that an input breaks is a `Violation`: the input is rejected and changes nothing. A page holds what one owner has (paras by their id,
-u64 above them for anything else), so that a save, and the state root, cost what has changed.
+An input that breaks a rule raises a `Violation`: it is rejected and changes nothing. A page holds what one owner has, so saving and the
+state root cost only what has changed. Owners are paras by their id, and u64 numbers above those for anything else.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OrderedSet: TypeAlias = dict[ParaId, None]
 
 
 class Effects(NamedTuple):
-    """What an accepted input did; the fields go into its verdict as they are (`outcomes.Verdict`)."""
+    """What an accepted input did; the fields go unchanged into its verdict (`outcomes.Verdict`)."""
 
     enacted: bool = True
     messages: tuple[MessageRef, ...] = ()
@@ -45,10 +45,10 @@ class Effects(NamedTuple):
 
 
 class RulesEpoch(NamedTuple):
-    """The rules in force from a block on, until the next epoch begins.
+    """The rules in force from a block until the next epoch begins.
 
-    ``version`` names these rules in digests and stored states: it changes with every change after which the same state and inputs may give
-    another state. ``profile`` is what the protocol's own rules look at, None if it has only one set of them.
+    ``version`` names these rules in digests and stored states. It changes with every change after which the same state and inputs may lead
+    to another state. ``profile`` is what the protocol's own rules read, None if it has only one set of them.
     """
 
     from_block: BlockNumber
@@ -62,10 +62,10 @@ FIRST_RULES: tuple[RulesEpoch, ...] = (RulesEpoch(0, 1),)
 
 @dataclass(frozen=True, slots=True)
 class ChainSettings:
-    """A chain as its protocol sees it: limits and modes, the paras that are valid from the start, and who processes upward messages.
+    """A chain as its protocol sees it: limits, modes, the paras that are valid from the start, and the upward dispatcher.
 
-    ``configuration`` is of the protocol's own class. ``upward_messages`` is handed through to the rule set's dispatch round. ``rules``
-    ascend by block; the first holds from block 0.
+    ``configuration`` is an instance of the protocol's own class. ``upward_messages`` is passed to the rule set's dispatch round. ``rules``
+    are ascending by block; the first ones apply from block 0.
     """
 
     configuration: Any = None
@@ -78,13 +78,13 @@ class ChainSettings:
 
 
 class Touched(Protocol):
-    """What has changed since it was last read; ``pages`` are the paras whose page of the state encoding has."""
+    """What has changed since it was last read; ``pages`` are the paras whose page of the state encoding has changed."""
 
     pages: OrderedSet
 
 
 class State(Protocol):
-    """What a `RuleSet` needs of a protocol's state."""
+    """What a `RuleSet` needs from a protocol's state."""
 
     session_index: SessionIndex
 
@@ -99,17 +99,17 @@ S = TypeVar("S", bound=State)
 class RuleSet(ABC, Generic[S]):
     """One lane's state under one protocol.
 
-    The ``apply_`` methods either apply an input whole or raise a `Violation` and change nothing. Requests and candidates are of the
-    protocol's own types. Every change notes the para in ``state.touched.pages``: only those pages are encoded again.
+    The ``apply_`` methods either apply an input completely, or raise a `Violation` and change nothing. Requests and candidates have the
+    protocol's own types. Every change adds the para to ``state.touched.pages``: only those pages are encoded again.
 
-    Between `begin_block` and `end_block`, ``now`` is the block, ``events`` collects what happens to channels, and ``profile`` is that of
-    the rules in force.
+    Between `begin_block` and `end_block`, ``now`` is the block, ``events`` collects channel events, and ``profile`` is the profile of the
+    rules in force.
     """
 
     def __init__(
         self, state: S, settings: ChainSettings | None = None, page_hashes: dict[int, Hash] | None = None
     ) -> None:
-        """Take a state; ``page_hashes`` are, by owner, those of pages that are saved as the state has them."""
+        """Take a state; ``page_hashes`` are, by owner, the hashes of saved pages that match the state."""
         self.state = state
         self.settings = settings or ChainSettings()
         self.now: BlockNumber = 0
@@ -137,7 +137,7 @@ class RuleSet(ABC, Generic[S]):
     # --- a block, in the order of `execute.execute` ---
 
     def begin_block(self, now: BlockNumber) -> None:
-        """Start block ``now`` under the rules of its height."""
+        """Start block ``now`` under the rules in force at its height."""
         self.now = now
         self.profile = in_force(self.settings.rules, now).profile
         self.events = EventLog(now, self.state.session_index)
@@ -160,11 +160,11 @@ class RuleSet(ABC, Generic[S]):
 
     @abstractmethod
     def check_candidate(self, candidate: Any) -> None:
-        """Raise the violation for which a candidate is not acceptable, if there is one."""
+        """Raise the violation that makes a candidate unacceptable, if there is one."""
 
     @abstractmethod
     def enact_candidate(self, candidate: Any) -> Effects:
-        """Apply a candidate that has been accepted; cannot fail."""
+        """Apply an accepted candidate; cannot fail."""
 
     @abstractmethod
     def apply_candidate(self, candidate: Any) -> Effects:
@@ -195,7 +195,7 @@ class RuleSet(ABC, Generic[S]):
 
     @abstractmethod
     def common_page(self) -> bytes:
-        """Return the canonical encoding of what no owner has."""
+        """Return the canonical encoding of the state that has no owner."""
 
     @abstractmethod
     def headroom_page(self) -> bytes:
@@ -203,14 +203,14 @@ class RuleSet(ABC, Generic[S]):
 
     @abstractmethod
     def owners(self) -> list[int]:
-        """Return, ascending, the owners that may have a page."""
+        """Return the owners that may have a page, ascending."""
 
     @abstractmethod
     def page(self, owner: int) -> bytes | None:
-        """Return the canonical encoding of what an owner has, None if it has nothing."""
+        """Return the canonical encoding of what an owner has, or None if it has nothing."""
 
     def touched_owners(self) -> Iterable[OrderedSet]:
-        """Return the sets of owners whose pages have changed, to be emptied."""
+        """Return the sets of owners whose pages have changed; the caller empties them."""
         return (self.state.touched.pages,)
 
     def common_pages(self) -> list[bytes]:
@@ -218,7 +218,7 @@ class RuleSet(ABC, Generic[S]):
         return [self.common_page(), self.headroom_page()]
 
     def state_root(self) -> Hash:
-        """Return the root over the canonical encoding of the whole state; costs the encoding of what was touched since the last one."""
+        """Return the root over the canonical encoding of the whole state; encodes only the pages touched since the last call."""
         self._note_touched()
         for owner in self._to_hash:
             page = self.page(owner)
@@ -230,12 +230,12 @@ class RuleSet(ABC, Generic[S]):
         return merkle_root(blake2b_256(self.common_page()), self._page_hashes)
 
     def changed(self) -> Collection[int]:
-        """Return whose pages have changed since the last `mark_saved`."""
+        """Return the owners whose pages have changed since the last `mark_saved`."""
         self._note_touched()
         return self._to_save
 
     def mark_saved(self) -> None:
-        """Note that all pages have been saved as they are now."""
+        """Record that all pages have been saved in their present form."""
         self._note_touched()
         self._to_save.clear()
 
@@ -247,7 +247,7 @@ class RuleSet(ABC, Generic[S]):
 
 
 def in_force(rules: tuple[RulesEpoch, ...], block: BlockNumber) -> RulesEpoch:
-    """Return the epoch that a block belongs to: the last one that begins at or before it."""
+    """Return the epoch of a block: the last one that begins at or before it."""
     return rules[bisect_right(rules, block, key=_from_block) - 1]
 
 
@@ -256,5 +256,5 @@ def _from_block(epoch: RulesEpoch) -> BlockNumber:
 
 
 def pages(rules: RuleSet[Any]) -> list[bytes]:
-    """Return the canonical encoding of a whole state: the common pages, then those of owners, ascending."""
+    """Return the canonical encoding of a whole state: the common pages, then the owners' pages, ascending."""
     return [*rules.common_pages(), *filter(None, map(rules.page, rules.owners()))]

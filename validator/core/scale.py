@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Canonical binary encoding in the manner of SCALE: little endian, compact lengths, one byte for an option.
+"""Canonical binary encoding in the style of SCALE: little endian, compact lengths, one byte for an option.
 
-Used for the state and for candidate commitments. Decoding is strict: what is not the encoding of something is an error.
+Used for the state and for candidate commitments. Decoding is strict: bytes that do not encode a value are an error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class DecodeError(ValueError):
-    """The bytes are not the encoding of anything."""
+    """The bytes are not a valid encoding."""
 
 
 class Writer:
@@ -47,7 +47,7 @@ class Writer:
         self.buffer += compact(value)
 
     def hash(self, value: bytes) -> None:
-        """Append 32 bytes as they are."""
+        """Append 32 bytes unchanged."""
         self.buffer += value
 
     def bytes(self, value: bytes) -> None:
@@ -65,7 +65,7 @@ class Writer:
 
 
 class Reader:
-    """Takes encoded values from bytes; raises `DecodeError` where there are too few of them."""
+    """Takes encoded values from bytes; raises `DecodeError` if there are too few of them."""
 
     __slots__ = ("data", "position")
 
@@ -74,7 +74,7 @@ class Reader:
         self.position = 0
 
     def take(self, size: int) -> bytes:
-        """Take ``size`` bytes as they are."""
+        """Take ``size`` bytes unchanged."""
         end = self.position + size
         if end > len(self.data):
             raise DecodeError(f"{size} bytes expected at offset {self.position}, {len(self.data) - self.position} left")
@@ -99,7 +99,7 @@ class Reader:
         return int.from_bytes(self.take(16), "little")
 
     def compact(self) -> int:
-        """Take a compact integer, which must be encoded in the shortest way."""
+        """Take a compact integer, which must be in its shortest encoding."""
         start = self.position
         mode = self.u8()
         if mode & 3 == 0:
@@ -133,7 +133,7 @@ class Reader:
         return self.choice((False, True))
 
     def choice(self, choices: Sequence[T]) -> T:
-        """Take one byte and return the choice that it numbers."""
+        """Take one byte and return the choice at that index."""
         at = self.u8()
         if at >= len(choices):
             raise DecodeError(f"byte at offset {self.position - 1} is {at}, expected one below {len(choices)}")
@@ -144,19 +144,19 @@ class Reader:
         return [read() for _ in range(self.compact())]
 
     def end(self) -> None:
-        """Raise `DecodeError` where bytes are left over."""
+        """Raise `DecodeError` if bytes are left over."""
         if self.position != len(self.data):
             raise DecodeError(f"{len(self.data) - self.position} bytes left over at offset {self.position}")
 
 
 Upgrade: TypeAlias = Callable[[bytes], bytes]
-"""Makes of an encoding's bytes those of its next version, the version byte in front included."""
+"""Upgrades encoded bytes, including the leading version byte, to the next version."""
 
 
 def upgraded(data: bytes, version: int, upgrades: Mapping[int, Upgrade], what: str) -> Reader:
-    """Return a reader after the version byte of ``data``, which is brought to ``version`` first, one version at a time.
+    """Upgrade ``data`` to ``version``, one version at a time, and return a reader positioned after the version byte.
 
-    Raises `DecodeError` where there is no way from its version to that one.
+    Raises `DecodeError` if no upgrades lead from its version to that one.
     """
     found = data[0] if data else None
     while data and data[0] != version and data[0] in upgrades:

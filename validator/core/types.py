@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The records that go into a lane.
 
-Records of the hot path are named tuples rather than frozen dataclasses: both are immutable and typed, but a named tuple of seven fields is
-built in a third of the time, and a candidate costs a handful of them.
+Records of the hot path are named tuples rather than frozen dataclasses. Both are immutable and typed, but a named tuple of seven fields
+takes a third of the time to build, and a candidate needs several.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ZERO_HASH: Hash = bytes(32)
 
 
 class ParaKind(StrEnum):
-    """What a para pays for its slot with; it decides which channel limits apply."""
+    """How a para pays for its slot; it decides which channel limits apply."""
 
     PARACHAIN = "parachain"
     PARATHREAD = "parathread"
@@ -64,7 +64,7 @@ class Para:
 
 @dataclass(frozen=True, slots=True)
 class SessionChange:
-    """What happens to paras and configuration at the end of a block that ends a session.
+    """What happens to paras and configuration at the end of a session's last block.
 
     ``new_config`` holds only the limits that change, by name.
     """
@@ -75,7 +75,7 @@ class SessionChange:
 
 
 class PendingRef(NamedTuple):
-    """Names a candidate that waits for availability: the one of ``para_id`` accepted at ``backed_at``, or its oldest where that is None."""
+    """Names a candidate waiting for availability: the one of ``para_id`` accepted at ``backed_at``, or its oldest if that is None."""
 
     para_id: ParaId
     backed_at: BlockNumber | None = None
@@ -97,8 +97,9 @@ class BlockRecord:
 
 
 class DownwardMessage(NamedTuple):
-    """A message of the relay chain to a para; ``data_hash`` is ``message_hash(msg)`` if the decode stage has computed
-    it already, else None; it is derived, never an input.
+    """A message from the relay chain to a para.
+
+    ``data_hash`` is ``message_hash(msg)`` if the decode stage has computed it, else None; it is derived, never an input.
     """
 
     para_id: ParaId
@@ -110,7 +111,7 @@ class DownwardMessage(NamedTuple):
 class Block:
     """A complete block: its record and, by index, everything that belongs to it.
 
-    Requests and candidates are of the protocol's own types.
+    Requests and candidates have the protocol's own types.
     """
 
     record: BlockRecord

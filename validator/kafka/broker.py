@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The embedded broker: one Apache Kafka process of our own, for a machine that has no Kafka.
+"""The embedded broker: our own Apache Kafka process, for a machine that has no Kafka.
 
-Its directory holds all of it: `data/` (kept across restarts), `server.properties` (written anew at each start),
-`broker.log` and `broker.json` (process, its start time, ports). It listens on the loopback address alone. It outlives
-the program that started it, until `stop`; only a process that `broker.json` names, and that started when it says, is
-ever stopped.
+Its directory holds everything: `data/` (kept across restarts), `server.properties` (rewritten at each start), `broker.log` and
+`broker.json` (process id, start time, ports). It listens on the loopback address only. It outlives the program that started it, until
+`stop`. Only the process that `broker.json` names is ever stopped, and only if its start time matches.
 """
 
 from __future__ import annotations
@@ -35,17 +34,17 @@ if TYPE_CHECKING:
 
 HOST: Final = "127.0.0.1"
 
-# A port outside the range that systems give to outgoing connections (32768 and up): inside it, our own polling of a port
-# that nobody listens on yet can connect to itself.
+# Ports outside the range that systems use for outgoing connections (32768 and up): inside it, polling a port without a
+# listener can connect to itself.
 _PORTS: Final = range(20_000, 32_768)
 
 START_S_MAX: Final = 90.0
-"""A start takes 3 s; a machine that is busy with Spark's start has been seen to need 15."""
+"""A start takes 3 s; on a machine busy with Spark's start it has taken 15."""
 
 STOP_S_MAX: Final = 30.0
 
-# Measured on 2 cores: 3 s to the first answer, 160 MB resident. A larger first heap only makes the process larger, and
-# the optimising compiler would take the cores that Spark's start needs at the same time.
+# Measured on 2 cores: 3 s to the first answer, 160 MB resident. A larger initial heap only makes the process larger, and
+# the optimising compiler would compete with Spark's start for the cores.
 _JVM: Final = (
     *("-Xms32m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
     *("-Djava.awt.headless=true", "-Dlog4j2.level=WARN"),
@@ -55,33 +54,33 @@ _PROPERTIES: Final = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
-    # One broker holds every copy there is.
+    # A single broker holds every replica.
     "default.replication.factor": "1",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
-    # Created at first use: 50 partitions each, the default, would cost the first transaction seconds and 100 folders.
+    # Created at first use: with 50 partitions each, the default, the first transaction would cost seconds and 100 folders.
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
     # A consumer group here is one process: there are no others to wait for.
     "group.initial.rebalance.delay.ms": "0",
-    # A misspelt topic name is an error, not a new topic; `validator topics create` makes ours.
+    # A misspelt topic name is an error, not a new topic; `validator topics create` creates ours.
     "auto.create.topics.enable": "false",
     # 128 MB by default, half of this heap; 4 MB still compacts 150,000 keys in one pass.
     "log.cleaner.dedupe.buffer.size": str(4 << 20),
-    # After a kill the next start waits until the session of the killed one has run out (default: 9 s).
+    # After a kill, the next start waits until the killed broker's session has expired (default: 9 s).
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "3000",
-    # Offsets of a group that is idle outlive a long week-end of a developer (default: 7 days).
+    # The offsets of an idle group survive a developer's holiday (default: 7 days).
     "offsets.retention.minutes": str(60 * 24 * 30),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    """What `validator broker status` tells; `pid` and `bootstrap_servers` are None where nothing runs."""
+    """What `validator broker status` reports; `pid` and `bootstrap_servers` are None if nothing runs."""
 
     running: bool
     bootstrap_servers: str | None
@@ -92,7 +91,7 @@ class BrokerStatus:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """`broker.json`: the process that was started last, and its ports, which a restart takes again if it can."""
+    """`broker.json`: the process that was started last and its ports, which a restart reuses if it can."""
 
     pid: int
     started: str
@@ -101,22 +100,22 @@ class _Record:
 
 
 class EmbeddedBroker:
-    """The broker of one directory; as a context manager it stops on leaving what it started on entering.
+    """The broker of one directory; as a context manager it stops on exit what it started on entry.
 
-    Several programs may use one directory: the first starts the process, the others find it running.
+    Several programs may share one directory: the first starts the process, the others find it running.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory.absolute()
         self.log = self.directory / "broker.log"
         self.started_here = False
-        """Whether `start` of this object started the process, rather than found it running."""
+        """Whether this object's `start` started the process, rather than found it running."""
         self._process: subprocess.Popen[bytes] | None = None
-        self._log_before = 0  # bytes that earlier starts wrote
+        self._log_before = 0  # bytes written by earlier starts
 
     @property
     def bootstrap_servers(self) -> str:
-        """Return what clients connect to; `UserError` if nothing runs."""
+        """Return the address that clients connect to; `UserError` if nothing runs."""
         record = self._running()
         if record is None:
             raise UserError(f"no broker runs in {self.directory}: start it with `validator broker start`")
@@ -125,7 +124,7 @@ class EmbeddedBroker:
     def start(self, *, progress: Progress | None = None) -> str:
         """Start the process unless it runs; return its bootstrap servers once it answers.
 
-        Errors, in order: no Java, jars not to be had, the process ends or does not answer (its log file is named).
+        Errors, in order: no Java, jars unavailable, the process exits or does not answer (the message names its log file).
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         with self._lock():
@@ -135,7 +134,7 @@ class EmbeddedBroker:
             return self.bootstrap_servers
 
     def stop(self) -> bool:
-        """Stop the process in order; return whether one ran. The data stays."""
+        """Shut the process down cleanly; return whether one ran. The data is kept."""
         if not self.directory.is_dir():
             return False
         with self._lock():
@@ -169,7 +168,7 @@ class EmbeddedBroker:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        """Let one program at a time start or stop."""
+        """Let one program at a time start or stop the broker."""
         with (self.directory / "broker.lock").open("w") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
@@ -202,11 +201,11 @@ class EmbeddedBroker:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.directory,
-                start_new_session=True,  # Ctrl-C is for its starter, which stops it in order
+                start_new_session=True,  # Ctrl-C goes to its starter, which stops it cleanly
             )
         started = start_time(process.pid)
         if started is not None:
-            # Written before it answers: a starter that is killed now leaves a broker that can be found and stopped.
+            # Written before the broker answers: if its starter is killed now, the broker can still be found and stopped.
             record = _Record(process.pid, started, port, controller_port)
             temporary = self.directory / "broker.json.new"
             temporary.write_text(json.dumps(asdict(record)) + "\n", encoding="utf-8")
@@ -218,17 +217,17 @@ class EmbeddedBroker:
         properties = _PROPERTIES | {
             "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
             "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
-            # Named here rather than kept in the data, so that a restart may move to another port.
+            # Set here rather than stored in the data, so that a restart may move to another port.
             "controller.quorum.voters": f"1@{HOST}:{controller_port}",
             "log.dirs": str(self.directory / "data"),
         }
         return "".join(f"{key}={value}\n" for key, value in properties.items())
 
     def _format(self, command: list[str], properties: Path, log: int) -> None:
-        """Prepare the data folder, once in its life."""
+        """Format the data folder, once in its lifetime."""
         if (self.directory / "data" / "meta.properties").is_file():
             return
-        # A leading dash would be read as an option: the first bit is cleared.
+        # A leading dash would be read as an option, so the first bit is cleared.
         identity = uuid.UUID(int=uuid.uuid4().int & ((1 << 127) - 1))
         cluster = base64.urlsafe_b64encode(identity.bytes).rstrip(b"=").decode()
         done = subprocess.run(
@@ -238,37 +237,37 @@ class EmbeddedBroker:
             check=False,
         )
         if done.returncode != 0:
-            raise UserError(f"the data folder of the broker could not be prepared: {self._last_words()}")
+            raise UserError(f"the broker's data folder could not be formatted: {self._last_error()}")
 
     def _wait_until_it_answers(self, process: subprocess.Popen[bytes], port: int) -> None:
         deadline = time.monotonic() + START_S_MAX
         while time.monotonic() < deadline:
             if process.poll() is not None:
-                raise UserError(f"the broker ended with code {process.returncode}: {self._last_words()}")
+                raise UserError(f"the broker ended with code {process.returncode}: {self._last_error()}")
             try:
-                # It opens the port when all the rest is up.
+                # The broker opens its port once everything else is up.
                 socket.create_connection((HOST, port), timeout=1.0).close()
             except OSError:
                 time.sleep(0.05)
             else:
                 return
         stop_process(process.pid, start_time(process.pid) or "", patience_s=STOP_S_MAX)
-        raise UserError(f"the broker did not answer within {START_S_MAX:.0f} s: {self._last_words()}")
+        raise UserError(f"the broker did not answer within {START_S_MAX:.0f} s: {self._last_error()}")
 
-    def _last_words(self) -> str:
-        """Quote the last complaint of the log and name the file."""
+    def _last_error(self) -> str:
+        """Quote the last error in the log, and name the file."""
         lines = self.log.read_bytes()[self._log_before :].decode(errors="replace").splitlines()
-        complaints = [line.strip() for line in lines if "Exception" in line or "ERROR" in line or "Error:" in line]
-        newer = "UnsupportedVersionException" in "".join(complaints)
+        errors = [line.strip() for line in lines if "Exception" in line or "ERROR" in line or "Error:" in line]
+        newer = "UnsupportedVersionException" in "".join(errors)
         hint = (
             f"; a newer Kafka has written {self.directory / 'data'}: remove it to begin without data" if newer else ""
         )
-        return f"{complaints[-1] if complaints else 'it said nothing'}{hint}; its log is {self.log}"
+        return f"{errors[-1] if errors else 'it logged nothing'}{hint}; its log is {self.log}"
 
 
 def _free_ports(*wanted: int | None) -> list[int]:
-    """Return as many free ports as are wanted, the very ones where possible."""
-    with ExitStack() as held:  # all are held until each is found: no port is chosen twice
+    """Return as many free ports as are wanted, the wanted ones if possible."""
+    with ExitStack() as held:  # all are held until each is found, so that no port is chosen twice
         return [_bind(held, port) for port in wanted]
 
 
@@ -276,7 +275,7 @@ def _bind(held: ExitStack, wanted: int | None) -> int:
     for attempt in range(200):
         port = wanted if wanted and attempt == 0 else _PORTS[secrets.randbelow(len(_PORTS))]
         probe = held.enter_context(socket.socket())
-        # As the broker does: a port whose last connections still linger is free.
+        # As for the broker, a port with lingering old connections counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every client configuration of the product, and what each option is for.
 
-A user's `[kafka]` table is librdkafka's names and passes through to the producers, consumers and admin clients; only what
-exactly-once rests on cannot be changed. Spark reads through the Java client: `validator.kafka.spark_options` translates.
+A user's `[kafka]` table uses librdkafka's names and is passed to the producers, consumers and admin clients. Only the options that
+exactly-once delivery depends on cannot be changed. Spark reads through the Java client: `validator.kafka.spark_options` translates the
+table.
 """
 
 from __future__ import annotations
@@ -17,67 +18,66 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     KafkaTable = Mapping[str, object]
-    """A `[kafka]` table, `bootstrap.servers` among its keys; nested tables are dotted names."""
+    """A `[kafka]` table with `bootstrap.servers` among its keys; nested tables are dotted names."""
 
 SPARK_PREFIX: Final = "spark."
-"""Keys of the table that are for Spark's Java client alone, in its own names."""
+"""Prefix of the table's keys that are for Spark's Java client only, in its own names."""
 
 MESSAGE_BYTES_MAX: Final = 8 << 20
-"""A candidate carries its messages: at most the 5 MiB of a proof of validity, with room; Kafka's default is 1 MiB."""
+"""A candidate carries its messages: at most the 5 MiB of a proof of validity, plus room; Kafka's default is 1 MiB."""
 
 DEAD_LETTER_BYTES_MAX: Final = MESSAGE_BYTES_MAX + (1 << 20)
-"""A dead letter holds the whole of a record that may have been as large as one can be."""
+"""A dead letter contains a whole record, which may be of maximum size."""
 
-# librdkafka speaks through it; silent unless a program configures logging: that a broker went away is told by the call
-# that needed it.
+# librdkafka's log, silent unless a program configures logging: if a broker is gone, the call that needs it raises.
 _LOGGER: Final = logging.getLogger("validator.librdkafka")
 _LOGGER.addHandler(logging.NullHandler())
 
 _PRODUCER: Final[dict[str, object]] = {
-    # A retried send neither doubles nor reorders a record.
+    # A retried send neither duplicates nor reorders a record.
     "enable.idempotence": True,
-    # All in-sync replicas have it before it counts as sent.
+    # A record counts as sent once all in-sync replicas have it.
     "acks": "all",
-    # The partition of a key is the one that Java clients choose, so that every producer agrees (librdkafka's own is CRC32).
+    # Keys go to the partition that Java clients choose, so that every producer agrees (librdkafka's default is CRC32).
     "partitioner": "murmur2_random",
-    # Verdicts repeat field values: half the size for little of a core.
+    # Verdicts repeat field values: this halves their size for little CPU time.
     "compression.type": "lz4",
     "message.max.bytes": DEAD_LETTER_BYTES_MAX,
 }
 
 _CONSUMER: Final[dict[str, object]] = {
-    # A batch that was not committed was never said.
+    # Records of uncommitted batches do not count.
     "isolation.level": "read_committed",
-    # Where a reader stands is kept by whoever acts on what it read, in the same transaction.
+    # Whoever processes the records stores the offsets, in the same transaction.
     "enable.auto.commit": False,
-    # A reader without a position starts with the first record there is, not with the next one to come.
+    # A reader without a position starts at the earliest record, not at the next new one.
     "auto.offset.reset": "earliest",
 }
 
 _TO_THE_END: Final[dict[str, object]] = {
-    # The end is reported by the fetch that finds nothing, and a broker keeps that one back for so long (default: 500 ms).
+    # An empty fetch reports the end, and a broker delays empty fetches by this time (default: 500 ms).
     "fetch.wait.max.ms": 50,
 }
 
 _ADMIN: Final[dict[str, object]] = {
-    # An answer within 10 s or an error: a person waits for it (default: 60 s).
+    # An answer within 10 s or an error: a person is waiting (default: 60 s).
     "socket.timeout.ms": 10_000,
 }
 
-# What the guarantees rest on: not to be changed by a table.
+# The guarantees depend on these: a table cannot change them.
 _FIXED: Final = ("enable.idempotence", "acks", "isolation.level", "enable.auto.commit", "transactional.id", "group.id")
 
 
 def flatten(table: KafkaTable) -> dict[str, str]:
     """Return the table as Kafka writes it: dotted names, every value a string.
 
-    TOML reads `security.protocol = "SSL"` as a table in a table; both spellings mean the same here.
-    Errors, in order: a value that is neither text, number nor boolean; a key that the guarantees rest on.
+    TOML reads `security.protocol = "SSL"` as a nested table; both spellings mean the same here. Errors, in order: a value that is neither
+    text, number nor boolean; a key that the guarantees depend on.
     """
     flat = {name: _text(name, value) for name, value in dotted(table).items()}
     for key in _FIXED:
         if key in flat:
-            raise UserError(f"[kafka] {key} cannot be set: exactly-once delivery rests on the product's own value")
+            raise UserError(f"[kafka] {key} cannot be set: exactly-once delivery depends on the product's own value")
     return flat
 
 
@@ -90,13 +90,13 @@ def _text(name: str, value: object) -> str:
 
 
 def producer_config(kafka: KafkaTable, *, transactional_id: str | None = None) -> dict[str, Any]:
-    """Return the configuration of a `confluent_kafka.Producer`, transactional if it gets an identity."""
+    """Return the configuration of a `confluent_kafka.Producer`, transactional if it is given an id."""
     transactional = {"transactional.id": transactional_id} if transactional_id is not None else {}
     return _PRODUCER | _common(kafka) | transactional
 
 
 def consumer_config(kafka: KafkaTable, *, group_id: str, partition_eof: bool = False) -> dict[str, Any]:
-    """Return the configuration of a `confluent_kafka.Consumer`; `partition_eof` has it tell where a partition ends."""
+    """Return the configuration of a `confluent_kafka.Consumer`; with `partition_eof` it reports the end of a partition."""
     tuning = _TO_THE_END if partition_eof else {}
     return _CONSUMER | tuning | _common(kafka) | {"group.id": group_id, "enable.partition.eof": partition_eof}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes records from a consumer as soon as there are any."""
+"""Polls records from a consumer as soon as there are any."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 def available(consumer: Consumer, records_max: int, timeout_s: float) -> list[Message]:
-    """Return what has come, at most ``records_max``; wait for the first of it as long as ``timeout_s``.
+    """Return the records that have arrived, at most ``records_max``; wait up to ``timeout_s`` for the first one.
 
-    `Consumer.consume` alone waits all its time for a full list, which at the end of a topic never comes.
+    `Consumer.consume` alone waits its full timeout for a full list, which never comes at the end of a topic.
     """
     first = consumer.poll(timeout_s)
     return [] if first is None else [first, *consumer.consume(records_max - 1, 0)]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fetches the jars of the broker and of Spark's Kafka connector, once for each user.
+"""Fetches the jars of the broker and of Spark's Kafka connector, once per user.
 
-Apache Ivy, which pyspark ships, resolves `ivy/<set>.xml`: exact versions, nothing transitive. Every jar must have the
-sha256 of `ivy/<set>.sha256`. No host is named here: Ivy's default repository serves, or that of the user's own Ivy
-settings (`VALIDATOR_IVY_SETTINGS`, a file; proxies: `JAVA_TOOL_OPTIONS`).
+Apache Ivy, which pyspark ships, resolves `ivy/<set>.xml`: exact versions, nothing transitive. Every jar must have the sha256 of
+`ivy/<set>.sha256`. No host is named here: Ivy uses its default repository, or the one in the user's own Ivy settings
+(`VALIDATOR_IVY_SETTINGS`, a file; proxies: `JAVA_TOOL_OPTIONS`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     Progress = Callable[[str, int, int], None]
-    """Told (jar, how many are there, how many are needed) after each jar."""
+    """Called after each jar with (jar, jars fetched so far, jars needed)."""
 
 JarSet = Literal["broker", "spark"]
 JAR_SETS: Final[tuple[JarSet, ...]] = ("broker", "spark")
@@ -36,14 +36,13 @@ _IVY: Final = Path(__file__).resolve().parent / "ivy"
 
 
 def ensure_jars(jar_set: JarSet, *, cache: Path | None = None, progress: Progress | None = None) -> list[Path]:
-    """Return the jars of a set, sorted by name, fetched if the cache lacks them and verified either way.
+    """Return the jars of a set, sorted by name; fetch them if the cache lacks them, and verify them either way.
 
-    Errors, in order: no Java, no pyspark (whose Ivy fetches), repository not reached, checksum mismatch. All are
-    `UserError`.
+    Errors, in order: no Java, no pyspark (which has Ivy), repository unreachable, checksum mismatch. All are `UserError`.
     """
     sums = _read_sums(jar_set)
     root = (cache or cache_directory()) / "jars"
-    # The name holds what the folder must contain: a new version of the product never sees an old version's jars.
+    # The name depends on the folder's contents: a new version of the product never sees an old version's jars.
     identity = hashlib.sha256(repr(sorted(sums.items())).encode()).hexdigest()[:12]
     folder = root / f"{jar_set}-{identity}"
     if not folder.is_dir():
@@ -74,11 +73,11 @@ def _verify(folder: Path, sums: dict[str, str]) -> None:
 
 
 def _fetch(jar_set: JarSet, folder: Path, count: int, progress: Progress | None) -> None:
-    """Let Ivy fill the folder; it appears under its name only when complete."""
+    """Let Ivy fill the folder, which gets its final name only when complete."""
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     settings = os.environ.get("VALIDATOR_IVY_SETTINGS") or str(_IVY / "settings.xml")
-    ivy_cache = folder.with_name(f"{jar_set}.ivy")  # kept after a failure: the next attempt goes on from there
+    ivy_cache = folder.with_name(f"{jar_set}.ivy")  # kept after a failure: the next attempt resumes from there
     command: list[str | Path] = [
         *(find_java(), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", _ivy_jar(), "org.apache.ivy.Main"),
         *("-settings", settings, "-ivy", _IVY / f"{jar_set}.xml", "-cache", ivy_cache, "-types", "jar"),
@@ -92,7 +91,7 @@ def _fetch(jar_set: JarSet, folder: Path, count: int, progress: Progress | None)
             log.append(line.rstrip())
             done = re.search(r"\[SUCCESSFUL \] \S+#(\S+);([^;!]+)!", line)
             if done and progress:
-                progress(f"{done[1]} {done[2]}", sum("[SUCCESSFUL ]" in told for told in log), count)
+                progress(f"{done[1]} {done[2]}", sum("[SUCCESSFUL ]" in each for each in log), count)
     log_file = folder.with_name(f"{jar_set}.log")
     log_file.write_text("\n".join(log) + "\n", encoding="utf-8")
     if ivy.returncode != 0:
@@ -105,21 +104,23 @@ def _fetch(jar_set: JarSet, folder: Path, count: int, progress: Progress | None)
 
 
 def _reason(log: list[str]) -> str:
-    """Pick from Ivy's log what a person wants first."""
+    """Return the line of Ivy's log that best explains a failure."""
     for pattern in (r"\((\S+Exception: .*)\)", r":: (\S+#\S+: .*not found)", r"((?:Error|Exception).*)"):
         for line in log:
             match = re.search(pattern, line)
             if match:
                 return match[1]
-    return next((line.strip() for line in reversed(log) if line.strip()), "Ivy said nothing")
+    return next((line.strip() for line in reversed(log) if line.strip()), "Ivy logged nothing")
 
 
 def _ivy_jar() -> Path:
-    spec = importlib.util.find_spec("pyspark")  # looked for, not imported
+    spec = importlib.util.find_spec("pyspark")  # located, not imported
     for location in (spec.submodule_search_locations or ()) if spec else ():
         for jar in sorted(Path(location, "jars").glob("ivy-*.jar")):
             return jar
-    raise UserError("pyspark, whose Ivy fetches the jars, is not installed: pip install 'validator[spark]'")
+    raise UserError(
+        "pyspark, which has the Ivy that fetches the jars, is not installed: pip install 'validator[spark]'"
+    )
 
 
 @contextmanager

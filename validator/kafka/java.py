@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 OLDEST = 17
-"""What Spark 4 and Kafka 4 both run on."""
+"""The oldest Java version that both Spark 4 and Kafka 4 run on."""
 
 _FIX = "install a Java 17 or 21 runtime (Debian: openjdk-17-jre-headless; macOS: openjdk@21 of brew) or set JAVA_HOME"
 
 
 def find_java() -> Path:
-    """Return the `java` program of JAVA_HOME, else of PATH, that is of version 17 or newer.
+    """Return the `java` program of JAVA_HOME, else of PATH, if its version is 17 or newer.
 
-    Errors: `UserError` with the fix where none is found or all are too old.
+    Errors: `UserError` with the fix if there is none or all are too old.
     """
     seen: list[str] = []
     for candidate in _candidates():
@@ -46,7 +46,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _major_version(java: Path) -> int | None:
-    """Read the version from the runtime's `release` file; ask the program only where there is none (it takes 0.1 s)."""
+    """Read the version from the runtime's `release` file; without that file, ask the program (which takes 0.1 s)."""
     release = java.resolve().parent.parent / "release"
     if release.is_file():
         text = release.read_text(encoding="utf-8", errors="replace")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells a process of ours from a stranger that was given its number later."""
+"""Distinguishes our process from another one that later got the same process id."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 
 
 def start_time(pid: int, *, reap: bool = True) -> str | None:
-    """Return when a process started, in the system's own words, or None if it is gone, or a zombie to its last thread.
+    """Return a process's start time as the system reports it, or None if it is gone or a zombie without live threads.
 
     A child of ours that has ended is reaped, which loses its exit code; without ``reap`` it is left to whoever waits for it.
     """
     if reap:
         with suppress(ChildProcessError):
-            # a child that ended stays visible until somebody asks
+            # an ended child stays visible until it is reaped
             os.waitpid(pid, os.WNOHANG)
     stat = Path(f"/proc/{pid}/stat")
     if Path("/proc/self/stat").exists():
@@ -26,17 +26,17 @@ def start_time(pid: int, *, reap: bool = True) -> str | None:
             fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         except OSError:
             return None
-        # The numbers of proc(5) less 3. Its first thread may be dead while others still hold its files and ports.
+        # The field numbers of proc(5) minus 3. The first thread may be dead while others still hold files and ports.
         state, threads, started = fields[0], int(fields[17]), fields[19]
         return None if state == "Z" and threads <= 1 else started
-    told = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return told.stdout.strip() or None
+    output = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return output.stdout.strip() or None
 
 
 def stop_process(pid: int, started: str, *, patience_s: float) -> bool:
-    """Stop the process if it is still the one that started then; return whether it was.
+    """Stop the process if it still is the one with that start time; return whether it was.
 
-    It is asked first (SIGTERM), killed after `patience_s`.
+    Sends SIGTERM first, and SIGKILL after `patience_s`.
     """
     if start_time(pid) != started:
         return False

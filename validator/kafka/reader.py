@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads committed records as a bystander: it is in no consumer group and commits no offsets."""
+"""Reads committed records as an observer: it joins no consumer group and commits no offsets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 RECORDS_PER_POLL: Final = 1_000
 POLL_S: Final = 0.2
-"""Seconds that one look at the topics waits for records."""
+"""Seconds that one poll of the topics waits for records."""
 
 _BROKERS_GONE: Final = (KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
 
@@ -40,12 +40,12 @@ class TopicRecord(NamedTuple):
 
 
 class TopicReader:
-    """Reads all partitions of some topics, or of one topic those in ``partitions``.
+    """Reads all partitions of some topics, or the ``partitions`` of one topic.
 
-    It starts with the first record there is or, with ``tail``, so many offsets before each partition's end. Records without a value, by
-    which a compacted topic forgets a key, are left out; with ``nulls`` their value is empty. Kafka has ``patience_s`` to answer a question
-    and to come back when all brokers are gone. As a context manager it closes its connections on leaving. Every method raises `UserError`
-    if the topics do not exist or no broker answers.
+    It starts at the first record or, with ``tail``, that many offsets before each partition's end. Records without a value, which delete a
+    key from a compacted topic, are left out; with ``nulls`` they are returned with an empty value. Kafka has ``patience_s`` to answer a
+    request, and to come back if all brokers are gone. As a context manager it closes its connections on exit. Every method raises
+    `UserError` if the topics do not exist or no broker answers.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class TopicReader:
         config = consumer_config(kafka, group_id="validator-reader", partition_eof=True)
         self._bootstrap = config["bootstrap.servers"]
         self._ends: dict[tuple[str, int], int] = {}
-        """By full topic and partition, where an end was met last."""
+        """By full topic and partition, the last end that was reached."""
         with self._translated():
             self._consumer = Consumer(config)
         try:
@@ -88,11 +88,11 @@ class TopicReader:
 
     @property
     def at_end(self) -> bool:
-        """Whether every partition has been read to what was its end at some time."""
+        """Whether every partition has been read to its end at least once."""
         return all(place in self._ends for place in self._assigned)
 
     def poll(self, timeout_s: float) -> list[TopicRecord]:
-        """Return what has come, waiting for it as long as ``timeout_s``."""
+        """Return the records that have arrived, waiting up to ``timeout_s`` for them."""
         records = []
         with self._translated():
             messages = available(self._consumer, RECORDS_PER_POLL, timeout_s)
@@ -110,21 +110,22 @@ class TopicReader:
             elif error.code() in _BROKERS_GONE:
                 with self._translated():
                     await_broker(self._consumer, patience_s=self._patience_s)
-            elif not passes(error):  # else librdkafka goes on by itself
+            elif not passes(error) and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+                # after other errors librdkafka continues by itself, and this reader needs no group
                 raise self._user_error(error)
         return records
 
     def read_to_end(self) -> Iterator[TopicRecord]:
-        """Yield every committed record up to the end of each partition, which is where the first open transaction begins."""
+        """Yield every committed record up to the end of each partition, which is the start of its first open transaction."""
         while True:
             yield from self.poll(POLL_S)
             if self.at_end:
                 return
 
     def read_past_transactions(self) -> Iterator[TopicRecord]:
-        """Yield every committed record up to the present end, and wait for the transactions that are open before it.
+        """Yield every committed record up to the present end, waiting for the transactions that are open before it.
 
-        Raises `UserError` if there is no progress for the reader's patience.
+        Raises `UserError` if there is no progress within the reader's patience.
         """
         with self._translated():
             wanted = {place: end for place, end in self._ends_with_uncommitted().items() if end}
@@ -139,12 +140,12 @@ class TopicReader:
             yield from records
 
     def restart(self, topic: str, partition: int, offset: int) -> None:
-        """Go on with one partition alone, from an offset."""
+        """Continue with a single partition, from an offset."""
         with self._translated():
             self._assign([TopicPartition(self._prefix + topic, partition, offset)])
 
     def spans(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """Return, by topic (without the prefix) and partition, the first offset that is there and the one after the last."""
+        """Return, by topic (without the prefix) and partition, the first available offset and the one after the last."""
         with self._translated():
             return {
                 (topic.removeprefix(self._prefix), partition): self._span(TopicPartition(topic, partition))
@@ -156,17 +157,17 @@ class TopicReader:
         self._ends.clear()
         self._consumer.assign(places)
 
-    # --- questions to Kafka: each goes through `retry.answer` ---
+    # --- requests to Kafka: each goes through `retry.answer` ---
 
     def _span(self, place: TopicPartition) -> tuple[int, int]:
-        """Ask for a partition's first offset and the one after its last."""
+        """Return a partition's first offset and the one after its last."""
         first, end = answer(
             lambda left_s: self._consumer.get_watermark_offsets(place, left_s), patience_s=self._patience_s
         )
         return first, end
 
     def _ends_with_uncommitted(self) -> dict[tuple[str, int], int]:
-        """Ask for the offsets after the last records, committed or not."""
+        """Return the offsets after the last records, committed or not."""
         admin = AdminClient(admin_config(self._kafka))
         asked = {TopicPartition(*place): OffsetSpec.latest() for place in self._assigned}
 
@@ -192,8 +193,8 @@ class TopicReader:
                 if not is_missing(error.args[0]):
                     raise
                 raise UserError(
-                    f"topic {name} is not there at {self._bootstrap} ({error.args[0].str()}): check [topics] prefix, or create the topics "
-                    "with `validator topics create`"
+                    f"topic {name} does not exist at {self._bootstrap} ({error.args[0].str()}): check [topics] prefix, or create the "
+                    "topics with `validator topics create`"
                 ) from error
             places += [TopicPartition(name, number, OFFSET_BEGINNING) for number in numbers]
         if tail is not None:

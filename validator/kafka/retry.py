@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks Kafka again while its error is one that passes: the one place that knows which errors do, and for how long to go on.
+"""Retries requests to Kafka after transient errors: the one place that knows which errors are transient, and how long to retry.
 
-librdkafka retries what it produces, fetches and commits. It hands the errors of questions to its caller: metadata, offsets, groups and
-what an admin client asks. A topic that was just created has no leader for a moment, and a coordinator that just started has to load.
+librdkafka retries producing, fetching and committing. It returns the errors of other requests to its caller: metadata, offsets, groups and
+admin requests. A topic that was just created has no leader for a moment, and a coordinator that just started has to load.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ANSWER_S_MAX: Final = 15.0
-"""Seconds in which Kafka has to answer a question, all repetitions together: a person waits for it."""
+"""Seconds in which Kafka must answer a request, all retries together: a person is waiting."""
 
 APPEAR_S_MAX: Final = 2.0
 """Seconds in which every broker learns of a new topic; one that is still unknown then does not exist."""
@@ -29,17 +29,17 @@ RETRY_S: Final = 0.1
 _NEW_TOPIC: Final = frozenset({
     KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION,
 })  # fmt: skip
-"""What a broker says of a topic that another one has just created, and of a misspelt one."""
+"""What a broker reports for a topic that another one has just created, and for a misspelt one."""
 
 _PASSING: Final = frozenset({
     # a leader changes, or is elected for the first time
     KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.REPLICA_NOT_AVAILABLE,
     KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.OFFSET_NOT_AVAILABLE, KafkaError.LISTENER_NOT_FOUND,
     KafkaError.PREFERRED_LEADER_NOT_AVAILABLE,
-    # a coordinator or controller changes, or loads what it has to know
+    # a coordinator or controller changes, or is loading
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR,
     KafkaError.NOT_CONTROLLER, KafkaError._WAIT_COORD, KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError.CONCURRENT_TRANSACTIONS,
-    # a broker starts, stops or has too much to do
+    # a broker starts, stops or is overloaded
     KafkaError.BROKER_NOT_AVAILABLE, KafkaError.NETWORK_EXCEPTION, KafkaError.REQUEST_TIMED_OUT, KafkaError.KAFKA_STORAGE_ERROR,
     KafkaError.THROTTLING_QUOTA_EXCEEDED, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT,
     KafkaError._TIMED_OUT_QUEUE,
@@ -47,16 +47,16 @@ _PASSING: Final = frozenset({
 
 
 def passes(error: KafkaError) -> bool:
-    """Return whether an error may be gone at the next attempt. A fatal one is not, nor is an unknown topic once it had its time."""
+    """Return whether an error is transient. A fatal one is not, nor is an unknown topic after its time."""
     return not error.fatal() and (error.retriable() or error.code() in _PASSING)
 
 
 def answer(question: Callable[[float], T], *, patience_s: float | None = None) -> T:
-    """Return what ``question`` returns; repeat it while it raises an error that passes.
+    """Return what ``question`` returns; retry it while it raises a transient error.
 
-    ``question`` gets the seconds that are left, for the timeout of its call. ``patience_s`` bounds all attempts together
-    (`ANSWER_S_MAX`); an unknown topic has `APPEAR_S_MAX` of it. Raises `confluent_kafka.KafkaException`: the first error that does not
-    pass, or the last one with the number of attempts.
+    ``question`` gets the seconds that are left, for the timeout of its call. ``patience_s`` bounds all attempts together (`ANSWER_S_MAX`);
+    an unknown topic has `APPEAR_S_MAX` of it. Raises `confluent_kafka.KafkaException`: the first error that is not transient, or the last
+    transient one with the number of attempts.
     """
     patience_s = ANSWER_S_MAX if patience_s is None else patience_s
     began = time.monotonic()
@@ -80,7 +80,7 @@ def answer(question: Callable[[float], T], *, patience_s: float | None = None) -
 
 
 def check(error: KafkaError | None) -> None:
-    """Raise the error that an answer holds for one of its topics or partitions, so that `answer` asks again."""
+    """Raise the error that a response holds for one of its topics or partitions, so that `answer` retries."""
     if error is not None:
         raise KafkaException(error)
 
@@ -88,7 +88,7 @@ def check(error: KafkaError | None) -> None:
 def partitions_of(client: Any, topic: str, *, patience_s: float | None = None) -> list[int]:
     """Return the numbers of a topic's partitions; ``client`` is a producer, consumer or admin client.
 
-    Raises `confluent_kafka.KafkaException` as `answer` does; `is_missing` tells whether the topic does not exist.
+    Raises `confluent_kafka.KafkaException` as `answer` does; `is_missing` says whether the topic does not exist.
     """
 
     def ask(left_s: float) -> list[int]:
@@ -105,7 +105,7 @@ def is_missing(error: KafkaError) -> bool:
 
 
 def missing_topics(client: Any, topics: Iterable[str], *, patience_s: float | None = None) -> list[str]:
-    """Return the topics that do not exist. Asks for all there are: to ask for one might create it. Raises as `answer` does."""
+    """Return the topics that do not exist. Lists all topics: asking for a single one might create it. Raises as `answer` does."""
     missing: list[str] = []
 
     def ask(left_s: float) -> None:
@@ -123,7 +123,7 @@ def missing_topics(client: Any, topics: Iterable[str], *, patience_s: float | No
 
 
 def await_broker(client: Any, *, patience_s: float | None = None) -> None:
-    """Return once any broker answers; for a consumer that reports that it has lost all of them.
+    """Return once any broker answers; for a consumer that reports that all brokers are gone.
 
     Raises `confluent_kafka.KafkaException` as `answer` does.
     """
@@ -131,4 +131,4 @@ def await_broker(client: Any, *, patience_s: float | None = None) -> None:
 
 
 def _counted(error: KafkaError, attempts: int, waited_s: float) -> KafkaError:
-    return KafkaError(error.code(), f"{error.str()}; asked {attempts} times in {waited_s:.0f} s")
+    return KafkaError(error.code(), f"{error.str()}; {attempts} attempts in {waited_s:.0f} s")

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Translates a `[kafka]` table, which is in librdkafka's names, once for the Java client that Spark reads with.
+"""Translates a `[kafka]` table from librdkafka's names to those of the Java client that Spark reads with.
 
 | librdkafka | Java client |
 |---|---|
-| names that both know (`_SAME`) | as they are |
-| names that differ (`_RENAMED`) | the other name |
+| names that both have (`_SAME`) | unchanged |
+| names that differ (`_RENAMED`) | the Java client's name |
 | `ssl.*` PEM files or texts, a PKCS#12 key store | trust store and key store of type PEM or PKCS12 |
 | `sasl.username`, `sasl.password` | `sasl.jaas.config` |
-| what tunes producers or librdkafka itself (`_NOT_FOR_SPARK`) | nothing: Spark only reads |
-| `spark.*` | without the prefix, as they are, last: for what has no translation |
+| options that tune producers or librdkafka itself (`_NOT_FOR_SPARK`) | dropped: Spark only reads |
+| `spark.*` | unchanged, without the prefix, last: for options without a translation |
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ _LOGIN_MODULES: Final = {
 def spark_options(kafka: KafkaTable) -> dict[str, str]:
     """Return the options of Spark's Kafka source, each `kafka.<name of the Java client>`.
 
-    Errors, in order: those of `flatten`, then for each key as the table has them: it has no translation, the file that it
-    names cannot be read, it cannot be said to the Java client.
+    Errors, in order: those of `flatten`, keys without a translation, TLS settings (unsupported, incomplete or in unreadable files), an
+    unsupported SASL mechanism.
     """
     flat = flatten(kafka)
-    options = {"isolation.level": "read_committed"}  # a batch that was not committed was never said
+    options = {"isolation.level": "read_committed"}  # records of uncommitted batches do not count
     for key, value in flat.items():
         if key in _SAME:
             options[key] = value
@@ -89,14 +89,14 @@ def _suggestion(key: str) -> str:
     close = get_close_matches(key, known, n=1)
     if close:
         return f"did you mean {close[0]}?"
-    return f"give the Java client's own option beside it, as {SPARK_PREFIX}<name>, and leave this one out"
+    return f"replace it with the Java client's own option, as {SPARK_PREFIX}<name>"
 
 
 def _tls(flat: dict[str, str]) -> dict[str, str]:
     options: dict[str, str] = {}
     if flat.get("enable.ssl.certificate.verification") == "false":
         raise UserError(
-            "[kafka] enable.ssl.certificate.verification = false: Java's client always verifies certificates"
+            "[kafka] enable.ssl.certificate.verification = false: the Java client always verifies certificates"
         )
     if "ssl.endpoint.identification.algorithm" in flat:
         named = flat["ssl.endpoint.identification.algorithm"]
@@ -110,7 +110,7 @@ def _tls(flat: dict[str, str]) -> dict[str, str]:
     if chain is not None and key is not None:
         if "PRIVATE KEY" not in key or "RSA PRIVATE KEY" in key or "EC PRIVATE KEY" in key:
             raise UserError(
-                "[kafka] ssl.key: Java's client reads PKCS#8 keys (BEGIN PRIVATE KEY or BEGIN ENCRYPTED PRIVATE KEY), "
+                "[kafka] ssl.key: the Java client reads PKCS#8 keys (BEGIN PRIVATE KEY or BEGIN ENCRYPTED PRIVATE KEY), "
                 "found another form: convert it with `openssl pkcs8 -topk8`"
             )
         options |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": key}
@@ -120,7 +120,7 @@ def _tls(flat: dict[str, str]) -> dict[str, str]:
 
 
 def _pem(flat: dict[str, str], name: str) -> str | None:
-    """Return the text of a certificate or key that is given as text or as a file; executors need not have the file."""
+    """Return the text of a certificate or key, given as text or as a file; executors need not have the file."""
     if f"{name}.pem" in flat:
         return flat[f"{name}.pem"]
     if f"{name}.location" not in flat:

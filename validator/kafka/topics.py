@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that create and list the topics of `validator.topics`."""
+"""Creates and lists the topics of `validator.topics`."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ PREFIX: Final = "validator."
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """A topic as the cluster has it; `partitions` and `records` are None where it is missing.
+    """A topic's state in the cluster; `partitions` and `records` are None if it is missing.
 
-    `records` counts offsets: transaction markers and records that compaction removed are among them.
+    `records` counts offsets, including those of transaction markers and of records that compaction removed.
     """
 
     name: str
@@ -43,7 +43,7 @@ class TopicState:
 
 
 def topic_config(topic: Topic, retention_ms: int) -> dict[str, str]:
-    """Return the topic-level options; ``retention_ms`` means nothing to a compacted topic."""
+    """Return the topic-level options; ``retention_ms`` has no effect on a compacted topic."""
     limit = DEAD_LETTER_BYTES_MAX if topic.name == DEAD_LETTERS else MESSAGE_BYTES_MAX
     kept = {"cleanup.policy": topic.cleanup, "max.message.bytes": str(limit)}
     if topic.cleanup == "delete":
@@ -60,12 +60,11 @@ def create_topics(
     replication_factor: int = -1,
     retention_ms: Mapping[str, int] | None = None,
 ) -> dict[str, bool]:
-    """Create the topics that are missing; return for each full name whether it was created now.
+    """Create the missing topics; return for each full name whether it was created now.
 
-    One partition is enough for one relay chain, whose records all have one key; give as many as there are busy chains. Output topics
-    have as many as input topics where nothing else is said. A replication factor of -1 is the cluster's default. ``retention_ms``, by
-    topic without the prefix, replaces the table's.
-    Errors: `UserError` where no broker answers or it refuses.
+    One partition is enough for one relay chain, whose records all have one key; use as many as there are busy chains. By default, output
+    topics have as many as input topics. A replication factor of -1 is the cluster's default. ``retention_ms``, by topic without the prefix,
+    overrides the table's. Errors: `UserError` if no broker answers or it refuses.
     """
     with _admin(kafka) as admin:
         counts = {"in": partitions, "out": partitions if output_partitions is None else output_partitions}
@@ -93,7 +92,7 @@ def _existing(admin: AdminClient) -> dict[str, TopicMetadata]:
 
 
 def _create(admin: AdminClient, topics: Mapping[str, NewTopic]) -> None:
-    """Create topics. One that exists by now is as good: somebody else was faster, or an attempt took effect that nobody heard of."""
+    """Create topics. One that exists by now is fine: another client was faster, or an earlier attempt succeeded but its answer was lost."""
     left = dict(topics)
 
     def attempt(left_s: float) -> None:
@@ -112,7 +111,7 @@ def _create(admin: AdminClient, topics: Mapping[str, NewTopic]) -> None:
 
 
 def _wait_until_known(admin: AdminClient, names: Iterable[str]) -> None:
-    """Wait until the brokers know topics that the controller has created, which takes them a moment."""
+    """Wait until the brokers know the topics that the controller has created, which takes a moment."""
     deadline = time.monotonic() + ANSWER_S_MAX
     waiting = set(names)
     while waiting:
@@ -120,14 +119,14 @@ def _wait_until_known(admin: AdminClient, names: Iterable[str]) -> None:
         waiting -= {name for name in waiting if name in known and _led(known[name])}
         if waiting and time.monotonic() >= deadline:
             raise UserError(
-                f"topics were created, but no broker knows of them within {ANSWER_S_MAX:.0f} s: {', '.join(sorted(waiting))}"
+                f"topics were created, but the brokers do not know them after {ANSWER_S_MAX:.0f} s: {', '.join(sorted(waiting))}"
             )
         if waiting:
             time.sleep(0.05)
 
 
 def _led(topic: TopicMetadata) -> bool:
-    """Return whether every partition has a broker that takes records."""
+    """Return whether every partition has a leader that accepts records."""
     partitions = topic.partitions.values()
     return (
         topic.error is None and bool(partitions) and all(each.error is None and each.leader >= 0 for each in partitions)
@@ -174,9 +173,9 @@ def _offsets(admin: AdminClient, asked: dict[TopicPartition, OffsetSpec]) -> dic
 
 
 def wait_for_topics(kafka: KafkaTable, *, prefix: str = PREFIX, patience_s: float) -> None:
-    """Return once every topic is there: whoever starts a reader beside a broker need not wait for either.
+    """Return once every topic exists, so that a reader and a broker can be started together.
 
-    Errors: `UserError` where one is still missing after ``patience_s``, or no broker answers by then.
+    Errors: `UserError` if one is still missing after ``patience_s``, or no broker answers by then.
     """
     deadline = time.monotonic() + patience_s
     while True:
@@ -198,7 +197,7 @@ def wait_for_topics(kafka: KafkaTable, *, prefix: str = PREFIX, patience_s: floa
 
 @contextmanager
 def _admin(kafka: KafkaTable) -> Iterator[AdminClient]:
-    """Translate what librdkafka raises, in one place."""
+    """Translate librdkafka's exceptions, in one place."""
     config = admin_config(kafka)
     try:
         yield AdminClient(config)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lane in service: how it is defined, fed, told about, and kept over restarts. No Spark and no Kafka in here."""
+"""A running lane: its definition, processing, output and persistence across restarts. This package uses neither Spark nor Kafka."""

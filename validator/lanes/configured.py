@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From configuration to lanes: where each starts, and the digest of everything that decides its verdicts."""
+"""Builds lanes from the configuration: where each starts, and the digest of everything that decides its verdicts."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def imported_state_path(config: Config, lane: str) -> Path:
 
 
 def lane_definitions(config: Config) -> dict[str, LaneDefinition]:
-    """Return the definition of every configured chain, by lane, for the job: states that files hold are kept as pages in its folder.
+    """Return the definitions of all configured chains, by lane, for the job; it caches states of state files as pages in its folder.
 
-    Raises `UserError` where a state file is not usable.
+    Raises `UserError` if a state file is not usable.
     """
     folder = job_directory(config) / "lanes"
     return {lane: lane_definition(config, lane, kept_in=folder) for lane in sorted(config.chains)}
 
 
 def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -> LaneDefinition:
-    """Return the definition of one configured chain. Raises `UserError` where its state file is not usable."""
+    """Return the definition of one configured chain. Raises `UserError` if its state file is not usable."""
     chain = config.chains[lane]
     imported = imported_state_path(config, lane)
     if chain.state is None and imported.exists():
@@ -84,26 +84,26 @@ def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -
 
 
 def configured_codec(config: Config) -> Codec:
-    """Return how the records of all configured chains are read, those of the default protocol where none is. Raises `UserError`."""
+    """Return the codec of all configured chains, or of the default protocol if there are none. Raises `UserError`."""
     protocols = {chain.protocol for chain in config.chains.values()} or {DEFAULT_PROTOCOL}
     return codec_of(map(RuntimePlan, protocols))
 
 
 def protocol_of(config: Config, lane: str) -> str:
-    """Return the protocol of a chain, the default one where the chain is not configured."""
+    """Return the protocol of a chain, or the default one if the chain is not configured."""
     chain = config.chains.get(lane)
     return DEFAULT_PROTOCOL if chain is None else chain.protocol
 
 
 def configured_lock(config: Config) -> Lock | None:
-    """Return the lock that the configuration names, None where it names none. Raises `UserError`."""
+    """Return the lock that the configuration names, or None if it names none. Raises `UserError`."""
     return None if config.plugins.lock is None else read_lock(Path(config.plugins.lock))
 
 
 def chain_runtime(chain: Chain, lane: str, lock: Lock | None = None) -> Runtime:
-    """Return what judges a chain, with a digest of everything that decides its verdicts beside its inputs.
+    """Return the runtime of a chain, with a digest of everything that decides its verdicts besides its inputs.
 
-    Raises `UserError` with everything that is wrong with its plugins, first of all that a lock does not name them.
+    Raises `UserError` with all errors of its plugins, starting with plugins that the lock does not name.
     """
     uses = None
     if chain.handlers is not None:
@@ -118,7 +118,7 @@ def chain_runtime(chain: Chain, lane: str, lock: Lock | None = None) -> Runtime:
 
 
 def chain_protocol(chain: Chain, lane: str) -> ProtocolDefinition:
-    """Return a chain's protocol. Raises `UserError` with everything that is wrong with its plugin."""
+    """Return a chain's protocol. Raises `UserError` with all errors of its plugin."""
     try:
         return make_runtime(RuntimePlan(chain.protocol)).protocol
     except PluginError as error:
@@ -130,8 +130,8 @@ def read_state_file(
 ) -> tuple[BlockNumber, RuleSet[Any]]:
     """Return the first block and the rules in the state of a STATE.json, under a chain's configuration.
 
-    The file is an object with ``first_block`` and ``state`` (`plugin.protocol_parts.StateFile`), or the state alone, and then the chain's
-    own ``first_block`` holds. Raises `UserError`: the chain's limits, a protocol without state files, the file.
+    The file is an object with ``first_block`` and ``state`` (`plugin.protocol_parts.StateFile`), or the state alone; then the chain's own
+    ``first_block`` applies. Raises `UserError`: the chain's limits, a protocol without state files, the file.
     """
     settings = _settings(chain, lane, protocol)
     if protocol.state_file is None:
@@ -144,20 +144,20 @@ def read_state_file(
 
 
 def _configuration(chain: Chain, lane: str, protocol: ProtocolDefinition) -> Any:
-    """Return a chain's limits in the class of its protocol. Raises `UserError`."""
+    """Return a chain's limits as the protocol's own class. Raises `UserError`."""
     table = protocol.limits_table
     key = LIMITS if table is None else table.key
     given = chain.limit_tables()
     for name in given:
         if name != key and given[name]:
-            raise UserError(f"chains.{lane}.{name}: expected {key}, by which protocol {protocol.name} is configured")
+            raise UserError(f"chains.{lane}.{name}: expected {key}, which holds the limits of protocol {protocol.name}")
     values = given.get(key, {})
     path = f"chains.{lane}.{key}"
     if table is None:
         for name in values:
             if name not in protocol.limits:
                 raise UserError(
-                    f"{path}.{name}: no such limit of {protocol.name}; there are {', '.join(protocol.limits)}"
+                    f"{path}.{name}: no such limit of {protocol.name}; known are {', '.join(protocol.limits)}"
                 )
         return protocol.configuration(Node(values, path))
     check_table(table, values, f"chains.{lane}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lane is made from: plain values that travel to a worker with the job's plan."""
+"""The definition of a lane: plain values that travel to a worker with the job's plan."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ _ENACTMENTS = tuple(Enactment)
 
 RULES_ENCODING_VERSION = 1
 UPGRADES: dict[int, Upgrade] = {}
-"""By version, what makes of encoded rules those of the version after it."""
+"""By version, the upgrade of encoded rules to the next version."""
 
 
 class JournalUnreadable(Exception):
-    """A record that was accepted into the journal can no longer be decoded."""
+    """A record that the journal accepted can no longer be decoded."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneDefinition:
-    """One relay chain: its rules and the state that it starts from.
+    """One relay chain: its rules and its initial state.
 
-    ``genesis`` is the canonical encoding of the state before ``first_block`` (`core.rules.RuleSet.pages`). ``runtime_digest`` is 32 bytes
-    over everything that decides a verdict beside the inputs.
+    ``genesis`` is the canonical encoding of the state before ``first_block`` (`core.rules.pages`). ``runtime_digest`` is 32 bytes over
+    everything that decides a verdict besides the inputs.
     """
 
     name: str
@@ -67,20 +67,20 @@ class LaneDefinition:
     upward_default_weight: int = 1
     upward_failing: frozenset[bytes] = frozenset()
     epochs: tuple[Epoch, ...] = ()
-    """What the driver made of the plan; where it is empty, ``runtime_digest`` holds for every block."""
+    """What the driver built from the plan; if empty, ``runtime_digest`` applies to every block."""
     upward_weight_max: int | None = None
-    """Weight that a handler may use for one message; None: that of a whole round."""
+    """Weight that a handler may use for one message; None means the weight of a whole round."""
     handler_seconds_max: float = HANDLER_SECONDS_MAX_DEFAULT
 
     def check(self) -> None:
-        """Raise `UserError`, in one line, where this process has other plugins than the driver."""
+        """Raise `UserError`, in one line, if this process has other plugins than the driver."""
         try:
             runtime = make_runtime(self.plan)
             if self.epochs:
                 runtime.expect(self.epochs)
         except PluginError as error:
             there = ", ".join(dict.fromkeys(name for epoch in self.epochs for name in epoch.plugins()))
-            raise UserError(f"lane {self.name}: the driver has {there}, this worker has not: {error.line}") from None
+            raise UserError(f"lane {self.name}: the driver has {there}, this worker does not: {error.line}") from None
         except RulesOutdated as error:
             raise UserError(
                 f"lane {self.name}: the driver has {error}: this worker has another version of the protocol"
@@ -94,40 +94,40 @@ class LaneDefinition:
         return self.epochs[at - 1].digest if at else self.runtime_digest
 
     def plugins_at(self, block: BlockNumber) -> list[str]:
-        """Return the plugins that hold in a block, as ``name@version``: the protocol's first. Raises `PluginError`."""
+        """Return the plugins in force at a block, as ``name@version``, the protocol's first. Raises `PluginError`."""
         epochs = make_runtime(self.plan).epochs
         return epochs[bisect_right(epochs, block, key=lambda epoch: epoch.from_block) - 1].plugins()
 
     def refuse_to_change_the_past(self, before: LaneDefinition, executed_block: BlockNumber) -> None:
-        """Raise `UserError` if blocks that are executed would have had other rules or other handlers."""
+        """Raise `UserError` if the new definition has other rules or handlers for blocks that are already executed."""
         changed = first_rules_difference(before.rules, self.rules)
         if changed is not None and changed <= executed_block:
             raise UserError(
-                f"lane {self.name}: its rules differ from block {changed} on, but block {executed_block} is executed: let the change "
-                f"begin with a block after that, or remove the job's checkpoint and take another topics prefix"
+                f"lane {self.name}: its rules differ from block {changed} on, but block {executed_block} is already executed: let the "
+                f"change begin after that block, or remove the job's checkpoint and use another topics prefix"
             )
         changed = first_difference(before.plan.handlers or (), self.plan.handlers or ())
         if changed is not None and changed <= executed_block:
             raise UserError(
-                f"lane {self.name}: its handlers differ from block {changed} on, but block {executed_block} is executed: let the change "
-                f"begin with a block after that (from_block), or remove the job's checkpoint and take another topics prefix"
+                f"lane {self.name}: its handlers differ from block {changed} on, but block {executed_block} is already executed: let "
+                f"the change begin after that block (from_block), or remove the job's checkpoint and use another topics prefix"
             )
 
     def genesis_path(self, folder: Path) -> Path:
-        """Return where the job keeps the lane's genesis, below its folder. Raises `PluginError`."""
+        """Return where the job keeps the lane's genesis, below ``folder``. Raises `PluginError`."""
         return genesis_path(folder, self.name, self.runtime_digest, self.protocol.encoding_version)
 
     def create(self) -> Lane:
-        """Return the lane as it stands before its first block."""
+        """Return the lane before its first block."""
         return Lane(self.name, self._rules(list(self.genesis)), self.first_block - 1, self.settings)
 
     def restore(self, snapshot: list[bytes]) -> Lane:
-        """Return the lane that a `Lane.snapshot` was taken of; raises `core.scale.DecodeError`, `JournalUnreadable`."""
+        """Return the lane that a `Lane.snapshot` describes. Raises `core.scale.DecodeError`, `JournalUnreadable`."""
         return Lane.restore(self.name, snapshot, self._rules, partial(decode_again, self.codec), self.settings)
 
     @classmethod
     def stored(cls, name: str, runtime_digest: bytes, rules: bytes, settings: LaneSettings) -> LaneDefinition:
-        """Return a lane as `encode_rules` alone describes it, for `under`: where it once started is not in there.
+        """Return a lane described by `encode_rules` alone, for `under`; its initial state is unknown.
 
         Raises `core.scale.DecodeError`.
         """
@@ -140,12 +140,12 @@ class LaneDefinition:
 
     @property
     def records(self) -> RecordChecks:
-        """What the lane's input records have to be like."""
+        """What the lane's input records must satisfy."""
         return make_runtime(self.plan).records
 
     @property
     def rules(self) -> tuple[RulesUse, ...]:
-        """The versions of the protocol's rules by the block that they begin at."""
+        """The versions of the protocol's rules, each with the block at which it begins."""
         rules = make_runtime(self.plan).plan.rules
         assert rules is not None
         return rules
@@ -156,9 +156,9 @@ class LaneDefinition:
         return make_runtime(self.plan).codec
 
     def encode_rules(self) -> bytes:
-        """Return, as canonical bytes, what beside its inputs decides how the lane goes on from a state.
+        """Return, as canonical bytes, what besides its inputs decides how the lane continues from a state.
 
-        The blocks ahead and the bytes that may wait are not of it: they stop a lane and change nothing.
+        The limits on blocks ahead and on waiting bytes are not included: they stop a lane and change nothing.
         """
         out = Writer()
         out.u8(RULES_ENCODING_VERSION)
@@ -184,10 +184,10 @@ class LaneDefinition:
         return bytes(out.buffer)
 
     def under(self, rules: bytes) -> LaneDefinition:
-        """Return the same lane under the rules of earlier `encode_rules`.
+        """Return the same lane under the rules of an earlier `encode_rules`.
 
-        Raises `RulesOutdated` where this program has other rules by now, `core.scale.DecodeError`, `PluginError` where a plugin of then is
-        not installed any more.
+        Raises `RulesOutdated` if this program now has other rules, `core.scale.DecodeError`, `PluginError` if a plugin of that time is no
+        longer installed.
         """
         reader = _versioned(rules)
         plan = RuntimePlan(_protocol_of(reader), lock=self.plan.lock)
@@ -250,14 +250,14 @@ def _read_use(reader: Reader) -> HandlerUse:
 
 
 def job_codec(definitions: Iterable[LaneDefinition]) -> Codec:
-    """Return how the input records of all lanes of a job are read, before it is known whose they are."""
+    """Return the codec for the input records of all of a job's lanes, before it is known which lane a record belongs to."""
     return codec_of(definition.plan for definition in definitions)
 
 
 def decode_again(codec: Codec, kind: RecordKind, raw: bytes, source: Source) -> Input:
-    """Decode a record that has been decoded before; raises `JournalUnreadable` where that is no longer possible."""
+    """Decode a record that has been decoded before. Raises `JournalUnreadable` if that is no longer possible."""
     decoded = decode_record(codec, kind, raw, source)
     if isinstance(decoded, DeadLetter):
         where = f"{source.topic}[{source.partition}]@{source.offset}"
-        raise JournalUnreadable(f"the record at {where} was decoded before and is not any more: {decoded.detail}")
+        raise JournalUnreadable(f"the record at {where} was decoded before and no longer can be: {decoded.detail}")
     return decoded[1]

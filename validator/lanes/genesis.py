@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lane starts from, kept as pages beside the file that people write.
+"""The initial state of a lane, kept as pages next to the file that people write.
 
-A STATE.json of a large chain takes a minute to read and check, at every start of the job. So the job keeps what it read in the encoding of
-its own pages, under a name of everything that it was made from: another file, configuration or encoding has another name.
+A large chain's STATE.json takes a minute to read and check, at every start of the job. So the job keeps what it read, encoded as pages. The
+file name depends on everything that the pages were made from: another file, configuration or encoding has another name.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _SUFFIX = ".genesis"
 
 
 def genesis_path(folder: Path, lane: str, runtime_digest: bytes, encoding_version: int) -> Path:
-    """Return where the genesis of a lane is kept: under a name of its own for everything that it is made from.
+    """Return where a lane's genesis is kept; the name depends on everything that it is made from.
 
-    ``encoding_version`` is that of the pages of the lane's protocol (`plugin.api.ProtocolDefinition.encoding_version`).
+    ``encoding_version`` is the version of the pages of the lane's protocol (`plugin.api.ProtocolDefinition.encoding_version`).
     """
     versions = GENESIS_VERSION.to_bytes(1, "little") + encoding_version.to_bytes(4, "little")
     key = blake2b(runtime_digest + versions, digest_size=_KEY_BYTES)
@@ -35,7 +35,7 @@ def genesis_path(folder: Path, lane: str, runtime_digest: bytes, encoding_versio
 
 
 def kept_genesis(path: Path, make: Callable[[], Genesis]) -> Genesis:
-    """Return the first block and the pages that lie at ``path``, made and put there where they do not."""
+    """Return the first block and the pages stored at ``path``; make and store them if they are missing or unreadable."""
     try:
         return read_genesis(path)
     except (FileNotFoundError, DecodeError):
@@ -45,7 +45,7 @@ def kept_genesis(path: Path, make: Callable[[], Genesis]) -> Genesis:
 
 
 def keep_genesis(path: Path, genesis: Genesis) -> None:
-    """Write a genesis in place of what the lane's was before."""
+    """Write a genesis, replacing the lane's earlier one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lane = path.name.removesuffix(_SUFFIX).rpartition("-")[0]
     for other in path.parent.glob(f"{lane}-{'?' * 2 * _KEY_BYTES}{_SUFFIX}"):
@@ -56,7 +56,7 @@ def keep_genesis(path: Path, genesis: Genesis) -> None:
 
 
 def read_genesis(path: Path) -> Genesis:
-    """Return what a file of `keep_genesis` holds. Raises `OSError`, `core.scale.DecodeError`."""
+    """Return the genesis in a file of `keep_genesis`. Raises `OSError`, `core.scale.DecodeError`."""
     data = path.read_bytes()
     body, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
     if blake2b(body, digest_size=_CHECKSUM_BYTES).digest() != checksum:

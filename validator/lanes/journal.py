@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The inputs of one batch as canonical, versioned bytes, for the journal of a lane.
 
-Records are kept as they came from Kafka: what they mean is in their Avro schemas, not in this program's classes.
+Records are kept as they came from Kafka: their Avro schemas define what they mean, not this program's classes.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from validator.lanes.definition import decode_again
 
 JOURNAL_VERSION = 1
 UPGRADES: dict[int, Upgrade] = {}
-"""By version, what makes of an entry that of the version after it."""
+"""By version, the upgrade of an entry to the next version."""
 
 _RECORD = Struct("<BHIQI")
 """Kind, number of the topic in the entry's table, partition, offset, size of the raw bytes."""
 
 
 def encode_entry(items: Iterable[Input | DeadLetter]) -> bytes:
-    """Encode a batch's inputs in their order; of records that were dead on arrival only how many there were."""
+    """Encode a batch's inputs in order; of records that were dead on arrival, encode only their number."""
     topics: dict[str, int] = {}
     parts: list[bytes] = []
     dead = 0

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a lane has been told for good, and hence what of a batch that is done again is still to be told.
+"""How far a lane's output has been committed, and hence which part of a repeated batch is still to be emitted.
 
-A marker is bound to the lane, the last block that it has told and the inputs that it has taken, never to a batch: it holds for a batch that
-is repeated, for one whose borders have changed, and for a lane that is executed again from its first block because its checkpoint is gone.
+A marker is bound to the lane, its last emitted block and the inputs it has taken, never to a batch. So it holds for a repeated batch, for a
+batch with other borders, and for a lane that is executed again from its first block because its checkpoint is gone.
 
-Of a block everything has been told or nothing, so its number says which. Dead letters belong to no block. A record that is dead by itself
-(it cannot be decoded) has been told if it has been taken. One that is dead by what else has come (it is late, or its place is taken) may
-have been taken and still have waited, when the lane was at this point before with batches cut elsewhere: there the topic of dead letters is
-asked.
+A block's output has been emitted completely or not at all, so its number decides. Dead letters belong to no block. A record that is dead by
+itself (it cannot be decoded) has been emitted if it has been taken. A record may also be dead because of other records (it is late, or its
+place is taken). Such a record may have been taken when it still waited, if the lane reached this point before with batches cut elsewhere.
+So for those the topic of dead letters is read.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ Consumed: TypeAlias = Mapping[tuple[str, int], int]
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """``block`` is None where no block has been told."""
+    """``block`` is None if no block has been emitted."""
 
     block: BlockNumber | None = None
     consumed: Consumed = field(default_factory=dict)
 
     def has_told(self, block: BlockNumber) -> bool:
-        """Say whether all that a block tells has been told; else none of it has."""
+        """Return whether a block's output has been emitted; otherwise none of it has."""
         return self.block is not None and block <= self.block
 
     def untold(self, records: list[OutputRecord], dead_letters: Callable[[], Container[bytes]]) -> list[OutputRecord]:
-        """Return which records that belong to no block are still to be told.
+        """Return the records that belong to no block and are still to be emitted.
 
-        ``dead_letters`` returns the sources (`codec.encode.source_header`) of the lane's dead letters on their topic; it is called only
-        where the marker cannot say. Where the lane stands is told with anything else (`is_news`).
+        ``dead_letters`` returns the sources (`codec.encode.source_header`) of the lane's dead letters on their topic; it is called only if
+        the marker cannot decide. The lane's status is emitted with anything else (`is_news`).
         """
         return [
             record for record in records if record.topic != "dead-letters" or not self._has_taken(record, dead_letters)
         ]
 
     def is_news(self, consumed: Consumed) -> bool:
-        """Say whether a batch that took inputs up to ``consumed`` took any that the marker does not know."""
+        """Return whether a batch that took inputs up to ``consumed`` took any that the marker does not cover."""
         return any(offset > self.consumed.get(place, 0) for place, offset in consumed.items())
 
     def after(self, block: BlockNumber | None, consumed: Consumed) -> Marker:
-        """Return the marker once blocks up to ``block`` and inputs up to ``consumed`` are told; it never goes back."""
+        """Return the marker once blocks up to ``block`` and inputs up to ``consumed`` are committed; it never goes back."""
         last = block if self.block is None else self.block if block is None else max(self.block, block)
         places = {place: max(offset, self.consumed.get(place, 0)) for place, offset in consumed.items()}
         return Marker(last, {**self.consumed, **places})
@@ -86,7 +86,7 @@ class Marker:
 
 
 def consumed_by(items: Iterable[Input | DeadLetter]) -> dict[tuple[str, int], int]:
-    """Return the offsets after the last of some records, by topic and partition."""
+    """Return, by topic and partition, the offset after the last of some records."""
     consumed: dict[tuple[str, int], int] = {}
     for item in items:
         topic, partition, offset = item.source

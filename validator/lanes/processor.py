@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Feeds a lane a batch and encodes what it tells."""
+"""Feeds batches to a lane and encodes its output."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from validator.lanes.definition import LaneDefinition
 
 SNAPSHOT_VERSION = 1
 UPGRADES: dict[int, Upgrade] = {}
-"""By version, what makes of a processor's own page that of the version after it."""
+"""By version, the upgrade of a processor's own page to the next version."""
 
 _CHAIN_BYTES = 32
 
 
 class LaneProcessor:
-    """A lane and the encoder of its records."""
+    """A lane with the encoder of its records."""
 
     def __init__(self, lane: Lane, definition: LaneDefinition) -> None:
         self.lane = lane
@@ -29,15 +29,15 @@ class LaneProcessor:
         self._encoder = Encoder(lane.name, definition.digest_at(lane.executed_block))
         self._last_receipt: Receipt | None = None
         self._receipts_hash = bytes(_CHAIN_BYTES)
-        """Over every receipt so far, each hashed onto the one before."""
+        """A hash chain over every receipt so far."""
 
     @classmethod
     def create(cls, definition: LaneDefinition) -> LaneProcessor:
-        """Return a lane as it stands before its first block."""
+        """Return the processor of a lane before its first block."""
         return cls(definition.create(), definition)
 
     def process(self, items: Iterable[Input | DeadLetter]) -> Iterator[BlockOutput]:
-        """Take a batch whole, then yield what its arrival told, and what each block tells that it completes.
+        """Take a whole batch, then yield the output of its arrival and of each block that it completes.
 
         Raises `core.lane.WaitingOverflow`; any other exception is a bug.
         """
@@ -59,7 +59,7 @@ class LaneProcessor:
                 yield BlockOutput(None, list(map(encode_dead_letter, passed)))
 
     def catch_up(self, items: Iterable[Input], dead: int) -> list[Receipt]:
-        """Take a batch again that was processed before, and return nothing but the receipts of the blocks that it completes."""
+        """Execute again a batch that was processed before, and return only the receipts of the blocks that it completes."""
         for item in items:
             self.lane.add(item)
         for _ in range(dead):
@@ -76,13 +76,13 @@ class LaneProcessor:
         return [self._own_page(), *self.lane.snapshot()]
 
     def common_pages(self) -> list[bytes]:
-        """Return the pages that no para owns: what processor and lane hold themselves, then those of the rules."""
+        """Return the pages that no para owns: the processor's and the lane's own, then those of the rules."""
         return [self._own_page(), self.lane.own_page(), *self.lane.rules.common_pages()]
 
     def summary(self) -> bytes:
-        """Return 16 bytes over where the lane stands and all that it has told: cheap, and equal for equal histories.
+        """Return 16 bytes over the lane's position and all its output: cheap, and equal for equal histories.
 
-        Every block's receipt is in it, and by them its state roots; and what became of every record, and how many bytes wait.
+        They cover every block's receipt, and with it the state roots, the outcome counts of all records, and the number of waiting bytes.
         """
         out = Writer()
         out.hash(self._receipts_hash)
@@ -94,7 +94,7 @@ class LaneProcessor:
 
     @classmethod
     def restore(cls, definition: LaneDefinition, snapshot: list[bytes]) -> LaneProcessor:
-        """Return what `snapshot` was taken of; raises `core.scale.DecodeError`, `definition.JournalUnreadable`."""
+        """Return the processor that a `snapshot` describes. Raises `core.scale.DecodeError`, `definition.JournalUnreadable`."""
         reader = upgraded(snapshot[0], SNAPSHOT_VERSION, UPGRADES, "worker snapshot")
         processor = cls(definition.restore(snapshot[1:]), definition)
         processor._last_receipt = reader.option(lambda: _read_receipt(reader))
@@ -117,7 +117,7 @@ class LaneProcessor:
         self._receipts_hash = blake2b(out.buffer, digest_size=_CHAIN_BYTES).digest()
 
     def status(self) -> BlockOutput:
-        """Return the record of where the lane stands."""
+        """Return the record of the lane's status."""
         lane = self.lane
         status = LaneStatus(
             lane.executed_block,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lane tells, written exactly once: decided here, against any log that takes records and a marker together.
+"""Exactly-once output of lanes, for any log that takes records and a marker together.
 
-A batch may be done again, with other borders, by another worker, or from the first block of a lane whose state is gone. Whatever of it has
-been told is left out, by the marker; the rest and the marker that covers it become true together or not at all.
+A batch may be processed again: with other borders, by another worker, or from the first block of a lane whose state is gone. The marker
+says what has already been emitted, and that is left out. The rest is committed together with the marker that covers it, or not at all.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from validator.core.types import BlockNumber
 from validator.lanes.marker import Consumed, Marker
 
 TRANSACTION_BYTES_MAX = 256 * 1024 * 1024
-"""Bytes of record values after which a batch that tells more goes on in another transaction, at the border of a block: what a broker and
-the readers of committed records have to hold for a lane has a bound, and no batch takes longer than a transaction may."""
+"""Bytes of record values after which a larger batch continues in another transaction, at the border of a block. This bounds what a broker
+and the readers of committed records must hold for a lane, and no batch exceeds the transaction timeout."""
 
 
 class Sink(Protocol):
-    """Takes what the lanes of one state partition tell in a batch."""
+    """Takes what the lanes of one state partition emit in a batch."""
 
-    def write(self, lane: str, told: list[BlockOutput]) -> None:
-        """Take a part of what a lane told; a lane's parts arrive in order."""
+    def write(self, lane: str, output: list[BlockOutput]) -> None:
+        """Take a part of a lane's output; a lane's parts arrive in order."""
 
     def commit(self, lane: str, consumed: Consumed) -> dict[str, int]:
-        """Make a lane's batch, which took inputs up to ``consumed``, true for good, and return how many records went to each topic."""
+        """Commit a lane's batch, which took inputs up to ``consumed``, and return how many records went to each topic."""
 
 
 class BatchWriter(Protocol):
-    """Writes one lane's batches to a log, each as one transaction; after any exception it is of no more use.
+    """Writes one lane's batches to a log, each as one transaction; unusable after any exception.
 
-    Whoever opens one fences off every writer of the lane that was opened before.
+    Opening one fences off every earlier writer of the lane.
     """
 
     def is_current(self) -> bool:
-        """Say whether nobody has written the lane since this writer last did; raises where another job has."""
+        """Return whether nobody else has written the lane since this writer last did; raises if another job has."""
 
     def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
-        """Return what the lane has told, as far as the offsets of ``places`` (topic and partition of inputs) go."""
+        """Return the lane's marker, with the offsets of ``places`` (topic and partition of inputs)."""
 
     def told_dead_letters(self) -> Container[bytes]:
-        """Return the sources (`codec.encode.source_header`) of the lane's dead letters that are committed."""
+        """Return the sources (`codec.encode.source_header`) of the lane's committed dead letters."""
 
     def write(self, records: Iterable[OutputRecord]) -> None:
         """Add records to the batch's transaction."""
@@ -53,10 +53,10 @@ class BatchWriter(Protocol):
 
 
 class TransactionalSink:
-    """Tells everything exactly once: a lane's batch and its marker are one transaction of its `BatchWriter`.
+    """Emits everything exactly once: a lane's batch and its marker are one transaction of its `BatchWriter`.
 
-    A batch that tells more than `TRANSACTION_BYTES_MAX` is several of them, each with the marker of its last block. Lets through what the
-    writer raises, and is of no more use then.
+    A batch larger than `TRANSACTION_BYTES_MAX` is several transactions, each with the marker of its last block. Exceptions of the writer
+    propagate; after one the sink is unusable.
     """
 
     def __init__(self, open_writer: Callable[[str], BatchWriter]) -> None:
@@ -64,13 +64,13 @@ class TransactionalSink:
         self._writers: dict[str, BatchWriter] = {}
         self._batches: dict[str, _Batch] = {}
 
-    def write(self, lane: str, told: list[BlockOutput]) -> None:
-        """Write what belongs to blocks at once; the rest waits for `commit`, which knows what the batch took."""
+    def write(self, lane: str, output: list[BlockOutput]) -> None:
+        """Write the output of blocks at once; the rest waits for `commit`, which knows what the batch took."""
         writer, batch = self._begin(lane)
         marker = writer.marker(())
-        for block, records in told:
+        for block, records in output:
             if block is None:
-                batch.beside_blocks += records
+                batch.without_block += records
             elif not marker.has_told(block):
                 writer.write(records)
                 batch.count(records)
@@ -81,21 +81,21 @@ class TransactionalSink:
                     batch.last_block, batch.open_bytes = None, 0
 
     def commit(self, lane: str, consumed: Consumed) -> dict[str, int]:
-        """Commit a lane's batch; one that has been told already is left out."""
+        """Commit a lane's batch; one that is already committed is left out."""
         writer, batch = self._begin(lane)
         del self._batches[lane]
         marker = writer.marker(consumed)
-        beside = marker.untold(batch.beside_blocks, writer.told_dead_letters)
-        dead = any(record.topic == "dead-letters" for record in beside)
+        others = marker.untold(batch.without_block, writer.told_dead_letters)
+        dead = any(record.topic == "dead-letters" for record in others)
         if batch.last_block is None and not dead and not marker.is_news(consumed):
             return batch.written
-        writer.write(beside)
-        batch.count(beside)
+        writer.write(others)
+        batch.count(others)
         writer.commit(marker.after(batch.last_block, consumed))
         return batch.written
 
     def _begin(self, lane: str) -> tuple[BatchWriter, _Batch]:
-        """Return a lane's writer and its batch; a writer of an earlier batch only if no other worker has written the lane since."""
+        """Return a lane's writer and batch; an earlier batch's writer only if no other worker has written the lane since."""
         batch = self._batches.get(lane)
         if batch is None:
             batch = self._batches[lane] = _Batch()
@@ -109,10 +109,10 @@ class TransactionalSink:
 class _Batch:
     """A lane's batch so far."""
 
-    beside_blocks: list[OutputRecord] = field(default_factory=list)
+    without_block: list[OutputRecord] = field(default_factory=list)
     last_block: BlockNumber | None = None
     open_bytes: int = 0
-    """Of record values in the open transaction."""
+    """Bytes of record values in the open transaction."""
     written: dict[str, int] = field(default_factory=dict)
 
     def count(self, records: list[OutputRecord]) -> None:

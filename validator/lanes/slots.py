@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the pages of a lane lie in its store: paras in a fixed number of slots, so that a save costs what has changed.
+"""The layout of a lane's pages in its store: paras share a fixed number of slots, so that a save costs what has changed.
 
-A call to the store costs about a millisecond, whatever it carries. With a page to each call a chain of ten thousand paras would wait ten
-seconds for a save; with everything in one call a save would write the whole state. So a para's page lies in the slot of its id modulo
-`PARA_SLOTS`: a chain of today has a slot for each para, a very large one has ten paras to a slot. What no para owns lies in the slots
-after these. The head records how many slots for paras a store has; one with another number keeps it until it is written whole.
+A call to the store takes about a millisecond, whatever it carries. With one page per call, a save would take ten seconds for a chain of ten
+thousand paras. With everything in one call, a save would write the whole state. So a para's page is in the slot of its id modulo
+`PARA_SLOTS`: a chain of today's size has a slot for each para, a very large one has ten paras per slot. Pages that no para owns are in the
+slots after these. The head records the store's number of para slots. A store with another number keeps it until it is rewritten completely.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from validator.lanes.definition import LaneDefinition
 from validator.lanes.processor import LaneProcessor
 
 PARA_SLOTS = 1024
-"""Slots for the pages of paras: at most as many calls to the store per save."""
+"""Slots for the pages of paras, and so the maximum number of store calls that a save needs for them."""
 
 SLOT_BYTES_MAX = 8 * 1024 * 1024
-"""Bytes of a slot after those of paras; what waits in a lane may take many of them."""
+"""Maximum bytes of a slot after the para slots; a lane's waiting records may take many of these."""
 
 HASH_BYTES = 16
 
@@ -37,12 +37,12 @@ class SlotStore(Protocol):
         """Write a slot."""
 
     def remove_slot(self, number: int) -> None:
-        """Remove a slot that is there."""
+        """Remove an existing slot."""
 
 
 @dataclass(slots=True)
 class Slots:
-    """What is known of a lane's slots as they lie in the store, without reading them."""
+    """What is known of a lane's slots in the store, without reading them."""
 
     sizes: dict[int, int] = field(default_factory=dict)
     hashes: dict[int, bytes] = field(default_factory=dict)
@@ -63,19 +63,19 @@ class Slots:
         return sum(self.sizes.values())
 
     def hash(self) -> bytes:
-        """Return one hash over all slots: of each one's number and hash, ascending."""
+        """Return one hash over all slots: the number and hash of each, ascending."""
         total = blake2b(digest_size=HASH_BYTES)
         for number in sorted(self.hashes):
             total.update(number.to_bytes(4, "little") + self.hashes[number])
         return total.digest()
 
     def unsaved_bytes(self, processor: LaneProcessor) -> int:
-        """Estimate how many bytes of para pages a save would write, from the mean size of a page."""
+        """Estimate how many bytes of para pages a save would write, from the mean page size."""
         in_paras = sum(size for number, size in self.sizes.items() if number < self.para_slots)
         return in_paras * len(processor.lane.rules.changed()) // max(1, self.paras)
 
     def save(self, processor: LaneProcessor, store: SlotStore, *, everything: bool = False) -> None:
-        """Write the pages that have changed since the last save, or all of them, and then in `PARA_SLOTS` slots."""
+        """Write the pages that have changed since the last save; with ``everything`` write all of them, in `PARA_SLOTS` slots."""
         rules = processor.lane.rules
         owners = rules.owners()
         if everything:
@@ -113,7 +113,7 @@ class Slots:
 def load_lane(definition: LaneDefinition, slots: Mapping[int, bytes], para_slots: int) -> tuple[LaneProcessor, Slots]:
     """Return the lane that slots hold, and what is known of them.
 
-    ``para_slots`` of them are for the pages of paras. Raises `core.scale.DecodeError`, `definition.JournalUnreadable`.
+    The first ``para_slots`` numbers are for the pages of paras. Raises `core.scale.DecodeError`, `definition.JournalUnreadable`.
     """
     pages = dict(page for number, data in slots.items() if number < para_slots for page in _pages(data))
     common = Reader(b"".join(slots[number] for number in sorted(slots) if number >= para_slots))

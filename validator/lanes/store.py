@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps lanes over restarts: their pages, and a journal of the inputs since those were saved.
+"""Keeps lanes across restarts: their pages, and a journal of the inputs since the pages were saved.
 
-The live lane is plain Python objects in a processor's memory; the store is its durable truth. One call to Spark's state costs about a
-millisecond from Python, whatever its size, so a batch makes three: read the head, append the batch's inputs to the journal, write the head.
-Now and then the pages that have changed are saved and the journal is cut.
+The live lane is plain Python objects in a worker's memory; the store is its durable copy. One call to Spark's state takes about a
+millisecond from Python, whatever its size. So a batch makes three: read the head, append the batch's inputs to the journal, write the head.
+From time to time the changed pages are saved and the journal is truncated.
 
-The head carries a token that chains over the journal. A processor's cached lane is used as it is only if its token is the head's; one that
-stands further back in the journal catches up; one that a failed or speculative attempt has moved on stands nowhere in it, and is rebuilt.
-A rebuilt lane has to be what the head says: the slots by their hash, the journal by its token, the result by the hash of all it has told.
+The head carries a token that chains over the journal. A worker uses its cached lane directly only if the lane's token is the head's. A
+cached lane at an earlier point of the journal catches up. One that a failed or speculative attempt has moved on is at no point of the
+journal, and is rebuilt. A rebuilt lane must match the head: the slots by their hash, the journal by its token, the result by the hash of
+all its output.
 """
 
 from __future__ import annotations
@@ -36,18 +37,18 @@ TOKEN_BYTES = 16
 JOURNAL_BYTES_MIN = 16 * 1024 * 1024
 JOURNAL_BYTES_MAX = 64 * 1024 * 1024
 """Bounds of the journal, in bytes. Between them it grows to half the size of the pages: a rebuild reads both, and the cost of saving pages
-that almost every batch touches spreads over as many inputs."""
+that almost every batch touches is spread over as many inputs."""
 
 UNSAVED_BYTES_MAX = 64 * 1024 * 1024
-"""Estimated bytes of changed pages after which they are saved whatever the journal's length: it bounds the pause of a save, a second or
-two, to which a single batch may add what it touched."""
+"""Estimated bytes of changed pages after which they are saved, whatever the journal's length. This bounds the pause of a save to a second
+or two, plus the time for what a single batch touched."""
 
 
 class StateBackend(SlotStore, Protocol):
-    """The state of one lane in a store that commits a batch whole or not at all."""
+    """The state of one lane, in a store that commits a batch completely or not at all."""
 
     def load_head(self) -> bytes | None:
-        """Return the head, or None where the lane is new."""
+        """Return the head, or None if the lane is new."""
 
     def save_head(self, head: bytes) -> None:
         """Replace the head."""
@@ -64,17 +65,17 @@ class StateBackend(SlotStore, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What the store knows of a lane without looking at it."""
+    """What is known of a stored lane without reading it."""
 
     token: bytes
     saved_token: bytes
-    """The token when the slots were saved: where the journal begins."""
+    """The token when the slots were saved: the start of the journal."""
     slots_hash: bytes
     summary: bytes
     """`LaneProcessor.summary` at the journal's end."""
     runtime_digest: bytes
     rules: bytes
-    """Those that the journal was written under (`LaneDefinition.encode_rules`)."""
+    """The rules that the journal was written under (`LaneDefinition.encode_rules`)."""
     para_slots: int
     """Slots for the pages of paras (`lanes.slots`)."""
     slots_bytes: int = 0
@@ -94,7 +95,7 @@ class Head:
 
     @classmethod
     def decode(cls, data: bytes) -> Head:
-        """Return the head that bytes encode; raises `core.scale.DecodeError`."""
+        """Return the head that the bytes encode. Raises `core.scale.DecodeError`."""
         reader = upgraded(data, HEAD_VERSION, UPGRADES, "state head")
         token, saved_token, slots_hash, summary, runtime_digest, rules = (reader.bytes() for _ in range(6))
         para_slots = reader.u32()
@@ -105,7 +106,7 @@ class Head:
 
 
 def _upgrade_2(data: bytes) -> bytes:
-    """Upgrade a head to version 3: the number of slots, the version of the encoded rules and their only epoch were implied."""
+    """Upgrade a head to version 3. Version 2 implied the number of slots, the version of the encoded rules and their only epoch."""
     reader = Reader(data)
     reader.position = 1
     *parts, rules = (reader.bytes() for _ in range(6))
@@ -126,15 +127,15 @@ def _upgrade_2(data: bytes) -> bytes:
 
 
 UPGRADES: dict[int, Upgrade] = {2: _upgrade_2}
-"""By version, what makes of a head that of the version after it."""
+"""By version, the upgrade of a head to the next version."""
 
 
 @dataclass(slots=True)
 class LiveLane:
     """A lane in memory, with what is known of its slots in the store.
 
-    In a cache, the tokens name the state that the lane is in and the last save that it knows of. Both are needed: of two attempts at one
-    batch that lead to the same state, one may have saved and the other not.
+    In a cache, the tokens name the lane's state and the last save that it knows of. Both are needed: two attempts at one batch may lead to
+    the same state although only one of them saved.
     """
 
     processor: LaneProcessor
@@ -144,11 +145,11 @@ class LiveLane:
 
 
 class Recovery(NamedTuple):
-    """How a lane came back into memory."""
+    """How a lane was brought back into memory."""
 
     lane: str
     rebuilt: bool
-    """From its slots; else it was cached and caught up with the journal."""
+    """Whether it was rebuilt from its slots; otherwise a cached lane caught up with the journal."""
     slots_bytes: int
     journal_entries: int
     """Entries that were executed again."""
@@ -166,11 +167,11 @@ class LaneCache:
         self.rebuilds = 0
 
     def take(self, name: str) -> LiveLane | None:
-        """Take a lane out."""
+        """Remove a lane from the cache, and return it."""
         return self._lanes.pop(name, None)
 
     def put(self, name: str, head: Head, lane: LiveLane) -> None:
-        """Put a lane back in the state that the head names."""
+        """Put a lane back, in the state that the head names."""
         lane.token, lane.saved_token = head.token, head.saved_token
         self._lanes[name] = lane
 
@@ -178,10 +179,10 @@ class LaneCache:
 def process_batch(
     definition: LaneDefinition, backend: StateBackend, cache: LaneCache, items: list[Input | DeadLetter]
 ) -> Iterator[BlockOutput]:
-    """Process one batch of a lane against its store, and yield what it tells (`LaneProcessor.process`), last where the lane stands.
+    """Process one batch of a lane against its store, and yield its output (`LaneProcessor.process`), its status last.
 
-    The store is written whole only when the iterator has been exhausted; until then the lane is in no cache.
-    Raises `WaitingOverflow`, and `UserError` where the configuration does not fit the state or the state is not what it should be.
+    The store is complete only when the iterator has been exhausted; until then the lane is in no cache. Raises `WaitingOverflow`, and
+    `UserError` if the configuration does not fit the state or the state is damaged.
     """
     head, lane = _open(definition, backend, cache)
     entry = encode_entry(items)
@@ -205,7 +206,7 @@ def process_batch(
 
 
 def restore_lane(definition: LaneDefinition, backend: StateBackend) -> LaneProcessor | None:
-    """Return the lane as it stands in a store, under the rules that it was written under; None where it is not there.
+    """Return a stored lane under the rules that it was written under, or None if it is not in the store.
 
     Raises `UserError`.
     """
@@ -224,13 +225,13 @@ def _open(definition: LaneDefinition, backend: StateBackend, cache: LaneCache) -
         lane = LiveLane(LaneProcessor.create(definition), Slots())
         token = _next_token(b"", definition.runtime_digest + rules)
         head = Head(token, token, b"", b"", definition.runtime_digest, rules, lane.slots.para_slots)
-        # the genesis of a later start may be another one; what this lane started from is part of its state
+        # a later start may have another genesis; the one that this lane started from is part of its state
         return _save(head, token, lane, backend, everything=True), lane
     with _explained(definition.name):
         head = Head.decode(stored)
         if (head.runtime_digest, head.rules) == (definition.runtime_digest, rules):
             return head, _bring_up(definition, head, backend, cache)
-        # what the journal holds came under the runtime of before, and has to come again to the same; from here on the new one holds
+        # the journal was written under the earlier runtime and must lead to the same result again; from here on the new one applies
         under = definition.under(head.rules)
         before = _bring_up(under, head, backend, LaneCache())
         definition.refuse_to_change_the_past(under, before.processor.lane.executed_block)
@@ -242,7 +243,7 @@ def _open(definition: LaneDefinition, backend: StateBackend, cache: LaneCache) -
 
 
 def _bring_up(definition: LaneDefinition, head: Head, backend: StateBackend, cache: LaneCache) -> LiveLane:
-    """Return the lane at the journal's end: the cached one, if that stands anywhere in the journal, or one made from the store."""
+    """Return the lane at the journal's end: the cached one if it is at any point of the journal, else one rebuilt from the store."""
     cached = cache.take(definition.name)
     if cached is not None and cached.saved_token != head.saved_token:
         cached = None
@@ -307,7 +308,7 @@ def _save(head: Head, token: bytes, lane: LiveLane, backend: StateBackend, *, ev
 
 @contextmanager
 def _explained(lane: str) -> Iterator[None]:
-    """Turn what is wrong with a lane's stored state into what its user can do."""
+    """Turn errors in a lane's stored state into what its user can do about them."""
     try:
         yield
     except RulesOutdated as error:
@@ -316,8 +317,8 @@ def _explained(lane: str) -> Iterator[None]:
         ) from None
     except PluginError as error:
         raise UserError(
-            f"lane {lane}: its journal was written under plugins that are not here any more: {error.line}: install them beside the "
-            "new ones for one start, or remove the job's checkpoint and start with --rebuild"
+            f"lane {lane}: its journal was written under plugins that are no longer installed: {error.line}: install them next to "
+            "the new ones for one start, or remove the job's checkpoint and start with --rebuild"
         ) from None
     except (DecodeError, JournalUnreadable) as error:
         raise UserError(

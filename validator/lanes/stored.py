@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stored lanes outside of Spark: a file that carries them from the process that reads a checkpoint, and a store in memory.
+"""Stored lanes outside Spark: a file that carries them from the process that reads a checkpoint, and a store in memory.
 
-The file begins with `MAGIC`, a version, the batch (u64) and what that batch has consumed; then come the entries in any order of lanes, each
-a header (`_ENTRY`), the lane's name and the bytes as they lie in the store; last an entry of kind `_END` whose number is how many came
-before. Numbers are little endian. The file lives for one command, so another version is an error.
+The file begins with `MAGIC`, a version, the batch (u64) and what that batch has consumed. The entries follow, with lanes in any order: each
+has a header (`_ENTRY`), the lane's name and the bytes as stored. The last entry is of kind `_END`, and its number is the count of entries
+before it. Numbers are little endian. The file lives for one command, so another version is an error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAGIC = b"lane state"
 VERSION = 1
 
 _ENTRY = Struct("<BHIQ")
-"""Kind, size of the lane's name, number (of a slot, of a journal's entry), size of the data."""
+"""Kind, size of the lane's name, number (of a slot or a journal entry), size of the data."""
 _END = 0xFF
 
 
@@ -43,7 +43,7 @@ class MemoryState:
     journal: list[bytes] = field(default_factory=list)
 
     def load_head(self) -> bytes | None:
-        """Return the head, or None where the lane is new."""
+        """Return the head, or None if the lane is new."""
         return self.head
 
     def save_head(self, head: bytes) -> None:
@@ -59,7 +59,7 @@ class MemoryState:
         self.slots[number] = data
 
     def remove_slot(self, number: int) -> None:
-        """Remove a slot that is there."""
+        """Remove an existing slot."""
         del self.slots[number]
 
     def load_journal(self) -> Iterable[bytes]:
@@ -76,7 +76,7 @@ class MemoryState:
 
 
 def write_header(file: BinaryIO, batch: int, consumed: Consumed) -> None:
-    """Begin a file."""
+    """Write a file's header."""
     out = Writer()
     out.buffer += MAGIC
     out.u8(VERSION)
@@ -97,15 +97,15 @@ def write_entry(file: BinaryIO, part: Part, lane: str, number: int, data: bytes)
 
 
 def write_end(file: BinaryIO, entries: int) -> None:
-    """End a file of so many entries."""
+    """End a file that has ``entries`` entries."""
     file.write(_ENTRY.pack(_END, 0, entries, 0))
 
 
 class StateExport:
-    """Lanes in a file: which there are is known at once, each is loaded when it is asked for.
+    """Lanes in a file: their names are known at once, each lane is loaded on demand.
 
-    ``batch`` is the one after which they stood so, ``consumed`` what that batch and all before it have taken, by topic with the prefix.
-    Raises `core.scale.DecodeError` where the file is not whole, `OSError`.
+    ``batch`` is the batch after which the lanes were exported, ``consumed`` what that batch and all before it have taken, by topic with the
+    prefix. Raises `core.scale.DecodeError` if the file is incomplete, `OSError`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -137,7 +137,7 @@ class StateExport:
         return sorted(name for name, places in self._places.items() if any(place[0] == Part.HEAD for place in places))
 
     def load(self, lane: str) -> MemoryState:
-        """Return a lane as it lies in the store; empty where it is not there."""
+        """Return a lane as stored; empty if the file does not have it."""
         stored = MemoryState()
         journal: dict[int, bytes] = {}
         with self._path.open("rb") as file:
@@ -158,6 +158,6 @@ class StateExport:
 def _read_entry(file: BinaryIO) -> tuple[int, int, int, int]:
     header = file.read(_ENTRY.size)
     if len(header) < _ENTRY.size:
-        raise DecodeError("a file of lanes ends before its end")
+        raise DecodeError("a file of lanes is truncated")
     kind, name_size, number, size = _ENTRY.unpack(header)
     return kind, name_size, number, size

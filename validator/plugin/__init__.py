@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plugins are written against (`api`, `hookspecs`), and how they are found, checked and frozen (`registry`, `runtime`)."""
+"""The API that plugins import (`api`, `hookspecs`), and the code that finds, checks and freezes them (`registry`, `runtime`)."""

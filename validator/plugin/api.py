@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that handlers and transports may import from validator, and all that they may rely on.
+"""The public API for handlers and transports: they import nothing else from validator.
 
 A plugin is a module (or object) behind an entry point of one of three groups: ``validator.protocols``, ``validator.handlers``,
-``validator.transports``. It implements the hooks of its group (`validator.plugin.hookspecs`) with `hookimpl`. Authors of protocols find the
-rest in `validator.plugin.protocol_api`, `validator.protocols.kit` and `validator.simulate`. Within a major version of the API names are
-added, never removed or changed in meaning.
+``validator.transports``. It implements the hooks of its group (`validator.plugin.hookspecs`) with `hookimpl`. Protocols also import
+`validator.plugin.protocol_api` and `validator.protocols.kit`, and their simulations import `validator.simulate`. Within a major version of
+the API, names are added but never removed or changed in meaning.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ __all__ = [
 ]
 
 API_VERSION: Final = (1, 0)
-"""Major and minor: a plugin runs where the major is the one it was written for and the minor is no smaller."""
+"""Major and minor. A plugin runs if its major version equals this one and its minor version is not greater."""
 
 VERSION: Final = re.compile(r"[0-9]+(\.[0-9]+)*([a-z0-9.+-]*)")
-"""What a plugin's version looks like: that of its distribution (PEP 440)."""
+"""The form of a plugin's version, which is the version of its distribution (PEP 440)."""
 
 hookimpl: Final = pluggy.HookimplMarker("validator")
-"""Marks a function as the implementation of the hook of the same name."""
+"""Marks a function as the implementation of the hook with the same name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Who a plugin is.
+    """The identity of a plugin.
 
-    ``name`` is that of its entry point, up to an ``@`` (which lets two versions stand side by side), ``version`` what verdicts are
-    traced to, ``api_version`` the `API_VERSION` that it was written for, ``config_type`` the frozen dataclass of its configuration: None
-    where it has none. Raises ``ValueError`` for a bad name, version, API version or configuration class, in this order.
+    ``name`` is the name of its entry point up to an ``@``; text after the ``@`` allows two versions side by side. Verdicts can be traced
+    to ``version``. ``api_version`` is the `API_VERSION` that the plugin was written for. ``config_type`` is the frozen dataclass of its
+    configuration, or None. Raises ``ValueError`` for a bad name, version, API version or configuration class, in this order.
     """
 
     name: str
@@ -93,32 +93,32 @@ Record: TypeAlias = tuple[str, bytes, bytes]
 
 
 class TransportContext(Protocol):
-    """What a transport works with, in a process of its own.
+    """A transport's connection to Kafka, in the transport's own process.
 
-    ``config`` is its configuration. Input records go to Kafka, output records come from it; both in the encodings of `avro/`.
+    ``config`` is the transport's configuration. Input records go to Kafka and output records come from it, in the encodings of `avro/`.
     """
 
     config: Any
 
     def submit(self, topic: str, key: bytes, value: bytes) -> None:
-        """Write a record to an input topic, by its name without the prefix; returns once Kafka has it. Raises `ValueError`."""
+        """Write a record to an input topic, named without its prefix. Returns once Kafka has the record. Raises `ValueError`."""
 
     def receive(self, timeout_s: float) -> Record | None:
-        """Return the next record of an output topic, committed ones only, or None where none comes in time."""
+        """Return the next committed record of the output topics, or None if none arrives in time."""
 
     def acknowledge(self) -> None:
-        """Remember that everything received so far has been delivered: it does not come again after a restart."""
+        """Commit everything received so far as delivered: it is not received again after a restart."""
 
     @property
     def stopping(self) -> bool:
-        """Whether the transport is to end."""
+        """Whether the transport should stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """A way for records to come in and go out besides plain Kafka.
+    """A route into and out of the system besides plain Kafka.
 
-    ``run`` works until `TransportContext.stopping`; ``topics`` are the output topics that it wants to receive, without prefix.
+    ``run`` works until `TransportContext.stopping`. ``topics`` are the output topics to receive, without their prefix.
     """
 
     name: str

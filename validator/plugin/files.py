@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a distribution, and a digest of them that is the same wherever the same wheel is installed, packed or lies as a file.
+"""The files of a distribution and their digest, which is the same for a wheel file, its archive and every installation of it.
 
-Left out is what differs between installations: what installers add (`INSTALLER_FILES`), compiled bytecode, and whatever goes outside of the
-folder of packages, such as scripts.
+The digest leaves out what differs between installations: files that installers add (`INSTALLER_FILES`), compiled bytecode, and files
+installed outside the package folder, such as scripts.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ INSTALLER_FILES: Final = frozenset(
         "uv_cache.json",
     }
 )
-"""Files of a ``.dist-info`` folder that say how it was installed, not what."""
+"""Files of a ``.dist-info`` folder that depend on how the distribution was installed."""
 
 
 def same_name(name: str) -> str:
-    """Return a distribution's name as it is compared (PEP 503): ``Remark.Kind`` and ``remark-kind`` are the same."""
+    """Return a distribution's normalized name (PEP 503): ``Remark.Kind`` and ``remark-kind`` are the same."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def find_distribution(name: str) -> Distribution:
-    """Return an installed distribution, the first on the path, as for imports. Raises `UserError`."""
+    """Return an installed distribution: the first on the path, as imports do. Raises `UserError`."""
     for distribution in distributions():
         if same_name(distribution.metadata["Name"] or "") == same_name(name):
             return distribution
@@ -46,16 +46,16 @@ def find_distribution(name: str) -> Distribution:
 
 
 def is_editable(distribution: Distribution) -> bool:
-    """Return whether its modules are those of a source folder, which may change at any time."""
-    told = distribution.read_text("direct_url.json")
+    """Return whether its modules come from a source folder, which may change at any time."""
+    direct_url = distribution.read_text("direct_url.json")
     try:
-        return bool(told) and bool(json.loads(told or "").get("dir_info", {}).get("editable"))
+        return bool(direct_url) and bool(json.loads(direct_url or "").get("dir_info", {}).get("editable"))
     except (ValueError, AttributeError):
         return False
 
 
 def belongs(name: str) -> bool:
-    """Return whether a path of a wheel or its record is one of the files that count."""
+    """Return whether the digest covers a path of a wheel or of its record."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or path.suffix == ".pyc" or "__pycache__" in path.parts:
         return False
@@ -66,11 +66,14 @@ def belongs(name: str) -> bool:
 
 
 def distribution_files(distribution: Distribution) -> dict[str, bytes]:
-    """Return the files that count by path, ascending. Raises `UserError` where there is no record of files, or a file of it is gone."""
+    """Return the contents of the files that the digest covers, by ascending path.
+
+    Raises `UserError` if there is no record of files, or if a recorded file is missing.
+    """
     name = f"{distribution.metadata['Name']} {distribution.version}"
     try:
         listed = distribution.files
-    except PackageNotFoundError:  # pragma: no cover - of a folder that goes while it is read
+    except PackageNotFoundError:  # pragma: no cover - the folder was deleted during the read
         listed = None
     if listed is None:
         raise UserError(f"distribution {name}: expected a RECORD of its files, found none: install it from a wheel")
@@ -80,14 +83,14 @@ def distribution_files(distribution: Distribution) -> dict[str, bytes]:
             try:
                 contents[path.as_posix()] = path.read_binary()
             except (OSError, KeyError):
-                raise UserError(f"distribution {name}: its file {path} is gone: install it again") from None
+                raise UserError(f"distribution {name}: its file {path} is missing: install it again") from None
     return contents
 
 
 def files_digest(contents: Mapping[str, bytes]) -> str:
-    """Return SHA-256 in hex over a line for each file, by ascending path: its SHA-256 in hex, two spaces, its path, a newline.
+    """Return the SHA-256, in hex, of what ``sha256sum`` prints for the files.
 
-    That is what ``sha256sum`` prints for them.
+    That is one line per file, by ascending path: its SHA-256 in hex, two spaces, its path, a newline.
     """
     lines = (f"{sha256(content).hexdigest()}  {path}\n" for path, content in sorted(contents.items()))
     return sha256("".join(lines).encode()).hexdigest()

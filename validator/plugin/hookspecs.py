@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hooks: called once, when a program starts, each plugin's by itself. What they yield is sorted and frozen; order means nothing."""
+"""The hooks. A program calls each plugin's hooks separately, once, at start-up. It sorts and freezes the results: order has no effect."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ hookspec = pluggy.HookspecMarker("validator")
 
 
 class EveryGroup:
-    """The hook of every plugin."""
+    """The hook that every plugin implements."""
 
     @hookspec
     def validator_manifest(self) -> Manifest:
-        """Say who the plugin is; called first. Since API 1.0.
+        """Return the plugin's identity; called first. Since API 1.0.
 
         >>> from validator.plugin.api import Manifest, hookimpl
         >>> @hookimpl
@@ -30,13 +30,13 @@ class EveryGroup:
 
 
 class Handlers(EveryGroup):
-    """Group ``validator.handlers``: upward-message kinds. Runs where lanes run, in the deterministic zone."""
+    """Group ``validator.handlers``: upward-message kinds. They run with the lanes, in the deterministic zone."""
 
     @hookspec
     def validator_handlers(self, config: Any) -> Iterable[Handler]:
-        """Yield the handlers of a chain that configures the plugin with ``config`` (the manifest's class, or None). Since API 1.0.
+        """Yield the handlers for a chain; ``config`` is an instance of the manifest's class, or None. Since API 1.0.
 
-        Every handler's function is called for each message of its kind, in the order of the dispatch round.
+        A handler's function is called for each message of its kind, in the order of the dispatch round.
 
         >>> from validator.plugin.api import Handler, MessageWeight, hookimpl
         >>> def keep(context, payload):
@@ -49,11 +49,11 @@ class Handlers(EveryGroup):
 
 
 class Protocols(EveryGroup):
-    """Group ``validator.protocols``: rule sets. Runs where lanes run, in the deterministic zone."""
+    """Group ``validator.protocols``: rule sets. They run with the lanes, in the deterministic zone."""
 
     @hookspec
     def validator_protocols(self) -> Iterable[ProtocolDefinition]:
-        """Yield the rule sets that chains may choose by name. Since API 1.0.
+        """Yield the rule sets that chains can select by name. Since API 1.0.
 
         >>> from dataclasses import replace
         >>> from importlib.metadata import entry_points
@@ -68,11 +68,11 @@ class Protocols(EveryGroup):
 
 
 class Transports(EveryGroup):
-    """Group ``validator.transports``: ways in and out. Each runs in a process of its own, with effects allowed."""
+    """Group ``validator.transports``: routes in and out. Each runs in its own process and may have side effects."""
 
     @hookspec
     def validator_transports(self, config: Any) -> Iterable[Transport]:
-        """Yield the transports that ``config`` asks for (the manifest's class, or None). Since API 1.0.
+        """Yield the transports for ``config``: an instance of the manifest's class, or None. Since API 1.0.
 
         >>> from validator.plugin.api import Transport, hookimpl
         >>> def run(context):
@@ -93,4 +93,4 @@ GROUPS: dict[str, type[EveryGroup]] = {
     "validator.protocols": Protocols,
     "validator.transports": Transports,
 }
-"""Entry-point group to its hooks."""
+"""The hooks of each entry-point group."""

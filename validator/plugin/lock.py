@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`plugins.lock`: which plugins may run, to the byte.
+"""`plugins.lock`: the exact plugins that may run, byte for byte.
 
-A JSON object of ``schema_version`` and ``plugins``; written with sorted keys, two spaces of indentation and a newline at the end, so that
-the same plugins give the same file. An entry's ``sha256`` is `files.files_digest` of its distribution: the same on every machine that
-installed the same wheel. It is null for a distribution that is installed editable, of which versions alone are compared.
+The file is a JSON object with ``schema_version`` and ``plugins``. It has sorted keys, two-space indentation and a final newline, so the
+same plugins give the same file. An entry's ``sha256`` is `files.files_digest` of its distribution: the same on every machine that installed
+the same wheel. It is null for an editable installation, for which only versions are compared.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from validator.plugin.hookspecs import GROUPS
 from validator.plugin.registry import Found, Plugin, Problem
 
 SCHEMA_VERSION: Final = 1
-"""Grows with every change after which an earlier program could misread the file."""
+"""Incremented by every change that could make an earlier program misread the file."""
 
-_AGAIN: Final = "install what it names, or write it again with `validator plugins lock`"
+_AGAIN: Final = "install what it names, or rewrite it with `validator plugins lock`"
 
 
 class LockEntry(NamedTuple):
@@ -34,14 +34,14 @@ class LockEntry(NamedTuple):
     distribution: str
     distribution_version: str
     sha256: str | None
-    """Over the distribution's files, in hex; None where it is installed editable."""
+    """Digest of the distribution's files, in hex; None for an editable installation."""
 
 
 Lock = tuple[LockEntry, ...]
 
 
 def lock_entry(plugin: Plugin) -> LockEntry:
-    """Return the entry of a plugin as it is installed. Raises `UserError` where its files cannot be read."""
+    """Return the lock entry of an installed plugin. Raises `UserError` if its files cannot be read."""
     found, manifest = plugin.found, plugin.manifest
     digest = distribution_digest(found.distribution)
     return LockEntry(
@@ -50,7 +50,7 @@ def lock_entry(plugin: Plugin) -> LockEntry:
 
 
 def write_lock(path: Path, plugins: Iterable[Plugin]) -> Lock:
-    """Write the lock of plugins as they are installed, and return it. Raises `UserError`."""
+    """Write the lock of installed plugins and return it. Raises `UserError`."""
     lock = tuple(sorted({lock_entry(plugin) for plugin in plugins}))
     document = {"schema_version": SCHEMA_VERSION, "plugins": [entry._asdict() for entry in lock]}
     try:
@@ -61,7 +61,7 @@ def write_lock(path: Path, plugins: Iterable[Plugin]) -> Lock:
 
 
 def read_lock(path: Path) -> Lock:
-    """Read a lock. Raises `UserError` where it is not there, is none, or is of another schema version."""
+    """Read a lock. Raises `UserError` if it is missing, malformed, or of another schema version."""
     document = read_document(path)
     schema_version = document["schema_version"]
     if schema_version.integer() != SCHEMA_VERSION:
@@ -77,7 +77,7 @@ def read_lock(path: Path) -> Lock:
 
 
 def check_lock(lock: Lock, found: Iterable[Found]) -> list[Problem]:
-    """Return what keeps entry points from running under a lock; nothing of them is imported for it."""
+    """Return the problems that keep entry points from running under a lock, without importing them."""
     problems = []
     for each in found:
         entries = [entry for entry in lock if (entry.group, entry.name) == (each.group, each.name)]
@@ -94,7 +94,7 @@ def check_lock(lock: Lock, found: Iterable[Found]) -> list[Problem]:
 
 
 def check_versions(lock: Lock, plugins: Iterable[Plugin]) -> list[Problem]:
-    """Return what keeps plugins from running that are loaded after `check_lock` let them: another version in their manifest."""
+    """Return the problems of plugins that passed `check_lock` but whose manifest has a version that the lock does not name."""
     problems = []
     for plugin in plugins:
         found = plugin.found
@@ -110,7 +110,7 @@ def check_versions(lock: Lock, plugins: Iterable[Plugin]) -> list[Problem]:
 
 
 def distribution_digest(name: str) -> str | None:
-    """Return `files.files_digest` of an installed distribution, None where it is installed editable. Raises `UserError`."""
+    """Return `files.files_digest` of an installed distribution, or None for an editable installation. Raises `UserError`."""
     distribution = find_distribution(name)
     return None if is_editable(distribution) else files_digest(distribution_files(distribution))
 
@@ -125,5 +125,5 @@ def _difference(entry: LockEntry) -> str | None:
     if digest is None:
         return "the lock has a hash of its files, but it is installed editable"
     if entry.sha256 is None:
-        return "the lock was written when it was installed editable, now it has files of its own"
+        return "the lock was written when it was installed editable, now it is not"
     return f"its files have the hash {digest}, the lock has {entry.sha256}"

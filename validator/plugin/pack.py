@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes artefacts: plugins as files that Spark's Python workers import.
+"""Makes artefacts: archives of plugins that Spark's Python workers can import.
 
-A wheel that Spark ships is not put on the workers' path, an archive named ``.zip`` is, and where it holds the ``.dist-info`` folder its
-entry points are seen. An artefact is named ``<distribution>-<version>-<sha8>.zip``, ``sha8`` being the first digits of
-`files.files_digest`: Spark takes a name for its content. The same files give the same bytes: ascending paths, no times, no compression,
-and a record of just these files.
+Spark does not put a shipped wheel on the workers' path, but it does so with a ``.zip``. If the archive holds the ``.dist-info`` folder, its
+entry points are found. An artefact is named ``<distribution>-<version>-<sha8>.zip``; ``sha8`` is the first digits of `files.files_digest`,
+because Spark identifies a file by its name. The same files give the same bytes: ascending paths, no times, no compression, and a record of
+exactly these files.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from validator.errors import UserError
 from validator.plugin.files import belongs, distribution_files, files_digest, find_distribution, is_editable, same_name
 
 COMPILED: Final = (*EXTENSION_SUFFIXES, ".so", ".pyd", ".dll", ".dylib")
-"""How the names of files end that no archive can be asked for."""
+"""File name endings of modules that cannot be imported from an archive."""
 
 DIGEST_CHARACTERS: Final = 8
-"""Hex digits of the files' digest in an artefact's name."""
+"""Number of hex digits of the files' digest in an artefact's name."""
 
 ARTEFACT: Final = re.compile(rf".+-[^-]+-([0-9a-f]{{{DIGEST_CHARACTERS}}})\.zip")
 
 PRESENT: Final = "validator"
 PRESENT_EXTRA: Final = "spark"
-"""The distribution, with its extra, that every worker has, and with it what that needs."""
+"""The distribution and extra that every worker has, along with their dependencies."""
 
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 _REQUIREMENT: Final = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)[^;]*(?:;(.*))?", re.DOTALL)
@@ -46,23 +46,25 @@ _EXTRA: Final = re.compile(r"""\bextra\s*==\s*["']([^"']+)["']""")
 
 
 class Packed(NamedTuple):
-    """An artefact that was written. ``needs`` are distributions that it imports and that no worker has by itself, ascending."""
+    """A written artefact. ``needs`` are the distributions that it requires and that workers do not have already, ascending."""
 
     path: Path
     needs: tuple[str, ...]
 
 
 def pack(source: str, output: Path) -> Packed:
-    """Write the artefact of an installed distribution, of a wheel or of a source folder, and return it.
+    """Write the artefact of an installed distribution, a wheel or a source folder, and return it.
 
-    Raises `UserError`, in this order, where there is no such distribution, where it is installed editable, where its wheel cannot be built
-    or read, for validator itself, for files that cannot come from an archive, for a dependency that is not installed or is compiled, for an
-    ``output`` that cannot be written.
+    Raises `UserError`, in this order: no such distribution, an editable installation, a wheel that cannot be built or read, validator
+    itself, files that cannot be used from an archive, a dependency that is not installed or is compiled, an ``output`` that cannot be
+    written.
     """
     contents = _contents(source)
     folder, name, version = _who(source, contents)
     if same_name(name) == PRESENT:
-        raise UserError(f"distribution {name} {version}: it is what plugins plug into: install it where workers run")
+        raise UserError(
+            f"distribution {name} {version}: it is the program that plugins extend: install it where workers run"
+        )
     _refuse_compiled(f"{name} {version}", contents)
     needs = _needs(name, version, _requirements(contents[f"{folder}/METADATA"]))
     digest = files_digest(contents)
@@ -76,9 +78,10 @@ def pack(source: str, output: Path) -> Packed:
 
 
 def unpack(source: str, folder: Path) -> str:
-    """Write into a folder what installing `pack`'s ``source`` would put on the path, whatever it is made of, and return its name.
+    """Write into a folder the files that installing ``source`` would put on the path, and return the distribution's name.
 
-    Raises `UserError` where there is no such distribution, where it is installed editable, where its wheel cannot be built or read.
+    ``source`` is as for `pack`, but compiled files are allowed. Raises `UserError`, in this order: no such distribution, an editable
+    installation, a wheel that cannot be built or read.
     """
     contents = _contents(source)
     info, name, _ = _who(source, contents)
@@ -89,7 +92,7 @@ def unpack(source: str, folder: Path) -> str:
 
 
 def check_artefact(path: Path) -> None:
-    """Raise `UserError` where a file is not there, is no archive, or where its name has not the digest of its files."""
+    """Raise `UserError` if a file is not named like an artefact, is missing, is no archive, or does not match the digest in its name."""
     matched = ARTEFACT.fullmatch(path.name)
     if matched is None:
         raise UserError(
@@ -99,14 +102,14 @@ def check_artefact(path: Path) -> None:
     digest = files_digest(contents)[:DIGEST_CHARACTERS]
     if digest != matched[1]:
         raise UserError(
-            f"{path}: expected files with the digest {matched[1]} of its name, found {digest}: pack it again"
+            f"{path}: expected files with the digest {matched[1]} given in its name, found {digest}: pack it again"
         )
 
 
 def use_artefacts(paths: Iterable[str]) -> list[Path]:
-    """Check artefacts, have this process import from them before what is installed, as Spark's workers do, and return them.
+    """Check artefacts, put them on this process's path before installed packages, as Spark's workers do, and return them.
 
-    Raises `UserError`, as `check_artefact` does.
+    Raises `UserError` as `check_artefact` does.
     """
     artefacts = [Path(path).absolute() for path in paths]
     for path in artefacts:
@@ -141,9 +144,9 @@ def _built(folder: Path) -> dict[str, bytes]:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         built = sorted(Path(wheels).glob("*.whl"))
         if done.returncode != 0 or len(built) != 1:
-            lines = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["pip says nothing"]
-            told = [line for line in lines if re.match(r"[\w.]*(Error|Exception|BackendUnavailable)\b", line)]
-            why = (told or lines)[-1]
+            lines = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["pip gave no reason"]
+            errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception|BackendUnavailable)\b", line)]
+            why = (errors or lines)[-1]
             raise UserError(f"{folder}: its wheel cannot be built: {why}")
         return _unzipped(built[0])
 
@@ -152,8 +155,10 @@ def _unzipped(path: Path) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(path) as archive:
             names = [each.filename for each in archive.infolist() if not each.is_dir()]
-            if beside := sorted(name for name in names if re.match(r"[^/]+\.data/(purelib|platlib)/", name)):
-                raise UserError(f"{path}: {beside[0]} goes elsewhere when it is installed: expected modules at the top")
+            if elsewhere := sorted(name for name in names if re.match(r"[^/]+\.data/(purelib|platlib)/", name)):
+                raise UserError(
+                    f"{path}: {elsewhere[0]} is moved when it is installed: expected modules at the top level"
+                )
             return {name: archive.read(name) for name in sorted(names) if belongs(name)}
     except OSError as error:
         raise UserError(f"{path}: the archive cannot be read: {error.strerror}") from error
@@ -180,7 +185,7 @@ def _refuse_compiled(who: str, contents: Mapping[str, bytes]) -> None:
     for name in contents:
         if name.endswith(COMPILED):
             raise UserError(
-                f"distribution {who}: {name} is compiled and cannot come from an archive: install the distribution where workers run"
+                f"distribution {who}: {name} is compiled and cannot be imported from an archive: install the distribution where workers run"
             )
         path = PurePosixPath(name)
         if path.suffix == ".pth" and len(path.parts) == 1:
@@ -190,7 +195,7 @@ def _refuse_compiled(who: str, contents: Mapping[str, bytes]) -> None:
 
 
 def _needs(name: str, version: str, requirements: list[str]) -> tuple[str, ...]:
-    """Return the distributions that have to be packed, too; those that every worker has are not among them."""
+    """Return the distributions that have to be packed as well, without those that every worker has."""
     present: dict[str, str] = {}
     _close({PRESENT: f"{PRESENT}[{PRESENT_EXTRA}]"}, present, PRESENT_EXTRA)
     needed: dict[str, str] = {}
@@ -203,7 +208,7 @@ def _needs(name: str, version: str, requirements: list[str]) -> tuple[str, ...]:
 def _close(
     wanted: dict[str, str], into: dict[str, str], extra: str | None, without: Iterable[str] = (), of: str | None = None
 ) -> None:
-    """Add what distributions need, and what that needs; ``of`` refuses what is not installed, else it is passed over."""
+    """Add distributions and their dependencies, recursively; one that is not installed is refused if ``of`` is given, else skipped."""
     for key, name in wanted.items():
         if key in into or key in without:
             continue
@@ -212,7 +217,7 @@ def _close(
         except UserError:
             if of is not None and not name.endswith(";"):
                 raise UserError(
-                    f"distribution {of}: it needs {name}, which is not installed here: pack it where it is installed"
+                    f"distribution {of}: it needs {name}, which is not installed here: pack it on a machine that has it"
                 ) from None
             continue
         into[key] = distribution.metadata["Name"]
@@ -220,7 +225,7 @@ def _close(
 
 
 def _named(requirements: list[str], extra: str | None = None) -> dict[str, str]:
-    """Return the required distributions by `same_name`; the name of one that is required under conditions alone ends with a semicolon."""
+    """Return the required distributions by `same_name`; the name of a conditional requirement ends with a semicolon."""
     named: dict[str, str] = {}
     for requirement in requirements:
         if (matched := _REQUIREMENT.match(requirement)) is None:
@@ -238,13 +243,13 @@ def _refuse_compiled_dependency(who: str, name: str) -> None:
     for path in distribution.files or ():
         if str(path).endswith(COMPILED):
             raise UserError(
-                f"distribution {who}: it needs {name}, whose {path} is compiled and cannot come from an archive: install both where "
+                f"distribution {who}: it needs {name}, whose {path} is compiled and cannot be imported from an archive: install both where "
                 "workers run"
             )
 
 
 def _recorded(folder: str, contents: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the files with a record of them."""
+    """Return the files together with their RECORD."""
     record = io.StringIO()
     writer = csv.writer(record, lineterminator="\n")
     for name, content in sorted(contents.items()):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that a protocol may import from validator beside `validator.plugin.api`, the kit and the simulator.
+"""The public API for protocols, in addition to `validator.plugin.api`, `validator.protocols.kit` and `validator.simulate`.
 
 A protocol is a rule set (`RuleSet`) with its records, encodings and traces, described by a `ProtocolDefinition`. `validator.protocols.kit`
-holds what most rule sets have in common, `validator.simulate` what simulated chains do. Within a major version of the API names are added,
-never removed or changed in meaning.
+holds what most rule sets share, and `validator.simulate` what simulated chains share. Within a major version of the API, names are added
+but never removed or changed in meaning.
 """
 
 from __future__ import annotations
@@ -130,13 +130,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TraceFormat:
-    """How the conformance format writes what is a protocol's own; functions raise `validator.errors.UserError` by `Node.fail`.
+    """The protocol-specific parts of the conformance format; the functions raise `validator.errors.UserError` through `Node.fail`.
 
-    ``request`` and ``candidate`` read an entry of a step (``candidate`` is given the step's block, too), ``view`` returns a state whole,
-    by all of ``state_keys``. ``features`` are the names that a scenario may need; ``pending_ends_with_session`` says that a candidate that
-    is not enacted by then is dropped at a session change. ``suite`` is a folder of trace files that come with the protocol; ``vectors``
-    recomputes a document of the format ``vector_format``: of a group's name and an entry, what the entry's result has to be. Source:
-    traces FORMAT.
+    ``request`` and ``candidate`` read an entry of a step; ``candidate`` also gets the step's block. ``view`` returns the complete state
+    under ``state_keys``. ``features`` are the feature names that a scenario may need. ``pending_ends_with_session`` says that a session
+    change drops candidates that are not enacted yet. ``suite`` is the folder of trace files shipped with the protocol. ``vectors``
+    recomputes documents of the format ``vector_format``: it takes a group's name and an entry and returns the entry's expected result.
+    Source: traces FORMAT.
     """
 
     request: Callable[[Node], Any]
@@ -152,12 +152,12 @@ class TraceFormat:
 
 @dataclass(frozen=True, slots=True)
 class ProofFormat:
-    """How documents hold what a protocol proves outside of blocks; both functions are given one of ``kinds`` and an object.
+    """The document format of proofs that a protocol makes outside of blocks; both functions take one of ``kinds`` and an object.
 
-    ``prove`` returns ``{"proof", ...}`` with all that the proof is verified under beside it, so that ``verify`` takes what it returns;
-    it raises `validator.errors.UserError` by `Node.fail`. ``verify`` trusts everything but the member ``proof``, for which alone it never
-    raises, whatever is there: it returns ``{"ok": True, ...}`` with what is proved, or ``{"ok": False, "error": {"kind", ...}}``. For
-    the rest it raises as ``prove`` does.
+    ``prove`` returns ``{"proof", ...}`` together with everything needed to verify the proof, so its result is valid input for ``verify``.
+    It raises `validator.errors.UserError` through `Node.fail`. ``verify`` trusts every member except ``proof``. It never raises for the
+    content of ``proof``: it returns ``{"ok": True, ...}`` with what is proved, or ``{"ok": False, "error": {"kind", ...}}``. For other
+    members it raises as ``prove`` does.
     """
 
     kinds: tuple[str, ...]
@@ -167,22 +167,24 @@ class ProofFormat:
 
 @dataclass(frozen=True, slots=True)
 class ProtocolDefinition:
-    """A rule set that chains may choose with ``protocol = "<name>"``.
+    """A rule set that chains can select with ``protocol = "<name>"``.
 
-    ``genesis`` returns the state of a chain that has seen no message, ``restore`` the one whose `RuleSet` pages these are. ``restore``
-    takes of the settings only enactment, ``upward_messages`` and ``rules``, and raises `DecodeError`. ``rules`` list the protocol's rules
-    by the block that they begin at: ascending, the first from block 0. ``encoding_version`` grows with every change of the pages.
+    ``genesis`` returns the state of a chain before its first message; ``restore`` returns the state that `RuleSet` pages encode.
+    ``restore`` reads only enactment, ``upward_messages`` and ``rules`` from the settings, and raises `DecodeError`. ``rules`` lists the
+    protocol's rules by the block at which they begin: ascending, the first at block 0. ``encoding_version`` is incremented by every change
+    to the pages.
 
-    ``configuration`` reads a chain's limits from an object of names, as configuration files and traces write them, ``limits`` are all of
-    those names; ``maxima`` are the names, in the protocol's order, and the greatest values of those that a session change may set.
-    ``typed_limits`` says that block records hold them in the record ``new_config``, not in the map ``limits``.
-    ``schemas`` is a folder laid out as `avro/` with those of ``records``. ``simulation`` makes the traffic of `validator simulate` and
-    `validator demo`, ``proofs`` are those of `validator prove` and `validator verify`; both are optional.
+    ``configuration`` reads a chain's limits from an object keyed by name, as configuration files and traces write it. ``limits`` are all of
+    those names. ``maxima`` maps the limits that a session change may set, in the protocol's order, to their greatest values.
+    ``typed_limits`` says that block records hold them in the record ``new_config`` instead of the map ``limits``. ``schemas`` is a folder
+    laid out like `avro/` with the schemas of ``records``.
 
-    Of the other optional parts, ``limits_table`` says how `validator.toml` holds the limits (without it they are read by ``configuration``
-    from the table ``limits``), ``state_file`` lets a chain start in mid-life, ``state_view`` is what `validator state show` shows.
-    ``handler_states`` returns what handlers of upward messages keep, ``handler_bench`` is for their authors' tests. ``rules_page`` is the
-    protocol's page of rules, which `validator explain` reads (its grammar: `validator.plugin.rule_pages`).
+    The rest is optional. ``simulation`` makes the traffic for `validator simulate` and `validator demo`; ``proofs`` serves `validator
+    prove` and `validator verify`. ``limits_table`` says how `validator.toml` holds the limits; without it, ``configuration`` reads them
+    from the table ``limits``. ``state_file`` lets a chain start from an existing state, and ``state_view`` is what `validator state show`
+    displays. ``handler_states`` returns the state that upward-message handlers keep; ``handler_bench`` supports their authors' tests.
+    ``rules_page`` is the protocol's page of rules, which `validator explain` reads (grammar: `validator.plugin.rule_pages`). Raises
+    ``ValueError`` for ``rules`` whose blocks do not ascend from 0, then for ``rules`` that list a version twice.
     """
 
     name: str
@@ -215,6 +217,6 @@ class ProtocolDefinition:
             raise ValueError(f"rules of {self.name}: expected each version once, found {versions}")
 
     def changes(self, node: Node) -> tuple[tuple[str, int], ...]:
-        """Return the limits that an object names, as `RuleSet.change_session` gets them. Raises `validator.errors.UserError`."""
+        """Return the limits in an object in the form that `RuleSet.change_session` takes. Raises `validator.errors.UserError`."""
         node.refuse_misspelt(tuple(self.maxima))
         return tuple((name, node[name].integer(greatest)) for name, greatest in self.maxima.items() if node.has(name))

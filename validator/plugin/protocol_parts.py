@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The optional parts of a `ProtocolDefinition`: what more of the product works with a protocol that has them."""
+"""The optional parts of a `ProtocolDefinition`; each one enables further commands or tests for the protocol."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from validator.core.types import ChannelId, ParaId
 from validator.document import Node
 
 LIMITS = "limits"
-"""The table of a chain's limits in `validator.toml`, where its protocol gives it no other name."""
+"""The table of a chain's limits in `validator.toml`, unless its protocol names another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class LimitsTable:
-    """How `validator.toml` holds a chain's limits, all of which are integers: checked when the file is read, and with presets.
+    """How `validator.toml` holds a chain's limits: integers that are checked when the file is read, with presets.
 
-    ``key`` is the table's name in ``[chains.<lane>]``. ``maxima`` are all limits, in the protocol's order, with the greatest value that a
-    file may give. ``presets`` are whole configurations by name; the table's own key ``preset`` chooses one, and single values go over it.
-    What neither gives is 0.
+    ``key`` is the table's name in ``[chains.<lane>]``. ``maxima`` maps all limits, in the protocol's order, to the greatest value that a
+    file may set. ``presets`` are complete configurations by name. The table's key ``preset`` selects one, and single values override it.
+    A limit set by neither is 0.
     """
 
     maxima: Mapping[str, int]
@@ -29,7 +29,7 @@ class LimitsTable:
     key: str = LIMITS
 
     def resolve(self, table: Mapping[str, Any]) -> dict[str, int]:
-        """Return every limit that a table of the right shape means."""
+        """Return the value of every limit for a table that has passed validation."""
         given = {name: value for name, value in table.items() if name != "preset" and value is not None}
         preset = table.get("preset")
         return {**dict.fromkeys(self.maxima, 0), **({} if preset is None else self.presets[preset]), **given}
@@ -37,11 +37,11 @@ class LimitsTable:
 
 @dataclass(frozen=True, slots=True)
 class StateFile:
-    """How a person writes a state down: for ``chains.<lane>.state``, `validator lanes import` and `validator state show --json`.
+    """The readable form of a state, for ``chains.<lane>.state``, `validator lanes import` and `validator state show --json`.
 
-    ``read`` returns the rules of a document under a chain's configuration; it raises `validator.errors.UserError` by `Node.fail` for what
-    is malformed, contradicts itself or cannot be reached. ``write`` returns a document of plain JSON values; ``read`` of it gives the same
-    pages. ``counts`` are numbers that tell a person what was read, by name: ``{"paras": 12}``.
+    ``read`` returns the rule set of a document under a chain's configuration. It raises `validator.errors.UserError` through `Node.fail`
+    for a document that is malformed, inconsistent or describes an unreachable state. ``write`` returns a document of plain JSON values;
+    reading it back gives the same pages. ``counts`` summarizes what was read, by name: ``{"paras": 12}``.
     """
 
     read: Callable[[Node, ChainSettings], RuleSet[Any]]
@@ -51,9 +51,9 @@ class StateFile:
 
 @dataclass(frozen=True, slots=True)
 class StateSection:
-    """A part of what `validator state show` prints, top down: a title, facts by name, a table, a line of text; each may be missing.
+    """A section of `validator state show`, in print order: a title, named facts, a table, a line of text; each is optional.
 
-    Columns that are named in ``left`` hold text, which may wrap; the others hold numbers, to the right.
+    Columns named in ``left`` hold text and may wrap; the others hold right-aligned numbers.
     """
 
     title: str = ""
@@ -65,7 +65,7 @@ class StateSection:
 
 
 def section_title(words: str, count: int = 0, shown: int | None = None) -> str:
-    """Return a section's title with the number of its entries, and how many of them it shows at most (None: all)."""
+    """Return a section's title with the number of its entries and, if ``shown`` is smaller, how many of them it shows."""
     if not count:
         return words
     return f"{words} ({count:,})" if shown is None or count <= shown else f"{words} (first {shown} of {count:,})"
@@ -73,11 +73,11 @@ def section_title(words: str, count: int = 0, shown: int | None = None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StateView:
-    """What `validator state show` shows of a state, as plain data; a protocol without it is shown by its traces' ``view``.
+    """What `validator state show` displays of a state, as plain data; without it, the command uses the ``view`` of the protocol's traces.
 
-    ``paras`` and ``channels`` are those that there are, ascending. A ``_document`` holds JSON values, with the state keys that it is about
-    under ``state``, beside which ``whole_document`` has what a state file has no key for (`StateFile.write` gives its ``state``). The
-    functions about a para or a channel return None where nothing of the state is about it.
+    ``paras`` and ``channels`` return the existing ones, ascending. A ``_document`` function returns JSON values, with its state keys under
+    ``state``. ``whole_document`` returns only what a state file has no key for; `StateFile.write` gives its ``state``. The functions for
+    one para or channel return None if the state holds nothing about it.
     """
 
     paras: Callable[[Any], Sequence[ParaId]]
@@ -94,11 +94,11 @@ class StateView:
 class HandlerBench:
     """What `validator.testing.Harness` needs to run a chain whose upward messages go to handlers.
 
-    ``preset`` is the one of `LimitsTable.presets` under which a chain runs that names no limits. ``check`` raises
-    `validator.errors.UserError` for a configuration that dispatches nothing. ``paras`` are the valid ones, ascending. ``send`` puts an
-    upward message of a para into its queue as an enacted candidate does, ``waits`` says whether any message is queued. ``account`` has a
-    para's ``free`` and ``reserved`` balance. ``downward`` are a para's downward messages, oldest first. ``channels`` and
-    ``open_requests`` are copies, ``close_requests`` names; each ascending.
+    ``preset`` names the entry of `LimitsTable.presets` for a chain that sets no limits. ``check`` raises `validator.errors.UserError` for a
+    configuration under which nothing is dispatched. ``paras`` returns the valid paras, ascending. ``send`` queues a para's upward message
+    as an enacted candidate does, and ``waits`` says whether any message is queued. ``account`` has a para's ``free`` and ``reserved``
+    balance. ``downward`` returns a para's downward messages, oldest first. ``channels`` and ``open_requests`` return copies,
+    ``close_requests`` channel ids; each ascending.
     """
 
     preset: str

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds plugins, loads them one by one, and says everything that is wrong with them at once.
+"""Finds plugins, loads them one by one, and reports all of their problems at once.
 
-pluggy registers; it does not decide. Entry points are taken sorted by name, each plugin has a plugin manager of its own, so that the order
-of installation means nothing, an exception is always some plugin's, and one plugin's never costs another's results.
+pluggy only registers hooks; the decisions are made here. Entry points are loaded in order of name, and each plugin has its own plugin
+manager. So the order of installation has no effect, every exception is attributed to one plugin, and no plugin's failure loses another's
+results.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from validator.plugin.files import same_name
 from validator.plugin.hookspecs import GROUPS
 from validator.plugin.protocol_api import ProtocolDefinition
 
-_MEND_CONFIG: Final = "mend the chain's configuration"
+_FIX_CONFIG: Final = "fix the chain's configuration"
 
 
 class Found(NamedTuple):
-    """A plugin's entry point, not loaded."""
+    """A plugin's entry point, not yet loaded."""
 
     group: str
     entry_name: str
@@ -39,11 +40,11 @@ class Found(NamedTuple):
     distribution: str
     distribution_version: str
     file: str
-    """The folder or archive that it is imported from, as far as its distribution says."""
+    """The folder or archive that it is imported from, according to its distribution."""
 
     @property
     def name(self) -> str:
-        """The plugin's name: the entry point's up to an ``@``."""
+        """The plugin's name: the entry point's name up to an ``@``."""
         return self.entry_name.partition("@")[0]
 
     def __str__(self) -> str:
@@ -52,7 +53,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with a plugin, and what to do about it."""
+    """A problem with a plugin and a hint how to fix it."""
 
     plugin: str
     what: str
@@ -63,7 +64,7 @@ class Problem:
 
 
 class PluginError(UserError):
-    """Plugins cannot be used; the text has a line for every problem."""
+    """Plugins cannot be used; the text has one line per problem."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
@@ -72,13 +73,13 @@ class PluginError(UserError):
 
     @property
     def line(self) -> str:
-        """All problems in one line, for where there is room for no more."""
+        """All problems in one line."""
         return "; ".join(map(str, self.problems))
 
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A loaded plugin: where it was found, who it says it is, and its hooks."""
+    """A loaded plugin: its entry point, its manifest and its hooks."""
 
     found: Found
     manifest: Manifest
@@ -90,9 +91,9 @@ class Plugin:
 
 
 def discover(group: str | None = None) -> list[Found]:
-    """Return the entry points of a group, or of all groups, sorted by group, name, distribution and value; nothing is imported.
+    """Return the entry points of a group, or of all groups, without importing them; sorted by group, name, value and distribution.
 
-    A distribution that is on the path twice counts once: the first, as for imports.
+    If a distribution is on the path twice, only the first counts, as for imports.
     """
     wanted = GROUPS if group is None else (group,)
     found: dict[str, list[Found]] = {}
@@ -107,8 +108,8 @@ def discover(group: str | None = None) -> list[Found]:
 def load(found: Found) -> Plugin:
     """Import a plugin, register its hooks and read its manifest.
 
-    Raises `PluginError`, in this order, for: an import that fails, hooks that do not fit their specification, hooks that are unknown, hooks
-    that are missing, a manifest that cannot be had, another name, another API.
+    Raises `PluginError`, in this order, for: an import that fails; hooks that are unknown or do not fit their specification; missing
+    hooks; a manifest that cannot be read; a manifest with another name; an incompatible API version.
     """
     try:
         module = EntryPoint(found.entry_name, found.value, found.group).load()
@@ -118,7 +119,7 @@ def load(found: Found) -> Plugin:
 
 
 def register(found: Found, module: Any) -> Plugin:
-    """Register the hooks of a module (or object) that is imported already; raises as `load` does after the import."""
+    """Register the hooks of an imported module (or of an object); raises as `load` does after the import."""
     group = GROUPS[found.group]
     manager = pluggy.PluginManager("validator")
     manager.add_hookspecs(group)
@@ -126,7 +127,7 @@ def register(found: Found, module: Any) -> Plugin:
     try:
         manager.register(module, name=found.entry_name)
         manager.check_pending()
-    except pluggy.PluginValidationError as error:  # what a later pluggy may want beside
+    except pluggy.PluginValidationError as error:  # checks that a later pluggy may add
         raise _problem(found, f"its hooks do not fit ({_text(error)})", _known_hooks(group)) from error
     callers = {name: getattr(manager.hook, name) for name in _hook_names(group)}
     missing = [name for name, caller in callers.items() if not caller.get_hookimpls()]
@@ -154,7 +155,7 @@ def register(found: Found, module: Any) -> Plugin:
 
 
 def load_all(found: Iterable[Found]) -> tuple[list[Plugin], list[Problem]]:
-    """Load what can be loaded, and return it with what is wrong with the rest; duplicates are wrong, whichever they are."""
+    """Load the plugins that can be loaded; return them and the problems of the rest. Every duplicate is a problem."""
     plugins: list[Plugin] = []
     problems: list[Problem] = []
     for each in found:
@@ -169,16 +170,16 @@ def load_all(found: Iterable[Found]) -> tuple[list[Plugin], list[Problem]]:
                 Problem(
                     str(one),
                     f"{other} has the same name and version",
-                    "remove one of them, or give it a version of its own",
+                    "remove one of them, or give it another version",
                 )
             )
     return plugins, problems
 
 
 def installed(group: str, names: Iterable[str]) -> dict[tuple[str, str], Plugin]:
-    """Return every installed version of the named plugins by (name, version); others are not even imported.
+    """Return every installed version of the named plugins by (name, version); other plugins are not imported.
 
-    Raises `PluginError` with all that is wrong with them, and for names that nothing has.
+    Raises `PluginError` with all problems of these plugins and all names that no plugin has.
     """
     plugins, problems = find_installed(group, names)
     if problems:
@@ -187,7 +188,7 @@ def installed(group: str, names: Iterable[str]) -> dict[tuple[str, str], Plugin]
 
 
 def find_installed(group: str, names: Iterable[str]) -> tuple[dict[tuple[str, str], Plugin], list[Problem]]:
-    """Return what `installed` does, as far as it can be had, and what is wrong with the rest."""
+    """Return what `installed` returns for the plugins that load, and the problems of the rest."""
     wanted = sorted(set(names))
     found = [each for each in discover(group) if each.name in wanted]
     plugins, problems = load_all(found)
@@ -204,7 +205,7 @@ def find_installed(group: str, names: Iterable[str]) -> tuple[dict[tuple[str, st
 
 
 def configure(plugin: Plugin, values: str) -> Any:
-    """Return a plugin's configuration of canonical JSON: None where the plugin has none. Raises `PluginError`."""
+    """Return a plugin's configuration from canonical JSON, or None if the plugin has no configuration. Raises `PluginError`."""
     kind = plugin.manifest.config_type
     given = json.loads(values)
     if kind is None:
@@ -221,7 +222,7 @@ def configure(plugin: Plugin, values: str) -> Any:
         return None
     fields = plugin.manifest.config_fields()
     problems = [
-        Problem(str(plugin), f"config.{name}: no such key, known are {', '.join(fields)}", _MEND_CONFIG)
+        Problem(str(plugin), f"config.{name}: no such key, known are {', '.join(fields)}", _FIX_CONFIG)
         for name in sorted(set(given) - set(fields))
     ]
     config = None
@@ -231,19 +232,19 @@ def configure(plugin: Plugin, values: str) -> Any:
     except ValidationError as error:
         problems += [_of_validation(plugin, each) for each in error.errors(include_url=False)]
     except Exception as error:  # noqa: BLE001 - a plugin's class may raise anything
-        problems.append(Problem(str(plugin), f"its configuration class raised {_text(error)}", "mend the plugin"))
+        problems.append(Problem(str(plugin), f"its configuration class raised {_text(error)}", "fix the plugin"))
     if problems:
         raise PluginError(problems)
     return config
 
 
 def canonical(values: Any) -> str:
-    """Return JSON with sorted keys and no spaces: equal for equal values."""
+    """Return JSON with sorted keys and no spaces, so that equal values give equal text."""
     return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
 
 def handlers_of(plugin: Plugin, values: str) -> tuple[BoundHandler, ...]:
-    """Return the handlers that a plugin yields under a configuration, as canonical JSON. Raises `PluginError`."""
+    """Return the handlers that a plugin yields for a configuration, given as canonical JSON. Raises `PluginError`."""
     config = configure(plugin, values)
     manifest = plugin.manifest
     return tuple(
@@ -258,7 +259,7 @@ def protocols_of(plugin: Plugin) -> tuple[ProtocolDefinition, ...]:
 
 
 def transports_of(plugin: Plugin, values: str) -> tuple[Transport, ...]:
-    """Return the transports that a plugin yields under a configuration, as canonical JSON. Raises `PluginError`."""
+    """Return the transports that a plugin yields for a configuration, given as canonical JSON. Raises `PluginError`."""
     return tuple(_yielded(plugin, "validator_transports", Transport, config=configure(plugin, values)))
 
 
@@ -267,7 +268,7 @@ def _yielded(plugin: Plugin, hook: str, kind: type[Any], **arguments: Any) -> It
     try:
         records = list(implementation.function(*(arguments[name] for name in implementation.argnames)))
     except (Exception, SystemExit) as error:
-        raise PluginError([Problem(str(plugin), f"{hook} raised {_text(error)}", "mend the plugin")]) from error
+        raise PluginError([Problem(str(plugin), f"{hook} raised {_text(error)}", "fix the plugin")]) from error
     wrong = [record for record in records if not isinstance(record, kind)]
     if wrong:
         found = ", ".join(type(record).__name__ for record in wrong)
@@ -297,14 +298,14 @@ def _manifest(found: Found, implementation: Any) -> Manifest:
     try:
         manifest = implementation.function()
     except (Exception, SystemExit) as error:
-        raise _problem(found, f"validator_manifest raised {_text(error)}", "mend the plugin") from error
+        raise _problem(found, f"validator_manifest raised {_text(error)}", "fix the plugin") from error
     if not isinstance(manifest, Manifest):
         raise _problem(found, f"validator_manifest returned {type(manifest).__name__}", "return a Manifest")
     return manifest
 
 
 def _check_hooks(manager: pluggy.PluginManager, module: Any, found: Found) -> None:
-    """Refuse all that does not fit at once, in words of ours: pluggy tells one thing at a time, and its words change."""
+    """Report all misfits at once, in our own words: pluggy reports one at a time, and its wording changes."""
     group = GROUPS[found.group]
     specified = {name: list(inspect.signature(getattr(group, name)).parameters)[1:] for name in _hook_names(group)}
     wrong: list[str] = []
@@ -337,7 +338,7 @@ def _misfits(hook: str, function: Any, options: Mapping[str, Any], specified: li
         elif parameter.kind is not parameter.POSITIONAL_OR_KEYWORD:
             yield f"{hook} has an argument that is not plainly positional ({name})"
         elif name not in specified:
-            yield f"{hook} has an argument that is not given ({name})"
+            yield f"{hook} has an argument that is not passed to it ({name})"
 
 
 def _hook_names(group: type[Any]) -> list[str]:
@@ -363,17 +364,17 @@ def _text(error: BaseException) -> str:
 
 def _import_hint(error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name:
-        return f"install what provides {error.name!r}, or remove the plugin"
-    return "mend or remove the plugin"
+        return f"install the package that provides {error.name!r}, or remove the plugin"
+    return "fix or remove the plugin"
 
 
 def _of_validation(plugin: Plugin, error: Any) -> Problem:
     where = ".".join(["config", *map(str, error["loc"])])
     if error["type"] in ("missing", "missing_argument"):
-        return Problem(str(plugin), f"{where}: expected a value, found none", _MEND_CONFIG)
+        return Problem(str(plugin), f"{where}: expected a value, found none", _FIX_CONFIG)
     if error["type"] in ("value_error", "assertion_error"):
-        return Problem(str(plugin), f"{where}: {error['msg'].partition(', ')[2]}", _MEND_CONFIG)
+        return Problem(str(plugin), f"{where}: {error['msg'].partition(', ')[2]}", _FIX_CONFIG)
     expected = error["msg"].removeprefix("Input should be ").replace("a valid integer", "an integer")
     expected = expected.replace("a valid array", "an array").replace("a valid ", "a ")
     found = json.dumps(error["input"], default=str)[:80]
-    return Problem(str(plugin), f"{where}: expected {expected}, found {found}", _MEND_CONFIG)
+    return Problem(str(plugin), f"{where}: expected {expected}, found {found}", _FIX_CONFIG)

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages of rules: what a verdict's clause, an error kind or a code such as R-12 stands for, in the words of each protocol.
+"""Pages of rules: they explain a verdict's clause, an error kind or a code such as R-12 in the words of each protocol.
 
-A protocol names its page with `ProtocolDefinition.rules_page`; the lane has one of its own. A page is Markdown in UTF-8:
+A protocol names its page with `ProtocolDefinition.rules_page`; the lane has its own page. A page is Markdown in UTF-8:
 
-    # Title                                 once, first; then `- Page: `ADDRESS``, a path or an address where people read the page
-    ## Group                                e.g. a phase; it holds the entries that follow
-    ### CODE Title                          a rule R-12, an invariant R-V03, a reading H-I04: the letter before the number says which
-    ### error KIND                          an error of verdicts, or one of proofs, which has no clause
-    ### reason NAME, ### outcome NAME       of dead letters, of dispatches
+    # Title                                 once, first; then `- Page: `ADDRESS``, the path or address where people read the page
+    ## Group                                e.g. a phase; contains the entries that follow
+    ### CODE Title                          rule R-12, invariant R-V03 or reading H-I04: the letter before the number says which
+    ### error KIND                          an error of verdicts, or an error of proofs, which has no clause
+    ### reason NAME, ### outcome NAME       a reason of dead letters, an outcome of dispatches
 
-Under the heading of an entry stand its attributes, each at most once but `Fields`, then its text:
+An entry's heading is followed by its attributes, then by its text. Each attribute occurs at most once, except `Fields`:
 
-    - Clause: `TEXT`, `TEXT`                clauses of verdicts that this rule gives; the one clause of an error
-    - Source: `TEXT`, `TEXT`                sections of documents that it comes from
-    - Fields: `name: type`, ... or none     of an error, required; once for each form of it
-    - Rule: CODE, CODE                      of an error: the rules whose violation it is
+    - Clause: `TEXT`, `TEXT`                for a rule, the clauses that verdicts cite for it; for an error, its one clause
+    - Source: `TEXT`, `TEXT`                sections of source documents
+    - Fields: `name: type`, ... or none     required for an error; once for each of its forms
+    - Rule: CODE, CODE                      for an error: the rules that it violates
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from validator.errors import UserError
 from validator.plugin.registry import PluginError, discover, load_all, protocols_of
 
 LANE: Final = "lane"
-"""Under this name in the place of a protocol's is the page of what all protocols share."""
+"""Stands in for a protocol's name on the page of rules that all protocols share."""
 
 PROTOCOLS: Final = "validator.protocols"
 
@@ -42,7 +42,7 @@ FieldTypes: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class Sort(StrEnum):
-    """What an entry of a page is."""
+    """The sort of a page's entry."""
 
     RULE = "rule"
     READING = "reading"
@@ -53,7 +53,7 @@ class Sort(StrEnum):
 
 
 CODE: Final = re.compile(r"[A-Z-]*([A-Z])-?[0-9]{2,}[a-z]?")
-"""Codes of rules, readings (``I`` before the number) and invariants (``V``)."""
+"""Codes of rules, of readings (``I`` before the number) and of invariants (``V``)."""
 
 _LETTERS: Final = {"I": Sort.READING, "V": Sort.INVARIANT}
 _NAMED: Final = (Sort.ERROR, Sort.REASON, Sort.OUTCOME)
@@ -63,7 +63,7 @@ _QUOTED: Final = re.compile(r"`([^`]+)`(?:, |$)")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of a page; ``name`` is its code, kind or name, ``rules`` the codes of the rules that an error violates."""
+    """One entry of a page. ``name`` is its code, kind or name; ``rules`` are the codes of the rules that an error violates."""
 
     protocol: str
     sort: Sort
@@ -71,7 +71,7 @@ class Entry:
     title: str
     group: str
     reference: str
-    """The page's address, ``#`` and the anchor of the entry's heading."""
+    """The page's address, then ``#`` and the anchor of the entry's heading."""
     clauses: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     fields: tuple[FieldTypes, ...] = ()
@@ -79,7 +79,7 @@ class Entry:
     text: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry as plain values."""
+        """Return the entry as JSON values."""
         return {
             "protocol": self.protocol,
             "sort": str(self.sort),
@@ -97,7 +97,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class RulesPage:
-    """A page of rules, taken apart."""
+    """A parsed page of rules."""
 
     protocol: str
     title: str
@@ -106,7 +106,7 @@ class RulesPage:
 
 
 def anchor(heading: str, taken: dict[str, int] | None = None) -> str:
-    """Return the anchor that GitHub gives to a heading; ``taken`` counts those of its page, which get a number when they come again."""
+    """Return GitHub's anchor for a heading. ``taken`` counts the anchors of the page, because repeated ones get a number."""
     letters = re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
     if taken is None:
         return letters
@@ -116,19 +116,20 @@ def anchor(heading: str, taken: dict[str, int] | None = None) -> str:
 
 
 def parse_page(protocol: str, text: str) -> RulesPage:
-    """Take a page apart. Raises `UserError` with the line at which it leaves the grammar."""
+    """Parse a page. Raises `UserError` with the first line that violates the grammar."""
     return _Parser(protocol).parse(text)
 
 
 def lane_page() -> RulesPage:
-    """Return the page of what all protocols share."""
+    """Return the page of rules that all protocols share."""
     return parse_page(LANE, files("validator.protocols.kit").joinpath("rules.md").read_text(encoding="utf-8"))
 
 
 def installed_pages(names: Iterable[str] | None = None) -> tuple[list[RulesPage], list[str]]:
-    """Return the lane's page and those of installed protocols, of ``names`` alone if given, and what is wrong with the others.
+    """Return the lane's page and the pages of installed protocols, along with the problems of those that cannot be read.
 
-    A protocol without a page is left out. Of several versions of a plugin, the page is the last one's.
+    ``names`` restricts the protocols. A protocol without a page is left out. If several versions of a plugin are installed, the last one's
+    page is returned.
     """
     wanted = None if names is None else set(names)
     found = [each for each in discover(PROTOCOLS) if wanted is None or each.name in wanted]
@@ -147,10 +148,10 @@ def installed_pages(names: Iterable[str] | None = None) -> tuple[list[RulesPage]
 
 
 def find_entries(pages: Iterable[RulesPage], wanted: str) -> list[Entry]:
-    """Return the entries that ``wanted`` names, in any case of letters.
+    """Return the entries that ``wanted`` names, ignoring case.
 
-    It is a code, a kind or a name; else a clause or a source; else the beginning of such; else the last part of a kind; else a document
-    and a code, such as ``xcmp_rules X-I06``.
+    The first of these interpretations with a match counts: a code, kind or name; a clause or source; the beginning of a clause or source;
+    the last part of a kind; a document and a code, such as ``xcmp_rules X-I06``.
     """
     entries = [entry for page in pages for entry in page.entries]
     key = _fold(wanted)
@@ -167,7 +168,7 @@ def find_entries(pages: Iterable[RulesPage], wanted: str) -> list[Entry]:
 
 
 def close_names(pages: Iterable[RulesPage], wanted: str) -> list[str]:
-    """Return at most three names or clauses that ``wanted`` may have been meant for, the closest first."""
+    """Return at most three names or clauses similar to ``wanted``, the closest first."""
     known = {
         _fold(text): text
         for page in pages
@@ -191,7 +192,7 @@ class RuleReferences:
                         self._by_clause.setdefault((entry.name, clause), entry.reference)
 
     def of(self, kind: str, clause: str, protocol: str | None = None) -> str | None:
-        """Return the page and anchor of an error by its kind and clause, that of ``protocol`` if it has one; None if nobody has."""
+        """Return the page and anchor of an error by kind and clause, preferring ``protocol``'s own page; None if no page has it."""
         own = None if protocol is None else self._by_protocol.get((protocol, kind, clause))
         return own or self._by_clause.get((kind, clause))
 
@@ -251,7 +252,7 @@ class _Parser:
         else:
             raise self._fail("'### CODE Title', or error, reason or outcome and a name", heading)
         if any(entry.name == name for entry in self._entries):
-            raise self._fail("an entry that is not there yet", heading)
+            raise self._fail("an entry that the page does not have yet", heading)
         return sort, name, title
 
     def _attribute(self, name: str, value: str) -> None:

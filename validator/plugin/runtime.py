@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What judges a chain, frozen: its protocol, the handlers that hold from each block on, and a digest of all that decides a verdict.
+"""The frozen set-up that judges a chain: its protocol, its handlers by height, and a digest of everything that decides a verdict.
 
-A `RuntimePlan` is plain values and travels with the job's plan; each process makes its own `Runtime` of it from what is installed there.
-Where that gives another digest, the process has other plugins, and does not work.
+A `RuntimePlan` consists of plain values and travels with the job's plan. Each process makes its own `Runtime` from the plan and the plugins
+installed there. A process that gets another digest has other plugins and refuses to work.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from validator.plugin.registry import (
 )
 
 LIBRARIES = ("fastavro", "pluggy")
-"""Libraries whose version may change what a verdict says or how it is encoded."""
+"""Libraries whose version may change a verdict or its encoding."""
 
 DIGEST_BYTES = 32
 
@@ -48,7 +48,7 @@ DIGEST_BYTES = 32
 class HandlerUse(NamedTuple):
     """A chain's use of a plugin from a block on, until the next use of the same plugin.
 
-    ``version`` is None where the only installed one is meant, and for `REMOVED`; ``config`` is canonical JSON.
+    ``version`` is None for the only installed version, and if ``removed`` is set. ``config`` is canonical JSON.
     """
 
     plugin: str
@@ -59,7 +59,7 @@ class HandlerUse(NamedTuple):
 
 
 class RulesUse(NamedTuple):
-    """A chain's use of a version of its protocol's rules from a block on, until the next use."""
+    """A chain's use of one version of its protocol's rules from a block on, until the next use."""
 
     from_block: BlockNumber
     version: int
@@ -71,10 +71,10 @@ class RulesOutdated(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RuntimePlan:
-    """What a chain's configuration asks for.
+    """The plugins and rules that a chain's configuration asks for.
 
-    ``configuration`` is the hex digest of the rest of it, ``handlers`` is None where upward messages are only weighed by a table. With a
-    ``lock`` no other plugins run than it names, in no process.
+    ``configuration`` is the hex digest of the rest of the configuration. ``handlers`` is None if upward messages are only weighed by a
+    table. With a ``lock``, no process runs a plugin that the lock does not name.
     """
 
     protocol: str
@@ -82,18 +82,18 @@ class RuntimePlan:
     handlers: tuple[HandlerUse, ...] | None = None
     lock: Lock | None = None
     rules: tuple[RulesUse, ...] | None = None
-    """The rules by height; None: those that the protocol's definition lists."""
+    """The rules by height; None for those that the protocol's definition lists."""
 
 
 class Epoch(NamedTuple):
-    """What holds from a block on: the description that the digest is of is canonical JSON."""
+    """The plugins in force from a block on; ``description`` is the canonical JSON that ``digest`` hashes."""
 
     from_block: BlockNumber
     digest: bytes
     description: str
 
     def plugins(self) -> list[str]:
-        """Return the plugins that hold, as ``name@version``: the protocol's, then the handlers' by name."""
+        """Return the plugins in force, as ``name@version``: the protocol's, then the handlers' by name."""
         described = json.loads(self.description)
         protocol, handlers = described["protocol"], described["handlers"]
         return [
@@ -104,44 +104,44 @@ class Epoch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What a plan means with what is installed here. ``epochs`` ascend by block, the first is from block 0."""
+    """A plan resolved with the plugins installed here. ``epochs`` ascend by block; the first begins at block 0."""
 
     plan: RuntimePlan
-    """With every version that it left open."""
+    """The plan with every version filled in that it left open."""
     protocol: ProtocolDefinition
     rules: tuple[RulesEpoch, ...]
-    """The protocol's rules by height; the first are those of block 0."""
+    """The protocol's rules by height; the first begin at block 0."""
     handlers: tuple[HandlerEpoch, ...] | None
     epochs: tuple[Epoch, ...]
     codec: Codec
-    """For the protocol's records, and those that all protocols share."""
+    """For the protocol's records and those that all protocols share."""
 
     @property
     def digest(self) -> bytes:
-        """32 bytes over everything, all epochs together."""
+        """The digest over all epochs; 32 bytes."""
         whole = b"".join(epoch.from_block.to_bytes(4, "little") + epoch.digest for epoch in self.epochs)
         return blake2b(whole, digest_size=DIGEST_BYTES).digest()
 
     @property
     def records(self) -> RecordChecks:
-        """What the records of a lane under this runtime have to be like."""
+        """The checks for records of a lane under this runtime."""
         return RecordChecks(self.protocol.name, self.protocol.maxima, self.protocol.typed_limits)
 
     def expect(self, epochs: tuple[Epoch, ...]) -> None:
-        """Raise `UserError` where another process made something else of the same plan."""
+        """Raise `UserError` if another process resolved the same plan differently."""
         for own, other in zip(self.epochs, epochs, strict=True):
             if own.digest != other.digest:
                 differences = "; ".join(_differences(json.loads(other.description), json.loads(own.description)))
                 raise UserError(
-                    f"this worker's plugins are not those of the driver, from block {own.from_block} on: {differences}"
+                    f"this worker's plugins differ from the driver's, from block {own.from_block} on: {differences}"
                 )
 
 
 @lru_cache(maxsize=64)
 def make_runtime(plan: RuntimePlan) -> Runtime:
-    """Load what a plan names, and freeze it. Raises `PluginError` with everything that is wrong, `RulesOutdated`.
+    """Load the plugins that a plan names, and freeze them. Raises `PluginError` with all problems found, `RulesOutdated`.
 
-    What a lock does not allow is reported before anything is imported.
+    Plugins that the lock does not allow are reported before anything is imported.
     """
     problems: list[Problem] = _against_lock(plan)
     if problems:
@@ -195,7 +195,7 @@ def make_runtime(plan: RuntimePlan) -> Runtime:
 
 
 def codec_of(plans: Iterable[RuntimePlan]) -> Codec:
-    """Return one codec for the records of all protocols that plans name. Raises `UserError`."""
+    """Return one codec for the records of all protocols in the plans. Raises `UserError`."""
     runtimes = {runtime.protocol.name: runtime for runtime in map(make_runtime, plans)}
     if len(runtimes) == 1:
         (runtime,) = runtimes.values()
@@ -204,14 +204,14 @@ def codec_of(plans: Iterable[RuntimePlan]) -> Codec:
 
 
 def installed_protocol(name: str) -> ProtocolDefinition | None:
-    """Return the definition of a protocol, None where no plugin has it. Raises `UserError` where its plugin does not work."""
+    """Return the definition of a protocol, or None if no plugin has its name. Raises `UserError` if its plugin does not work."""
     if all(found.name != name for found in discover("validator.protocols")):
         return None
     return make_runtime(RuntimePlan(name)).protocol
 
 
 def active(uses: Collection[HandlerUse], block: BlockNumber) -> list[HandlerUse]:
-    """Return, by plugin, the uses that hold in a block."""
+    """Return the uses in force in a block, one per plugin."""
     latest: dict[str, HandlerUse] = {}
     for use in sorted(uses, key=lambda each: (each.plugin, each.from_block)):
         if use.from_block <= block:
@@ -220,7 +220,7 @@ def active(uses: Collection[HandlerUse], block: BlockNumber) -> list[HandlerUse]
 
 
 def first_difference(one: Collection[HandlerUse], other: Collection[HandlerUse]) -> BlockNumber | None:
-    """Return the first block in which two lists of uses mean different handlers, None if there is none."""
+    """Return the first block in which two lists of uses mean different handlers, or None."""
     starts = sorted({0, *(use.from_block for use in (*one, *other))})
     for start in starts:
         if [_meaning(use) for use in active(one, start)] != [_meaning(use) for use in active(other, start)]:
@@ -229,7 +229,7 @@ def first_difference(one: Collection[HandlerUse], other: Collection[HandlerUse])
 
 
 def first_rules_difference(one: Collection[RulesUse], other: Collection[RulesUse]) -> BlockNumber | None:
-    """Return the first block in which two lists mean different rules, None if there is none."""
+    """Return the first block in which two lists mean different rules, or None."""
     starts = sorted({use.from_block for use in (*one, *other)})
     return next((start for start in starts if _version_at(one, start) != _version_at(other, start)), None)
 
@@ -262,7 +262,7 @@ def _bind(
     for use in uses:
         versions = sorted(version for name, version in plugins if name == use.plugin)
         if not versions or use.removed:
-            continue  # a name that nothing has is told already
+            continue  # a name that no plugin has is already reported
         if use.version is None and len(versions) > 1:
             problems.append(Problem(use.plugin, f"versions {', '.join(versions)} are installed", "give the version"))
             continue
@@ -272,7 +272,7 @@ def _bind(
                 Problem(
                     f"{use.plugin}@{use.version}",
                     f"this version is not installed, found {', '.join(versions)}",
-                    "install it, beside the others if they are needed, too",
+                    "install it, next to the others if they are still needed",
                 )
             )
             continue
@@ -291,7 +291,7 @@ def _protocol(
         for definition in _collect(problems, lambda plugin=plugin: protocols_of(plugin)) or ():
             if definition.name == plan.protocol:
                 return definition, plugin
-        problems.append(Problem(str(plugin), f"it yields no protocol {plan.protocol!r}", "mend the plugin"))
+        problems.append(Problem(str(plugin), f"it yields no protocol {plan.protocol!r}", "fix the plugin"))
     return None, None
 
 

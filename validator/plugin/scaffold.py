@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts a plugin's project from the templates of `templates/`.
+"""Creates a plugin's project from the templates in `templates/`.
 
-A template is a file ``<name>.in`` with the fields of `string.Template`: ``name`` of the plugin, ``distribution``, ``package``, ``title``
-(the name in CamelCase), ``api_version``, ``lower`` and ``upper`` (the versions of validator that it is written for). ``PACKAGE`` in a path
-is the package's name.
+A template is a file ``<name>.in`` with `string.Template` fields: ``name`` of the plugin, ``distribution``, ``package``, ``title`` (the name
+in CamelCase), ``api_version``, ``lower`` and ``upper`` (the bounds on validator's version). ``PACKAGE`` in a path stands for the package's
+name.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from validator.plugin.api import API_VERSION
 
 TEMPLATES: Final = Path(__file__).resolve().parent / "templates"
 KINDS: Final = ("handler", "protocol", "transport")
-"""What a new plugin may be: a folder of `TEMPLATES` each."""
+"""The kinds of new plugins; each is a folder of `TEMPLATES`."""
 
 
 def new_project(name: str, kind: str, output: Path) -> list[Path]:
     """Write a project into the folder ``validator-<name>`` below ``output`` and return its files, ascending.
 
-    Raises `UserError`, in this order, for a name that no plugin may have, for an unknown kind, for a folder that is there already, and
-    where it cannot be written.
+    Raises `UserError`, in this order, for an invalid plugin name, an unknown kind, a folder that already exists, and a failed write.
     """
     if not KIND.fullmatch(name):
         raise UserError(
@@ -47,7 +46,7 @@ def new_project(name: str, kind: str, output: Path) -> list[Path]:
     }
     folder = output / fields["distribution"]
     if folder.exists():
-        raise UserError(f"{folder}: expected a folder that is not there yet")
+        raise UserError(f"{folder}: expected a folder that does not exist yet")
     written = []
     try:
         for template in sorted((TEMPLATES / kind).rglob("*.in")):

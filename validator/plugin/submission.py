@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a transport may submit: checked alike by the real context and by the one that authors test with."""
+"""Checks on what a transport submits, shared by the real context and the one for tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from validator.topics import INPUT_TOPICS
 
 
 def check_submission(topic: str, key: bytes, value: bytes) -> None:
-    """Raise ``ValueError`` for an unknown input topic, for a key or value that is no bytes, for more bytes than a record may have."""
+    """Raise ``ValueError`` for an unknown input topic, a key or value that is not bytes, and a value longer than a record may be."""
     if topic not in INPUT_TOPICS:
         raise ValueError(f"topic: expected one of {', '.join(sorted(INPUT_TOPICS))}, found {topic!r}")
     for name, part in (("key", key), ("value", value)):
@@ -19,6 +19,6 @@ def check_submission(topic: str, key: bytes, value: bytes) -> None:
 
 
 def check_timeout(timeout_s: float) -> None:
-    """Raise ``ValueError`` where a time to wait is negative or no number."""
+    """Raise ``ValueError`` if a timeout is negative or not a finite number."""
     if type(timeout_s) not in (int, float) or not 0 <= timeout_s < float("inf"):
-        raise ValueError(f"timeout_s: expected seconds from 0 on, found {timeout_s!r}")
+        raise ValueError(f"timeout_s: expected seconds, at least 0, found {timeout_s!r}")

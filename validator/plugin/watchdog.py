@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ends a handler that does not end: the one place where a clock bears on handlers, and it never makes a verdict."""
+"""Stops handlers that run too long. Only here does a clock affect handlers, and it never leads to a verdict."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from typing import Any, Final, TextIO
 from validator.core.handlers.errors import HandlerInterrupted
 
 HANDLER_SECONDS_MAX_DEFAULT: Final = 10.0
-"""Seconds that one message's handler may take before the query stops."""
+"""Seconds that a handler may spend on one message before the query stops."""
 
 AGAIN_S: Final = 0.1
-"""Seconds until a handler that caught the interruption is interrupted again."""
+"""Seconds until a handler that caught the first interruption is interrupted again."""
 
 INSISTING_S: Final = 2e-4
-"""Seconds between interruptions from the second on: one of so many comes where a loop of ``except:`` catches nothing. Much less would be
-shorter than an interruption takes, and nothing but interruptions would happen."""
+"""Seconds between interruptions from the second one on. Among this many, one hits a loop of bare ``except:`` at a point that does not catch
+it. A much shorter interval would be less than the time an interruption takes, and the code could make no progress."""
 
 LAST_RESORT_S: Final = 5.0
-"""Seconds of CPU beyond those of a call after which the process is ended (`end_what_hangs`)."""
+"""CPU seconds beyond the limit of a call after which the kernel ends the process (`end_what_hangs`)."""
 
 _last_resort = False
 
 
 def end_what_hangs(traceback: TextIO) -> None:
-    """Have this process end, from now on, where a call does not end and cannot be interrupted; where it stood is written to a file.
+    """From now on, end this process if a call hangs and cannot be interrupted; its stack is written to ``traceback``.
 
-    That is code in C that does not return to Python, or a handler that catches every interruption. The kernel ends the process, which
-    needs nothing of Python, and costs 3 us a call.
+    This covers C code that does not return to Python, and handlers that catch every interruption. The kernel ends the process without any
+    help from Python. The cost is 3 us per call.
     """
     global _last_resort
     faulthandler.register(signal.SIGPROF, file=traceback, all_threads=False, chain=True)
@@ -39,11 +39,11 @@ def end_what_hangs(traceback: TextIO) -> None:
 
 
 class Watchdog:
-    """Interrupts a plugin's call by a signal after ``seconds_max``; makes a context manager for each call, which may be itself.
+    """Interrupts a plugin's call with a signal after ``seconds_max``; calling the watchdog returns the context manager for one call.
 
-    Whatever the call makes of the interruption, `HandlerInterrupted` is how it ends.
-    Signals reach the main thread alone, in which Spark's Python workers run; in another thread nothing is watched. Code in C is not
-    interrupted before it returns to Python; `end_what_hangs` ends a process for which that takes too long.
+    An interrupted call always ends with `HandlerInterrupted`, even if the handler catches the interruption. Signals reach only the main
+    thread, in which Spark's Python workers run; calls in other threads are not watched. C code is not interrupted before it returns to
+    Python; `end_what_hangs` ends a process in which that takes too long.
     """
 
     def __init__(self, seconds_max: float = HANDLER_SECONDS_MAX_DEFAULT) -> None:
@@ -73,13 +73,13 @@ class Watchdog:
             signal.setitimer(signal.ITIMER_PROF, 0)
             signal.signal(signal.SIGALRM, self._before)
         if self._fired and not isinstance(error, HandlerInterrupted):
-            raise self._interruption() from None  # the handler made something else of it, or nothing at all
+            raise self._interruption() from None  # the handler caught it, and maybe raised something else
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if self._fired and signal.getitimer(signal.ITIMER_REAL)[1] > INSISTING_S:
             signal.setitimer(signal.ITIMER_REAL, INSISTING_S, INSISTING_S)
         self._fired = True
-        if frame is None or frame.f_code not in _OWN:  # raised in these, it would leave the timer running
+        if frame is None or frame.f_code not in _OWN:  # raised in one of these, it would leave the timer running
             raise self._interruption()
 
     def _interruption(self) -> HandlerInterrupted:
@@ -87,4 +87,4 @@ class Watchdog:
 
 
 _OWN: Final = (Watchdog.__enter__.__code__, Watchdog.__exit__.__code__)
-"""Where the interruption is only remembered."""
+"""Code in which an interruption is only recorded."""

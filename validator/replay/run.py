@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plays a scenario and tells what came out."""
+"""Plays a scenario and reports its results."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from validator.replay.scenario import EXACT, Scenario, Step
 T = TypeVar("T")
 
 Watch: TypeAlias = Callable[[RuleSet[Any], Violation | None], None]
-"""Called after every input, with what it was refused for, and where a block begins and a step ends."""
+"""Called after every input, with the violation if it was rejected, and at the start of a block and the end of a step."""
 
 
 def run_scenario(scenario: Scenario, watch: Watch = lambda _rules, _violation: None) -> dict[str, Any]:
-    """Play a scenario and return its output in the shape of ``--json``."""
+    """Play a scenario and return its output in the form of ``validator replay --json``."""
     if scenario.skipped is not None:
         return {"id": scenario.id, "skipped": scenario.skipped}
     player = _Player(scenario, watch)
@@ -34,7 +34,7 @@ def run_scenario(scenario: Scenario, watch: Watch = lambda _rules, _violation: N
 
 
 def judge_scenario(scenario: Scenario, output: dict[str, Any]) -> str | None:
-    """Return the first thing in a scenario's output that is not as expected, or None."""
+    """Return the first unexpected part of a scenario's output, or None."""
     state: dict[str, Any] = {}
     for at, (step, got) in enumerate(zip(scenario.steps, output["steps"], strict=True)):
         where = f"step {at} (block {step.block}): "
@@ -51,7 +51,7 @@ def judge_scenario(scenario: Scenario, output: dict[str, Any]) -> str | None:
         )
         if difference is not None:
             return where + difference
-    # the keys that it names are whole
+    # each key named here is compared completely
     for key, value in scenario.final_state.items():
         if value != state.get(key) and not (value in ({}, []) and not state.get(key)):
             return (
@@ -62,7 +62,7 @@ def judge_scenario(scenario: Scenario, output: dict[str, Any]) -> str | None:
 
 
 def _with_sets(state: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
-    """Add to a state, for each key ``K_set`` that it does not have itself, the keys of K, or the channels that its list is of."""
+    """Add to a state each expected key ``K_set`` that it lacks: the keys of K, or the channels in K's list."""
     named = {key: state.get(key.removesuffix(EXACT)) for key in expected if key.endswith(EXACT) and key not in state}
     return state | {key: _keys(value) for key, value in named.items()}
 
@@ -126,17 +126,17 @@ class _Player:
     def _results(self, apply: Callable[[T], object], items: Iterable[T]) -> list[dict[str, Any]]:
         results: list[dict[str, Any]] = []
         for item in items:
-            refused = None
+            rejection = None
             try:
                 apply(item)
             except Violation as violation:
-                refused = violation
+                rejection = violation
                 fields = violation.details() if violation.normative else {}
                 plain = {name: _plain(value) for name, value in fields.items()}
                 results.append({"ok": False, "error": {"kind": violation.kind, **plain}})
             else:
                 results.append({"ok": True})
-            self._watch(self._rules, refused)
+            self._watch(self._rules, rejection)
         return results
 
     def _apply_candidate(self, item: tuple[Any, BlockNumber | None]) -> None:
@@ -149,7 +149,7 @@ class _Player:
             self._delayed.append((enact_at_block, candidate))
 
     def _enact_delayed(self, block: BlockNumber) -> None:
-        """Enact what falls due up to the start of ``block``, each in the block it names, in order of block, then of acceptance."""
+        """Enact the candidates due at the start of ``block``, each in the block that it names, in order of block, then of acceptance."""
         due = sorted((item for item in self._delayed if item[0] <= block), key=lambda item: item[0])
         self._delayed = [item for item in self._delayed if item[0] > block]
         for enact_at_block, candidate in due:
@@ -158,5 +158,5 @@ class _Player:
 
 
 def _plain(value: Any) -> Any:
-    """Return a field's value with arrays for tuples."""
+    """Return a field's value with lists instead of tuples."""
     return [_plain(item) for item in value] if isinstance(value, tuple) else value

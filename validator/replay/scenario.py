@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scenarios of a trace file, read and checked. Source: traces FORMAT, "Scenario" and "Step"."""
+"""Reads and checks the scenarios of a trace file. Source: traces FORMAT, "Scenario" and "Step"."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _SCENARIO_KEYS = (
 _STEP_KEYS = ("block", "requests", "downward", "candidates", "session_change", "expect")
 _EXPECT_KEYS = ("requests", "downward", "candidates", "dispatched", "state")
 EXACT = "_set"
-"""Ending of a state key that lists the keys of another one, all of them, where the protocol has no state key of that name itself."""
+"""Suffix of a state key that lists all keys of another one, unless the protocol itself has a state key of that name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A part of a block; ``candidates`` come with the block that enacts them, which is None for at once."""
+    """A part of a block; each entry of ``candidates`` has the block that enacts it, or None for immediate enactment."""
 
     block: BlockNumber
     requests: tuple[Any, ...]
@@ -37,7 +37,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A scenario; ``skipped`` says why it cannot be run, and then nothing else of it has been read."""
+    """A scenario. If ``skipped`` says why it cannot run, only its id and name have been read."""
 
     id: str
     name: str
@@ -54,7 +54,7 @@ class Scenario:
 
 
 def read_scenarios(document: Node, *, expectations: bool = True) -> list[Scenario]:
-    """Return the scenarios of a file: one object, or a list of them; what they expect is read where that is wanted. Raises `UserError`."""
+    """Return the scenarios of a file, which holds one object or a list; ``expectations`` are read on request. Raises `UserError`."""
     if isinstance(document.value, dict):
         return [_scenario(document, expectations)]
     if not isinstance(document.value, list):
@@ -73,7 +73,7 @@ def _scenario(node: Node, expectations: bool) -> Scenario:
     needs = [item.text() for item in node["needs"].items()] if node.has("needs") else []
     for feature in needs:
         if feature not in protocol.traces.features:
-            return Scenario(scenario_id, name, skipped=f"needs {feature!r}, which is not built")
+            return Scenario(scenario_id, name, skipped=f"needs {feature!r}, which is not supported")
 
     steps = tuple(_step(step, protocol, expectations) for step in node["steps"].items())
     for earlier, later, at in zip(steps, steps[1:], range(1, len(steps)), strict=False):

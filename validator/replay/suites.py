@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The conformance suites that come with the installed protocols."""
+"""The conformance suites shipped with the installed protocols."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from validator.plugin.runtime import installed_protocol
 
 
 def suite_files(name: str) -> list[Traversable]:
-    """Return the files of a protocol's suite. Raises `UserError` where there is no such suite."""
+    """Return the files of a protocol's suite. Raises `UserError` if there is no such suite."""
     protocol = installed_protocol(name)
     folder = None if protocol is None else protocol.traces.suite
     found = () if folder is None or not folder.is_dir() else folder.iterdir()
@@ -22,5 +22,5 @@ def suite_files(name: str) -> list[Traversable]:
 
 
 def suite_names() -> list[str]:
-    """Return the names of the suites: those of the installed protocols."""
+    """Return the names of the suites: one for each installed protocol that has one."""
     return sorted(found.name for found in discover("validator.protocols"))

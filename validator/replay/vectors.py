@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of test vectors: groups of entries, each with its inputs and what has to come of them. Source: traces FORMAT."""
+"""Files of test vectors: groups of entries, each with inputs and the expected result. Source: traces FORMAT."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from validator.plugin.runtime import installed_protocol
 
 
 class Vector(NamedTuple):
-    """An entry of a group, and what comes of its inputs."""
+    """An entry of a group, with the result of its inputs."""
 
     group: str
     name: str
@@ -22,7 +22,7 @@ class Vector(NamedTuple):
 
 
 def protocol_of(document: Node) -> ProtocolDefinition | None:
-    """Return the installed protocol that a file's ``format`` belongs to, None where there is none. Raises `UserError`."""
+    """Return the installed protocol that a file's ``format`` belongs to, or None. Raises `UserError`."""
     wanted = document["format"].text()
     for found in discover("validator.protocols"):
         protocol = installed_protocol(found.name)
@@ -32,9 +32,9 @@ def protocol_of(document: Node) -> ProtocolDefinition | None:
 
 
 def read_vectors(document: Node, protocol: ProtocolDefinition) -> Iterator[Vector]:
-    """Yield every entry of a file with what the protocol makes of it. Raises `UserError` where an entry is malformed.
+    """Yield every entry of a file with the protocol's result for it. Raises `UserError` if an entry is malformed.
 
-    What is expected is the entry's ``expect``, or else the members of the entry that the result has.
+    The expected result is the entry's ``expect``, or without it the entry's members under the result's keys.
     """
     make = protocol.traces.vectors
     assert make is not None

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service seen from outside: the job's process, what goes into its topics and what comes out of them. No Spark in here."""
+"""The service from outside: the job's process, the records sent to its topics and those read from them. Nothing here imports Spark."""

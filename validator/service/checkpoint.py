@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of the job's checkpoint, looked at from outside while the job works on it.
+"""Reads the files of the job's checkpoint while the job uses it.
 
-Spark writes a batch's offsets, then its state, then that it is committed, and removes what is more than a few batches old. It never changes
-a file that is there. So a second link to each file is a copy that costs nothing, that nobody disturbs and that disturbs nobody.
+Spark writes a batch's offsets, then its state, then its commit, and removes files that are more than a few batches old. It never changes an
+existing file. A second hard link to each file is therefore a free copy, and neither side can disturb the other.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pathlib import Path
 from validator.errors import UserError
 
 COMMITS, OFFSETS = "commits", "offsets"
-"""Folders of the checkpoint with a file for each batch."""
+"""Folders of the checkpoint with one file per batch."""
 
 
 def last_committed_batch(checkpoint: Path) -> int:
-    """Return the last batch that is committed. Raises `UserError` where there is no checkpoint, or none is."""
+    """Return the last committed batch. Raises `UserError` if there is no checkpoint, or no committed batch."""
     if not checkpoint.is_dir():
         raise UserError(
             f"{checkpoint}: there is no checkpoint: no job has run with this configuration's [job] directory"
@@ -33,9 +33,9 @@ def last_committed_batch(checkpoint: Path) -> int:
 
 
 def consumed_by_batch(checkpoint: Path, batch: int) -> dict[tuple[str, int], int]:
-    """Return by topic and partition the offset after the last record that a batch and those before it took.
+    """Return, by topic and partition, the offset after the last record that the job had consumed with ``batch``.
 
-    Raises `UserError` where its file is not there or is none of Spark's.
+    Raises `UserError` if the batch's file is missing or was not written by Spark.
     """
     path = checkpoint / OFFSETS / str(batch)
     try:
@@ -56,10 +56,10 @@ def consumed_by_batch(checkpoint: Path, batch: int) -> dict[tuple[str, int], int
 
 
 def link_checkpoint(checkpoint: Path, target: Path) -> None:
-    """Make a folder that holds every file of a checkpoint as it is now: by links, or by copies where the file system has no links.
+    """Create a folder with every file of a checkpoint as it is now: links, or copies if the file system has no links.
 
-    Files that vanish meanwhile are left out: what a committed batch needs stays for some batches. Files that are being written have
-    names of their own until they are whole.
+    Files that vanish meanwhile are skipped, since the files of a committed batch stay for some batches. Files that are still being written
+    have temporary names, and are skipped too.
     """
     for folder, _, names in os.walk(checkpoint):
         into = target / Path(folder).relative_to(checkpoint)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds what came out of the topics against what a model that is not the core expects."""
+"""Compares the records on the output topics with the expectations of a model that shares no code with the core."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _PARTS: Final = ("accepted", "rejected", "duplicate", "dead", "waiting")
 
 @dataclass
 class Comparison:
-    """Expected against observed, record by record; differences are told in words, the first `DIFFERENCES_KEPT` of them.
+    """Compares expected and observed records one by one, and describes the first `DIFFERENCES_KEPT` differences in words.
 
-    A verdict agrees if its outcome and, where it is rejected, the error's kind and every field that the expectation names are equal.
-    ``verdicts_left`` has, for each lane and block, how many verdicts are still to come.
-    A record that comes twice with the same content is a repetition, not a difference: the job may write at least once.
+    A verdict agrees if its outcome is as expected. If it is rejected, the error's kind and every field that the expectation names must
+    agree too. ``verdicts_left`` counts, by lane and block, the verdicts still to come. A record that is read twice with the same content
+    is a repetition, not a difference.
     """
 
     records_sent: int = 0
@@ -46,7 +46,7 @@ class Comparison:
     def expect_block(
         self, lane: str, block: int, verdicts: list[Json], dispatched: list[list[Any]], failing: frozenset[str]
     ) -> None:
-        """Take what a block must give; ``dispatched`` is [[para, payload in hex], ...] in order, ``failing`` payloads that fail."""
+        """Add a block's expected records: ``dispatched`` is [[para, payload in hex], ...] in order, ``failing`` the payloads that fail."""
         self.verdicts_left[lane, block] = len(verdicts)
         for verdict in verdicts:
             self.expected_verdicts[lane, block, verdict["kind"], verdict["index"]] = verdict
@@ -56,7 +56,7 @@ class Comparison:
     # --- what is observed ---
 
     def observe(self, topic: str, record: Json) -> bool:
-        """Take a record of an output topic, in JSON; return whether it is new."""
+        """Take a record of an output topic in JSON, and return whether it is new."""
         if topic == "lanes":
             self.status[record["lane"]] = record
             return True
@@ -66,7 +66,7 @@ class Comparison:
                 if self._seen[place] == record:
                     self.repeated += 1
                 else:
-                    self._differ(f"{_at(place)}: told twice, and differently")
+                    self._differ(f"{_at(place)}: emitted twice with different content")
                 return False
             self._seen[place] = record
         match topic:
@@ -116,43 +116,43 @@ class Comparison:
         if len(self.differences) < DIFFERENCES_KEPT:
             self.differences.append(text)
 
-    # --- how it stands ---
+    # --- results ---
 
     def consumed(self) -> int:
-        """Records that the lanes say they have read."""
+        """Return how many records the lanes report as consumed."""
         return sum(status["consumed"] for status in self.status.values())
 
     def complete(self) -> bool:
-        """Return whether as much has come as is expected, and the lanes have told about every record."""
+        """Return whether every expected record has arrived and the lanes have reported every record that was sent."""
         answered = self.agreed + self.dispatches_agreed + self.disagreed
         expected = len(self.expected_verdicts) + len(self.expected_dispatches)
         settled = all(status["waiting"] == 0 for status in self.status.values())
         return answered >= expected and self.consumed() >= self.records_sent and settled
 
     def missing(self) -> list[Place]:
-        """Return the places of verdicts that have not come."""
+        """Return the places of the verdicts that have not arrived."""
         return [place for place in self.expected_verdicts if ("verdicts", *place) not in self._seen]
 
     def missing_dispatches(self) -> int:
-        """Return how many dispatches have not come."""
+        """Return how many dispatches have not arrived."""
         return sum(
             ("dispatches", lane, block, None, index) not in self._seen
             for lane, block, index in self.expected_dispatches
         )
 
     def accounting(self) -> list[str]:
-        """Say where the lanes' own accounts do not add up; nothing where they do."""
+        """Describe every lane whose record counts do not add up; empty if all do."""
         problems = []
         for lane, status in sorted(self.status.items()):
             total = sum(status[part] for part in _PARTS)
             if status["consumed"] != total:
                 problems.append(f"lane {lane}: consumed {status['consumed']}, but {' + '.join(_PARTS)} is {total}")
         if self.consumed() != self.records_sent:
-            problems.append(f"{self.records_sent} records were sent, the lanes consumed {self.consumed()}")
+            problems.append(f"{self.records_sent} records were sent, but the lanes consumed {self.consumed()}")
         return problems
 
     def problems(self) -> list[str]:
-        """Say everything that is not as expected; nothing where all is."""
+        """Describe everything that is not as expected; empty if all is."""
         found = list(self.differences)
         if missing := self.missing():
             found.append(f"{len(missing)} verdicts are missing, the first: {_at(missing[0])}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads dead letters, and the ledger that says which of them were put back and where to."""
+"""Reads dead letters, and the ledger of replays: which dead letters were put back, and where."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LEDGER: Final = DEAD_LETTER_REPLAYS
 
 
 class Place(NamedTuple):
-    """Where a dead letter stands on its topic."""
+    """The position of a dead letter on its topic."""
 
     partition: int
     offset: int
@@ -44,7 +44,7 @@ class Place(NamedTuple):
 
 
 class StoredLetter(NamedTuple):
-    """A dead letter as it is on its topic; ``source`` is where its record was read from, by the topic's full name."""
+    """A dead letter on its topic. ``source`` is where its record was read from, with the topic's full name."""
 
     place: Place
     timestamp_ms: int
@@ -67,7 +67,7 @@ class StoredLetter(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """One entry of the ledger: the record of ``letter`` was put back as ``record``, with other bytes than the letter's if ``repaired``."""
+    """One ledger entry: the record of ``letter`` was put back as ``record``; ``repaired`` means with different bytes."""
 
     letter: Place
     attempt: int
@@ -76,7 +76,7 @@ class Replay(NamedTuple):
     timestamp_ms: int = 0
 
     def encode(self) -> OutputRecord:
-        """Return the entry as a record of its topic. Every attempt has a key of its own: compaction must forget none."""
+        """Return the entry as a record of its topic. Every attempt has its own key, so that compaction removes none."""
         datum = {
             "letter_partition": self.letter.partition,
             "letter_offset": self.letter.offset,
@@ -98,7 +98,7 @@ class Replay(NamedTuple):
 
 
 class Ledger:
-    """What was put back so far."""
+    """All replays so far."""
 
     def __init__(self, replays: Iterable[Replay] = ()) -> None:
         self._by_letter: dict[Place, list[Replay]] = {}
@@ -107,20 +107,20 @@ class Ledger:
             self.add(replay)
 
     def add(self, replay: Replay) -> None:
-        """Take an entry in."""
+        """Add an entry."""
         self._by_letter.setdefault(replay.letter, []).append(replay)
         self._by_record[replay.record] = replay
 
     def replays_of(self, letter: Place) -> list[Replay]:
-        """Return how a dead letter's record was put back, by ascending attempt."""
+        """Return the replays of a dead letter, by ascending attempt."""
         return sorted(self._by_letter.get(letter, ()), key=lambda replay: replay.attempt)
 
     def origin(self, source: Source) -> Replay | None:
-        """Return what put a record where a dead letter's was read from; None where it came there by itself."""
+        """Return the replay that wrote the record at ``source``; None if no replay did."""
         return self._by_record.get(source)
 
     def next_attempt(self, letter: StoredLetter) -> int:
-        """Return the number that the next replay of a dead letter has, 1 for a record that was never put back."""
+        """Return the attempt number of a dead letter's next replay: 1 for a record that was never put back."""
         origin = self.origin(letter.source)
         before = 0 if origin is None else origin.attempt
         return 1 + max([before, *(replay.attempt for replay in self.replays_of(letter.place))])
@@ -128,20 +128,20 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which dead letters are wanted; None takes any."""
+    """Selects dead letters; None matches any value."""
 
     lane: str | None = None
     reason: str | None = None
 
     def takes(self, letter: StoredLetter) -> bool:
-        """Return whether a dead letter is wanted."""
+        """Return whether a dead letter is selected."""
         return self.lane in (None, letter.lane) and self.reason in (None, letter.reason)
 
 
 class LetterReader(TopicReader):
-    """Reads the topic of dead letters: all that are there now, or one by its place. Only committed ones are seen.
+    """Reads the topic of dead letters: all that exist now, or one by its place. Reads only committed records.
 
-    ``stranger`` is told of each record that is none. Raises `UserError` as `TopicReader` does.
+    ``stranger`` is called with a line about each record that is not a dead letter. Raises `UserError` as `TopicReader` does.
     """
 
     def __init__(self, kafka: KafkaTable, prefix: str, stranger: Callable[[str], None]) -> None:
@@ -151,11 +151,11 @@ class LetterReader(TopicReader):
 
     @property
     def partitions(self) -> int:
-        """How many partitions the topic has."""
+        """The number of the topic's partitions."""
         return len(self._spans)
 
     def letters(self) -> Iterator[StoredLetter]:
-        """Yield the dead letters that were there when the reader was made: what a replay adds is not among them."""
+        """Yield the dead letters that existed when the reader was created, without those that a replay adds meanwhile."""
         for record in self.read_to_end():
             if record.offset < self._spans[record.partition][1]:
                 try:
@@ -164,7 +164,7 @@ class LetterReader(TopicReader):
                     self._stranger(f"{LETTERS} {record.partition}/{record.offset}: {error}")
 
     def at(self, place: Place) -> StoredLetter | None:
-        """Return the dead letter at a place, None where none is (any more). Raises `UserError` where the record there is none."""
+        """Return the dead letter at a place, None if there is none (any more). Raises `UserError` if the record is not a dead letter."""
         first, end = self._spans.get(place.partition, (0, 0))
         if not first <= place.offset < end:
             return None
@@ -175,18 +175,18 @@ class LetterReader(TopicReader):
         return None
 
     def get(self, place: Place) -> StoredLetter:
-        """Return the dead letter at a place. Raises `UserError` where none is."""
+        """Return the dead letter at a place. Raises `UserError` if there is none."""
         found = self.at(place)
         if found is None:
             spans = ", ".join(
                 f"{partition}/{first} to {partition}/{end - 1}" if end > first else f"none in partition {partition}"
                 for partition, (first, end) in sorted(self._spans.items())
             )
-            raise UserError(f"dead letter {place} is not there: {self._prefix}{LETTERS} holds {spans}")
+            raise UserError(f"no dead letter at {place}: {self._prefix}{LETTERS} holds {spans}")
         return found
 
     def place(self, text: str) -> Place:
-        """Read ``OFFSET`` or ``PARTITION/OFFSET``. Raises `UserError`."""
+        """Parse ``OFFSET`` or ``PARTITION/OFFSET``. Raises `UserError`."""
         numbers = text.split("/")
         if len(numbers) > 2 or not all(each.isascii() and each.isdecimal() and len(each) < 20 for each in numbers):
             raise UserError(f"PLACE: expected OFFSET or PARTITION/OFFSET, found {text!r}")
@@ -197,7 +197,7 @@ class LetterReader(TopicReader):
         return Place(int(numbers[0]) if len(numbers) == 2 else 0, int(numbers[-1]))
 
     def history(self, letter: StoredLetter, ledger: Ledger) -> list[Replay]:
-        """Return, by ascending attempt, what put the letter's record where it was read from, back to the first, and its own replays."""
+        """Return all replays of a letter's record by ascending attempt: those that led to this letter, then the letter's own."""
         before: list[Replay] = []
         found: StoredLetter | None = letter
         while found is not None:
@@ -210,13 +210,13 @@ class LetterReader(TopicReader):
 
 
 def lane_records(config: Config, lane: str) -> dict[str, RecordChecks]:
-    """Return what the records of a lane have to be like, nothing where it is not configured. Raises `UserError`."""
+    """Return the checks on a lane's records; empty if the lane is not configured. Raises `UserError`."""
     chain = config.chains.get(lane)
     return {} if chain is None else {lane: chain_runtime(chain, lane).records}
 
 
 def read_repaired(path: Path, letter: StoredLetter, config: Config) -> bytes:
-    """Return the value of a dead letter's record as a file has it: its bytes, or JSON where the file is named so. Raises `UserError`."""
+    """Return a repaired record value from a file: the file's bytes, or encoded from JSON if its name ends in .json. Raises `UserError`."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -225,7 +225,7 @@ def read_repaired(path: Path, letter: StoredLetter, config: Config) -> bytes:
         return data
     kind = INPUT_TOPICS.get(letter.source.topic.removeprefix(config.topics.prefix))
     if kind is None:
-        return data  # refused, and told why, with all others of such a topic
+        return data  # `judge` refuses every record of such a topic and says why
     try:
         protocol = protocol_of(config, letter.lane)
         return encode_input(codec_of([RuntimePlan(protocol)]), kind, json.loads(data), protocol)
@@ -236,29 +236,32 @@ def read_repaired(path: Path, letter: StoredLetter, config: Config) -> bytes:
 
 
 def decoded(letter: StoredLetter, raw: bytes, config: Config) -> tuple[dict[str, Any] | None, str | None]:
-    """Return, in JSON, what ``raw`` decodes to on the topic of the dead letter's record, and why it is dead on arrival even so.
+    """Decode ``raw`` as a record of the dead letter's topic; return it in JSON, and why it would be dead on arrival.
 
-    Checked is what the record alone decides: the codec, and that its lane is configured where any is. Either part may be None, or neither.
+    Only the record itself is checked: that it decodes, and that its lane is configured if any lane is. Either part may be None, or neither.
     """
     name = letter.source.topic.removeprefix(config.topics.prefix)
     kind = INPUT_TOPICS.get(name)
     if kind is None:
         return (
             None,
-            f"{letter.source.topic} is none of the input topics {', '.join(config.topics.prefix + each for each in INPUT_TOPICS)}",
+            f"{letter.source.topic} is not one of the input topics {', '.join(config.topics.prefix + each for each in INPUT_TOPICS)}",
         )
     codec = configured_codec(config)
     item = decode_record(codec, kind, raw, letter.source, letter.lane.encode(), lane_records(config, letter.lane))
     if isinstance(item, DeadLetter):
         return _json_or_none(name, raw, codec), f"{item.reason.name}: {item.detail}"
     lane, _ = item
-    known = not config.chains or lane in config.chains  # one that names none, as for `submit`, says where Kafka is
+    # a configuration without chains only says where Kafka is, as for `submit`
+    known = not config.chains or lane in config.chains
     problem = None if known else f"{DeadReason.UNKNOWN_LANE.name}: lane {lane!r} is not configured"
     return to_json(name, raw, codec), problem
 
 
 def _json_or_none(topic: str, raw: bytes, codec: Codec) -> dict[str, Any] | None:
-    if len(raw) >= WALK_BYTES_MIN:  # the codec counts the items of such a record before it builds one; here nobody does
+    if (
+        len(raw) >= WALK_BYTES_MIN
+    ):  # the codec counts the items of so large a record before it builds them; `to_json` does not
         return None
     try:
         return to_json(topic, raw, codec)
@@ -267,13 +270,13 @@ def _json_or_none(topic: str, raw: bytes, codec: Codec) -> dict[str, Any] | None
 
 
 def read_ledger(kafka: KafkaTable, prefix: str) -> Ledger:
-    """Read what was put back so far. Raises `UserError`."""
+    """Read all replays so far. Raises `UserError`."""
     with TopicReader(kafka, prefix, [LEDGER]) as reader:
         return Ledger(map(Replay.of, reader.read_to_end()))
 
 
 def summary(letter: StoredLetter, ledger: Ledger) -> dict[str, Any]:
-    """Return a dead letter in JSON, without its bytes."""
+    """Return a dead letter in JSON, without its raw bytes."""
     replays = ledger.replays_of(letter.place)
     return {
         "place": str(letter.place),
@@ -293,7 +296,7 @@ def summary(letter: StoredLetter, ledger: Ledger) -> dict[str, Any]:
 
 
 def replay_json(replay: Replay) -> dict[str, Any]:
-    """Return a ledger's entry in JSON."""
+    """Return a ledger entry in JSON."""
     return {
         "letter": str(replay.letter),
         "attempt": replay.attempt,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Feeds a simulated relay chain into the input topics, block by block, as a live one would come: paced, and not in order."""
+"""Feeds a simulated relay chain into the input topics block by block, as a live chain would: paced, and out of order."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from validator.simulate import Simulation
 
 FIRST_BLOCKS: Final = 10
-"""Blocks that are sent at once: the first batch of a job that has just started is slow whatever is in it."""
+"""Blocks sent without pacing: the first batch of a new job is slow whatever it contains."""
 
 _WINDOW_BLOCKS: Final = 3
-"""Blocks whose records are sent in one shuffle: the topics of a live feed are never in step."""
+"""Blocks whose records are shuffled together, since the topics of a live feed are never in step."""
 
 
 class Feed(threading.Thread):
-    """Sends the chain's records and tells the comparison what they must give.
+    """Sends the chain's records and registers their expected results with the comparison.
 
-    `FIRST_BLOCKS` go at once; the others wait for `go` and then go at ``blocks_per_s``. ``sent_at`` has the `time.monotonic` at which
-    the last record of a block went, of the blocks after `go`. ``failure`` is what ended the feed before its time.
+    The first `FIRST_BLOCKS` are sent at once. The others wait for `go` and are then sent at ``blocks_per_s``. ``sent_at`` holds, for blocks
+    after `go`, the `time.monotonic` at which a block's last record was sent. ``failure`` is the error that ended the feed early.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Feed(threading.Thread):
     def run(self) -> None:
         try:
             self._run()
-        except BaseException as error:  # noqa: BLE001 - told to whoever waits
+        except BaseException as error:  # noqa: BLE001 - the follower raises it
             self.failure = error
         finally:
             self.done.set()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gives a lane the state that it starts from, in mid-life of its chain."""
+"""Imports the state that a lane starts from when it joins its chain at a later block."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Imported(NamedTuple):
-    """What a lane starts from now, in numbers (`plugin.protocol_parts.StateFile.counts`), and where that is kept."""
+    """A lane's imported start: its first block, counts of its state (`plugin.protocol_parts.StateFile.counts`), and the stored file."""
 
     lane: str
     first_block: BlockNumber
@@ -35,18 +35,18 @@ class Imported(NamedTuple):
     file: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as one object."""
+        """Return it as one JSON object."""
         return {"lane": self.lane, "first_block": self.first_block, **self.counts, "file": self.file}
 
 
 def import_state(
     config: Config, lane: str, file: Path, first_block: BlockNumber | None, executed_block: Callable[[str], int | None]
 ) -> Imported:
-    """Check a STATE.json under its chain's configuration and keep it as the start of the lane.
+    """Check a STATE.json against its chain's configuration and store it as the lane's start.
 
-    ``first_block`` goes over the file's own. ``executed_block`` tells what a lane has executed, None for nothing; it is asked only where
-    there is a checkpoint. Errors, in order: no such chain, the chain names a state already, its plugins cannot be used, the state cannot,
-    a job runs, the lane has executed blocks.
+    ``first_block`` overrides the file's own. ``executed_block`` returns a lane's last executed block, or None; it is called only if a
+    checkpoint exists. Errors, in order: no such chain, the chain already names a state, its plugins are unusable, the state is invalid, a
+    job is running, the lane has executed blocks.
     """
     chain = _chain(config, lane)
     use_artefacts(config.plugins.artefacts)
@@ -57,14 +57,14 @@ def import_state(
     pid = running_job(directory)
     if pid is not None:
         raise UserError(
-            f"lane {lane}: a job runs on {directory} (process {pid}) and holds its lanes in memory: stop it first"
+            f"lane {lane}: a job is using {directory} (process {pid}) and holds its lanes in memory: stop it first"
         )
     if (directory / "checkpoint").exists():
         executed = executed_block(lane)
         if executed is not None:
             raise UserError(
-                f"lane {lane}: it is under way (executed block {executed}) with its state in {directory / 'checkpoint'}: import into "
-                "another [job] directory, or remove that one to start anew"
+                f"lane {lane}: it has already executed block {executed}, with its state in {directory / 'checkpoint'}: import into "
+                "another [job] directory, or remove that one to start over"
             )
     target = imported_state_path(config, lane)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ def import_state(
     temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     again_first_block, again = read_state_file(temporary, chain, lane, protocol)
     if again_first_block != start or pages(again) != pages(rules):
-        raise AssertionError(f"{temporary}: the state reads differently once it is written")
+        raise AssertionError(f"{temporary}: the state differs when it is read back")
     temporary.replace(target)
     return Imported(lane, start, protocol.state_file.counts(rules), str(target))
 
@@ -88,5 +88,5 @@ def _chain(config: Config, lane: str) -> Chain:
         )
         raise UserError(f"--lane: no chain {lane!r} is configured; {known}")
     if chain.state is not None:
-        raise UserError(f"chains.{lane}.state names {chain.state} already: remove that key to import another state")
+        raise UserError(f"chains.{lane}.state already names {chain.state}: remove that key to import another state")
     return chain

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Spark job as a process of its own: started, listened to and stopped from here.
+"""Starts, follows and stops the Spark job, which is a separate process.
 
-The job directory holds `configuration.json` (what the job was started with, readable by its owner alone: passwords may be in it) and
-`job.json` (process and start time). One job at a time works on a directory.
+The job directory holds `configuration.json` (the job's configuration, readable only by its owner since it may hold passwords) and
+`job.json` (process id and start time). A directory is used by one job at a time.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     Event = dict[str, Any]
-    """One line of the job's log; ``event`` says what it tells."""
+    """One line of the job's log; ``event`` is its kind."""
 
 STOP_S_MAX: Final = 90.0
-"""A job ends the batch that it is in first, and Spark takes some seconds to go."""
+"""Seconds to wait for a job to stop: it completes its batch first, and Spark takes some seconds to shut down."""
 
 STOP_BEFORE_READY_S_MAX: Final = 3.0
-"""Before its query runs a job has nothing to end in order."""
+"""Seconds to wait before the query runs, when the job has nothing to complete."""
 
 OUTPUT: Final = "output"
-"""The ``event`` of what the job printed that is no line of its log; the text is in ``line``."""
+"""The ``event`` of a printed line that is not part of the job's log; ``line`` holds the text."""
 
 
 class JobProcess:
-    """One job, from its configuration.
+    """One job with its configuration.
 
-    ``on_event`` is called in a thread of its own with every line that the job logs. ``failure`` is what the job gave as the reason for its
-    end, ``ready`` is set once its query runs.
+    ``on_event`` is called in a separate thread with every line that the job logs. ``failure`` is the job's own reason for its end, and
+    ``ready`` is set once its query runs.
     """
 
     def __init__(self, config: Config, on_event: Callable[[Event], None]) -> None:
@@ -59,9 +59,9 @@ class JobProcess:
         self._reader: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the process; what it does is told by its log.
+        """Start the process. Its log reports its progress.
 
-        Errors, in order: pyspark is not installed, a job runs on the directory already.
+        Errors, in order: pyspark is not installed, another job is using the directory.
         """
         if find_spec("pyspark") is None:
             raise UserError("the job needs Spark, which is not installed: pip install 'validator[spark]'")
@@ -70,7 +70,7 @@ class JobProcess:
             pid = running_job(self.directory)
             if pid is not None:
                 raise UserError(
-                    f"a job runs on {self.directory} already (process {pid}): stop it, or give this one a [job] directory of its own"
+                    f"another job is using {self.directory} (process {pid}): stop it, or give this one a separate [job] directory"
                 )
             path = self.directory / "configuration.json"
             path.unlink(missing_ok=True)
@@ -84,7 +84,7 @@ class JobProcess:
                 encoding="utf-8",
                 errors="replace",
                 env=_environment(),
-                start_new_session=True,  # Ctrl-C is for its starter, which stops it in order
+                start_new_session=True,  # Ctrl-C goes to this process, which then stops the job
             )
             record = {"pid": self._process.pid, "started": start_time(self._process.pid, reap=False)}
             (self.directory / "job.json").write_text(json.dumps(record) + "\n", encoding="utf-8")
@@ -93,15 +93,15 @@ class JobProcess:
 
     @property
     def pid(self) -> int | None:
-        """The number of the process; None before the start."""
+        """The process id; None before the start."""
         return self._process.pid if self._process else None
 
     def ended(self) -> bool:
-        """Return whether the process is gone."""
+        """Return whether the process has ended."""
         return self._process is None or self._process.poll() is not None
 
     def wait(self) -> int:
-        """Wait for its end and return its exit code. Raises `UserError` with the job's own words where its user can mend it."""
+        """Wait for the end and return the exit code. Raises `UserError` with the job's own message if the user can fix the cause."""
         assert self._process is not None
         code = self._process.wait()
         if self._reader is not None:
@@ -111,7 +111,7 @@ class JobProcess:
         return code if code in (exit_codes.OK, exit_codes.USER_ERROR, exit_codes.STOPPED) else exit_codes.INTERNAL_ERROR
 
     def stop(self) -> None:
-        """Ask the job to end after its batch, and wait until it has; one that does not is killed."""
+        """Ask the job to stop after its batch and wait for its end; kill it if it does not stop."""
         process = self._process
         if process is None or process.poll() is not None:
             return
@@ -119,14 +119,14 @@ class JobProcess:
         try:
             process.wait(STOP_S_MAX if self.ready.is_set() else STOP_BEFORE_READY_S_MAX)
         except subprocess.TimeoutExpired:
-            # Spark's JVM and its workers end with it: each watches a pipe from its parent
+            # Spark's JVM and the workers end too: each watches a pipe from its parent
             process.kill()
             process.wait()
         if self._reader is not None:
             self._reader.join(10.0)
 
     def kill(self) -> None:
-        """End the job at once; what it had not committed it does again at its next start."""
+        """Kill the job at once. Its next start repeats what was not committed."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
@@ -150,12 +150,12 @@ class JobProcess:
 
 
 def job_command(configuration: Path) -> list[str]:
-    """Return the program that is the job: never imported here, since it imports Spark."""
+    """Return the job's command line. The program is never imported here, since it imports Spark."""
     return [sys.executable, "-m", "streaming", str(configuration)]
 
 
 def parse_line(line: str) -> Event:
-    """Return what a line of the job's standard error tells."""
+    """Return the event of a line of the job's standard error."""
     try:
         event = json.loads(line)
     except ValueError:
@@ -164,7 +164,7 @@ def parse_line(line: str) -> Event:
 
 
 def running_job(directory: Path) -> int | None:
-    """Return the process of the job that works on a directory, or None."""
+    """Return the process id of the job that is using a directory, or None. Raises `UserError` if `job.json` is damaged."""
     path = directory / "job.json"
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -177,7 +177,7 @@ def running_job(directory: Path) -> int | None:
 
 
 def configured_by_environment(name: str) -> bool:
-    """Return whether an environment variable holds a key of the configuration."""
+    """Return whether an environment variable sets a key of the configuration."""
     if not name.upper().startswith("VALIDATOR_"):
         return False
     rest = name[len("VALIDATOR_") :].lower()
@@ -185,13 +185,13 @@ def configured_by_environment(name: str) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment without what is in the resolved configuration already, which holds whole for the job."""
+    """Return the environment without configuration variables: the job gets the complete resolved configuration."""
     return {name: value for name, value in os.environ.items() if not configured_by_environment(name)}
 
 
 @contextmanager
 def _lock(directory: Path) -> Iterator[None]:
-    """Let one program at a time start a job on a directory."""
+    """Let only one program at a time start a job on a directory."""
     with (directory / "job.lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def lags(kafka: KafkaTable, prefix: str) -> dict[str, int]:
-    """Return by lane how many offsets of the input topics its marker has not taken yet; lanes that have told nothing are left out.
+    """Return, by lane, how many offsets of the input topics are beyond its marker; lanes that have emitted nothing are omitted.
 
-    Offsets are those of whole partitions: lanes that share one count each other's records. Raises `UserError` where Kafka or a topic is
-    not there.
+    The offsets are those of complete partitions, so lanes that share a partition count each other's records. Raises `UserError` if Kafka
+    or a topic is not available.
     """
     with TopicReader(kafka, prefix, ["markers"]) as reader:
         markers = {record.key: Marker.decode(record.value) for record in reader.read_to_end()}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a state is shown whose protocol does not say how: the state keys of its conformance traces, as they are.
+"""The default state view, for protocols without their own: it shows the state keys of the conformance traces unchanged.
 
-What of them is about a para or a channel is told by the names that the trace format gives to both: a para's id as key or as an item, or
-``para_id``, ``sender``, ``recipient`` of an entry; ``"sender->recipient"`` as key or item. Source: traces FORMAT, "State keys".
+An entry is about a para or a channel if it has a name that the trace format gives to them: a para's id as key or item; ``para_id``,
+``sender`` or ``recipient`` of an entry; ``"sender->recipient"`` as key or item. Source: traces FORMAT, "State keys".
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _PARAS = ("para_id", "sender", "recipient")
 
 
 def plain_view(traces: TraceFormat) -> StateView:
-    """Return a view by the traces' ``view``."""
+    """Return a state view on top of the traces' ``view``."""
     return StateView(
         paras=lambda rules: sorted({para for place in _places(traces.view(rules)) for para in place}),
         channels=lambda rules: sorted({place for place in _places(traces.view(rules)) if len(place) == 2}),
-        whole_document=lambda rules: {},  # noqa: ARG005 - all that there is is in ``state``
+        whole_document=lambda rules: {},  # noqa: ARG005 - everything is in ``state``
         para_document=lambda rules, para: _document({"para_id": para}, _about(traces.view(rules), _of_para(para))),
         channel_document=lambda rules, channel: _document(
             {"channel": list(channel)}, _about(traces.view(rules), _of_channel(channel))
@@ -40,7 +40,7 @@ def plain_view(traces: TraceFormat) -> StateView:
 
 
 def _place(item: Any) -> tuple[int, ...]:
-    """Return the paras that a key or an item names: one, two of a channel, or none."""
+    """Return the paras that a key or an item names: one, two for a channel, or none."""
     if isinstance(item, dict):
         return tuple(item[name] for name in _PARAS if type(item.get(name)) is int)
     parts = str(item).split("->")
@@ -62,7 +62,7 @@ def _of_channel(channel: ChannelId) -> Wanted:
 
 
 def _about(keys: Keys, wanted: Wanted) -> Keys:
-    """Return of every table and list the entries that are wanted."""
+    """Return every table and list with only the entries that are wanted."""
     found: Keys = {}
     for key, value in keys.items():
         if isinstance(value, dict):

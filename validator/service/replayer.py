@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts dead letters' records back on the topics that they came from.
+"""Puts the records of dead letters back on the topics that they came from.
 
-A record that was put back and the ledger's entry about it are one Kafka transaction, so that the attempts are counted whatever fails. The
-transactional.id is one for all: whoever begins a replay fences off the one before, and only then reads the ledger, so that no two count the
-same attempt.
+A record and its ledger entry are one Kafka transaction, so that attempts are counted whatever fails. All replays share one
+transactional.id: a new replay fences off the previous one and only then reads the ledger, so no two replays count the same attempt.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ CALL_S_MAX: Final = 30.0
 
 TRANSACTION_RECORDS_MAX: Final = 500
 TRANSACTION_BYTES_MAX: Final = 16 << 20
-"""Records, and bytes of them, that are put back in one transaction."""
+"""Records, and their bytes, in one transaction."""
 
 _FENCED: Final = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 
 class Task(NamedTuple):
-    """A record that may be put back; ``topic`` is the full name."""
+    """A record to put back; ``topic`` is the full name."""
 
     letter: Place
     topic: str
@@ -52,7 +51,7 @@ class Task(NamedTuple):
 
 
 class Declined(NamedTuple):
-    """A dead letter that is not put back, and why in words: it need not be, or it must not be."""
+    """A dead letter that is not put back, with the reason in words: skipped if it need not be, refused if it must not be."""
 
     letter: Place
     outcome: Literal["skipped", "refused"]
@@ -62,10 +61,10 @@ class Declined(NamedTuple):
 def judge(
     letter: StoredLetter, ledger: Ledger, config: Config, *, repaired: bytes | None, again: bool, force: bool
 ) -> Task | Declined:
-    """Decide what becomes of a dead letter that is to be put back, with the bytes of ``repaired`` where given.
+    """Decide whether a dead letter's record is put back, with the bytes of ``repaired`` if given.
 
-    Checked in this order: it has not been put back yet, unless ``again``; its attempts; that it came from an input topic; that the record
-    by itself would not be dead on arrival, unless ``force``.
+    Checks, in order: it was not put back before (unless ``again``); attempts are left; it came from an input topic; the record by itself
+    would not be dead on arrival (unless ``force``).
     """
     replays, attempt = ledger.replays_of(letter.place), ledger.next_attempt(letter)
     raw = letter.raw if repaired is None else repaired
@@ -73,10 +72,10 @@ def judge(
     if replays and not again:
         last = replays[-1]
         where = f"{last.record.topic}[{last.record.partition}]@{last.record.offset}"
-        why = f"put back already, as {where} (attempt {last.attempt}); --again does it once more"
+        why = f"already put back as {where} (attempt {last.attempt}); --again puts it back once more"
         return Declined(letter.place, "skipped", why)
     if attempt > limit:
-        why = f"put back {attempt - 1} times already, and [dead_letters] attempts_max is {limit}"
+        why = f"already put back {attempt - 1} times, and [dead_letters] attempts_max is {limit}"
         return Declined(letter.place, "refused", why)
     if letter.source.topic.removeprefix(config.topics.prefix) not in INPUT_TOPICS:
         known = ", ".join(config.topics.prefix + name for name in INPUT_TOPICS)
@@ -91,22 +90,22 @@ def judge(
 def pointless(
     letter: StoredLetter, raw: bytes, config: Config, executed_blocks: Mapping[str, int | None]
 ) -> str | None:
-    """Say why no block will take ``raw`` though it may be put back: its lane is past its block. None where nothing speaks against it.
+    """Say why no block will take ``raw`` even if it is put back: its lane has executed the block. None if a block may take it.
 
-    ``executed_blocks`` is by lane, None where nothing is executed yet. What has been executed of such a block counts it as a duplicate, or
-    makes it a dead letter again.
+    ``executed_blocks`` is by lane, None if the lane has executed nothing. A record of an executed block becomes a duplicate, or a dead
+    letter again.
     """
     record, problem = decoded(letter, raw, config)
     executed = None if record is None or problem is not None else executed_blocks.get(record["lane"])
     if record is None or executed is None or record["block"] > executed:
         return None
-    return f"it is of block {record['block']}, and lane {record['lane']} has executed block {executed}"
+    return f"it belongs to block {record['block']}, and lane {record['lane']} has already executed block {executed}"
 
 
 class Replayer:
-    """Puts records back. Making it ends any other replay with the same prefix; it aborts what is open on leaving.
+    """Puts records back. Creating a replayer ends any other replay with the same prefix; on exit it aborts an open transaction.
 
-    Every method raises `UserError`: where Kafka does not answer or refuses, and where another replay has begun meanwhile.
+    Every method raises `UserError` if Kafka does not answer or refuses, or if another replay has started meanwhile.
     """
 
     def __init__(self, kafka: KafkaTable, prefix: str) -> None:
@@ -119,7 +118,7 @@ class Replayer:
             missing = missing_topics(self._producer, [prefix + name for name in (*INPUT_TOPICS, LEDGER)])
             if missing:
                 raise UserError(
-                    f"topics are not there at {self._bootstrap} ({', '.join(missing)}): check [topics] prefix, or create them with "
+                    f"topics are missing at {self._bootstrap} ({', '.join(missing)}): check [topics] prefix, or create them with "
                     "`validator topics create`"
                 )
             self._producer.init_transactions(CALL_S_MAX)
@@ -132,12 +131,12 @@ class Replayer:
     def __exit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        if self._open:  # else readers of committed records wait for it until the broker gives it up
+        if self._open:  # otherwise readers of committed records would wait until the broker aborts it
             with suppress(KafkaException):
                 self._producer.abort_transaction(CALL_S_MAX)
 
     def send(self, tasks: Sequence[Task]) -> list[Replay]:
-        """Put records back and count the attempts, all of them or none; return the ledger's entries."""
+        """Put records back and count the attempts, all or none; return the ledger entries."""
         placed: list[Source | None] = [None] * len(tasks)
         try:
             self._producer.begin_transaction()
@@ -153,7 +152,9 @@ class Replayer:
                 if source is not None and source.offset >= 0
             ]
             if left or len(replays) < len(tasks):
-                raise UserError(f"nothing was put back: {self._bootstrap} did not say where within {CALL_S_MAX:.0f} s")
+                raise UserError(
+                    f"nothing was put back: {self._bootstrap} did not acknowledge the records within {CALL_S_MAX:.0f} s"
+                )
             for replay in replays:
                 _, key, value, _ = replay.encode()
                 self._produce(self._prefix + LEDGER, value, key, [], 0, [])
@@ -200,10 +201,10 @@ class Replayer:
         reason: Any = error.args[0]
         fenced = self._refused is not None and self._refused[1].code() in _FENCED
         if fenced or reason.code() in _FENCED:
-            return UserError("another `validator dead-letters replay` has begun and ended this one")
+            return UserError("another `validator dead-letters replay` was started and has ended this one")
         if uncertain and not reason.txn_requires_abort():
             return UserError(
-                f"{self._bootstrap} did not say whether the last records were put back ({reason.str()}): `validator dead-letters list` does"
+                f"{self._bootstrap} did not confirm the last records ({reason.str()}): check with `validator dead-letters list`"
             )
         return UserError(f"nothing was put back: {self._bootstrap}: {reason.str()} ({reason.name()})")
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds out, before a lane is executed from its first block, whether its inputs still are all there.
+"""Checks, before a lane is executed from its first block, that retention has not removed its inputs.
 
-Retention removes what is oldest. A lane whose first blocks are gone would wait for them for ever; one look at the topics says which they
-are.
+Retention removes the oldest records. A lane whose first blocks are gone would wait for them forever; this check names the missing block.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _COUNTED: Final = {RecordKind.CANDIDATE: "candidates", RecordKind.REQUEST: "requ
 
 @dataclass(slots=True)
 class _Chain:
-    """What the block records of one lane say."""
+    """The block records of one lane."""
 
     start: BlockNumber
     by_parent: dict[BlockNumber, BlockRecord] = field(default_factory=dict)
@@ -38,7 +37,7 @@ class _Chain:
         self.first = record.block if self.first is None else min(self.first, record.block)
 
     def first_with(self, kind: RecordKind) -> BlockRecord | None:
-        """Return the first block to which records of a kind belong."""
+        """Return the first block that has records of a kind."""
         record = self.by_parent.get(self.start - 1)
         while record is not None and not getattr(record, _COUNTED[kind]):
             record = self.by_parent.get(record.block)
@@ -48,11 +47,11 @@ class _Chain:
 def missing_blocks(
     kafka: KafkaTable, prefix: str, codec: Codec, starts: Mapping[str, BlockNumber], blocks_ahead_max: int
 ) -> dict[str, tuple[BlockNumber, str]]:
-    """Return, by lane, the first block that cannot be executed any more, and why in words; lanes that have everything are left out.
+    """Return, by lane, the first block that can no longer be executed, and the reason in words; complete lanes are omitted.
 
-    ``codec`` reads the lanes' records, ``starts`` are their first blocks. Costs one call where nothing was ever removed; else the topic of
-    blocks is read to its end, and each cut topic as far as its first block's records reach, at most ``blocks_ahead_max`` blocks. Raises
-    `UserError` where Kafka does not answer.
+    ``codec`` reads the lanes' records and ``starts`` has their first blocks. If nothing was ever removed, this takes one call. Otherwise it
+    reads the topic of blocks to its end, and each cut topic until the records of its first block are found or ``blocks_ahead_max`` blocks
+    have passed. Raises `UserError` if Kafka does not answer.
     """
     cut = _cut_topics(kafka, prefix)
     if not cut:
@@ -64,7 +63,7 @@ def missing_blocks(
     missing: dict[str, tuple[BlockNumber, str]] = {}
     for lane, chain in chains.items():
         if "blocks" in cut and chain.by_parent.get(chain.start - 1) is None:
-            rest = "holds nothing of the lane" if chain.first is None else f"begins with block {chain.first}"
+            rest = "holds no record of the lane" if chain.first is None else f"begins with block {chain.first}"
             missing[lane] = (chain.start, f"{prefix}blocks {rest}")
     for kind in _COUNTED:
         topic = TOPIC_OF_KIND[kind]
@@ -89,7 +88,7 @@ def _incomplete(
     wanted: Mapping[str, BlockRecord],
     blocks_ahead_max: int,
 ) -> dict[str, tuple[BlockNumber, str]]:
-    """Return those lanes of whose wanted block not all records of a kind are there."""
+    """Return the lanes whose wanted block lacks records of a kind."""
     name = _COUNTED[kind]
     lacking = {lane: set(range(getattr(record, name))) for lane, record in wanted.items()}
     looking = set(lacking)
@@ -101,12 +100,12 @@ def _incomplete(
         block = wanted[lane].block
         if item.block == block:
             lacking[lane].discard(item.index)
-        if not lacking[lane] or item.block > block + blocks_ahead_max:  # nothing comes so late that is still taken
+        if not lacking[lane] or item.block > block + blocks_ahead_max:  # a lane would not accept its records any later
             looking.discard(lane)
     return {
         lane: (
             wanted[lane].block,
-            f"{prefix}{TOPIC_OF_KIND[kind]} holds {getattr(wanted[lane], name) - len(indexes)} of its {getattr(wanted[lane], name)}",
+            f"{prefix}{TOPIC_OF_KIND[kind]} holds {(count := getattr(wanted[lane], name)) - len(indexes)} of its {count} records",
         )
         for lane, indexes in lacking.items()
         if indexes

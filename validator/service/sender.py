@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends records to topics and knows how many arrived."""
+"""Sends records to topics and counts the acknowledged ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FLUSH_S_MAX = 60.0
 
 
 class RecordSender:
-    """A producer whose failures are `UserError`; ``delivered`` counts what the broker has acknowledged."""
+    """A producer that reports failures as `UserError`; ``delivered`` counts the acknowledged records."""
 
     def __init__(self, kafka: KafkaTable, prefix: str) -> None:
         config = producer_config(kafka)
@@ -29,10 +29,10 @@ class RecordSender:
         try:
             self._producer = Producer(config)
         except KafkaException as error:
-            raise UserError(f"[kafka] is not accepted by the client: {error.args[0].str()}") from error
+            raise UserError(f"[kafka]: the client does not accept it: {error.args[0].str()}") from error
 
     def check(self, topic: str) -> None:
-        """Make sure that a topic is there. Raises `UserError`."""
+        """Check that a topic exists. Raises `UserError`."""
         name = self._prefix + topic
         try:
             missing = missing_topics(self._producer, [name])
@@ -42,11 +42,11 @@ class RecordSender:
             ) from error
         if missing:
             raise UserError(
-                f"topic {name} is not there at {self._bootstrap}: check [topics] prefix, or create it with `validator topics create`"
+                f"topic {name} does not exist at {self._bootstrap}: check [topics] prefix, or create it with `validator topics create`"
             )
 
     def send(self, topic: str, key: bytes, value: bytes) -> None:
-        """Hand a record to the producer, waiting where its queue is full. Raises `UserError` where an earlier one failed."""
+        """Pass a record to the producer; wait if its queue is full. Raises `UserError` if an earlier record failed."""
         while True:
             self._raise_failure()
             try:
@@ -60,7 +60,7 @@ class RecordSender:
                 return
 
     def flush(self) -> None:
-        """Return once everything is acknowledged. Raises `UserError`."""
+        """Wait until every record is acknowledged. Raises `UserError`."""
         left = self._producer.flush(FLUSH_S_MAX)
         self._raise_failure()
         if left:
@@ -74,4 +74,4 @@ class RecordSender:
         if error is None:
             self.delivered += 1
         elif self._failure is None:
-            self._failure = f"{message.topic()}: a record was not taken by {self._bootstrap}: {error.str()}"
+            self._failure = f"{message.topic()}: {self._bootstrap} did not accept a record: {error.str()}"

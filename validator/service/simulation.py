@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated chains of whichever protocol is installed."""
+"""Simulated chains of any installed protocol."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 def simulation_of(protocol: str, settings: SimulationSettings) -> Simulation:
-    """Return a simulated chain under a protocol. Raises `UserError` where that is not installed, or comes without a simulation."""
+    """Return a simulated chain of a protocol. Raises `UserError` if the protocol is not installed, or has no simulation."""
     definition = installed_protocol(protocol)
     if definition is None:
         known = ", ".join(sorted(found.name for found in discover("validator.protocols")))
-        raise UserError(f"--protocol: {protocol!r} is not installed; there are {known}")
+        raise UserError(f"--protocol: {protocol!r} is not installed; installed are {known}")
     if definition.simulation is None:
-        raise UserError(f"--protocol: {protocol!r} comes without a simulation")
+        raise UserError(f"--protocol: {protocol!r} has no simulation")
     return definition.simulation(settings)
 
 
 def chain_table(chain: dict[str, Any]) -> dict[str, Any]:
-    """Return the table ``[chains.<lane>]`` of a simulated chain."""
+    """Return a simulated chain's ``[chains.<lane>]`` table."""
     table = {name: value for name, value in chain.items() if name not in ("lane", "config")}
     return {**table, find_limits(chain["protocol"]).key: chain["config"]}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Broker, topics and job: started side by side, since broker and Spark are both slow, and stopped in reverse order."""
+"""Starts broker, topics and job, and stops them in reverse order. Broker and Spark are both slow, so they start in parallel."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Service:
-    """A job and, where the configuration names no Kafka, the embedded broker under it.
+    """A job and, if the configuration names no Kafka, its embedded broker.
 
-    ``config`` has the broker's address once `start` has returned. ``on_event`` gets the job's log lines and two of our own: ``broker`` (it
-    answers; ``bootstrap_servers``, ``started_here``) and ``topics`` (they are there; ``created``).
+    ``config`` has the broker's address once `start` has returned. ``on_event`` gets the job's log lines and two more events: ``broker``
+    when the broker answers (``bootstrap_servers``, ``started_here``), and ``topics`` when the topics exist (``created``).
     """
 
     def __init__(self, config: Config, broker: EmbeddedBroker | None, on_event: Callable[[Event], None]) -> None:
@@ -35,12 +35,12 @@ class Service:
 
     @property
     def job(self) -> JobProcess:
-        """The job, once it is started."""
+        """The job, after its start."""
         assert self._job is not None
         return self._job
 
     def start(self) -> None:
-        """Start everything and return when the topics are there; the job is then still at its start. Raises `UserError`."""
+        """Start everything and return when the topics exist; the job is still starting then. Raises `UserError`."""
         if self.broker is None:
             self._create_topics()
             self._start_job()
@@ -49,7 +49,7 @@ class Service:
         self._starting.start()
         address = self._starting.wait_for_address()
         self.config = self.config.model_copy(update={"kafka": {**self.config.kafka, "bootstrap.servers": address}})
-        self._start_job()  # it looks for the topics only when Spark is up
+        self._start_job()  # it needs the topics only once Spark is up
         self._starting.wait()
         self._on_event({
             "event": "broker", "bootstrap_servers": address, "started_here": self.broker.started_here,
@@ -69,7 +69,7 @@ class Service:
                     self.broker.stop()
 
     def kill_job(self) -> None:
-        """End the job at once, for a user who does not want to wait."""
+        """Kill the job at once, for a user who does not want to wait."""
         if self._job is not None:
             self._job.kill()
 
@@ -93,7 +93,7 @@ class Service:
 
 
 class _BrokerStart(threading.Thread):
-    """Starts the broker, and tells its address before it answers there."""
+    """Starts the broker. Its address is known before the broker answers there."""
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         super().__init__(name="broker-start", daemon=True)
@@ -103,7 +103,7 @@ class _BrokerStart(threading.Thread):
     def run(self) -> None:
         try:
             self._broker.start()
-        except BaseException as error:  # noqa: BLE001 - told to whoever waits
+        except BaseException as error:  # noqa: BLE001 - `wait` raises it
             self._failure = error
 
     def wait_for_address(self) -> str:
@@ -119,5 +119,5 @@ class _BrokerStart(threading.Thread):
         if isinstance(self._failure, UserError):
             raise self._failure
         if self._failure is not None:
-            raise RuntimeError("the broker's start failed") from self._failure
+            raise RuntimeError("the broker failed to start") from self._failure
         return self._broker.bootstrap_servers

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lane as it stands in the job's checkpoint, brought back into this process while the job runs."""
+"""Restores a lane from the job's checkpoint into this process, while the job may be running."""
 
 from __future__ import annotations
 
@@ -38,47 +38,47 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 UNLIMITED = LaneSettings(blocks_ahead_max=U32_MAX, waiting_bytes_max=U64_MAX)
-"""What was taken once fits, whatever the limits are by now."""
+"""Limits for restored lanes: records that were accepted once still fit, whatever the current limits are."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestoredState:
-    """A lane after a batch: the head of its store, and the lane in memory, under the rules that it was stored under."""
+    """A lane after a batch: the head of its store, and the lane in memory, under the rules that the store was written with."""
 
     name: str
     batch: int
     consumed: Mapping[tuple[str, int], int]
-    """What the batch and those before it have taken, by topic with the prefix and partition: the offset after the last record."""
+    """The offset after the last consumed record, by topic (with prefix) and partition."""
     head: Head
     slots: int
     processor: LaneProcessor
     protocol: ProtocolDefinition
     plugins: tuple[str, ...] = ()
-    """Those that hold in the next block, as ``name@version``, the protocol's first."""
+    """The plugins active in the next block as ``name@version``, the protocol first."""
 
     @property
     def rules(self) -> RuleSet[Any]:
-        """The lane's rules with its state."""
+        """The lane's rules, which hold its state."""
         return self.processor.lane.rules
 
     @property
     def view(self) -> StateView:
-        """How the lane's state is shown: as its protocol says, else by its traces' view."""
+        """The protocol's state view, or a plain view of its trace format."""
         return self.protocol.state_view or plain_view(self.protocol.traces)
 
     @property
     def handler_states(self) -> HandlerStates | None:
-        """What handlers keep; None where the lane's protocol has no handlers."""
+        """The handlers' state; None if the lane's protocol has no handlers."""
         states = self.protocol.handler_states
         return None if states is None else states(self.rules)
 
 
 @contextmanager
 def stored_lanes(directory: Path, lanes: Sequence[str] = ()) -> Iterator[StateExport]:
-    """Read the checkpoint of a job's folder beside the job, by Spark in a process of its own, which takes 10 to 20 seconds.
+    """Read the checkpoint in a job's folder with a separate Spark process, which takes 10 to 20 seconds; the job may be running.
 
-    Heads are there of every lane, all else of those that are named; where none is, of all. On leaving the file is gone. Errors, in order:
-    pyspark is not installed, there is no checkpoint, nothing is committed, the store cannot be read.
+    The export has the heads of all lanes, and everything else of the named lanes, or of all lanes if none is named. It is removed on exit.
+    Errors, in order: pyspark is not installed, there is no checkpoint, nothing is committed, the store cannot be read.
     """
     if find_spec("pyspark") is None:
         raise UserError("reading a checkpoint needs Spark, which is not installed: pip install 'validator[spark]'")
@@ -91,45 +91,47 @@ def stored_lanes(directory: Path, lanes: Sequence[str] = ()) -> Iterator[StateEx
 
 
 def read_checkpoint(checkpoint: Path, output: Path, lanes: Sequence[str]) -> None:
-    """Run `streaming.state_reader`. Raises `UserError` with its words."""
+    """Run `streaming.state_reader`. Raises `UserError` with its message."""
     command = [sys.executable, "-m", "streaming.state_reader", str(checkpoint.absolute()), str(output), *lanes]
     ended = subprocess.run(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False
     )
     if ended.returncode == exit_codes.OK:
         return
-    told = ended.stderr.decode(errors="replace").splitlines()
-    reason = next((line for line in reversed(told) if line.startswith("validator: ")), None)
+    lines = ended.stderr.decode(errors="replace").splitlines()
+    reason = next((line for line in reversed(lines) if line.startswith("validator: ")), None)
     if ended.returncode == exit_codes.USER_ERROR and reason is not None:
         raise UserError(reason.removeprefix("validator: "))
-    raise RuntimeError(f"the reader of the checkpoint ended with {ended.returncode}:\n" + "\n".join(told[-40:]))
+    raise RuntimeError(f"the checkpoint reader exited with {ended.returncode}:\n" + "\n".join(lines[-40:]))
 
 
 def restore(stored: StateExport, lane: str) -> RestoredState:
-    """Bring a lane back. Raises `UserError` where it is not there, or is not what its head says."""
+    """Restore a lane. Raises `UserError` if it is missing, or does not match its head."""
     if lane not in stored.lanes:
-        known = ", ".join(stored.lanes) or "none: nothing has come yet"
-        raise UserError(f"--lane: no lane {lane!r} in the checkpoint after batch {stored.batch}; there are: {known}")
+        known = ", ".join(stored.lanes) or "none, no record has arrived yet"
+        raise UserError(f"--lane: no lane {lane!r} in the checkpoint after batch {stored.batch}; lanes in it: {known}")
     backend = stored.load(lane)
     assert backend.head is not None
     try:
         head = Head.decode(backend.head)
     except DecodeError as error:
         raise UserError(f"lane {lane}: its state in the checkpoint cannot be used: {error}") from error
-    # where it once started is not asked for: everything else that decides is in the head
+    # the definition's start is not needed: everything else comes from the head
     definition = LaneDefinition.stored(lane, head.runtime_digest, head.rules, UNLIMITED)
     try:
-        worker = restore_lane(definition, backend)
+        processor = restore_lane(definition, backend)
     except HandlerFault as fault:
         raise UserError(f"lane {lane}: its journal cannot be executed again: {fault}") from fault
-    assert worker is not None
+    assert processor is not None
     under = definition.under(head.rules)
-    plugins = tuple(under.plugins_at(worker.lane.executed_block + 1))
-    return RestoredState(lane, stored.batch, stored.consumed, head, len(backend.slots), worker, under.protocol, plugins)
+    plugins = tuple(under.plugins_at(processor.lane.executed_block + 1))
+    return RestoredState(
+        lane, stored.batch, stored.consumed, head, len(backend.slots), processor, under.protocol, plugins
+    )
 
 
 class KeptByPlugin(NamedTuple):
-    """What a plugin's handlers keep: how many keys, and the bytes of keys and values together."""
+    """The size of a plugin's handler state: number of keys, and bytes of keys and values together."""
 
     plugin: str
     keys: int
@@ -137,7 +139,7 @@ class KeptByPlugin(NamedTuple):
 
 
 def kept_by_plugins(lane: RestoredState) -> list[KeptByPlugin]:
-    """Return what each plugin keeps, by name; plugins that keep nothing are left out."""
+    """Return the size of each plugin's state, sorted by name; plugins that keep nothing are omitted."""
     states = lane.handler_states
     if states is None:
         return []
@@ -146,7 +148,7 @@ def kept_by_plugins(lane: RestoredState) -> list[KeptByPlugin]:
 
 
 def entries_of_plugin(lane: RestoredState, plugin: str) -> list[tuple[bytes, bytes]]:
-    """Return key and value of all that a plugin keeps, by key. Raises `UserError` where that is nothing."""
+    """Return all keys and values that a plugin keeps, sorted by key. Raises `UserError` if it keeps nothing."""
     states = lane.handler_states
     entries = [] if states is None else [(key, value) for _, key, value in states.entries(plugin)]
     if not entries:
@@ -159,33 +161,33 @@ def entries_of_plugin(lane: RestoredState, plugin: str) -> list[tuple[bytes, byt
 
 
 def about_para(lane: RestoredState, para: ParaId, part: T | None) -> T:
-    """Return what a lane's view made of a para. Raises `UserError` where that is nothing."""
+    """Return ``part``, a lane's view of a para. Raises `UserError` if it is None."""
     if part is None:
         valid = lane.view.paras(lane.rules)
         known = ", ".join(map(str, valid[:10])) + (f" and {len(valid) - 10} more" if len(valid) > 10 else "")
         raise UserError(
-            f"--para: lane {lane.name} knows nothing of para {para} after block {lane.processor.lane.executed_block}; "
-            f"valid are: {known or 'none'}"
+            f"--para: lane {lane.name} knows no para {para} after block {lane.processor.lane.executed_block}; "
+            f"valid paras: {known or 'none'}"
         )
     return part
 
 
 def about_channel(lane: RestoredState, channel_id: ChannelId, part: T | None) -> T:
-    """Return what a lane's view made of a channel. Raises `UserError` where that is nothing."""
+    """Return ``part``, a lane's view of a channel. Raises `UserError` if it is None."""
     if part is None:
         sender, recipient = channel_id
         others = [each for each in lane.view.channels(lane.rules) if sender in each or recipient in each]
         known = ", ".join(f"{one},{other}" for one, other in others[:8]) + (" ..." if len(others) > 8 else "")
         raise UserError(
             f"--channel: lane {lane.name} has no channel {sender},{recipient} and no request for it; "
-            f"channels of the two: {known or 'none'}"
+            f"channels of either para: {known or 'none'}"
         )
     return part
 
 
 @contextmanager
 def _temporary_folder(directory: Path) -> Iterator[Path]:
-    """Yield a folder beside the checkpoint, so that links to its files can be made; elsewhere where that may not be written to."""
+    """Yield a temporary folder next to the checkpoint, where links to its files work; elsewhere if that place is not writable."""
     try:
         folder = tempfile.TemporaryDirectory(prefix="state-", dir=directory)
     except OSError:

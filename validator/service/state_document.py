@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stored lane as JSON: a header, and its state in the state keys of the conformance format.
+"""A stored lane as JSON: a header, and its state under the state keys of the conformance format.
 
-Of a whole lane, if its protocol has state files, it is a document that `validator lanes import` takes: its ``first_block`` and ``state``.
-What a state file has no key for stands beside ``state``.
+If the protocol has state files, `validator lanes import` accepts the document of a complete lane (its ``first_block`` and ``state``).
+Values for which a state file has no key are next to ``state``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def plugin_document(lane: RestoredState, plugin: str, limit: int) -> dict[str, Any]:
-    """Return what a plugin keeps, at most so many entries of it (0: all). Raises `UserError` where that is nothing."""
+    """Return a plugin's state, at most ``limit`` entries of it (0: all). Raises `UserError` if it keeps nothing."""
     entries = entries_of_plugin(lane, plugin)
     shown = entries[:limit] if limit else entries
     return {
@@ -30,21 +30,21 @@ def plugin_document(lane: RestoredState, plugin: str, limit: int) -> dict[str, A
 
 
 def document(lane: RestoredState, para: ParaId | None = None, channel: ChannelId | None = None) -> dict[str, Any]:
-    """Return a lane, or what of it is about a para or a channel. Raises `UserError` where that is not there."""
+    """Return a lane, or its part about a para or a channel. Raises `UserError` if that part does not exist."""
     rules, view, protocol = lane.rules, lane.view, lane.protocol
     if channel is not None:
         return {**header(lane), **about_channel(lane, channel, view.channel_document(rules, channel))}
     if para is not None:
         return {**header(lane), **about_para(lane, para, view.para_document(rules, para))}
-    told = {**header(lane), **view.whole_document(rules)}
+    whole = {**header(lane), **view.whole_document(rules)}
     if protocol.handler_states is not None:
-        told["kept_by_plugins"] = [each._asdict() for each in kept_by_plugins(lane)]
+        whole["kept_by_plugins"] = [each._asdict() for each in kept_by_plugins(lane)]
     written = protocol.traces.view(rules) if protocol.state_file is None else protocol.state_file.write(rules)
-    return {**told, "state": written}
+    return {**whole, "state": written}
 
 
 def header(lane: RestoredState) -> dict[str, Any]:
-    """Return where a lane stands and what its store says of it; ``consumed`` is by topic and partition."""
+    """Return a lane's progress and the figures of its store; ``consumed`` is by topic and partition."""
     inner, head = lane.processor.lane, lane.head
     consumed: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(lane.consumed.items()):

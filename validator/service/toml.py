@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a configuration as a person would: TOML, which the standard library only reads."""
+"""Writes a configuration as readable TOML, since the standard library only reads TOML."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def to_toml(table: Mapping[str, Any]) -> str:
-    """Return nested tables, lists of tables and plain values as TOML; None is left out, since TOML has no null."""
+    """Return nested tables, lists of tables and plain values as TOML; None is omitted, since TOML has no null."""
     return "\n".join(_table(table, "")).lstrip("\n") + "\n"
 
 
@@ -46,6 +46,6 @@ def _key(name: str) -> str:
 
 
 def _value(value: Any) -> str:
-    # JSON's text, numbers, booleans and lists of them are TOML's; DEL alone must be escaped here and need not be there
-    # (and TOML has no surrogate pairs, which json writes where it keeps to ASCII)
+    # JSON strings, numbers, booleans and lists are valid TOML, except that TOML requires DEL to be escaped
+    # (and TOML has no surrogate pairs, which json writes with ensure_ascii)
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

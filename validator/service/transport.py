@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a transport: its plugin is found, configured and called with a context that writes to and reads from Kafka."""
+"""Runs a transport: finds and configures its plugin, and calls it with a context that reads and writes Kafka."""
 
 from __future__ import annotations
 
@@ -29,33 +29,33 @@ if TYPE_CHECKING:
 GROUP: Final = "validator.transports"
 
 POLL_S_MAX: Final = 0.2
-"""Seconds after which a transport that waits for a record sees that it is to stop."""
+"""Seconds after which a transport that waits for a record notices a request to stop."""
 
 COMMIT_S_MAX: Final = 60.0
-"""Seconds in which Kafka has to take an acknowledgement, or to say what was acknowledged."""
+"""Seconds that Kafka may take to commit an acknowledgement, or to return the committed offsets."""
 
 _FATAL: Final = frozenset({
     "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED",
     "_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_FATAL",
 })  # fmt: skip
-"""What does not mend itself; librdkafka retries the rest, however long a broker is away."""
+"""Errors that do not go away by themselves. librdkafka retries all others, however long a broker is down."""
 
 
 class Chosen(NamedTuple):
-    """A transport that is configured, with the name of the plugin that it comes from."""
+    """A configured transport and its plugin."""
 
     name: str
-    """As the command and the consumer group know it: the plugin's name, with that of the transport where the two differ."""
+    """The name in the command and the consumer group: the plugin's name, plus the transport's name if the two differ."""
     plugin: Plugin
     transport: Transport
     config: Any
 
 
 def choose_transport(config: Config, name: str) -> Chosen:
-    """Return a transport of an installed plugin under ``[transports.<plugin>]``: ``plugin``, or ``plugin.transport`` where it has several.
+    """Return an installed plugin's transport, configured by ``[transports.<plugin>]``.
 
-    Raises `UserError`, in this order: no such plugin, or several versions of it; whatever is wrong with it or with its configuration; no
-    such transport, or a choice of several; a topic that is no output.
+    ``name`` is ``plugin``, or ``plugin.transport`` if the plugin has several. Raises `UserError`, in this order: no such plugin, or several
+    versions of it; the plugin or its configuration is invalid; no such transport, or several to choose from; a topic that is not an output.
     """
     use_artefacts(config.plugins.artefacts)
     known = {found.name for found in discover(GROUP)}
@@ -72,12 +72,12 @@ def choose_transport(config: Config, name: str) -> Chosen:
         (wanted,) = transports
     if wanted not in transports:
         there = ", ".join(sorted(transports)) or "none"
-        raise UserError(f"{plugin}: it has no transport {name!r} under [transports.{plugin_name}], there are {there}")
+        raise UserError(f"{plugin}: no transport {name!r} under [transports.{plugin_name}], expected one of {there}")
     transport = transports[wanted]
     for topic in transport.topics:
         if topic not in OUTPUT_TOPICS:
             raise UserError(
-                f"{plugin}: transport {wanted}: {topic!r} is none of the output topics {', '.join(OUTPUT_TOPICS)}"
+                f"{plugin}: transport {wanted}: {topic!r} is not one of the output topics {', '.join(OUTPUT_TOPICS)}"
             )
     return Chosen(wanted, plugin, transport, configure(plugin, values))
 
@@ -99,9 +99,10 @@ def _only(name: str, config: Config) -> Plugin:
 class KafkaTransportContext:
     """A transport's context on Kafka (`validator.plugin.api.TransportContext`).
 
-    Reads all partitions and keeps its offsets in a consumer group without being a member of it: a transport that takes hours over a record
-    loses its place to nobody, and two processes of one name deliver everything twice. As a context manager it closes its connections on
-    leaving; what was received and not acknowledged comes again. Raises `UserError` where topics are not there or no broker answers.
+    It reads all partitions and commits offsets to a consumer group without being a member. A transport that spends hours on a record
+    therefore loses its partitions to nobody, but two processes of one name deliver everything twice. As a context manager it closes its
+    connections on exit; received records that were not acknowledged are delivered again. Raises `UserError` if topics are missing or no
+    broker answers.
     """
 
     def __init__(
@@ -129,17 +130,17 @@ class KafkaTransportContext:
 
     @property
     def stopping(self) -> bool:
-        """Whether the transport is to end."""
+        """Whether the transport has to end."""
         return self._stop.is_set()
 
     def submit(self, topic: str, key: bytes, value: bytes) -> None:
-        """Write a record to an input topic; returns once all in-sync replicas have it. Raises ``ValueError``, `UserError`."""
+        """Write a record to an input topic and return once all in-sync replicas have it. Raises ``ValueError``, `UserError`."""
         check_submission(topic, key, value)
         self._sender.send(topic, key, value)
         self._sender.flush()
 
     def receive(self, timeout_s: float) -> Record | None:
-        """Return the next committed record, None where none comes in time or the transport is to end. Raises as `submit` does."""
+        """Return the next committed record, or None at the timeout or a request to stop. Raises as `submit` does."""
         check_timeout(timeout_s)
         deadline = time.monotonic() + timeout_s
         while True:
@@ -150,7 +151,7 @@ class KafkaTransportContext:
                 if error is None:
                     place = message.topic(), message.partition()
                     self._received[place] = message.offset() + 1
-                    if message.value() is not None:  # a compacted topic's tombstone tells nothing
+                    if message.value() is not None:  # skip the tombstones of compacted topics
                         return place[0].removeprefix(self._prefix), message.key() or b"", message.value()
                 elif error.name() in _FATAL or error.fatal():
                     raise self._error(error)
@@ -158,7 +159,7 @@ class KafkaTransportContext:
                 return None
 
     def acknowledge(self) -> None:
-        """Commit the offsets of everything received so far; returns once Kafka has them. Raises `UserError`."""
+        """Commit the offsets of everything received so far, and return once Kafka has them. Raises `UserError`."""
         places = [TopicPartition(*place, offset) for place, offset in sorted(self._received.items())]
         if not places:
             return
@@ -174,18 +175,18 @@ class KafkaTransportContext:
         self._received.clear()
 
     def _places(self, topics: list[str]) -> list[TopicPartition]:
-        """Return all partitions with the group's offsets, or the first one there is where the group has none.
+        """Return all partitions with the group's committed offsets, or the beginning if the group has none.
 
-        They are asked for here: librdkafka, left to itself, waits for ever for those that a coordinator refused that had just begun.
+        The offsets are fetched explicitly because librdkafka by itself waits forever if a coordinator that has just started refused them.
         """
         if not topics:
             return []
 
         def committed(left_s: float) -> list[TopicPartition]:
-            told: list[TopicPartition] = self._consumer.committed(places, timeout=min(left_s, ANSWER_S_MAX))
-            for place in told:
+            offsets: list[TopicPartition] = self._consumer.committed(places, timeout=min(left_s, ANSWER_S_MAX))
+            for place in offsets:
                 check(place.error)
-            return told
+            return offsets
 
         try:
             numbers = {topic: partitions_of(self._consumer, topic, patience_s=COMMIT_S_MAX) for topic in topics}
@@ -199,13 +200,13 @@ class KafkaTransportContext:
         ]
 
     def _error(self, error: KafkaError) -> UserError:
-        return UserError(f"transport {self._name}: {self._bootstrap} does not go on: {error.str()} ({error.name()})")
+        return UserError(f"transport {self._name}: error from {self._bootstrap}: {error.str()} ({error.name()})")
 
 
 def run_transport(chosen: Chosen, kafka: KafkaTable, prefix: str, stop: Event) -> None:
-    """Run a transport until it ends, which it does once ``stop`` is set.
+    """Run a transport until it ends by itself, or after ``stop`` is set.
 
-    Raises `UserError` as its context does, and for whatever the transport itself raises.
+    Raises `UserError` as its context does, and for any exception of the transport itself.
     """
     with KafkaTransportContext(kafka, prefix, chosen.name, chosen.transport.topics, chosen.config, stop) as context:
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rebuilds a lane from the topics and holds it against the one in the checkpoint."""
+"""Rebuilds a lane from the topics and compares it with the lane in the checkpoint."""
 
 from __future__ import annotations
 
@@ -34,38 +34,38 @@ if TYPE_CHECKING:
     from validator.lanes.definition import LaneDefinition
 
     Progress = Callable[[int, int], None]
-    """Gets how many offsets have been read, and of how many."""
+    """Called with the number of offsets read so far and their total."""
 
-RECORDS_PER_REPLAY: Final = 1_000
+RECORDS_PER_CATCH_UP: Final = 1_000
 
 RECEIPTS_KEPT: Final = 2_000
-"""Last receipts that are held against those on the topic."""
+"""Number of last receipts that are compared with those on the topic."""
 
 _COLLECTOR: Final = (100_000, 50, 1_000_000)
-"""Thresholds of the cyclic garbage collector, which otherwise walks over the whole state again and again."""
+"""Thresholds of the cyclic garbage collector, which would otherwise scan the complete state repeatedly."""
 
 
 @dataclass(slots=True)
 class Rebuilt:
-    """A lane as its inputs make it, and its last receipts."""
+    """A lane rebuilt from its inputs, with its last receipts."""
 
     processor: LaneProcessor
     records: int = 0
     cut: list[str] = field(default_factory=list)
-    """Partitions whose first records are gone: none that a block needs, but they are in the account of records."""
+    """Partitions whose first records are gone. No block needs them, but the checkpoint's counts include them."""
     receipts: deque[Receipt] = field(default_factory=lambda: deque(maxlen=RECEIPTS_KEPT))
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One comparison: what the checkpoint has and what the topics give, in words."""
+    """One comparison, in words: the checkpoint's value and the value rebuilt from the topics."""
 
     what: str
     stored: str
     rebuilt: str
     same: bool
     differing: tuple[str, ...] = ()
-    """What of it differs, where it has parts."""
+    """The parts that differ, if the value has parts."""
 
 
 def rebuild(
@@ -76,23 +76,23 @@ def rebuild(
     lane: RestoredState,
     progress: Progress,
 ) -> Rebuilt:
-    """Execute a lane from its first block, from the inputs that the checkpoint's batch and those before it have consumed.
+    """Execute a lane from its first block, with the inputs that the job had consumed at the checkpoint's batch.
 
-    Under the rules that the lane is stored under; ``codec`` reads the records of all lanes of the job. Memory is bounded by the lane and by
-    how far its records lie out of order in their topics. Errors, in order: the checkpoint is of other topics, retention has removed inputs,
-    a topic ends before what was consumed.
+    The rules are those that the lane was stored with; ``codec`` reads the records of all lanes of the job. Memory is bounded by the lane,
+    and by how far its records are out of order in their topics. Errors, in order: the checkpoint belongs to other topics, retention has
+    removed inputs, a topic ends before the consumed offset.
     """
     wanted = {prefix + topic for topic in INPUT_TOPICS}
     if {topic for topic, _ in lane.consumed} != wanted:
         found = ", ".join(sorted({topic for topic, _ in lane.consumed}))
         raise UserError(
-            f"[topics] prefix: the checkpoint is of the topics {found}, expected {', '.join(sorted(wanted))}"
+            f"[topics] prefix: the checkpoint belongs to the topics {found}, expected {', '.join(sorted(wanted))}"
         )
     ahead = definition.settings.blocks_ahead_max
     missing = missing_blocks(kafka, prefix, codec, {lane.name: definition.first_block}, ahead).get(lane.name)
     if missing is not None:
         raise UserError(
-            f"lane {lane.name}: it cannot be rebuilt: block {missing[0]} is missing, {missing[1]}, retention has removed the rest"
+            f"lane {lane.name}: it cannot be rebuilt: block {missing[0]} is missing: {missing[1]}, retention has removed the rest"
         )
     under = replace(definition, settings=UNLIMITED).under(lane.head.rules)
     rebuilt = Rebuilt(LaneProcessor.create(under))
@@ -106,9 +106,9 @@ def rebuild(
         streams = (
             partition.inputs(codec, kinds[partition.topic], lane.name, under.records) for partition in partitions
         )
-        # whichever partition has the lowest block next: a lane that got one topic before the others would have to keep all of it
+        # merge by block: a lane that read one topic before the others would have to hold all of it in memory
         items = merge(*streams, key=_block)
-        while batch := list(islice(items, RECORDS_PER_REPLAY)):
+        while batch := list(islice(items, RECORDS_PER_CATCH_UP)):
             inputs = [item for item in batch if isinstance(item, Input)]
             try:
                 rebuilt.receipts += rebuilt.processor.catch_up(inputs, len(batch) - len(inputs))
@@ -140,7 +140,7 @@ class _Partition:
         if high < end:
             raise UserError(
                 f"{self.topic}[{self.partition}] ends at offset {high}, but the checkpoint's batch has consumed it up to {end}: "
-                "it is not the topic that the job has read"
+                "it is not the topic that the job read"
             )
         self.offsets = max(0, end - self.low)
 
@@ -148,10 +148,10 @@ class _Partition:
         self._reader.close()
 
     def inputs(self, codec: Codec, kind: RecordKind, lane: str, records: RecordChecks) -> Iterator[Input | DeadLetter]:
-        """Yield what is a lane's, decoded as the job decodes it."""
+        """Yield a lane's inputs, decoded as the job decodes them."""
         name = lane.encode()
         for _, _, offset, key, value, *_ in self._records():
-            # a record of the lane names it in clear; decoding the others would tell nothing but that
+            # a record of the lane contains its name as plain text, so the others need not be decoded
             if name in value or name == key:
                 source = Source(self.topic, self.partition, offset)
                 decoded = decode_record(codec, kind, value, source, key, {lane: records})
@@ -167,14 +167,14 @@ class _Partition:
                 break
             self.read = record.offset + 1 - self.low
             yield record
-        self.read = self.offsets  # what is left up to the end are marks of transactions
+        self.read = self.offsets  # only transaction markers remain up to the end
 
 
 # --- comparing ---------------------------------------------------------------------------------------------------------------------------
 
 
 def compare(stored: RestoredState, rebuilt: Rebuilt, kafka: KafkaTable, prefix: str) -> list[Check]:
-    """Return every comparison, the coarse ones first."""
+    """Return all comparisons, the coarse ones first."""
     ours, theirs = stored.processor.lane, rebuilt.processor.lane
     checks = [
         _check("executed block", ours.executed_block, theirs.executed_block),
@@ -184,7 +184,7 @@ def compare(stored: RestoredState, rebuilt: Rebuilt, kafka: KafkaTable, prefix: 
         _pages(ours, theirs),
         _waiting(ours, theirs),
     ]
-    # what follows is hashed with all counters, and how duplicates and dead letters are told apart is not of it
+    # the next values are hashed with all counters; the split between duplicates and dead letters must not count
     theirs.counters = replace(ours.counters)
     checks.append(_check("fingerprints of records", *(_hash(lane.own_page()) for lane in (ours, theirs))))
     checks.append(
@@ -198,10 +198,10 @@ def _check(what: str, stored: object, rebuilt: object) -> Check:
 
 
 def _counters(ours: Counters, theirs: Counters) -> Iterator[Check]:
-    """Compare what became of records.
+    """Compare the record counts.
 
-    A record that comes again long after its block is a duplicate within the window of known ones and else late, so a dead letter; which it
-    was depends on what else was in its batch.
+    A record that is redelivered after its block is a duplicate within the duplicate window, and after it a late record, so a dead letter.
+    Which of the two it was depends on its batch, so only their sum is compared.
     """
     for name in COUNTERS:
         if name not in ("duplicate", "dead"):
@@ -226,7 +226,7 @@ def _pages(ours: Lane, theirs: Lane) -> Check:
         f"{counts[1]} pages",
         not differing,
         tuple(
-            f"para {owner}" if owner < FIRST_OWNER else f"what handlers keep, bucket {owner - FIRST_OWNER}"
+            f"para {owner}" if owner < FIRST_OWNER else f"handler state, bucket {owner - FIRST_OWNER}"
             for owner in differing
         ),
     )
@@ -248,12 +248,12 @@ def _waiting(ours: Lane, theirs: Lane) -> Check:
 
 
 def _receipts(rebuilt: Iterable[Receipt], stored: RestoredState, kafka: KafkaTable, prefix: str) -> Check:
-    """Compare the last receipts with those that the job has told."""
-    told = _told_receipts(kafka, prefix, stored.name)
+    """Compare the last receipts with those that the job emitted."""
+    emitted = _emitted_receipts(kafka, prefix, stored.name)
     compared = roots = 0
     differing = []
     for receipt in rebuilt:
-        found = told.get(receipt.block)
+        found = emitted.get(receipt.block)
         if found is not None:
             compared += 1
             roots += receipt.state_root is not None
@@ -262,15 +262,15 @@ def _receipts(rebuilt: Iterable[Receipt], stored: RestoredState, kafka: KafkaTab
             }
             if any(found[name] != value for name, value in expected.items() if name != "weight_used"):
                 differing.append(f"block {receipt.block}")
-    words = f"{compared} told, {roots} of them with a state root"
+    words = f"{compared} compared, {roots} of them with a state root"
     return Check(
-        "last receipts on the topic", words, "the same" if not differing else "others", not differing, tuple(differing)
+        "last receipts on the topic", words, "same" if not differing else "different", not differing, tuple(differing)
     )
 
 
-def _told_receipts(kafka: KafkaTable, prefix: str, lane: str) -> Mapping[int, dict[str, Any]]:
+def _emitted_receipts(kafka: KafkaTable, prefix: str, lane: str) -> Mapping[int, dict[str, Any]]:
     key = lane.encode()
-    # each transaction ends with a mark of its own
+    # twice as many offsets, since each transaction's marker takes one too
     with TopicReader(kafka, prefix, ["receipts"], tail=2 * RECEIPTS_KEPT) as reader:
         records = (to_json("receipts", record.value) for record in reader.read_to_end() if record.key == key)
         return {record["block"]: record for record in records}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the simulated relay chains of all protocols share: blocks, chance, sessions, settings; it knows no rule.
+"""What the simulated relay chains of all protocols share: blocks, random draws, sessions, settings. It contains no rules.
 
-Protocol authors import these names from here, in their simulation alone: no lane runs them.
+Protocol authors import these names only in their simulation: no lane runs them.
 """
 
 from validator.simulate.chain import Judged, SimulatedChain

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The blocks of a simulated relay chain, whatever its protocol: records in canonical order, and the verdicts to expect on them."""
+"""The blocks of a simulated relay chain of any protocol: records in canonical order, and their expected verdicts."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from validator.simulate.results import Json
 from validator.simulate.settings import Record, RecordKind, SimulatedBlock, SimulationSettings
 
 Judged: TypeAlias = tuple[Json, Json]
-"""A record without its place, and the result that a model gives on it."""
+"""A record without its lane, block and index, and the model's result for it."""
 
 LOST_AFTER_BLOCKS: Final = 6
-"""A pending candidate that did not become available by then times out."""
+"""Number of blocks after which a pending candidate times out if it has not become available."""
 
 
 class SimulatedChain(ABC):
-    """A seeded chain, block by block; a protocol's own class makes the traffic and has a model judge it, in the order of the methods.
+    """A seeded chain, block by block; a protocol's subclass makes the traffic and has a model judge it, in the order of the methods.
 
-    ``draws`` is where everything left to chance comes from, ``block`` the number of the block being made.
+    All randomness comes from ``draws``. ``block`` is the number of the block under construction.
     """
 
     def __init__(self, settings: SimulationSettings) -> None:
@@ -32,19 +32,19 @@ class SimulatedChain(ABC):
 
     @abstractmethod
     def chain(self) -> Json:
-        """Return the chain's configuration, whole: what the rules need to come to the same verdicts."""
+        """Return the chain's complete configuration, with which the rules give the same verdicts."""
 
     @abstractmethod
     def paras(self) -> list[int]:
-        """Return the paras that are registered, in ascending order."""
+        """Return the registered paras, ascending."""
 
     @abstractmethod
     def pending(self) -> list[Json]:
-        """Return what awaits its inclusion: objects with ``backed_at``, and the para id of ``candidate``."""
+        """Return the pending candidates: objects with ``backed_at`` and ``candidate``, which has ``para_id``."""
 
     @abstractmethod
     def begin_block(self, included: list[Json], timed_out: list[Json]) -> list[Json]:
-        """Begin the block; return a result for each candidate included, then for each timed out."""
+        """Begin the block; return a result for each inclusion, then for each timeout."""
 
     @abstractmethod
     def requests(self) -> Iterator[Judged]:
@@ -52,11 +52,11 @@ class SimulatedChain(ABC):
 
     @abstractmethod
     def downward(self) -> Iterator[Judged]:
-        """Make the relay chain's own messages."""
+        """Make the relay chain's own downward messages."""
 
     @abstractmethod
     def candidates(self) -> Iterator[tuple[Json, Json, tuple[str, ...]]]:
-        """Make the block's candidates, with the error kinds that each was made for."""
+        """Make the block's candidates, each with the model's result and the error kinds that it is made to cause."""
 
     def dispatched(self) -> list[list[Any]]:
         """Return the upward messages that the block's dispatch round handles, as ``[para, payload in hex]``."""
@@ -64,16 +64,16 @@ class SimulatedChain(ABC):
 
     @abstractmethod
     def session_change(self) -> Json | None:
-        """End the session, where the block does, and return the change in the form of the block's record."""
+        """End the session if this block does, and return the change in the form of the block's record."""
 
     def blocks(self) -> Iterator[SimulatedBlock]:
-        """Play the chain; each block's records are made against the state that the records before them left."""
+        """Play the chain. Records are made for the state that the records before them left."""
         for number in range(self.settings.first_block, self.settings.first_block + self.settings.blocks):
             self.block = number
             yield self._play(number)
 
     def breaks(self) -> bool:
-        """Return whether the next record sets out to break a rule."""
+        """Return whether the next record should break a rule."""
         return self.draws.random() < self.settings.violation_share
 
     def _play(self, number: int) -> SimulatedBlock:
@@ -122,7 +122,7 @@ class SimulatedChain(ABC):
         return blake2b(text.encode(), digest_size=32).hexdigest()
 
     def _availability(self, number: int) -> tuple[list[Json], list[Json]]:
-        """Return what became available or timed out, and at times something that was never pending, or is no more."""
+        """Return the inclusions and timeouts, at times with an entry that was never pending or no longer is."""
         included: list[Json] = []
         timed_out: list[Json] = []
         if self.settings.enactment == "immediate":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a simulated chain leaves to chance, from one seed."""
+"""The random draws of a simulated chain, from one seed."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ T = TypeVar("T")
 
 
 class Draws(Random):
-    """Seeded draws, in the order in which they are asked for."""
+    """A seeded source of draws; results depend on the order of the calls."""
 
     def percent(self, chance: int) -> bool:
-        """Return True in so many of a hundred cases."""
+        """Return True with a probability of ``chance`` percent."""
         return self.randrange(100) < chance
 
     def one_of(self, items: Sequence[T]) -> T | None:
-        """Return one of the items, None where there are none."""
+        """Return one of the items, or None if there are none."""
         return self.choice(items) if items else None
 
     def count(self, per_100: int) -> int:
-        """Return a count whose mean is a hundredth of the number."""
+        """Return a random count with a mean of a hundredth of ``per_100``."""
         if per_100 > 400:
             return per_100 // 100
         return sum(self.random() * 400 < per_100 for _ in range(4))
 
     def hex(self, size: int) -> str:
-        """Return that many bytes in hex."""
+        """Return ``size`` random bytes in hex."""
         return self.randbytes(size).hex()
 
 
 class LeastMet:
-    """Chooses which rule to break next: of several kinds of error, first what has been met least."""
+    """Chooses which rule to break next: the error kinds met least come first."""
 
     def __init__(self, draws: Draws, kinds: Iterable[str]) -> None:
         self.draws = draws

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes of message queue chains, spelled out for naive models.
+"""Hashes of message queue chains, spelled out for naive models.
 
-Written apart from the core on purpose: a mistake in one of the two is seen by the other.
+This code is separate from the core on purpose, so that a mistake in one of the two shows up as a difference.
 """
 
 from __future__ import annotations

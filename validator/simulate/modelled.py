@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated chains of protocols whose model shows its channels, requests and paras as the conformance format writes them."""
+"""Simulated chains of protocols whose model keeps channels, requests and paras in the conformance format."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from validator.simulate.sessions import SessionTraffic
 from validator.simulate.settings import SimulationSettings
 
 DOWNWARD_BYTES_MAX: Final = 120
-"""Payload of a message of the relay chain itself."""
+"""Limit on the payload of the relay chain's own downward messages."""
 GONE_PERCENT: Final = 2
-"""Of those messages that go to a para that has left."""
+"""Percentage of these messages that go to a para that has left."""
 SLEEPY_EVERY: Final = 4
-"""One para in so many seldom has a candidate: what is sent to it piles up."""
+"""One para in this many seldom has a candidate, so that messages to it pile up."""
 SLEEPY_PERCENT: Final = 12
 LIVELY_PERCENT: Final = 85
 
@@ -27,7 +27,7 @@ def is_sleepy(para: int) -> bool:
 
 
 class Model(Protocol):
-    """A naive model of a protocol, told what happens in the order in which a block does things."""
+    """A naive model of a protocol; its methods are called in the order of a block's phases."""
 
     pending: list[Json]
 
@@ -39,7 +39,7 @@ class Model(Protocol):
         """Begin a block and return a result for each inclusion, then for each timeout."""
 
     def downward(self, para: int, msg: str) -> Any:
-        """Queue a message of the relay chain, which is always possible."""
+        """Queue a downward message of the relay chain, which always succeeds."""
 
     def session_change(self, change: Json) -> None:
         """End the session: ``outgoing``, ``onboarding``, ``new_config``."""
@@ -49,24 +49,24 @@ class Requests(Protocol):
     """Makes channel requests."""
 
     def play(self, *, breaks: bool) -> Judged | None:
-        """Return the next request and the model's result, None where there is none to make."""
+        """Return the next request and the model's result, or None if there is nothing to request."""
 
 
 class Candidates(Protocol):
     """Makes candidates."""
 
     def play(self, para: int, *, breaks: bool) -> tuple[Json, Json, tuple[str, ...]] | None:
-        """Return a para's candidate, the model's result, and the error kinds it was made for; None where it has none."""
+        """Return a para's candidate, the model's result, and the error kinds that it is made to cause; None for no candidate."""
 
 
 class ModelledChain(SimulatedChain):
-    """A simulated chain made of a model and of what makes requests and candidates, which a subclass sets in its constructor."""
+    """A simulated chain made of a model and makers of requests and candidates, which a subclass sets in its constructor."""
 
     protocol: ClassVar[str]
     limits: ClassVar[Mapping[str, int]]
-    """What a chain starts with."""
+    """The limits that a chain starts with."""
     changes: ClassVar[Mapping[str, tuple[int, ...]]]
-    """What session changes set limits to."""
+    """The values that session changes may set limits to."""
     model: Model
     channels: Requests
     traffic: Candidates
@@ -76,7 +76,7 @@ class ModelledChain(SimulatedChain):
         self.sessions = SessionTraffic(settings, self.draws, self.changes)
 
     def chain(self) -> Json:
-        """Return the chain's configuration, whole."""
+        """Return the chain's complete configuration."""
         return {
             "lane": self.settings.lane,
             "protocol": self.protocol,
@@ -88,11 +88,11 @@ class ModelledChain(SimulatedChain):
         }
 
     def paras(self) -> list[int]:
-        """Return the paras that are registered."""
+        """Return the registered paras, ascending."""
         return sorted(self.model.paras)
 
     def pending(self) -> list[Json]:
-        """Return what awaits its inclusion."""
+        """Return the pending candidates."""
         return self.model.pending
 
     def begin_block(self, included: list[Json], timed_out: list[Json]) -> list[Json]:
@@ -100,14 +100,14 @@ class ModelledChain(SimulatedChain):
         return self.model.begin_block(self.block, included, timed_out)
 
     def requests(self) -> Iterator[Judged]:
-        """Make requests, good ones and broken ones."""
+        """Make valid and invalid requests."""
         for _ in range(self.draws.count(self.settings.requests_per_100_blocks)):
             played = self.channels.play(breaks=self.breaks())
             if played is not None:
                 yield played
 
     def downward(self) -> Iterator[Judged]:
-        """Make messages of the relay chain, some of them to who has left."""
+        """Make downward messages of the relay chain, some of them to paras that have left."""
         for _ in range(self.draws.count(self.settings.downward_per_100_blocks)):
             gone = self.draws.one_of(self.sessions.gone) if self.draws.percent(GONE_PERCENT) else None
             para = self.draws.choice(self.paras()) if gone is None else gone
@@ -116,14 +116,14 @@ class ModelledChain(SimulatedChain):
             yield {"para_id": para, "msg": message}, {"ok": True}
 
     def candidates(self) -> Iterator[tuple[Json, Json, tuple[str, ...]]]:
-        """Make candidates, good ones and broken ones."""
+        """Make valid and invalid candidates."""
         for para in self.producers():
             played = self.traffic.play(para, breaks=self.breaks())
             if played is not None:
                 yield played
 
     def producers(self) -> list[int]:
-        """Return the paras that have a candidate in this block: none has two, or one while another is pending."""
+        """Return the paras that have a candidate in this block: each at most one, and none while another is pending."""
         busy = [item["candidate"]["para_id"] for item in self.pending()]
         awake = [
             para
@@ -133,7 +133,7 @@ class ModelledChain(SimulatedChain):
         return self.draws.sample(awake, min(self.settings.candidates_per_block, len(awake)))
 
     def session_change(self) -> Json | None:
-        """End the session when it has had its blocks."""
+        """End the session if this is its last block."""
         if not self.sessions.end_after(self.block):
             return None
         change = self.sessions.change(self.model.paras)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results of naive models, in the shapes of the traces."""
+"""Results of naive models, in the format of the traces."""
 
 from __future__ import annotations
 

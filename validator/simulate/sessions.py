@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Session changes of a simulated chain: paras leave, come, and come back under the id that they had; limits change."""
+"""Session changes of a simulated chain: paras leave, join, and return under their old id; limits change."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from validator.simulate.results import Json
 from validator.simulate.settings import SimulationSettings
 
 PARAS: Final = 12
-"""Paras where the settings name no number, unless a block has more candidates."""
+"""Default number of paras, unless a block has more candidates."""
 FIRST_PARA: Final = 2000
 POOR_EVERY: Final = 5
-"""One para in so many cannot pay a deposit."""
+"""One para in this many cannot pay a deposit."""
 LEAVING_PERCENT: Final = 35
-"""Of the session changes."""
+"""Percentage of session changes in which a para may leave."""
 BACK_AT_ONCE_PERCENT: Final = 20
-"""Of the paras that leave: they are onboarded again by the very change that offboards them."""
+"""Percentage of leaving paras that the same session change onboards again."""
 SPARE_PARAS: Final = 2
 WARM_UP_BLOCKS: Final = 40
-"""Sessions are short up to here, so that channels are open soon."""
+"""Sessions are short during the first blocks, so that channels open soon."""
 WARM_UP_SESSION_BLOCKS: Final = 10
 
 
 class SessionTraffic:
     """Moves paras in and out of a chain, and changes its limits: two of ``choices`` at a time, each to one of its values.
 
-    ``genesis`` are the paras that are there from the start, ``gone`` the ids of those that have left.
+    ``genesis`` are the initial paras; ``gone`` are the ids of paras that have left.
     """
 
     def __init__(self, settings: SimulationSettings, draws: Draws, choices: Mapping[str, tuple[int, ...]]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a simulated relay chain is made from, and the blocks that it yields."""
+"""The settings of a simulated relay chain, and the blocks that it yields."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class SimulationSettings:
     """One simulated chain; the same settings give the same bytes.
 
     Rates are whole numbers per hundred. `violation_share` is the share, 0 to 1, of candidates, channel requests and
-    downward messages (and, where the chain enacts on inclusion, of blocks) that set out to break a rule.
+    downward messages that are made to break a rule. On a chain that enacts on inclusion, it is also a share of the blocks.
+    Raises `UserError` for a value out of range.
     """
 
     seed: int = 1
@@ -26,14 +27,14 @@ class SimulationSettings:
     lane: str = "polkadot"
     first_block: int = 1
     preset: str | None = None  # limits, by a name that the protocol's simulation knows; None: its default
-    topology: str | None = None  # channels, likewise; a simulation without such names takes no notice of either
-    paras: int | None = None  # all of the topology, or as many as the candidates of a block need
+    topology: str | None = None  # channels, likewise; a simulation without such names ignores both
+    paras: int | None = None  # None: all of the topology, or as many as a block's candidates need
     candidates_per_block: int = 12
     horizontal_per_100_candidates: int = 80
     upward_per_100_candidates: int = 40
     downward_per_100_blocks: int = 150
     requests_per_100_blocks: int = 250
-    channels_per_para: int = 0  # at least so many recipients each; the recorded topology has hubs and edges
+    channels_per_para: int = 0  # minimum number of recipients each; the recorded topology has hubs and edges
     messages_per_round: int = 20  # ordinary upward messages that fit into the weight of a dispatch round
     violation_share: float = 0.1
     session_length_blocks: int = 10
@@ -57,8 +58,8 @@ class SimulationSettings:
             raise UserError(f"paras: expected 3 or more, found {self.paras}")
 
 
-# The load of real chains: 3.4 candidates a second at blocks of 6 s with a message in a hundred candidates, 100 cores
-# full, and 100 cores full of as many messages as the configuration lets a candidate send. Sessions are Kusama's.
+# "real" is the load of real chains: 3.4 candidates a second at blocks of 6 s, with one message per hundred candidates. "full"
+# is 100 fully used cores. "ceiling" adds as many messages as the configuration lets a candidate send. Sessions are Kusama's.
 PROFILES: Final[dict[str, dict[str, int]]] = {
     "demo": {},
     "real": {
@@ -94,7 +95,7 @@ PROFILES: Final[dict[str, dict[str, int]]] = {
 
 
 def settings_of_profile(profile: str, **numbers: Any) -> SimulationSettings:
-    """Return the settings of a profile, with explicit numbers in place of its own; None leaves a number as it is."""
+    """Return the settings of a profile; ``numbers`` override the profile's values unless they are None. Raises `UserError`."""
     if profile not in PROFILES:
         raise UserError(f"profile: expected one of {', '.join(PROFILES)}, found {profile!r}")
     given = {name: value for name, value in numbers.items() if value is not None}
@@ -103,11 +104,11 @@ def settings_of_profile(profile: str, **numbers: Any) -> SimulationSettings:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedBlock:
-    """One block: its records in canonical order, what must come out of them, and the rules set out to be broken.
+    """One block: its records in canonical order, their expected results, and the violations built into them.
 
     `records` starts with the record of the block itself. `expected` has the verdicts of inclusions, timeouts,
     requests, downward messages and candidates, in this order. `dispatched` is [[para, payload hex], ...].
-    `intended` names, by index of the candidate, the error kinds it was made to break (at times more than one).
+    `intended` gives, by index of the candidate, the error kinds that it was made to cause, at times more than one.
     """
 
     block: int
@@ -118,7 +119,7 @@ class SimulatedBlock:
 
 
 class Simulation(Protocol):
-    """A seeded chain with the verdicts that a model of its own, which shares no code with the rules, gives on its traffic."""
+    """A seeded chain with the verdicts that its model, which shares no code with the rules, gives on its traffic."""
 
     settings: SimulationSettings
 
@@ -126,4 +127,4 @@ class Simulation(Protocol):
         """Return the chain's configuration: ``lane``, ``protocol``, ``config`` (its limits), and the other keys of ``[chains.<lane>]``."""
 
     def blocks(self) -> Iterator[SimulatedBlock]:
-        """Play the chain; records are as `validator submit` takes them, expected verdicts as the conformance format writes them."""
+        """Play the chain. Records are in the form of `validator submit`, expected verdicts in the conformance format."""

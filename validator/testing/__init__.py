@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plugin's author tests with: no broker, no Spark, no Java."""
+"""Test tools for plugin authors; they need no broker, no Spark and no Java."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: pytest loads this package at every start, for its fixtures."""
+    """Import a name on first use: pytest loads this package at every start, for its fixtures."""
     if name in _MODULES:
         from importlib import import_module
 

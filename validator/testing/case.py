@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the contract is checked on: a plugin with its examples, played here or in a process of its own."""
+"""The subject of a contract check: a plugin with its examples, played in this process or another one."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from validator.testing.harness import BALANCE, PARAS, Harness, HostConfiguration
 HANDLERS: Final = "validator.handlers"
 
 NOT_FROM_ARCHIVES: Final = "where workers run"
-"""What `validator.plugin.pack` says of a distribution that has to be installed on every worker, for what it is made of."""
+"""Part of the messages of `validator.plugin.pack` for a distribution that has to be installed on every worker."""
 
 
 class Broken(AssertionError):
-    """A plugin does not keep the contract; the text says where, with what, and what was expected."""
+    """A plugin breaks the contract; the text says where, with what input, and what was expected."""
 
 
 class NotApplicable(Exception):
-    """A point of the contract says nothing about a plugin; the text says why."""
+    """A point of the contract does not apply to a plugin; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An upward message that a plugin takes: ``payload`` as ``para`` sends it, on a chain that ``setup`` has brought so far."""
+    """An upward message that a plugin accepts: ``payload``, sent by ``para`` on a chain prepared by ``setup``."""
 
     payload: bytes
     para: ParaId = PARAS[0]
@@ -46,7 +46,7 @@ class Example:
 
 
 class Played(NamedTuple):
-    """An example's end: what became of it, on which chain."""
+    """An example after its dispatch, with its chain."""
 
     example: Example
     harness: Harness
@@ -55,9 +55,9 @@ class Played(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A plugin and how it is to be tried; the fields are those of `Harness` and of `HandlerContract`.
+    """A plugin and the settings to check it with; the fields match `Harness` and `HandlerContract`.
 
-    ``source`` is the file and the name of the class that this comes from, for other processes to find it again.
+    ``source`` is the file and the name of the class that defines the case, so that other processes can find it.
     """
 
     plugin: Any
@@ -75,16 +75,16 @@ class Case:
         return resolve_plugin(self.plugin)
 
     def module(self) -> str:
-        """Return the name of the plugin's module. Raises `NotApplicable` where it has none of its own."""
+        """Return the name of the plugin's module. Raises `NotApplicable` if the plugin is not a module."""
         name = self.loaded().found.value.partition(":")[0]
         if name not in sys.modules or not getattr(sys.modules[name], "__file__", None):
             raise NotApplicable("the plugin is an object, not a module")
         return name
 
     def chain(self, example: Example | None = None, *, weight_max: Weight | None = None) -> Harness:
-        """Return a chain that an example's set-up has brought so far.
+        """Return a chain on which an example's set-up has run.
 
-        ``weight_max`` bounds every message from then on, but none of the set-up's.
+        ``weight_max`` bounds every message after the set-up.
         """
         harness = Harness(
             self.plugin,
@@ -101,18 +101,18 @@ class Case:
         return harness
 
     def play(self) -> Iterator[Played]:
-        """Yield the end of every example, each on a chain of its own."""
+        """Play every example on its own chain."""
         for example in self.examples:
             harness = self.chain(example)
             yield Played(example, harness, harness.send(example.payload, example.para))
 
-    def told(self) -> list[Any]:
-        """Return as plain values all that the examples came to: equal for equal runs."""
-        return [told(played) for played in self.play()]
+    def outputs(self) -> list[Any]:
+        """Return the outputs of all examples as plain values: equal for equal runs."""
+        return [output_of(played) for played in self.play()]
 
 
-def told(played: Played) -> dict[str, Any]:
-    """Return as plain values what an example came to: its dispatch record, the plugin's state, the state root."""
+def output_of(played: Played) -> dict[str, Any]:
+    """Return an example's output as plain values: its dispatch record, the plugin's state, the state root."""
     dispatch = played.dispatch
     plain = {name: value.hex() if isinstance(value, bytes) else value for name, value in dispatch._asdict().items()}
     plain["events"] = [[event.name, event.data.hex()] for event in dispatch.events]
@@ -121,7 +121,7 @@ def told(played: Played) -> dict[str, Any]:
 
 
 def python_environment(first_on_path: Iterable[str] = (), hash_seed: str = "0") -> dict[str, str]:
-    """Return the environment of a Python that finds the same modules as this one, those of ``first_on_path`` before all others."""
+    """Return the environment for a Python process that finds the same modules as this one, with ``first_on_path`` searched first."""
     own = [os.path.abspath(entry) for entry in sys.path if not entry.startswith((sys.prefix, sys.base_prefix))]  # noqa: PTH100
     return {
         **os.environ,
@@ -134,19 +134,19 @@ def python_environment(first_on_path: Iterable[str] = (), hash_seed: str = "0") 
 def run_python(
     arguments: Iterable[str], *, first_on_path: Iterable[str] = (), cwd: Path | None = None, hash_seed: str = "0"
 ) -> subprocess.CompletedProcess[str]:
-    """Run this interpreter in a process of its own, in `python_environment`."""
+    """Run this interpreter in another process, in `python_environment`."""
     environment = python_environment(first_on_path, hash_seed)
     command = [sys.executable, *arguments]
     return subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, check=False)
 
 
 def play_elsewhere(case: Case, *, hash_seed: str = "0", first_on_path: Iterable[str] = ()) -> dict[str, Any]:
-    """Return what the examples come to in another process, as `told`, with the plugin's ``file`` and its entry points.
+    """Return the ``outputs`` of the examples in another process, with the plugin's ``file`` and its ``entries`` (entry points).
 
-    Raises `NotApplicable` where that process could not find the examples, `Broken` where it fails.
+    Raises `NotApplicable` if that process could not find the examples, `Broken` if it fails.
     """
     if case.source is None:
-        raise NotApplicable("its test class does not stand at the top level of a file, where another process finds it")
+        raise NotApplicable("its test class is not at the top level of a file, where another process could find it")
     run = run_python(["-m", "validator.testing.case", *case.source], hash_seed=hash_seed, first_on_path=first_on_path)
     if run.returncode != 0:
         raise Broken(f"in a process with PYTHONHASHSEED={hash_seed} the examples do not run:\n{run.stderr.strip()}")
@@ -155,7 +155,7 @@ def play_elsewhere(case: Case, *, hash_seed: str = "0", first_on_path: Iterable[
 
 
 def distribution_of(plugin: Plugin) -> Distribution:
-    """Return the distribution whose entry point leads to a plugin. Raises `NotApplicable` where there is none."""
+    """Return the distribution whose entry point names a plugin. Raises `NotApplicable` if there is none."""
     value = plugin.found.value
     for found in discover(HANDLERS):
         if found.value == value and found.name == plugin.manifest.name:
@@ -164,14 +164,14 @@ def distribution_of(plugin: Plugin) -> Distribution:
 
 
 def packable(distribution: Distribution) -> str:
-    """Return what `validator.plugin.pack.pack` makes an archive of: a distribution's name, or the source folder of an editable one."""
+    """Return the argument for `validator.plugin.pack.pack`: a distribution's name, or the source folder of an editable one."""
     if is_editable(distribution):
         return unquote(urlparse(json.loads(distribution.read_text("direct_url.json") or "{}")["url"]).path)
     return str(distribution.metadata["Name"])
 
 
 def _main(file: str, name: str) -> None:
-    """Load a test class from its file, play its examples, and print what they came to as the last line."""
+    """Load a test class from its file, play its examples, and print their outputs as the last line."""
     spec = importlib.util.spec_from_file_location("validator_contract_subject", file)
     assert spec is not None
     assert spec.loader is not None
@@ -181,7 +181,7 @@ def _main(file: str, name: str) -> None:
     case: Case = getattr(module, name)().case()
     plugin = case.loaded()
     entries = [[found.entry_name, found.file] for found in discover(HANDLERS) if found.value == plugin.found.value]
-    result = {"told": case.told(), "file": plugin.found.file, "entries": entries}
+    result = {"outputs": case.outputs(), "file": plugin.found.file, "entries": entries}
     sys.stdout.write("\n" + json.dumps(result, sort_keys=True) + "\n")
 
 

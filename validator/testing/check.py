@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks a plugin's distribution from outside its own tests: what `validator plugins check DIST` runs.
+"""Checks a plugin's distribution from outside, without its own test run; `validator plugins check DIST` uses this module.
 
-`check_distribution(name_or_path, progress)` returns a list of `Result`, one for each plugin and point, in the order in which they were
-checked; `progress` is called with the words for what is about to be checked. `Result.outcome` is an `Outcome`: ok, failed or skipped;
-`Result.detail` says what is wrong, or why a point was skipped, in one or more lines. It raises `validator.errors.UserError` where there is
-nothing to check. A caller exits with 1 where a result has failed.
+`check_distribution(name_or_path, progress)` returns a list of `Result`, one per plugin and point, in the order of the checks. `progress` is
+called with a description of the next check. `Result.outcome` is an `Outcome`: ok, failed or skipped. `Result.detail` says in one or more
+lines what is wrong or why a point was skipped. It raises `validator.errors.UserError` if there is nothing to check. A caller exits with 1
+if a result has failed.
 
-The plugin's code runs in processes of its own (`validator.testing.check_points`): whatever it does, the caller gets its results.
+The plugin's code runs in separate processes (`validator.testing.check_points`), so the caller gets results whatever the plugin does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from validator.testing.case import NOT_FROM_ARCHIVES, packable, python_environme
 
 
 class Outcome(StrEnum):
-    """How a point ended."""
+    """The outcome of one point."""
 
     OK = "ok"
     FAILED = "failed"
@@ -40,7 +40,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came out for one point of one plugin; ``plugin`` is ``name@version``, or the entry point's name where it could not be loaded."""
+    """The result of one point for one plugin; ``plugin`` is ``name@version``, or the entry point's name if it does not load."""
 
     plugin: str
     point: str
@@ -48,16 +48,16 @@ class Result:
     detail: str = ""
 
     def to_json(self) -> dict[str, str]:
-        """Return it as plain values."""
+        """Return the result as JSON values."""
         return {**asdict(self), "outcome": self.outcome.value}
 
 
 def check_distribution(name_or_path: str, progress: Callable[[str], None] = lambda _: None) -> list[Result]:
-    """Check an installed distribution by name, or a wheel (as .whl or .zip) or a source folder by path, all its plugins by name.
+    """Check an installed distribution by name, or a wheel (.whl or .zip) or source folder by path; its plugins in order of name.
 
-    A wheel or folder is checked as it would be installed, before whatever of it is installed. Where there is a source folder (also that of
-    an editable installation), the examples of its contract tests are run. Raises `UserError` where there is no such distribution or file,
-    where no wheel can be made of a path, or where it has no plugin.
+    A wheel or folder is checked as it would be installed, and takes precedence over an installed version. If there is a source folder,
+    including that of an editable installation, the examples of its contract tests run too. Raises `UserError`, in this order: no such
+    distribution or file, a path of which no wheel can be made, a distribution without plugins.
     """
     path = Path(name_or_path)
     with tempfile.TemporaryDirectory() as folder:
@@ -84,7 +84,7 @@ def check_distribution(name_or_path: str, progress: Callable[[str], None] = lamb
 
 
 def _from_archive(name: str, source: str, folder: Path, results: list[Result]) -> Result:
-    """Check that what loads as it is installed loads from the archive, too."""
+    """Check that every plugin that loads when installed also loads from the archive."""
     point = "works from an archive"
     try:
         archive = pack(source, folder).path
@@ -96,8 +96,10 @@ def _from_archive(name: str, source: str, folder: Path, results: list[Result]) -
     for plugin in sorted(loads):
         found = elsewhere.get(plugin)
         if found is None or found.outcome is not Outcome.OK or not found.detail.startswith(f"{archive}/"):
-            told = [each.detail for each in elsewhere.values() if each.outcome is Outcome.FAILED] or ["it is not found"]
-            return Result(plugin, point, Outcome.FAILED, "\n".join(told).replace(f"{archive}/", ""))
+            details = [each.detail for each in elsewhere.values() if each.outcome is Outcome.FAILED] or [
+                "it is not found"
+            ]
+            return Result(plugin, point, Outcome.FAILED, "\n".join(details).replace(f"{archive}/", ""))
     return Result(name, point, Outcome.OK)
 
 
@@ -128,17 +130,17 @@ def _run(
         assert process.stdout is not None
         doing = "start"
         for line in process.stdout:
-            told: dict[str, Any] = json.loads(line)
-            if "progress" in told:
-                doing = told["progress"]
+            report: dict[str, Any] = json.loads(line)
+            if "progress" in report:
+                doing = report["progress"]
                 progress(doing)
             else:
-                results.append(Result(told["plugin"], told["point"], Outcome(told["outcome"]), told["detail"]))
+                results.append(Result(report["plugin"], report["point"], Outcome(report["outcome"]), report["detail"]))
         if process.wait() != 0:
             errors.seek(0)
             last = "\n".join(errors.read().strip().splitlines()[-5:])
-            detail = f"the process ended with {process.returncode} at: {doing}\n{last}".strip()
-            results.append(Result(name, "runs to its end", Outcome.FAILED, detail))
+            detail = f"the process exited with {process.returncode} at: {doing}\n{last}".strip()
+            results.append(Result(name, "runs to completion", Outcome.FAILED, detail))
     return results
 
 

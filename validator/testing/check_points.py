@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The points that `validator.testing.check` looks at, in the process in which a distribution's plugins run."""
+"""The points of `validator.testing.check`, run in the process that loads a distribution's plugins."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ from validator.testing.contract import HandlerContract
 from validator.testing.lint import lint_module
 
 IMPORT_MS_MAX: Final = 1_000
-"""Milliseconds that a plugin's module may take to import where the API is imported already, at best of the tries."""
+"""Milliseconds of CPU time that importing a plugin's module may take in the best of several runs, with the API already imported."""
 
 EXAMPLE_POINTS: Final = tuple(
     name
     for name in points.__all__
     if name not in ("snapshot", "works_from_an_archive", "is_clean", "has_a_configuration_that_survives_json")
 )
-"""Points of the contract that contract tests are needed for; the others are looked at in any case."""
+"""Points of the contract that need the plugin's contract tests; the others are always checked."""
 
 _SHOW = """\
 import json, sys, time
 import validator.plugin.api
 from importlib import import_module
 from validator.testing.check_points import show
-start = time.perf_counter()
+start = time.process_time()
 import_module(sys.argv[1])
-took = time.perf_counter() - start
+took = time.process_time() - start
 print("\\n" + json.dumps([took * 1000, show(*sys.argv[2:])]))
 """
 
 
 def check_plugin(found: Found, source: Path | None, progress: Callable[[str], None], only: str) -> Iterator[Result]:
-    """Yield a result for every point of a plugin; ``only`` leaves out all others."""
+    """Yield a result for every point of a plugin, or only for the point ``only``."""
     progress(f"{found.entry_name}: loads")
     try:
         plugin = load(found)
@@ -82,9 +82,7 @@ def check_plugin(found: Found, source: Path | None, progress: Callable[[str], No
         return
     reasons = [each for each in cases if isinstance(each, str)]
     if case is None:
-        reason = (
-            "; ".join(reasons) or "no tests with a class that inherits validator.testing.HandlerContract are at hand"
-        )
+        reason = "; ".join(reasons) or "no test class that inherits validator.testing.HandlerContract is available"
         yield Result(name, "examples", Outcome.SKIPPED, reason)
     for each in cases:
         if isinstance(each, Case):
@@ -92,7 +90,7 @@ def check_plugin(found: Found, source: Path | None, progress: Callable[[str], No
 
 
 def show(group: str, value: str, name: str, values: str) -> list[str]:
-    """Return in words what an installed plugin yields, ascending."""
+    """Return descriptions of the records that an installed plugin yields, ascending."""
     found = next(each for each in discover(group) if each.value == value and each.entry_name == name)
     plugin = load(found)
     if group == "validator.handlers":
@@ -159,11 +157,11 @@ def _same_elsewhere(plugin: Plugin, values: str) -> str:
         shown.append(json.loads(run.stdout.splitlines()[-1]))
     for seed, (_, other) in zip(points.HASH_SEEDS, shown, strict=True):
         if other != shown[0][1]:
-            raise Broken(f"PYTHONHASHSEED={seed}: it yields {other}, with {points.HASH_SEEDS[0]} {shown[0][1]}")
+            raise Broken(f"PYTHONHASHSEED={seed}: it yields {other}, but {shown[0][1]} with {points.HASH_SEEDS[0]}")
     took_ms = min(took for took, _ in shown)
     if took_ms > IMPORT_MS_MAX:
         raise Broken(
-            f"importing it takes {took_ms:.0f} ms: expected at most {IMPORT_MS_MAX}: import what is heavy where it is used"
+            f"importing it takes {took_ms:.0f} ms: expected at most {IMPORT_MS_MAX}: move heavy imports to where they are used"
         )
     return f"imported in {took_ms:.0f} ms"
 
@@ -173,7 +171,7 @@ def _lint(plugin: Plugin) -> None:
         raise NotApplicable("transports run outside of the deterministic zone")
     module = plugin.found.value.partition(":")[0]
     if module.startswith("validator."):
-        raise NotApplicable("it is a part of validator, whose own tests look at it")
+        raise NotApplicable("it is part of validator, whose own tests check it")
     findings = lint_module(module)
     if findings:
         raise Broken("\n".join(map(str, findings)))
@@ -198,7 +196,7 @@ def _examples(name: str, case: Case, progress: Callable[[str], None]) -> Iterato
 
 
 def _cases(plugin: Plugin, source: Path) -> Iterator[Case | str]:
-    """Yield what the contract tests of a source folder say of a plugin, and in words why a file could not be looked at."""
+    """Yield the cases of a source folder's contract tests for a plugin, and descriptions of files that cannot be imported."""
     tests = source / "tests"
     sys.path.append(str(tests))
     for file in sorted(tests.glob("test_*.py")):
@@ -206,7 +204,7 @@ def _cases(plugin: Plugin, source: Path) -> Iterator[Case | str]:
             continue
         try:
             module = _import(file)
-        except Exception as error:  # noqa: BLE001  # tests may need what is not installed
+        except Exception as error:  # noqa: BLE001  # tests may need packages that are not installed
             yield f"tests/{file.name} cannot be imported ({type(error).__name__}: {error})"
             continue
         for each in vars(module).values():
@@ -227,19 +225,19 @@ def _import(file: Path) -> Any:
 
 
 def _main(name: str, source: str, only: str) -> None:
-    """Print a line of JSON for what is about to be checked, and for each result; what plugins print goes to the errors."""
+    """Print one line of JSON for each upcoming check and each result; output of plugins goes to stderr."""
     out = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
-    def tell(told: dict[str, str]) -> None:
-        out.write(json.dumps(told) + "\n")
+    def report(line: dict[str, str]) -> None:
+        out.write(json.dumps(line) + "\n")
         out.flush()
 
     for found in discover():
         if same_name(found.distribution) == same_name(name):
             folder = Path(source) if source else None
-            for result in check_plugin(found, folder, lambda doing: tell({"progress": doing}), only):
-                tell(result.to_json())
+            for result in check_plugin(found, folder, lambda doing: report({"progress": doing}), only):
+                report(result.to_json())
 
 
 if __name__ == "__main__":

@@ -28,19 +28,19 @@ __all__ = ["Example", "HandlerContract"]
 
 
 class HandlerContract:
-    """Inherit from it with a name that begins with ``Test``, at the top level of a file, and say what the plugin is.
+    """Base class for a plugin's contract tests: inherit from it at the top level of a file, in a class named ``Test...``.
 
-    Every example runs on a chain of its own. A test that does not fit a plugin can be overridden like any method.
+    Every example runs on its own chain. Override a test that does not fit the plugin like any method.
     """
 
     plugin: ClassVar[Any]
     """A module or object with hooks, or the name of an installed plugin."""
     config: ClassVar[Mapping[str, Any]] = {}
-    """The configuration with which the examples succeed."""
+    """The configuration under which the examples succeed."""
     examples: ClassVar[Sequence[bytes | Example]] = ()
-    """Messages that succeed, of every kind that the plugin takes; a payload alone is sent by the first para."""
+    """Messages that succeed, of every kind that the plugin accepts; a bare payload is sent by the first para."""
     readme: ClassVar[Path | None] = None
-    """A page whose Python examples run."""
+    """A page whose Python examples are run."""
     paras: ClassVar[Sequence[ParaId | Para]] = PARAS
     host_configuration: ClassVar[HostConfiguration] = None
     balances: ClassVar[Mapping[ParaId, Balance] | Balance] = BALANCE
@@ -48,7 +48,7 @@ class HandlerContract:
     """The rule set of the chain that the examples run on."""
 
     def case(self) -> Case:
-        """Return what the points of the contract are checked on."""
+        """Return the subject of the contract's points."""
         own = type(self)
         first = next(iter(own.paras))
         para = first.para_id if isinstance(first, Para) else first
@@ -65,13 +65,13 @@ class HandlerContract:
             source=None if nested else (str(Path(inspect.getfile(own)).resolve()), own.__qualname__),
         )
 
-    def test_it_has_examples_and_takes_them(self) -> None:
+    def test_every_example_succeeds(self) -> None:
         """Every example is dispatched with outcome ok."""
-        assert self.examples, "give examples: messages that succeed, of every kind that the plugin takes"
+        assert self.examples, "give examples: messages that succeed, of every kind that the plugin accepts"
         self._check(points.accepts_its_examples)
 
     def test_every_kind_has_an_example(self) -> None:
-        """Every kind of message is among the examples."""
+        """Every kind of message has an example."""
         self._check(points.shows_every_kind)
 
     def test_two_runs_are_equal(self) -> None:
@@ -79,15 +79,15 @@ class HandlerContract:
         self._check(points.is_the_same_twice)
 
     def test_hash_seeds_do_not_matter(self) -> None:
-        """Processes under other hash seeds come to the same."""
+        """Processes under other hash seeds give the same outputs."""
         self._check(points.is_the_same_under_every_hash_seed)
 
     def test_restarts_do_not_matter(self) -> None:
-        """A message comes to the same whether or not the job was started again before it."""
-        self._check(points.goes_on_after_a_restart)
+        """A message has the same output whether or not the job restarts before it."""
+        self._check(points.survives_a_restart)
 
     def test_a_failed_message_leaves_nothing(self) -> None:
-        """A fault at any context call takes everything back."""
+        """A fault at any context call rolls everything back."""
         self._check(points.leaves_nothing_of_a_failed_message)
 
     def test_weight_bounds_a_message(self) -> None:
@@ -95,15 +95,15 @@ class HandlerContract:
         self._check(points.is_bounded_by_weight)
 
     def test_oversize_payloads_are_refused(self) -> None:
-        """A payload that is too long fails without a call."""
+        """A payload that is too long fails without a context call."""
         self._check(points.refuses_oversize_payloads)
 
     def test_it_works_from_an_archive(self) -> None:
-        """The wheel's bytes as a .zip on the path are enough."""
+        """The plugin runs from its wheel's content as a .zip on the path."""
         self._check(points.works_from_an_archive)
 
     def test_its_configuration_survives_json(self) -> None:
-        """The configuration, written and read again, is the same."""
+        """The configuration survives a round trip through JSON."""
         self._check(points.has_a_configuration_that_survives_json)
 
     def test_its_readme_runs(self) -> None:

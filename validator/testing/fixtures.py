@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pytest offers to every test where validator is installed; pytest imports this at each start, so it imports nothing else.
+"""Fixtures that pytest offers wherever validator is installed. pytest imports this module at each start, so it imports little itself.
 
 Source: pytest, entry points of group ``pytest11``.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def harness() -> type[Harness]:
-    """Make chains in memory whose upward messages go to a plugin: ``harness(plugin, {"bytes_max": 64})`` (`Harness`)."""
+    """Return the class of in-memory chains whose upward messages go to a plugin: ``harness(plugin, {"bytes_max": 64})`` (`Harness`)."""
     from validator.testing.harness import Harness
 
     return Harness
@@ -26,7 +26,7 @@ def harness() -> type[Harness]:
 
 @pytest.fixture(scope="session")
 def vectors() -> Callable[[str], list[Scenario]]:
-    """Return the scenarios of an installed protocol's conformance suite: ``vectors("early-hrmp")`` (`validator.replay.suites`)."""
+    """Return a function that reads a protocol's conformance scenarios: ``vectors("my-protocol")`` (`validator.replay.suites`)."""
     from validator.config import DEFAULT_PROTOCOL
     from validator.document import read_document
     from validator.replay.scenario import read_scenarios

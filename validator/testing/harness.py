@@ -20,13 +20,13 @@ from validator.plugin.runtime import RuntimePlan, make_runtime
 from validator.plugin.watchdog import HANDLER_SECONDS_MAX_DEFAULT, Watchdog
 
 HostConfiguration: TypeAlias = str | Mapping[str, int] | Any | None
-"""A chain's limits: a preset's name, limits by name, or an object of the protocol's own class; None: the protocol's choice for tests."""
+"""A chain's limits: a preset's name, limits by name, or an object of the protocol's class; None for the protocol's default in tests."""
 
 PARAS: Final = (2000, 2001, 2002)
-"""The paras of a chain that names none."""
+"""The paras of a chain by default."""
 
 BALANCE: Final = 10**15
-"""Free balance of each para's account that is given none, in the smallest unit of the token: enough for any preset's deposits."""
+"""Default free balance of a para's account, in the smallest unit of the token: enough for any preset's deposits."""
 
 CALLS: Final = (
     "charge",
@@ -41,25 +41,26 @@ CALLS: Final = (
     "free_balance",
     "transfer",
 )
-"""The calls on a context that are counted and can be made to fail."""
+"""The context calls that are counted and can be made to fail."""
 
 
 class HarnessFault(Exception):
-    """What `Harness.fail_at` makes a context call raise: no plugin expects it."""
+    """Raised by a context call after `Harness.fail_at`; no plugin expects it."""
 
 
 class Harness:
     """A chain whose upward messages go to the handlers of ``plugin``.
 
-    ``plugin`` is a module or object with hooks, or the name of an installed plugin, with ``@version`` where several are installed.
-    ``config`` is what a chain's configuration would hold under ``config``. ``paras`` are ids or `Para`s, ``host_configuration`` is a
-    preset, limits by name (those that are missing are 0), or the configuration in the class of the protocol; None is the protocol's
-    choice. ``balances`` is the free balance of each para's account, by para or one for all, ``block`` the first block. A message may use
-    ``weight_max`` (None: the weight of a whole round), and a handler ``seconds_max``. ``protocol`` is the chain's rule set;
-    an ``unlimited`` chain keeps no ledger: it only tracks what is reserved.
+    ``plugin`` is a module or object with hooks, or the name of an installed plugin, with ``@version`` if several are installed.
+    ``config`` is what a chain's configuration would hold under ``config``. ``paras`` are ids or `Para`s. ``host_configuration`` is a
+    preset, limits by name (missing ones are 0), or an object of the protocol's configuration class; None is the protocol's default.
+    ``balances`` is the free balance of each para's account, by para or one for all. ``block`` is the first block. A message may use
+    ``weight_max`` (None: the weight of a whole round), and its handler ``seconds_max``. ``protocol`` is the chain's rule set. An
+    ``unlimited`` chain keeps no ledger and only tracks what is reserved.
 
-    Raises `PluginError` for whatever is wrong with the plugin, its configuration or the protocol's plugin, then `UserError` for a protocol
-    without a bench, for an unknown preset or limit, for a configuration that dispatches nothing, for a balance of a para that is not there.
+    Raises `PluginError` for problems of the plugin, its configuration or the protocol's plugin. Then raises `UserError`, in this order, for
+    a protocol without a bench, an unknown preset or limit, a configuration under which nothing is dispatched, and a balance of an unknown
+    para.
     """
 
     def __init__(
@@ -80,15 +81,15 @@ class Harness:
         self._values = canonical(dict(config or {}))
         self.handlers = handlers_of(self.plugin, self._values)
         if conflicts := find_conflicts(self.handlers):
-            raise PluginError([Problem(str(self.plugin), conflict, "mend the plugin") for conflict in conflicts])
+            raise PluginError([Problem(str(self.plugin), conflict, "fix the plugin") for conflict in conflicts])
         self.calls = 0
-        """Context calls of the last message."""
+        """Number of context calls of the last message."""
         self.call_names: list[str] = []
         """Their names."""
         self.call_weights: list[Weight] = []
-        """Weight that the message had used after each of them."""
+        """Weight that the message had used after each call."""
         self.channel_events: list[ChannelEvent] = []
-        """What the last block told about channels."""
+        """The channel events of the last block."""
         self._fail_at: int | None = None
         self._weight_max = weight_max
         self._watchdog = Watchdog(seconds_max)
@@ -105,23 +106,23 @@ class Harness:
         self._rules = self._protocol.genesis(settings)
         self._next_block = block
 
-    # --- what happens ---
+    # --- actions ---
 
     def send(self, payload: bytes, para: ParaId = PARAS[0], block: BlockNumber | None = None) -> Dispatch:
-        """Let a para send an upward message in a block of its own, and return what became of it.
+        """Send a para's upward message in a new block and return its dispatch.
 
-        ``block`` is the next one unless it is given. Raises `UserError` for a block that has been, for a para that is not valid, and
-        where messages of earlier blocks still wait; `HandlerFault` where the job would stop.
+        ``block`` defaults to the next one. Raises `UserError`, in this order, if messages of earlier blocks are still queued, for a para
+        that is not valid, and for a block that is already past. Raises `HandlerFault` if the job would stop.
         """
         if self._bench.waits(self._rules):
-            raise UserError("messages of earlier blocks wait: run_block() first")
+            raise UserError("messages of earlier blocks are still queued: run_block() first")
         (dispatch,) = self.send_all([(para, payload)], block)
         return dispatch
 
     def send_all(self, messages: Sequence[tuple[ParaId, bytes]], block: BlockNumber | None = None) -> list[Dispatch]:
-        """Let paras send upward messages in one block, and return what its round dispatched; what the round's weight leaves over waits.
+        """Send paras' upward messages in one block and return what its round dispatched; messages beyond the round's weight stay queued.
 
-        Raises as `send` does.
+        Raises as `send` does, but allows queued messages.
         """
         valid = self.paras
         for para, _ in messages:
@@ -138,7 +139,7 @@ class Harness:
         return dispatches
 
     def run_block(self, block: BlockNumber | None = None) -> list[Dispatch]:
-        """Run a block without messages of its own, and return what its round dispatched of those that wait."""
+        """Run a block without new messages and return what its round dispatched from the queues."""
         return self.send_all([], block)
 
     def change_session(
@@ -149,7 +150,7 @@ class Harness:
         new_config: Mapping[str, int] | None = None,
         block: BlockNumber | None = None,
     ) -> list[ChannelEvent]:
-        """Change the session in a block of its own, and return what happened to channels; ``new_config`` holds limits by name."""
+        """Change the session in a new block and return its channel events; ``new_config`` holds limits by name."""
         changes = tuple(sorted((new_config or {}).items()))
         self._begin(block)
         self._rules.change_session(SessionChange(tuple(outgoing), tuple(map(_para, onboarding)), changes))
@@ -157,20 +158,20 @@ class Harness:
         return self.channel_events
 
     def fail_at(self, call: int) -> None:
-        """Make the ``call``-th context call of the next message, counted from 1, raise `HarnessFault` once it is carried out."""
+        """Make the ``call``-th context call of the next message, counted from 1, raise `HarnessFault` after it has taken effect."""
         if call < 1:
-            raise UserError(f"fail_at: expected a call from 1 on, found {call}")
+            raise UserError(f"fail_at: expected a call number, at least 1, found {call}")
         self._fail_at = call
 
     def limit_weight(self, weight_max: Weight | None) -> None:
-        """Let every message from now on use ``weight_max``, as a chain does whose configuration changes; restarts."""
+        """Restart with another ``weight_max`` for every message, as after a change of the chain's configuration."""
         self._weight_max = weight_max
         self.restart()
 
     def restart(self) -> None:
-        """Go on from the encoded state with new handlers, as a job does that is started again.
+        """Continue from the encoded state with new handlers, as a restarted job does.
 
-        The plugin's module stays imported. Raises ``AssertionError`` where what is restored is another state.
+        The plugin's module stays imported. Raises ``AssertionError`` if the restored state differs.
         """
         before, root = pages(self._rules), self.state_root
         self.handlers = handlers_of(self.plugin, self._values)
@@ -178,14 +179,14 @@ class Harness:
         self._rules = self._protocol.restore(
             before, ChainSettings(upward_messages=self._dispatcher, rules=self._protocol.rules)
         )
-        assert pages(self._rules) == before, "the restored state encodes to other pages"
-        assert self.state_root == root, "the restored state has another root"
+        assert pages(self._rules) == before, "the restored state encodes to different pages"
+        assert self.state_root == root, "the restored state has a different root"
 
-    # --- what there is ---
+    # --- state ---
 
     @property
     def block(self) -> BlockNumber:
-        """The block that the next message comes in."""
+        """The block of the next message."""
         return self._next_block
 
     @property
@@ -195,14 +196,14 @@ class Harness:
 
     @property
     def state(self) -> dict[bytes, bytes]:
-        """What the plugin keeps, by key, ascending."""
+        """The plugin's stored values by key, ascending."""
         assert self._protocol.handler_states is not None
         entries = self._protocol.handler_states(self._rules).entries(self.plugin.manifest.name)
         return {key: value for _, key, value in entries}
 
     @property
     def state_root(self) -> Hash:
-        """The root over the whole chain's state."""
+        """The root over the chain's complete state."""
         return self._rules.state_root()
 
     def balance(self, para: ParaId) -> Balance:
@@ -210,11 +211,11 @@ class Harness:
         return int(self._bench.account(self._rules, para).free)
 
     def reserved(self, para: ParaId) -> Balance:
-        """Return the deposits that are held back on a para's account, in the smallest unit of the token."""
+        """Return the reserved deposits of a para's account, in the smallest unit of the token."""
         return int(self._bench.account(self._rules, para).reserved)
 
     def downward(self, para: ParaId) -> list[bytes]:
-        """Return the downward messages that wait for a para, oldest first."""
+        """Return the downward messages queued for a para, oldest first."""
         return self._bench.downward(self._rules, para)
 
     @property
@@ -224,12 +225,12 @@ class Harness:
 
     @property
     def open_requests(self) -> dict[ChannelId, Any]:
-        """The requests for channels by (sender, recipient), ascending; copies."""
+        """The open channel requests by (sender, recipient), ascending; copies."""
         return self._bench.open_requests(self._rules)
 
     @property
     def close_requests(self) -> list[ChannelId]:
-        """The channels that somebody asked to close, ascending."""
+        """The channels with a close request, ascending."""
         return self._bench.close_requests(self._rules)
 
     def _make_dispatcher(self) -> HandlerDispatcher:
@@ -250,7 +251,7 @@ class Harness:
         self.call_weights = []
 
     def _context(self) -> type[Context]:
-        """Return a class of contexts whose calls this harness counts, and lets fail."""
+        """Return a context class whose calls this harness counts and can make fail."""
         harness = self
 
         class CountingContext(Context):
@@ -275,7 +276,7 @@ class Harness:
             self.call_weights.append(context._used)
             if number == self._fail_at:
                 self._fail_at = None
-                raise HarnessFault(f"told to fail at call {number} ({name})")
+                raise HarnessFault(f"made to fail at call {number} ({name})")
             return returned
 
         call.__name__ = name
@@ -284,7 +285,7 @@ class Harness:
 
 
 def resolve_plugin(plugin: Any) -> Plugin:
-    """Return a plugin of handlers: loaded already, by its module or object, or by name with or without ``@version``.
+    """Return a plugin of handlers, given as a loaded plugin, a module or object, or a name with or without ``@version``.
 
     Raises `PluginError`.
     """
@@ -309,12 +310,12 @@ def resolve_plugin(plugin: Any) -> Plugin:
 def _bench(name: str) -> tuple[ProtocolDefinition, HandlerBench]:
     protocol = make_runtime(RuntimePlan(name)).protocol
     if protocol.handler_bench is None:
-        raise UserError(f"protocol {name!r} has no bench on which handlers could be tested")
+        raise UserError(f"protocol {name!r} has no bench for testing handlers")
     return protocol, protocol.handler_bench
 
 
 def _configuration(given: HostConfiguration, protocol: ProtocolDefinition, bench: HandlerBench) -> Any:
-    """Return a chain's limits in the class of its protocol. Raises `UserError`."""
+    """Return a chain's limits as an object of its protocol's class. Raises `UserError`."""
     table = protocol.limits_table or LimitsTable({})
     if given is None:
         given = bench.preset

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of traces as a job gets them: configuration, Avro records, a lane, encoded outcomes."""
+"""Runs steps of traces the way a job does: configuration, Avro records, a lane, encoded outcomes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KINDS = {
     "downward": (RecordKind.DOWNWARD, "downward"),
     "candidates": (RecordKind.CANDIDATE, "candidate"),
 }
-"""By the key of a step, the kind of its records and that of their verdicts."""
+"""For each key of a step, the kind of its records and the kind of their verdicts."""
 
 
 def blocks_of(scenario: Json) -> list[tuple[int, list[Json]]]:
@@ -37,7 +37,7 @@ def blocks_of(scenario: Json) -> list[tuple[int, list[Json]]]:
 
 
 def fits_into_blocks(scenario: Json) -> bool:
-    """Whether every block's steps, put together, keep their order, and the scenario needs no feature that a chain has to be set to."""
+    """Return whether every block's steps keep their order when merged, and the scenario needs no feature that a chain must enable."""
     for _, steps in blocks_of(scenario):
         keys = [key for step in steps for key in STEP_ORDER if key in step]
         in_order = all(STEP_ORDER.index(earlier) <= STEP_ORDER.index(later) for earlier, later in pairwise(keys))
@@ -47,9 +47,9 @@ def fits_into_blocks(scenario: Json) -> bool:
 
 
 class SuitePlayer:
-    """A lane on the chain that a scenario begins with; ``as_record`` turns an entry of a step into the JSON form of its record.
+    """A lane for the chain that a scenario begins with; ``as_record`` turns an entry of a step into the JSON form of its record.
 
-    Raises `UserError` where the configuration, the scenario's with ``changed``, is none.
+    Raises `UserError` if the scenario's configuration, updated with ``changed``, is not valid.
     """
 
     def __init__(self, scenario: Json, as_record: Callable[[Json], Json] = dict, **changed: Any) -> None:
@@ -72,7 +72,7 @@ class SuitePlayer:
         self._parent = self.definition.first_block - 1
 
     def records(self, block: int, steps: Iterable[Json]) -> list[tuple[RecordKind, bytes]]:
-        """Return a block's records, its own first. Raises `UserError` where an entry is none of the protocol's."""
+        """Return a block's records, the block record first. Raises `UserError` if an entry is not valid for the protocol."""
         taken = list(steps)
         made: list[tuple[RecordKind, bytes]] = []
         body: Json = {"parent_number": self._parent}
@@ -89,7 +89,7 @@ class SuitePlayer:
         return [(RecordKind.BLOCK, self._encoded(RecordKind.BLOCK, block, body)), *made]
 
     def execute(self, block: int, steps: Iterable[Json]) -> list[tuple[str, Json]]:
-        """Give the lane a block's records, the block's own last, and return what it tells, by topic."""
+        """Give the lane a block's records, the block record last, and return the lane's output records with their topics."""
         for offset, (kind, value) in enumerate(reversed(self.records(block, steps))):
             decoded = self.decoded(kind, value, offset)
             assert not isinstance(decoded, DeadLetter), decoded.detail
@@ -99,13 +99,13 @@ class SuitePlayer:
         return [(each.topic, to_json(each.topic, each.value)) for each in self._encoder.executed(executed)]
 
     def decoded(self, kind: RecordKind, value: bytes, offset: int = 0) -> Any:
-        """Return what a record is to the lane: an input with the lane's name, or a `DeadLetter`."""
+        """Return a decoded record: an input with its lane's name, or a `DeadLetter`."""
         return decode_record(
             self.definition.codec, kind, value, Source("topic", 0, offset), None, {LANE: self.definition.records}
         )
 
     def restart(self) -> None:
-        """Save the lane and go on with what is made of that, which has to be the same."""
+        """Save the lane and continue with the restored one, which must be equal."""
         before, snapshot = self.lane, self.lane.snapshot()
         self.lane = self.definition.restore(snapshot)
         assert self.lane.snapshot() == snapshot
@@ -113,13 +113,13 @@ class SuitePlayer:
         assert self.lane.rules.state_root() == before.rules.state_root()
 
     def play(self) -> None:
-        """Execute the scenario, restarted after every block: requests, messages and candidates come out as it expects."""
+        """Execute the scenario, with a restart after every block, and check the results of requests, messages and candidates."""
         for block, steps in blocks_of(self._scenario):
             verdicts = [record for topic, record in self.execute(block, steps) if topic == "verdicts"]
             for key, (_, kind) in _KINDS.items():
                 expected = [result for step in steps for result in step.get("expect", {}).get(key, ())]
-                told = [_result(verdict) for verdict in verdicts if verdict["kind"] == kind]
-                assert told == expected, f"{self._scenario['id']}, block {block}, {key}"
+                results = [_result(verdict) for verdict in verdicts if verdict["kind"] == kind]
+                assert results == expected, f"{self._scenario['id']}, block {block}, {key}"
             self.restart()
 
     def _encoded(self, kind: RecordKind, block: int, body: Json, index: int | None = None) -> bytes:

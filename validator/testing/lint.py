@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds in a plugin's source what does not belong in the deterministic zone: the code that runs where lanes run.
+"""Finds code in a plugin's source that does not belong in the deterministic zone, where lanes run.
 
-It is advice with teeth, not a sandbox: it looks at syntax, module by module, and what hides behind names it does not see; runs under
-several hash seeds do (`validator.testing.points`). A line may be allowed what a rule forbids, with a reason:
-``# validator: allow <rule> <reason>``.
+The lint is enforced advice, not a sandbox. It checks syntax, module by module, and does not see what hides behind names; runs under several
+hash seeds do (`validator.testing.points`). A comment allows an exception on its line: ``# validator: allow <rule> <reason>``.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ ALLOW = re.compile(r"#\s*validator:\s*allow\b[ \t]*(?P<rule>[a-z-]*)[ \t]*(?P<re
 
 
 class Finding(NamedTuple):
-    """Something that a rule forbids: where (line and column from 1), which rule, what it is, and what to do instead."""
+    """A violation of a lint rule: its position (line and column from 1), the rule, the finding, and what to do instead."""
 
     file: str
     line: int
@@ -39,7 +38,7 @@ class Finding(NamedTuple):
 
 
 def lint_source(source: str, file: str = "<source>") -> list[Finding]:
-    """Return what is forbidden in a module's source, by line and column. Raises `UserError` where it does not parse."""
+    """Return the findings in a module's source, by line and column. Raises `UserError` if it does not parse."""
     try:
         tree = ast.parse(source, file)
     except (SyntaxError, ValueError) as error:
@@ -54,7 +53,7 @@ def lint_source(source: str, file: str = "<source>") -> list[Finding]:
             findings.append(Finding(file, line, column + 1, rule, what, RULES[rule]))
     for line, rules in sorted(allowed.items()):
         findings += [
-            Finding(file, line, 1, "allow", f"nothing on this line is {rule}", RULES["allow"])
+            Finding(file, line, 1, "allow", f"nothing on this line breaks the rule {rule}", RULES["allow"])
             for rule in rules
             if (line, rule) not in used
         ]
@@ -62,7 +61,7 @@ def lint_source(source: str, file: str = "<source>") -> list[Finding]:
 
 
 def lint_files(files: Iterable[Path]) -> list[Finding]:
-    """Return what is forbidden in files, by file. Raises `UserError` where one cannot be read or does not parse."""
+    """Return the findings in files, by file. Raises `UserError` if a file cannot be read or does not parse."""
     findings: list[Finding] = []
     for file in sorted(files):
         try:
@@ -75,7 +74,7 @@ def lint_files(files: Iterable[Path]) -> list[Finding]:
 
 
 def lint_module(name: str) -> list[Finding]:
-    """Return what is forbidden in a module and in what it imports from its own top-level package. Raises `UserError`."""
+    """Return the findings in a module and in what it imports from its own top-level package. Raises `UserError`."""
     findings: list[Finding] = []
     for file, source in sorted(_sources_of(name).items()):
         findings += lint_source(source, file)
@@ -83,7 +82,7 @@ def lint_module(name: str) -> list[Finding]:
 
 
 def _sources_of(start: str) -> dict[str, str]:
-    """Return by file the sources of a module and of the modules of its own package that it imports, one from the other."""
+    """Return, by file, the sources of a module and of all modules of its package that it imports, directly or indirectly."""
     package = start.partition(".")[0]
     sources: dict[str, str] = {}
     seen: set[str] = set()
@@ -99,18 +98,18 @@ def _sources_of(start: str) -> dict[str, str]:
             spec = sys.modules[name].__spec__ if name in sys.modules else None
         if spec is None or spec.origin is None or not hasattr(spec.loader, "get_source"):
             if name == start:
-                raise UserError(f"{name}: its source is not there to be looked at")
+                raise UserError(f"{name}: its source cannot be read")
             continue  # an attribute of a module rather than a module
         source = spec.loader.get_source(name)  # type: ignore[union-attr]
         if source is None:
-            raise UserError(f"{name}: its source is not there to be looked at")
+            raise UserError(f"{name}: its source cannot be read")
         sources[spec.origin] = source
         parent = name if spec.submodule_search_locations is not None else name.rpartition(".")[0]
         waiting += [
             each for each in _imported(ast.parse(source), parent) if each == package or each.startswith(f"{package}.")
         ]
         if "." in name:
-            waiting.append(name.rpartition(".")[0])  # packages run before what they hold
+            waiting.append(name.rpartition(".")[0])  # packages run before their modules
     return sources
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the deterministic zone does without, rule by rule, as it looks in a syntax tree."""
+"""The lint rules of the deterministic zone, as checks on a syntax tree."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from validator.testing.lint_sets import Names, is_set, walk
 from validator.testing.lint_state import last_name, names_of_module, of_state
 
 Offence: TypeAlias = tuple[int, int, str, str]
-"""Line from 1, column from 0, rule, what."""
-Told: TypeAlias = Iterator[tuple[str, str]]
-"""Rule and what."""
+"""Line from 1, column from 0, rule, finding."""
+Reports: TypeAlias = Iterator[tuple[str, str]]
+"""Rule and finding."""
 
 PUBLIC: Final = (
     "validator.plugin.api",
@@ -24,23 +24,23 @@ PUBLIC: Final = (
 """The modules that plugins may import (docs/plugins.md)."""
 
 RULES: Final = {
-    "allow": "write '# validator: allow <rule> <reason>' on the line of what it allows, or remove it",
-    "catch-all": "catch ContextError, Violation or what the code itself raises",
+    "allow": "write '# validator: allow <rule> <reason>' on the line in question, or remove the comment",
+    "catch-all": "catch ContextError, Violation or exceptions that your own code raises",
     "clock": "time is the block number: context.block, context.session",
-    "division": "divide with // and say which way it rounds",
-    "dynamic": "write out the code that is meant",
-    "float": "count in integers of the smallest unit",
-    "global-state": "keep it with context.write, or make it a constant",
+    "division": "divide with // and document how it rounds",
+    "dynamic": "write the code out",
+    "float": "use integers of the smallest unit",
+    "global-state": "store it with context.write, or make it a constant",
     "hash": "use hashlib on canonical bytes",
-    "hook-default": "take no defaults in hooks: whether they are passed depends on pluggy",
-    "identity": "compare values, or give things names of their own",
-    "import": "import from the public modules alone (in tests from validator.testing, too): docs/plugins.md lists them",
-    "io": "all that a handler knows and does goes through its context",
-    "private": "use what docs/plugins.md documents",
-    "randomness": "derive what has to look random from the message and from what the plugin keeps",
-    "set-order": "iterate over sorted(...), or keep a dict: it has an order",
+    "hook-default": "remove the default: whether pluggy passes the argument depends on its version",
+    "identity": "compare values, or assign explicit names",
+    "import": "import only the public modules that docs/plugins.md lists (and, in tests, validator.testing)",
+    "io": "a handler reads and acts only through its context",
+    "private": "use the API that docs/plugins.md documents",
+    "randomness": "derive the value from the message and the plugin's state",
+    "set-order": "iterate over sorted(...), or use a dict, which is ordered",
 }
-"""Every rule with what to do instead."""
+"""Every rule with its hint."""
 
 _MODULES: Final = {
     "clock": ("time", "datetime", "calendar", "zoneinfo", "sched", "timeit"),
@@ -77,10 +77,10 @@ _MODULES: Final = {
     "dynamic": ("importlib", "pkgutil", "runpy", "builtins", "inspect"),
     "float": ("math", "cmath", "statistics", "decimal", "numpy", "pandas"),
 }
-"""Modules that a rule forbids with all that they hold; decimal for its precision, which is a setting of the thread."""
+"""Modules that a rule forbids entirely; decimal because its precision is a per-thread setting."""
 
 _MATH_INTEGER: Final = ("comb", "factorial", "gcd", "isqrt", "lcm", "perm")
-"""What math has for integers."""
+"""The integer functions of math."""
 
 _CALLS: Final = {
     "float": ("float", "complex", "round"),
@@ -91,31 +91,31 @@ _CALLS: Final = {
 }
 
 _ORDERING: Final = ("list", "tuple", "iter", "next", "enumerate", "zip", "map", "filter", "dict", "bytes", "bytearray")
-"""Calls that make an order of what they are given."""
+"""Calls whose result depends on the order of their argument."""
 
 _ORDER_FREE: Final = ("sorted", "sum", "min", "max", "any", "all", "len", "set", "frozenset")
-"""Calls for which the order of what they are given does not matter."""
+"""Calls whose result does not depend on the order of their argument."""
 
 _NAMED_TUPLE: Final = ("_replace", "_asdict", "_fields", "_make")
-"""What named tuples call their public members."""
+"""Public members of named tuples, despite the underscore."""
 
 _DUNDERS: Final = ("__dict__", "__globals__", "__builtins__", "__code__", "__closure__", "__subclasses__", "__mro__")
 
 
 def found_in(tree: ast.Module) -> Iterator[Offence]:
-    """Yield what is forbidden in a module, in no particular order."""
+    """Yield the offences of a module, in no particular order."""
     imported = _imported(tree)
     instances = _own_instances(tree)
     own = names_of_module(tree)
     order_free = set(_order_free(tree))
     for node, sets in walk(tree):
-        told = [*_of_node(node, imported, instances), *(_of_order(node, sets) if node not in order_free else ())]
-        told += [("global-state", what) for what in of_state(node, own)]
-        for rule, what in told:
+        reports = [*_of_node(node, imported, instances), *(_of_order(node, sets) if node not in order_free else ())]
+        reports += [("global-state", what) for what in of_state(node, own)]
+        for rule, what in reports:
             yield node.lineno, node.col_offset, rule, what  # type: ignore[attr-defined]
 
 
-def _of_node(node: ast.AST, imported: dict[str, str], instances: frozenset[str]) -> Told:
+def _of_node(node: ast.AST, imported: dict[str, str], instances: frozenset[str]) -> Reports:
     match node:
         case ast.Import(names=names):
             for each in names:
@@ -126,11 +126,11 @@ def _of_node(node: ast.AST, imported: dict[str, str], instances: frozenset[str])
         case ast.Constant(value=float() | complex()):
             yield "float", f"the literal {node.value!r}"
         case ast.BinOp(op=ast.Div(), left=left, right=right) if not (_is_text(left) or _is_text(right)):
-            yield "division", "true division makes a float"
+            yield "division", "true division gives a float"
         case ast.AugAssign(op=ast.Div(), value=value) if not _is_text(value):
-            yield "division", "true division makes a float"
+            yield "division", "true division gives a float"
         case ast.BinOp(op=ast.Pow(), right=ast.UnaryOp(op=ast.USub())):
-            yield "float", "a negative power makes a float"
+            yield "float", "a negative power gives a float"
         case ast.Call():
             yield from _of_call(node, imported)
         case ast.AnnAssign(annotation=ast.Name(id="float" | "complex" as name)):
@@ -140,9 +140,9 @@ def _of_node(node: ast.AST, imported: dict[str, str], instances: frozenset[str])
         case ast.Attribute():
             yield from _of_attribute(node, imported, instances)
         case ast.ExceptHandler(type=None):
-            yield "catch-all", "a bare except catches what ends the message or the program"
+            yield "catch-all", "a bare except catches the exceptions that end the message or the program"
         case ast.ExceptHandler(type=ast.expr() as caught) if "BaseException" in map(last_name, _alternatives(caught)):
-            yield "catch-all", "except BaseException catches what ends the message or the program"
+            yield "catch-all", "except BaseException catches the exceptions that end the message or the program"
         case ast.AsyncFunctionDef(name=name):
             yield "io", f"{name} is a coroutine function"
         case ast.FunctionDef(name=name, args=arguments, decorator_list=decorators):
@@ -152,11 +152,11 @@ def _of_node(node: ast.AST, imported: dict[str, str], instances: frozenset[str])
                 yield "hook-default", f"an argument of the hook {name} has a default"
 
 
-def _of_import(module: str, name: str | None) -> Told:
+def _of_import(module: str, name: str | None) -> Reports:
     shown = f"import {module}" if name is None else f"from {module} import {name}"
     first = module.partition(".")[0]
     if module == "math" and (name is None or name in _MATH_INTEGER):
-        return  # what is used of it is looked at
+        return  # the members that are used are checked
     for rule, modules in _MODULES.items():
         if first in modules:
             yield rule, shown
@@ -176,7 +176,7 @@ def _is_public(module: str, name: str | None) -> bool:
     )
 
 
-def _of_call(node: ast.Call, imported: dict[str, str]) -> Told:
+def _of_call(node: ast.Call, imported: dict[str, str]) -> Reports:
     function, arguments = node.func, node.args
     if not isinstance(function, ast.Name):
         return
@@ -187,17 +187,17 @@ def _of_call(node: ast.Call, imported: dict[str, str]) -> Told:
     if name not in ("isinstance", "issubclass") and any(
         isinstance(each, ast.Name) and each.id in ("float", "complex") for each in arguments
     ):
-        yield "float", f"{name}() with a type of floats"
+        yield "float", f"{name}() with a float type"
     if name in ("getattr", "setattr", "delattr", "hasattr") and len(arguments) > 1:
         match arguments[1]:
             case ast.Constant(value=str() as attribute):
                 if _is_private(attribute):
                     yield "private", f"{name}() of {attribute}"
             case _:
-                yield "dynamic", f"{name}() of a name that is computed"
+                yield "dynamic", f"{name}() of a computed name"
 
 
-def _of_attribute(node: ast.Attribute, imported: dict[str, str], instances: frozenset[str]) -> Told:
+def _of_attribute(node: ast.Attribute, imported: dict[str, str], instances: frozenset[str]) -> Reports:
     owner, name = node.value, node.attr
     module = imported.get(owner.id, "") if isinstance(owner, ast.Name) else ""
     if name in _DUNDERS:
@@ -205,13 +205,13 @@ def _of_attribute(node: ast.Attribute, imported: dict[str, str], instances: froz
     elif _is_private(name) and not (isinstance(owner, ast.Name) and owner.id in instances):
         yield "private", f"the attribute {name}"
     if module == "math" and name not in _MATH_INTEGER:
-        yield "float", f"math.{name} is or makes a float"
+        yield "float", f"math.{name} is or gives a float"
     if module == "operator" and name in ("truediv", "itruediv"):
-        yield "division", f"operator.{name} makes a float"
+        yield "division", f"operator.{name} gives a float"
 
 
-def _of_order(node: ast.AST, sets: Names) -> Told:
-    """Yield where the order of a set comes to bear."""
+def _of_order(node: ast.AST, sets: Names) -> Reports:
+    """Yield the uses that depend on the order of a set."""
     match node:
         case ast.For(iter=iterated) if is_set(iterated, sets):
             yield "set-order", "a loop over a set"
@@ -220,9 +220,9 @@ def _of_order(node: ast.AST, sets: Names) -> Told:
         ):
             yield "set-order", "a comprehension over a set"
         case ast.Starred(value=value) | ast.YieldFrom(value=value) if is_set(value, sets):
-            yield "set-order", "the items of a set, one after the other"
+            yield "set-order", "unpacking the items of a set"
         case ast.Assign(targets=[ast.Tuple() | ast.List(), *_], value=value) if is_set(value, sets):
-            yield "set-order", "a set taken apart"
+            yield "set-order", "unpacking a set into names"
         case ast.Call(func=ast.Name(id=name), args=arguments) if name in _ORDERING:
             if any(is_set(each, sets) for each in arguments):
                 yield "set-order", f"{name}() of a set"
@@ -234,7 +234,7 @@ def _of_order(node: ast.AST, sets: Names) -> Told:
 
 
 def _imported(tree: ast.Module) -> dict[str, str]:
-    """Return what the names that a module imports or defines stand for."""
+    """Return the qualified names behind the names that a module imports or defines."""
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         match node:
@@ -248,7 +248,7 @@ def _imported(tree: ast.Module) -> dict[str, str]:
 
 
 def _own_instances(tree: ast.Module) -> frozenset[str]:
-    """Return the names for what is a module's own: self, cls, its classes, and what is given new instances of them."""
+    """Return the names of a module's own objects: self, cls, its classes, and variables that get new instances of them."""
     classes = {"cls", *(node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef))}
     made = {
         target.id
@@ -261,12 +261,12 @@ def _own_instances(tree: ast.Module) -> frozenset[str]:
 
 
 def _is_text(node: ast.expr) -> bool:
-    """Say whether an operand is text: then / joins paths."""
+    """Return whether an operand is text: then / joins paths."""
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
 def _order_free(tree: ast.Module) -> list[ast.expr]:
-    """Return the comprehensions whose order is lost at once: sorted, summed up, made a set again."""
+    """Return the arguments whose order is lost at once, e.g. comprehensions that are sorted, summed or turned into a set."""
     return [
         argument
         for node in ast.walk(tree)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which expressions of a module are sets, as far as its syntax tells."""
+"""Finds the expressions of a module that are sets, as far as syntax shows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 Names: TypeAlias = frozenset[str]
-"""Names that stand for sets in a scope."""
+"""Names that hold sets in a scope."""
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -17,7 +17,7 @@ _TYPES = ("set", "frozenset", "Set", "AbstractSet", "FrozenSet", "MutableSet")
 
 
 def walk(tree: ast.Module) -> Iterator[tuple[ast.AST, Names]]:
-    """Yield every node of a module with the names that are sets where it stands."""
+    """Yield every node of a module with the names that are sets in its scope."""
     yield from _walk(tree, _names_in(tree, frozenset()))
 
 
@@ -29,7 +29,7 @@ def _walk(node: ast.AST, names: Names) -> Iterator[tuple[ast.AST, Names]]:
 
 
 def is_set(node: ast.expr, names: Names) -> bool:
-    """Say whether an expression is a set: a display, a comprehension, a call that makes one, or a name that is given nothing else."""
+    """Return whether an expression is a set: a display, a comprehension, a call that makes one, or a name that only holds sets."""
     match node:
         case ast.Set() | ast.SetComp():
             return True
@@ -49,7 +49,7 @@ def is_set(node: ast.expr, names: Names) -> bool:
 
 
 def _names_in(scope: ast.AST, outside: Names) -> Names:
-    """Return the names that are sets in a function or module: those given a set and nothing else, and those of outside that stay."""
+    """Return the names that are sets in a function or module: those only assigned sets, and outer ones that are not reassigned."""
     sets: set[str] = set()
     others: set[str] = set()
     if isinstance(scope, Function):
@@ -66,14 +66,14 @@ def _names_in(scope: ast.AST, outside: Names) -> Names:
             case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation):
                 (sets if _is_set_type(annotation) else others).add(name)
             case ast.AugAssign():
-                pass  # a set stays one
+                pass  # a set stays a set
             case ast.Name(id=name, ctx=ast.Store()) if name not in sets:
                 others.add(name)
     return frozenset((outside | sets) - others)
 
 
 def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a scope in the order of its source, those of inner functions and classes left out."""
+    """Yield the nodes of a scope in source order, without those of inner functions and classes."""
     for child in ast.iter_child_nodes(scope):
         yield child
         if not isinstance(child, Function | ast.ClassDef):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What in a module lives from one message to the next, and is changed by a function."""
+"""Finds state of a module that functions change and that outlives a message."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CACHES: Final = ("cache", "lru_cache", "cached_property")
 
 
 def of_state(node: ast.AST, module_names: frozenset[str]) -> Iterator[str]:
-    """Yield in words what a function does to what outlives it."""
+    """Yield descriptions of how a function changes state that outlives it."""
     if isinstance(node, ast.Global):
         yield f"global {', '.join(node.names)}"
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -39,16 +39,16 @@ def of_state(node: ast.AST, module_names: frozenset[str]) -> Iterator[str]:
     for decorator in node.decorator_list:
         name = last_name(decorator)
         if name in _CACHES:
-            yield f"{node.name} remembers its results between messages (@{name})"
+            yield f"{node.name} caches its results between messages (@{name})"
     for default in (*node.args.defaults, *node.args.kw_defaults):
         if default is not None and _is_mutable(default):
-            yield f"an argument of {node.name} has a default that lives between messages"
+            yield f"an argument of {node.name} has a mutable default, which outlives a message"
     for name in sorted({*_changed_in(node)} & module_names):
-        yield f"{node.name} changes {name}, which is the module's"
+        yield f"{node.name} changes {name}, which belongs to the module"
 
 
 def names_of_module(tree: ast.Module) -> frozenset[str]:
-    """Return the names that a module itself gives: whatever a function changes in place of them lives between messages."""
+    """Return the names defined at module level: their values, if changed in place, outlive a message."""
     names: set[str] = set()
     for node in tree.body:
         match node:
@@ -62,7 +62,7 @@ def names_of_module(tree: ast.Module) -> frozenset[str]:
 
 
 def last_name(node: ast.expr) -> str:
-    """Return the name that an expression ends with: what is called, decorates or is caught."""
+    """Return the last name of an expression: of a call, a decorator or an exception class."""
     match node:
         case ast.Call(func=function):
             return last_name(function)
@@ -72,7 +72,7 @@ def last_name(node: ast.expr) -> str:
 
 
 def _changed_in(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
-    """Yield the names, none of its own, of what a function changes in place."""
+    """Yield the names from outside a function whose values it changes in place."""
     own = {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
     own |= {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     for node in ast.walk(function):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The points of the contract between a plugin of upward-message handlers and the program.
 
-Each is a function of a `Case` that raises `Broken` where the plugin does not keep it, `NotApplicable` where it says nothing about it.
+Each is a function of a `Case` that raises `Broken` if the plugin violates the point, and `NotApplicable` if the point does not apply to it.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from validator.testing.case import (
     NotApplicable,
     Played,
     distribution_of,
+    output_of,
     packable,
     play_elsewhere,
     run_python,
-    told,
 )
 from validator.testing.harness import Harness
 from validator.testing.lint import lint_module
 
 HASH_SEEDS: Final = ("0", "1", "2", "random")
-"""Values of PYTHONHASHSEED under which the examples have to come to the same."""
+"""Values of PYTHONHASHSEED under which the examples have to give the same outputs."""
 
 BUDGETS_MAX: Final = 100
-"""Weight budgets that are tried for an example, besides those just below what each of its calls needs."""
+"""Evenly spread weight budgets to try per example, in addition to those around the weight that each call needs."""
 
 
 def accepts_its_examples(case: Case) -> None:
@@ -52,7 +52,7 @@ def accepts_its_examples(case: Case) -> None:
 
 
 def shows_every_kind(case: Case) -> None:
-    """Every kind of message that the plugin takes is among its examples: what is not shown is not checked."""
+    """Every kind of message that the plugin accepts has an example: a kind without one is not checked."""
     _need_examples(case)
     shown = {played.dispatch.kind for played in case.play()}
     missing = sorted({bound.handler.kind for bound in case.chain().handlers} - shown)
@@ -61,21 +61,21 @@ def shows_every_kind(case: Case) -> None:
 
 
 def is_the_same_twice(case: Case) -> None:
-    """Two runs in one process come to the same: dispatch records, the plugin's state, the state root."""
+    """Two runs in one process give the same dispatch records, plugin state and state root."""
     _need_examples(case)
-    _compare(case, case.told(), case.told(), "a second run in the same process")
+    _compare(case, case.outputs(), case.outputs(), "a second run in the same process")
 
 
 def is_the_same_under_every_hash_seed(case: Case) -> None:
-    """Runs under other seeds of Python's string hashes come to the same: nothing hangs on the order of a set."""
+    """Runs under other seeds of Python's string hashes give the same outputs: nothing depends on the order of a set."""
     _need_examples(case)
-    first, *others = [play_elsewhere(case, hash_seed=seed)["told"] for seed in HASH_SEEDS]
+    first, *others = [play_elsewhere(case, hash_seed=seed)["outputs"] for seed in HASH_SEEDS]
     for seed, other in zip(HASH_SEEDS[1:], others, strict=True):
-        _compare(case, first, other, f"PYTHONHASHSEED={seed}, held against {HASH_SEEDS[0]},")
+        _compare(case, first, other, f"PYTHONHASHSEED={seed}, compared with {HASH_SEEDS[0]},")
 
 
-def goes_on_after_a_restart(case: Case) -> None:
-    """What an example comes to when it is sent again does not depend on whether the job was started again in between."""
+def survives_a_restart(case: Case) -> None:
+    """A repeated example has the same output whether or not the job restarts in between."""
     _need_examples(case)
     for example in case.examples:
         ends: list[dict[str, Any]] = []
@@ -84,12 +84,12 @@ def goes_on_after_a_restart(case: Case) -> None:
             harness.send(example.payload, example.para)
             if restarts:
                 harness.restart()
-            ends.append(told(Played(example, harness, harness.send(example.payload, example.para))))
+            ends.append(output_of(Played(example, harness, harness.send(example.payload, example.para))))
         _compare_one(example, ends[0], ends[1], "sent again after a restart, it")
 
 
 def leaves_nothing_of_a_failed_message(case: Case) -> None:
-    """A fault at any of its context calls fails the message, and everything is as it was before."""
+    """A fault at any context call fails the message and rolls everything back."""
     _need_examples(case)
     for played in case.play():
         for call, name in enumerate(played.harness.call_names, start=1):
@@ -100,18 +100,18 @@ def leaves_nothing_of_a_failed_message(case: Case) -> None:
             where = f"{_name(played.example)}, a fault at call {call} ({name})"
             if dispatch.outcome is not DispatchOutcome.FAILED:
                 raise Broken(
-                    f"{where}: expected a message that has failed, found {_end(dispatch)}: catch ContextError and Violation alone"
+                    f"{where}: expected a failed message, found {_end(dispatch)}: catch only ContextError and Violation"
                 )
             _compare_chain(where, before, harness)
 
 
 def is_bounded_by_weight(case: Case) -> None:
-    """An example has a weight, and with any less it ends as out of weight and leaves nothing."""
+    """An example uses weight; with any less, it ends as out_of_weight and leaves nothing."""
     _need_examples(case)
     for played in case.play():
         used = played.dispatch.weight
         if played.dispatch.outcome is not DispatchOutcome.OK:
-            continue  # told by `accepts_its_examples`
+            continue  # reported by `accepts_its_examples`
         if used < 1:
             raise Broken(f"{_name(played.example)}: expected a weight of at least 1, found {used}")
         base = next(_taking(played)).handler.weight.of(played.example.payload)
@@ -126,18 +126,18 @@ def is_bounded_by_weight(case: Case) -> None:
 
 
 def refuses_oversize_payloads(case: Case) -> None:
-    """A payload of one byte more than the handler takes fails, without a call; where ``decode`` decides, it may be nobody's instead."""
+    """A payload one byte over the handler's limit fails without a call; if ``decode`` decides, it may have no handler instead."""
     _need_examples(case)
     for played in case.play():
         bound = next(_taking(played), None)
         if bound is None:
-            continue  # told by `accepts_its_examples`
+            continue  # reported by `accepts_its_examples`
         size = bound.handler.payload_bytes_max + 1
         payload = played.example.payload.ljust(size, b"\x00")
         harness = case.chain(played.example)
         before = snapshot(harness)
         dispatch = harness.send(payload, played.example.para)
-        where = f"{_name(played.example)}, made {len(payload)} bytes long"
+        where = f"{_name(played.example)}, padded to {len(payload)} bytes"
         refused = (dispatch.failure or "").startswith("OversizePayload") and dispatch.outcome is DispatchOutcome.FAILED
         others = not bound.handler.prefix and dispatch.outcome is DispatchOutcome.NO_HANDLER
         if not refused and not others:
@@ -148,7 +148,7 @@ def refuses_oversize_payloads(case: Case) -> None:
 
 
 def works_from_an_archive(case: Case) -> None:
-    """It is found and runs from its wheel's bytes as a .zip on the path, as Spark ships it to executors."""
+    """The plugin is found and runs from its wheel's content as a .zip on the path, as Spark ships it to executors."""
     _need_examples(case)
     case.module()
     source = packable(distribution_of(case.loaded()))
@@ -161,12 +161,12 @@ def works_from_an_archive(case: Case) -> None:
         if not elsewhere["file"].startswith(f"{archive}/"):
             raise Broken(f"expected its module to be imported from the archive, found {elsewhere['file']}")
         if not any(file.startswith(str(archive)) for _, file in elsewhere["entries"]):
-            raise Broken("its entry point is not seen in the archive")
-    _compare(case, case.told(), elsewhere["told"], "the run from the archive")
+            raise Broken("its entry point is not found in the archive")
+    _compare(case, case.outputs(), elsewhere["outputs"], "the run from the archive")
 
 
 def has_a_configuration_that_survives_json(case: Case) -> None:
-    """Its configuration, written as JSON and read again, is the same, and running the examples does not change it."""
+    """The configuration survives a round trip through JSON, and the examples do not change it."""
     plugin = case.loaded()
     kind = plugin.manifest.config_type
     if kind is None:
@@ -185,7 +185,7 @@ def has_a_configuration_that_survives_json(case: Case) -> None:
 
 
 def has_a_readme_that_runs(case: Case) -> None:
-    """The Python examples of its README run, one after the other, in one namespace."""
+    """The README's Python examples run, one after the other, in one namespace."""
     if case.readme is None:
         raise NotApplicable("no README is named")
     text = case.readme.read_text(encoding="utf-8")
@@ -201,14 +201,14 @@ def has_a_readme_that_runs(case: Case) -> None:
 
 
 def is_clean(case: Case) -> None:
-    """The source of its module, and of what that imports of its own package, holds nothing that could differ between two runs."""
+    """The lint finds nothing in the plugin's module, nor in what that imports from its own package."""
     findings = lint_module(case.module())
     if findings:
         raise Broken("\n".join(map(str, findings)))
 
 
 def snapshot(harness: Harness) -> dict[str, Any]:
-    """Return what a message may change, by name."""
+    """Return everything that a message may change, by name."""
     paras = sorted(harness.paras)
     return {
         "state": harness.state,
@@ -246,7 +246,7 @@ def _taking(played: Played) -> Iterator[BoundHandler]:
 
 
 def _budgets(used: int, calls: list[int]) -> Iterator[int]:
-    """Yield budgets below a weight, ascending: all, or those just below what each call needs with others evenly between."""
+    """Yield budgets below a weight, ascending: all of them, or evenly spread ones and those around the weight after each call."""
     if used <= BUDGETS_MAX:
         yield from range(used)
         return
@@ -264,7 +264,7 @@ def _compare_one(example: Example, expected: dict[str, Any], found: dict[str, An
     for key, value in expected.items():
         if found[key] != value:
             shown = f"expected {json.dumps(value)}, found {json.dumps(found[key])}"
-            raise Broken(f"{_name(example)}: {what} has another {key}: {shown}")
+            raise Broken(f"{_name(example)}: {what} has a different {key}: {shown}")
 
 
 def _compare_chain(where: str, before: dict[str, Any], harness: Harness) -> None:
@@ -273,7 +273,7 @@ def _compare_chain(where: str, before: dict[str, Any], harness: Harness) -> None
         if after[name] != value:
             raise Broken(f"{where}: {name} changed from {value} to {after[name]}")
     if harness.channel_events:
-        raise Broken(f"{where}: channel events stay: {harness.channel_events}")
+        raise Broken(f"{where}: channel events are left: {harness.channel_events}")
 
 
 def _name(example: Example) -> str:
@@ -287,7 +287,6 @@ def _end(dispatch: Dispatch) -> str:
 
 __all__ = [
     "accepts_its_examples",
-    "goes_on_after_a_restart",
     "has_a_configuration_that_survives_json",
     "has_a_readme_that_runs",
     "is_bounded_by_weight",
@@ -298,5 +297,6 @@ __all__ = [
     "refuses_oversize_payloads",
     "shows_every_kind",
     "snapshot",
+    "survives_a_restart",
     "works_from_an_archive",
 ]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tests that a protocol with a conformance suite inherits.
 
->>> from validator.plugin.api import InclusionCandidateNotPending, TimeoutCandidateNotPending
+>>> from validator.protocols.kit import InclusionCandidateNotPending, TimeoutCandidateNotPending
 >>> from validator.testing import ProtocolContract
 >>> class TestMine(ProtocolContract):
 ...     protocol = "mine"
@@ -36,16 +36,16 @@ HASH_SEEDS = ("0", "1", "2")
 
 
 def differences(scenarios: Iterable[Scenario]) -> dict[str, str]:
-    """Play scenarios and return, by id, the first thing that is not as one expects, for those that fail."""
+    """Play scenarios and return the first difference of each failing one, by id."""
     judged = ((scenario.id, judge_scenario(scenario, run_scenario(scenario))) for scenario in scenarios)
     return {name: difference for name, difference in judged if difference is not None}
 
 
 def unexplained(page: RulesPage, violations: Iterable[type[Violation]]) -> list[str]:
-    """Return in words what a page of rules lacks of errors, and which of its errors with a clause nobody has.
+    """Return descriptions of the errors that a rules page lacks or gets wrong, and of its errors with a clause that do not exist.
 
-    Each error has an entry of its kind with its clause and, as one of the forms, its fields and their types as the class declares them. Its
-    rules are on the page, and one of them gives the clause.
+    Each error needs an entry of its kind with its clause. One of the entry's forms must list the fields and types that the class declares.
+    The entry's rules must be on the page, and one of them must have the clause.
     """
     entries = {entry.name: entry for entry in page.entries}
     lacking = []
@@ -70,44 +70,44 @@ def unexplained(page: RulesPage, violations: Iterable[type[Violation]]) -> list[
 
 
 def declared_fields(violation: type[Violation]) -> FieldTypes:
-    """Return the names and types of an error's fields, as its class declares them."""
+    """Return the names and types of an error's fields as its class declares them."""
     return tuple(
         (each.name, each.type if isinstance(each.type, str) else each.type.__name__) for each in fields(violation)
     )
 
 
 class ProtocolContract:
-    """Inherit from it with a name that begins with ``Test``, and say which protocol, and which errors it has.
+    """Base class for a protocol's tests: inherit from it in a class named ``Test...`` that names the protocol and its errors.
 
-    The scenarios of its suite are played, and its state is looked at in between.
+    The tests play the scenarios of the protocol's suite and check its state in between.
     """
 
     protocol: ClassVar[str]
-    """Its name; the plugin is installed."""
+    """The protocol's name; its plugin must be installed."""
     violations: ClassVar[Sequence[type[Violation]]] = ()
-    """Every error that a request, a downward message or a candidate may meet."""
+    """Every error that a request, a downward message or a candidate may be rejected with."""
     files: ClassVar[Sequence[Traversable]] = ()
-    """Trace files besides those of the suite."""
+    """Trace files in addition to the suite."""
 
     def check(self, rules: RuleSet[Any]) -> None:
-        """Look at a state after a step: override it to check the protocol's invariants."""
+        """Check a state after each input and step: override it with the protocol's invariants."""
 
     def as_record(self, item: Json) -> Json:
-        """Return what a step asks for in the JSON form of its record: override it where a record has other names."""
+        """Return an entry of a step in the JSON form of its record: override it if the record has other field names."""
         return item
 
-    def test_the_scenarios_pass(self) -> None:
-        """Everything comes out as they expect."""
+    def test_scenarios_pass(self) -> None:
+        """Every scenario gives the expected results."""
         assert differences(self._scenarios()) == {}
 
-    def test_names_are_unique(self) -> None:
-        """No two scenarios have one id."""
+    def test_scenario_ids_are_unique(self) -> None:
+        """No two scenarios share an id."""
         names = Counter(scenario.id for scenario in self._scenarios())
         assert names
         assert [name for name, count in names.items() if count > 1] == []
 
-    def test_every_error_is_met_with_all_its_fields(self) -> None:
-        """The suite has each of `violations`, and no other."""
+    def test_suite_covers_every_error_with_all_fields(self) -> None:
+        """The suite covers each of `violations` and no other."""
         declared = {(each.kind, *(field.name for field in fields(each) if each.normative)) for each in self.violations}
         met = {
             (error["kind"], *(name for name in error if name != "kind"))
@@ -116,14 +116,14 @@ class ProtocolContract:
         }
         assert met == declared
 
-    def test_the_rules_page_has_every_error(self) -> None:
-        """If the protocol has a page of rules, it has each of `violations`, and no other."""
+    def test_rules_page_has_every_error(self) -> None:
+        """If the protocol has a rules page, it lists each of `violations` and no other."""
         page = self._definition().rules_page
         if page is not None:
             assert unexplained(parse_page(self.protocol, page.read_text(encoding="utf-8")), self.violations) == []
 
-    def test_a_state_is_its_pages(self) -> None:
-        """After every step, what is made of the pages has the same pages, view and root, and nothing to save."""
+    def test_restored_state_equals_saved_state(self) -> None:
+        """At every step, the state restored from the pages has the same pages, view and root, and nothing to save."""
         definition = self._definition()
 
         def look(rules: RuleSet[Any], violation: Violation | None) -> None:
@@ -141,8 +141,8 @@ class ProtocolContract:
         for scenario in self._scenarios():
             run_scenario(scenario, look)
 
-    def test_a_refused_input_changes_nothing(self) -> None:
-        """Its pages are what they were before."""
+    def test_rejected_input_changes_nothing(self) -> None:
+        """A rejected input leaves all pages unchanged."""
         for scenario in self._scenarios():
             before: list[bytes] = []
 
@@ -153,21 +153,21 @@ class ProtocolContract:
 
             run_scenario(scenario, look)
 
-    def test_a_lane_comes_to_the_same(self) -> None:
-        """Given the scenarios as encoded records, and saved and restored after every block; those whose steps are whole blocks."""
+    def test_lane_gives_expected_results(self) -> None:
+        """A lane that gets scenarios as encoded records, restored after every block, agrees; only scenarios that fit into blocks."""
         fitting = [scenario for scenario in self._as_written() if fits_into_blocks(scenario)]
         assert fitting
         for scenario in fitting:
             SuitePlayer(scenario, self.as_record).play()
 
     def test_hash_seeds_do_not_matter(self) -> None:
-        """Processes under other seeds of Python's string hashes tell the same."""
+        """Processes under other seeds of Python's string hashes give the same output."""
         command = [sys.executable, "-m", "validator", "replay", "--json", "--suite", self.protocol]
-        told = {
+        outputs = {
             subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True).stdout
             for seed in HASH_SEEDS
         }
-        assert len(told) == 1
+        assert len(outputs) == 1
 
     def _definition(self) -> ProtocolDefinition:
         definition = installed_protocol(self.protocol)
@@ -175,7 +175,7 @@ class ProtocolContract:
         return definition
 
     def _documents(self) -> Iterator[Node]:
-        """Read the files of scenarios; those of vectors name a format."""
+        """Read the scenario files and skip vector files, which name a format."""
         for file in (*suite_files(self.protocol), *self.files):
             document = read_document(file)
             if not (isinstance(document.value, dict) and document.has("format")):

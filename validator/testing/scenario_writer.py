@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A short way to write conformance scenarios down: every call adds an input together with what must come of it.
+"""A concise way to write conformance scenarios: every call adds an input together with its expected result.
 
 >>> from validator.testing import ScenarioWriter, suite_text
 >>> class Scenario(ScenarioWriter):
@@ -28,17 +28,17 @@ __all__ = ["ScenarioWriter", "suite_text"]
 Json = dict[str, Any]
 
 STEP_ORDER = ("requests", "downward", "candidates", "session_change")
-"""In which a step applies what it has."""
+"""The order in which a step applies its entries."""
 
 
 class ScenarioWriter:
-    """One scenario under construction, in ``json``; `at` starts a step, the other methods add to it. Inherit from it once per protocol."""
+    """One scenario under construction, in ``json``; `at` starts a step and the other methods add to it. Subclass it once per protocol."""
 
     protocol: ClassVar[str]
     base_config: ClassVar[Mapping[str, Any]] = {}
-    """The limits of every scenario. Tiny ones, no two of a kind alike, are all reached, and none is taken for another."""
+    """The limits of every scenario. Choose them small, so that all are reached, and different, so that none can be mistaken for another."""
     base_paras: ClassVar[Mapping[int, int]] = {}
-    """The paras of a genesis with their balances, where a scenario names no others."""
+    """The genesis paras and their balances, unless a scenario names others."""
 
     def __init__(
         self,
@@ -54,10 +54,10 @@ class ScenarioWriter:
     ) -> None:
         """Begin a scenario.
 
-        ``identifier`` is group and name with a slash between, ``rule`` what it shows, ``source`` the clause of the specification that says
-        so; ``paras`` are instead of ``base_paras``, ``balances`` and ``config`` what is other than there and in ``base_config``; ``needs``
-        are the features without which it is skipped; ``interpretation`` is number, question and answer where the specification leaves that
-        open.
+        ``identifier`` is group and name, separated by a slash. ``rule`` is what the scenario shows, and ``source`` the clause of the
+        specification that says so. ``paras`` replaces ``base_paras``; ``balances`` and ``config`` override single entries of ``base_paras``
+        and ``base_config``. ``needs`` are the features without which the scenario is skipped. ``interpretation`` is number, question and
+        answer if the specification leaves the rule open.
         """
         group, _, name = identifier.partition("/")
         genesis = {**(self.base_paras if paras is None else paras), **(balances or {})}
@@ -79,7 +79,7 @@ class ScenarioWriter:
 
     @property
     def step(self) -> Json:
-        """The step that is being written."""
+        """The step under construction."""
         step: Json = self.json["steps"][-1]
         return step
 
@@ -89,16 +89,16 @@ class ScenarioWriter:
         return self
 
     def add(self, key: str, item: Json, error: str | None = None, fields: Mapping[str, Any] | None = None) -> Self:
-        """Add an entry to the step's ``requests``, ``downward`` or ``candidates``: accepted, or refused with an error's kind and fields."""
+        """Add an entry to the step's ``requests``, ``downward`` or ``candidates``: accepted, or rejected with ``error`` and its fields."""
         later = [other for other in STEP_ORDER[STEP_ORDER.index(key) + 1 :] if other in self.step]
-        assert not later, f"{self.json['id']}: {key} come before {later[0]} in a step: start another one"
+        assert not later, f"{self.json['id']}: {key} come before {later[0]} in a step: start a new step"
         self.step.setdefault(key, []).append(item)
         result = {"ok": True} if error is None else {"ok": False, "error": {"kind": error, **(fields or {})}}
         self.step.setdefault("expect", {}).setdefault(key, []).append(result)
         return self
 
     def downward(self, para: int, msg: str, error: str | None = None, /, **fields: Any) -> Self:
-        """Queue a message of the relay chain, in hex."""
+        """Queue a downward message of the relay chain, in hex."""
         return self.add("downward", {"para_id": para, "msg": msg}, error, fields)
 
     def session(
@@ -108,7 +108,7 @@ class ScenarioWriter:
         onboarding: Mapping[int, int] | None = None,
         new_config: Mapping[str, Any] | None = None,
     ) -> Self:
-        """End the session with this block; ``onboarding`` is balance by para."""
+        """End the session with this block; ``onboarding`` maps paras to balances."""
         change: Json = {}
         if leaving := list(outgoing):
             change["outgoing"] = leaving
@@ -120,14 +120,14 @@ class ScenarioWriter:
         return self
 
     def state(self, **keys: Any) -> Self:
-        """Expect this much of the state after the step; paras, and channels as pairs of paras, may be keys as they are."""
+        """Expect these parts of the state after the step; keys may be paras, or pairs of paras for channels."""
         expect = self.step.setdefault("expect", {}).setdefault("state", {})
         expect.update({key: _named(value) for key, value in keys.items()})
         return self
 
 
 def suite_text(scenarios: Iterable[Json]) -> str:
-    """Return the file of a group of scenarios (`ScenarioWriter.json`): one line for each scenario's head, one for each of its steps."""
+    """Return the file of a group of scenarios (`ScenarioWriter.json`): one line for each scenario's head and one for each step."""
     parts = []
     for scenario in scenarios:
         head = json.dumps({key: value for key, value in scenario.items() if key != "steps"})

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests that the simulated chains of a protocol inherit.
+"""The tests that a protocol's simulated chains inherit.
 
 >>> from validator.testing import SimulationContract
 >>> class TestMine(SimulationContract):
-...     protocol = "early-hrmp"
+...     protocol = "my-protocol"
 ...     kinds = frozenset({"Open/ToSelf", "Close/Unauthorized"})
 """
 
@@ -29,10 +29,10 @@ __all__ = ["SimulationContract", "records_of", "refusals", "simulated"]
 
 Json = dict[str, Any]
 
-_TOLD: tuple[str, ...] = ("lane", "block", "kind", "index", "ok", "error")
+_COMPARED: tuple[str, ...] = ("lane", "block", "kind", "index", "ok", "error")
 _SEEDS = (1, 2, 3)
 _BLOCKS = 300
-"""Blocks in which a chain breaks every rule there is."""
+"""Number of blocks in which a chain breaks every rule."""
 
 
 def simulated(protocol: str, **settings: Any) -> list[SimulatedBlock]:
@@ -51,32 +51,32 @@ def refusals(blocks: Iterable[SimulatedBlock]) -> Counter[str]:
 
 
 class SimulationContract:
-    """Inherit from it with a name that begins with ``Test``, and say which protocol, and which errors it has.
+    """Base class for tests of a simulation: inherit from it in a class named ``Test...`` that names the protocol and its errors.
 
-    What is held against each other are the rules, in a lane that gets encoded records, and the model behind the simulation.
+    The tests compare the rules, in a lane that gets encoded records, with the model behind the simulation.
     """
 
     protocol: ClassVar[str]
-    """Its name; the plugin is installed."""
+    """The protocol's name; its plugin must be installed."""
     kinds: ClassVar[frozenset[str]]
-    """Every kind of error of the protocol's own that a verdict may name: each is met."""
+    """Every error kind of the protocol that a verdict may name; the simulation must produce each."""
     pending_kinds: ClassVar[frozenset[str]] = frozenset(
         {"Inclusion/CandidateNotPending", "Timeout/CandidateNotPending"}
     )
-    """Those of a chain whose candidates wait for their inclusion."""
+    """Further kinds on a chain that enacts candidates on inclusion."""
 
-    def test_a_lane_gives_the_verdicts_that_the_model_expects(self) -> None:
-        """Block by block, with every field of every error; immediate enactment."""
+    def test_lane_verdicts_match_model(self) -> None:
+        """With immediate enactment, block by block, including every field of every error."""
         for seed in _SEEDS:
             assert self._played("immediate", seed) == self.kinds
 
-    def test_so_it_does_where_candidates_wait_for_their_inclusion(self) -> None:
-        """The same, with enactment on inclusion."""
+    def test_lane_verdicts_match_model_with_enactment_on_inclusion(self) -> None:
+        """With enactment on inclusion, block by block."""
         for seed in _SEEDS:
             assert self._played("on-inclusion", seed) == self.kinds | self.pending_kinds
 
-    def test_the_same_settings_give_the_same_bytes(self) -> None:
-        """And another seed gives others."""
+    def test_same_settings_give_same_bytes(self) -> None:
+        """Another seed gives other bytes."""
 
         def lines(seed: int) -> list[str]:
             blocks = simulated(self.protocol, seed=seed, blocks=40, enactment="on-inclusion")
@@ -85,19 +85,19 @@ class SimulationContract:
         assert lines(5) == lines(5)
         assert lines(5) != lines(6)
 
-    def test_what_a_shorter_chain_has_a_longer_one_begins_with(self) -> None:
-        """The number of blocks changes none of them."""
+    def test_longer_chain_begins_with_shorter_chain(self) -> None:
+        """The number of blocks does not change their content."""
         assert simulated(self.protocol, seed=4, blocks=60)[:25] == simulated(self.protocol, seed=4, blocks=25)
 
-    def test_a_well_behaved_chain_has_no_refusal(self) -> None:
-        """With a violation share of 0, whenever candidates are enacted."""
+    def test_chain_without_violations_has_no_rejections(self) -> None:
+        """With a violation share of 0, under either enactment."""
         for enactment in ("immediate", "on-inclusion"):
             blocks = simulated(self.protocol, seed=5, blocks=150, violation_share=0, enactment=enactment)
             assert refusals(blocks) == Counter()
             assert len(records_of(blocks, "candidates")) > 500
 
-    def test_what_is_meant_to_be_refused_is_refused(self) -> None:
-        """A candidate that was made to break a rule, or two, meets the error of the first."""
+    def test_intended_violations_are_rejected(self) -> None:
+        """A candidate made to break one or two rules is rejected with the error of the first."""
         pairs = 0
         for block in simulated(self.protocol, seed=8, blocks=200, violation_share=0.4):
             verdicts = {each["index"]: each for each in block.expected if each["kind"] == "candidate"}
@@ -106,8 +106,8 @@ class SimulationContract:
                 pairs += len(kinds) == 2
         assert pairs > 20
 
-    def test_sessions_move_paras_and_limits(self) -> None:
-        """Paras leave, come back later and at once; limits change."""
+    def test_sessions_change_paras_and_limits(self) -> None:
+        """Paras leave and return, later or in the same change; limits change."""
         blocks = simulated(self.protocol, seed=9, blocks=_BLOCKS)
         changes = [change for block in records_of(blocks, "blocks") if (change := block["session_change"])]
         assert len(changes) == _BLOCKS // 10
@@ -115,43 +115,43 @@ class SimulationContract:
         gone: set[int] = set()
         back = at_once = 0
         for change in changes:
-            coming = {para["para_id"] for para in change["onboarding"]}
-            at_once += bool(coming & set(change["outgoing"]))
-            back += bool(coming & gone)
+            arriving = {para["para_id"] for para in change["onboarding"]}
+            at_once += bool(arriving & set(change["outgoing"]))
+            back += bool(arriving & gone)
             gone |= set(change["outgoing"])
         assert back
         assert at_once
 
-    def test_small_chains_are_chains(self) -> None:
-        """Few paras, no candidates, no blocks, a session a block."""
+    def test_small_chains_have_all_blocks(self) -> None:
+        """Few paras, no candidates, no blocks, one session per block."""
         for small in ({"paras": 3, "candidates_per_block": 1}, {"candidates_per_block": 0}, {"blocks": 0}):
             settings: Json = {"seed": 2, "blocks": 80, "first_block": 1000, "session_length_blocks": 1, **small}
             blocks = simulated(self.protocol, **settings)
             assert [block.block for block in blocks] == list(range(1000, 1000 + settings["blocks"]))
 
-    def test_balances_may_be_unlimited(self) -> None:
-        """Then nobody is short of a deposit."""
+    def test_unlimited_balances_cover_every_deposit(self) -> None:
+        """No para is short of a deposit."""
         settings = SimulationSettings(seed=3, blocks=200, unlimited_balances=True)
         simulation = simulation_of(self.protocol, settings)
         assert simulation.chain()["balances"] == "unlimited"
         assert "InsufficientBalance" not in refusals(simulation.blocks())
 
     def _played(self, enactment: Any, seed: int) -> set[str]:
-        """Return the kinds of error that come out, every verdict of the lane being as expected."""
+        """Compare every verdict of a lane with the expected one, and return the error kinds that occurred."""
         simulation = simulation_of(self.protocol, SimulationSettings(seed=seed, blocks=_BLOCKS, enactment=enactment))
         chain = simulation.chain()
         tables = {"chains": {chain["lane"]: chain_table(chain)}}
         definition = lane_definition(Config.model_validate(tables), chain["lane"])
-        worker = LaneProcessor.create(definition)
+        processor = LaneProcessor.create(definition)
         met: Counter[str] = Counter()
         for block in simulation.blocks():
-            told = self._told_by(worker, definition, block)
-            assert [{name: each[name] for name in _TOLD if name in each} for each in told] == block.expected
+            verdicts = self._verdicts_of(processor, definition, block)
+            assert [{name: each[name] for name in _COMPARED if name in each} for each in verdicts] == block.expected
             met += refusals([block])
         return set(met)
 
-    def _told_by(self, worker: LaneProcessor, definition: LaneDefinition, block: SimulatedBlock) -> list[Json]:
-        """Put a block's records into a lane, encoded, and return its verdicts."""
+    def _verdicts_of(self, processor: LaneProcessor, definition: LaneDefinition, block: SimulatedBlock) -> list[Json]:
+        """Process a block's encoded records in a lane and return the verdicts."""
         inputs = []
         for offset, (topic, record) in enumerate(block.records):
             kind = INPUT_TOPICS[topic]
@@ -160,6 +160,6 @@ class SimulationContract:
             decoded = decode_record(definition.codec, kind, value, Source(topic, 0, offset), None, lanes)
             assert not isinstance(decoded, DeadLetter), decoded.detail
             inputs.append(decoded[1])
-        told = [each for batch in worker.process(inputs) for each in batch.records]
-        assert {each.topic for each in told}.isdisjoint({"dead-letters"})
-        return [to_json("verdicts", each.value) for each in told if each.topic == "verdicts"]
+        outputs = [each for batch in processor.process(inputs) for each in batch.records]
+        assert {each.topic for each in outputs}.isdisjoint({"dead-letters"})
+        return [to_json("verdicts", each.value) for each in outputs if each.topic == "verdicts"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A transport in memory: what came out of the job is given, what it submits is kept."""
+"""An in-memory stand-in for Kafka: a test supplies the job's output records and reads what the transport submits."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from validator.plugin.submission import check_submission, check_timeout
 
 
 class MemoryTransport:
-    """One transport of ``plugin``, and the Kafka that it works with, as lists.
+    """One transport of ``plugin``, with lists in place of Kafka.
 
-    ``plugin`` is a module or object with hooks, or the name of an installed plugin; ``config`` is what ``[transports.<name>]`` would hold;
-    ``transport`` names one where the plugin yields several. `outputs` are the records of all output topics, of which the transport
-    receives those of its own; `submitted` is what it wrote.
+    ``plugin`` is a module or object with hooks, or the name of an installed plugin. ``config`` is what ``[transports.<name>]`` would hold.
+    ``transport`` selects one if the plugin yields several. `outputs` are the records of all output topics; the transport receives those of
+    its topics. `submitted` are the records that it wrote.
 
-    Raises `PluginError` for whatever is wrong with the plugin or its configuration, then `UserError` where it has not this transport.
+    Raises `PluginError` for problems of the plugin or its configuration, then `UserError` if the plugin does not yield this transport.
     """
 
     def __init__(
@@ -45,17 +45,17 @@ class MemoryTransport:
         self.config = configure(self.plugin, values)
         self.transport = _choose(self.plugin, transports_of(self.plugin, values), transport)
         self.outputs: list[Record] = list(outputs)
-        """What the job has told, in order; append to it between two runs."""
+        """The job's output records, in order; append to the list between two runs."""
         self.submitted: list[Record] = []
-        """What has been written to input topics, in order."""
+        """The records written to input topics, in order."""
         self.acknowledged = 0
-        """How many of `outputs` do not come again."""
+        """How many of `outputs` are acknowledged and not received again."""
 
     def run(self, *, receives_max: int | None = None, submits_max: int | None = None) -> None:
-        """Start the transport anew, as a restarted process does, with what is not acknowledged, until it ends.
+        """Start the transport, as a restarted process does, from the first record not acknowledged, and run it until it returns.
 
-        It is asked to end when there is nothing left to receive, after ``receives_max`` records, or after ``submits_max``. Raises what the
-        transport raises.
+        The context asks it to stop when nothing is left to receive, after ``receives_max`` records received, or after ``submits_max``
+        submitted. Raises whatever the transport raises.
         """
         self.transport.run(MemoryContext(self, receives_max, submits_max))
 
@@ -73,11 +73,11 @@ class MemoryContext:
 
     @property
     def stopping(self) -> bool:
-        """Whether the transport is to end."""
+        """Whether the transport should stop."""
         return self._stopping
 
     def submit(self, topic: str, key: bytes, value: bytes) -> None:
-        """Keep a record. Raises ``ValueError``."""
+        """Append a record to `MemoryTransport.submitted`. Raises ``ValueError``."""
         check_submission(topic, key, value)
         self._memory.submitted.append((topic, key, value))
         if self._submits_left is not None:
@@ -85,7 +85,7 @@ class MemoryContext:
             self._stopping = self._stopping or self._submits_left <= 0
 
     def receive(self, timeout_s: float) -> Record | None:
-        """Return the next record of the transport's topics; None where there is none, at once. Raises ``ValueError``."""
+        """Return the next record of the transport's topics, or None at once if there is none. Raises ``ValueError``."""
         check_timeout(timeout_s)
         outputs, topics = self._memory.outputs, self._memory.transport.topics
         while not self._stopping and self._position < len(outputs):
@@ -100,7 +100,7 @@ class MemoryContext:
         return None
 
     def acknowledge(self) -> None:
-        """Have everything received so far not come again."""
+        """Mark everything received so far as delivered, so that it is not received again."""
         self._memory.acknowledged = self._position
 
 
@@ -123,5 +123,5 @@ def _choose(plugin: Plugin, transports: tuple[Transport, ...], name: str | None)
     chosen = [each for each in transports if name in (None, each.name)]
     if len(chosen) != 1:
         there = ", ".join(sorted(each.name for each in transports)) or "none"
-        raise UserError(f"{plugin}: expected one transport{'' if name is None else f' {name!r}'}, there are {there}")
+        raise UserError(f"{plugin}: expected one transport{'' if name is None else f' {name!r}'}, found {there}")
     return chosen[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugin keeps the contract of handler plugins, and tells the listener."""
+"""The plugin fulfils the contract of handler plugins and notifies the listener."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TestBeacon(HandlerContract):
     readme = Path(__file__).parents[1] / "README.md"
 
 
-def test_the_listener_is_told() -> None:
+def test_message_notifies_listener() -> None:
     chain = Harness(validator_beacon, CONFIG, block=7)
     assert chain.send(b"beacon", para=2002).outcome == "ok"
     assert chain.state == {b"\xd2\x07\0\0": b"\x07\0\0\0"}

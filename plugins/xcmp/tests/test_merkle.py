@@ -155,6 +155,13 @@ def flipped(value: bytes, data: st.DataObject) -> bytes:
     return bytes(byte ^ (1 << bit % 8 if at == bit // 8 else 0) for at, byte in enumerate(value))
 
 
+class Stranger:
+    """Of no type that a proof may hold; its name is the same in every process."""
+
+    def __repr__(self) -> str:
+        return "a stranger"
+
+
 ODD: tuple[Any, ...] = (
     None,
     -1,
@@ -170,7 +177,7 @@ ODD: tuple[Any, ...] = (
     [],
     {},
     (),
-    object(),
+    Stranger(),
 )
 
 

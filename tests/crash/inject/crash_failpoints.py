@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kills at named steps, from outside: the product has no hooks, its functions are wrapped when their modules are imported.
+"""Kills at named steps, from outside: the product has no hooks, so its functions are wrapped when their modules are imported.
 
-A folder (`CRASH_POINTS` in the environment) is all that the job's processes and the suite share:
+The job's processes and the suite share one folder (`CRASH_POINTS` in the environment):
 
-- ``armed``: JSON, one kill that waits for its step (`Armed`); whoever reaches the step claims it by renaming the file, so each fires once;
-- ``fired-<id>``: the claimed file; the process that fired adds nothing, since it may be dead by the next instruction;
+- ``armed``: JSON, one kill that waits for its step (`Armed`). The process that reaches the step claims it by renaming the file, so it
+  fires once;
+- ``fired-<id>``: the claimed file. The process that fired adds nothing, since it may be dead by the next instruction;
 - ``seen/<step>``: some process has reached the step, armed or not;
-- ``constants``: JSON, module -> name -> number: limits that are set lower, so that what is rare happens often.
+- ``constants``: JSON, module -> name -> number: lowered limits, so that rare events happen often.
 
 Standard library only: this runs before anything else in every process.
 """
@@ -30,8 +31,8 @@ from typing import Any, NamedTuple, TypedDict
 class Step(NamedTuple):
     """Where a step is: a method of ``owner`` (a class of ``module``, or "" for a function of it).
 
-    ``when`` is before or after the call, during it (from a thread), or between what a generator yields. A ``fresh`` step is one that a
-    worker may reach only at its start, a ``rare`` one is reached in few batches: the larger a lane, the fewer.
+    ``when`` is before or after the call, during it (from a thread), or between the items of a generator. A worker reaches a ``fresh`` step
+    only at its start, and a ``rare`` one in few batches: the larger a lane, the fewer.
     """
 
     stage: str
@@ -81,9 +82,9 @@ STEPS: dict[str, Step] = {
 
 
 class Armed(TypedDict):
-    """A kill that waits: at the ``countdown``-th time that a process reaches ``step``, ``signal`` goes to the victims.
+    """A waiting kill: when a process reaches ``step`` for the ``countdown``-th time, ``signal`` goes to the victims.
 
-    Victims are ``worker`` (whoever reaches the step), its ``jvm`` and ``driver``, and the ``broker`` that ``broker_record`` names.
+    Victims are ``worker`` (the process that reaches the step), its ``jvm`` and ``driver``, and the ``broker`` that ``broker_record`` names.
     """
 
     id: str
@@ -97,7 +98,7 @@ class Armed(TypedDict):
 
 class _Failpoints:
     def __init__(self, folder: str) -> None:
-        self._armed = os.path.join(folder, "armed")  # noqa: PTH118 - as light as it gets
+        self._armed = os.path.join(folder, "armed")  # noqa: PTH118 - pathlib would add imports
         self._fired = os.path.join(folder, "fired-")  # noqa: PTH118
         self._seen = os.path.join(folder, "seen")  # noqa: PTH118
         self._noted: set[str] = set()
@@ -105,7 +106,7 @@ class _Failpoints:
         self._counts: dict[str, int] = {}
 
     def reach(self, step: str) -> None:
-        """Note that a step is reached, and fire what is armed for it; other stages may pass by the same function."""
+        """Record that a step is reached, and fire what is armed for it; other stages may call the same function."""
         if self._stage != STEPS[step].stage:
             return
         if step not in self._noted:
@@ -135,7 +136,7 @@ class _Failpoints:
 def _fire(armed: Armed) -> None:
     if armed["delay_s"]:
         time.sleep(armed["delay_s"])
-    # whoever fires goes last
+    # the process that fires goes last
     for victim in sorted(armed["victims"], key=("broker", "driver", "jvm", "worker").index):
         with contextlib.suppress(ProcessLookupError):
             os.kill(_process(victim, armed), armed["signal"])
@@ -179,12 +180,12 @@ def _wrapped(step: str, when: str, call: Callable[..., Any], points: _Failpoints
 
 
 def patch(module: ModuleType, points: _Failpoints) -> None:
-    """Wrap what the steps of a module name."""
+    """Wrap the functions of a module that steps name."""
     for name, step in STEPS.items():
         if step.module != module.__name__:
             continue
         if step.owner == "Producer" and getattr(module.Producer, "__module__", "") != __name__:
-            # librdkafka's class is not Python's: its methods can be wrapped in a class of ours only
+            # librdkafka's class is not a Python class: only a subclass can have wrapped methods
             module.Producer = type("Producer", (module.Producer,), {"__module__": __name__})  # type: ignore[attr-defined]
         owner = getattr(module, step.owner) if step.owner else module
         method = step.name
@@ -207,7 +208,7 @@ class _PatchingLoader(importlib.abc.Loader):
     def exec_module(self, module: ModuleType) -> None:
         self._loader.exec_module(module)
         for name, value in self._constants.items():
-            getattr(module, name)  # a constant that is no more is to be noticed
+            getattr(module, name)  # fails if the constant no longer exists
             setattr(module, name, value)
         patch(module, self._points)
 

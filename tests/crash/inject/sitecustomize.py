@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python imports this at its start wherever this folder is on PYTHONPATH: in the job's driver and in its workers."""
+"""Python imports this module at its start if this folder is on PYTHONPATH: in the job's driver and in its workers."""
 
 from __future__ import annotations
 

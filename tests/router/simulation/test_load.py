@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pure load is what it claims: accepted throughout, from a state in which all channels are open."""
+"""The pure load keeps its promise: the model accepts every candidate, from a state with all channels open."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readings of the rules that the sample traces do not pin, as the naive model takes them."""
+"""How the naive model reads rules that the sample traces do not pin."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def disagreement(expected: Any, found: Any, where: str = "") -> str | None:
     return None if same else f"{where}: expected {expected!r}, found {found!r}"
 
 
-@pytest.mark.skipif(not SAMPLES.exists(), reason="../shared/traces is not beside this checkout")
+@pytest.mark.skipif(not SAMPLES.exists(), reason="../shared/traces is not next to this checkout")
 def test_all_sample_traces_are_present() -> None:
     assert len(SCENARIOS) >= 26
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A good record of each kind, and ways to make it and to read it."""
+"""A valid record of each kind, with functions that encode and decode it."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def value_of(kind: RecordKind, **changes: Any) -> bytes:
 
 
 def read(kind: RecordKind, value: bytes) -> Input:
-    made = decoded(kind, value, SOURCE)
-    assert not isinstance(made, DeadLetter), made.detail
-    lane, item = made
+    result = decoded(kind, value, SOURCE)
+    assert not isinstance(result, DeadLetter), result.detail
+    lane, item = result
     assert lane == "polkadot"
     return item
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hypothesis strategies for records as JSON and for outcomes of the core, whole ranges of every field."""
+"""Hypothesis strategies for JSON records and outcomes of the core, over the full range of every field."""
 
 from __future__ import annotations
 

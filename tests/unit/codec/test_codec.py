@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Codecs are values: several stand side by side in one process, each with the protocols and versions that it was made of."""
+"""Codecs are values: one process can hold several, each with its own protocols and schema versions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NAME = "validator.router.Candidate"
 
 @dataclass(frozen=True)
 class Records:
-    """What a codec asks of a protocol."""
+    """The part of a protocol that a codec reads."""
 
     name: str
     records: tuple[RecordType, ...]
@@ -41,7 +41,7 @@ class Records:
 
 
 def with_candidates_changed(tmp_path: Path, shape: Any = None, *, earlier_kept: bool = True) -> Records:
-    """The Router with one more field in its candidates, last of all after they were reversed."""
+    """Return the Router's records with one more field in candidates, and with the order of fields reversed."""
     folder = tmp_path / "avro"
     shutil.copytree(schemas_directory(), folder)
     file = folder / f"{NAME}.avsc"
@@ -56,23 +56,23 @@ def with_candidates_changed(tmp_path: Path, shape: Any = None, *, earlier_kept: 
 
 
 def fields_of(codec: Codec, value: bytes) -> Any:
-    made = decode_record(codec, RecordKind.CANDIDATE, value, SOURCE)
-    assert not isinstance(made, DeadLetter), made.detail
-    return made[1].fields
+    result = decode_record(codec, RecordKind.CANDIDATE, value, SOURCE)
+    assert not isinstance(result, DeadLetter), result.detail
+    return result[1].fields
 
 
 def reason_of(codec: Codec, value: bytes) -> tuple[DeadReason, str]:
-    made = decode_record(codec, RecordKind.CANDIDATE, value, SOURCE)
-    assert isinstance(made, DeadLetter)
-    return made.reason, made.detail
+    result = decode_record(codec, RecordKind.CANDIDATE, value, SOURCE)
+    assert isinstance(result, DeadLetter)
+    return result.reason, result.detail
 
 
-def test_two_versions_of_a_schema_are_current_side_by_side_in_one_process(tmp_path: Path) -> None:
+def test_two_codecs_in_one_process_keep_their_own_schema_versions(tmp_path: Path) -> None:
     old = codec_for("router")
     new = Codec.of([with_candidates_changed(tmp_path, lambda record: (record["mood"], record["para_id"]))])
     by_old, by_new = (write(codec.schemas[NAME], {**CANDIDATE, "mood": "glad"}) for codec in (old, new))
     assert by_old[:HEADER_SIZE] != by_new[:HEADER_SIZE]
-    for _ in range(2):  # what one has read changes nothing for the other
+    for _ in range(2):  # reading with one codec does not affect the other
         assert fields_of(old, by_old)[0] == CANDIDATE["para_id"]
         assert fields_of(new, by_new) == ("glad", CANDIDATE["para_id"])
         assert fields_of(new, by_old) == (None, CANDIDATE["para_id"])
@@ -84,18 +84,18 @@ def test_two_versions_of_a_schema_are_current_side_by_side_in_one_process(tmp_pa
         assert "mood" not in to_json("candidates", by_old, old)
 
 
-def test_a_record_of_an_earlier_schema_is_read_into_the_current_one(tmp_path: Path) -> None:
+def test_record_of_earlier_schema_decodes_into_current_one(tmp_path: Path) -> None:
     earlier = write(codec_for("router").schemas[NAME], CANDIDATE)
     new = Codec.of([with_candidates_changed(tmp_path)])
     assert earlier[:HEADER_SIZE] != new.schemas[NAME].header
     assert fields_of(new, earlier) == fields_of(codec_for("router"), earlier)
 
 
-def test_a_codec_of_several_protocols_reads_the_records_of_each() -> None:
+def test_codec_of_several_protocols_reads_records_of_each() -> None:
     together = codec_for("router", "xcmp", "early-hrmp")
     assert together.names("candidates") == (
+        "validator.router.Candidate",  # records of the package come first
         "validator.early_hrmp.Candidate",
-        "validator.router.Candidate",
         "validator.xcmp.Candidate",
     )
     for protocol in ("router", "xcmp", "early-hrmp"):
@@ -111,7 +111,7 @@ def _own(codec: Codec) -> dict[bytes, Any]:
     return {header: reading for header, reading in codec.readings.items() if reading.protocols}
 
 
-def test_the_order_of_the_protocols_makes_no_difference() -> None:
+def test_order_of_protocols_does_not_change_codec() -> None:
     names = ("router", "xcmp", "early-hrmp")
     protocols = [make_runtime(RuntimePlan(name)).protocol for name in names]
     one, other = Codec.of(protocols), Codec.of(reversed(protocols))
@@ -120,7 +120,7 @@ def test_the_order_of_the_protocols_makes_no_difference() -> None:
     assert one.readings.keys() == other.readings.keys()
 
 
-def test_a_record_of_a_protocol_that_the_codec_lacks_is_named() -> None:
+def test_record_of_protocol_missing_from_codec_is_undecodable() -> None:
     value = encode_input(codec_for("router"), RecordKind.CANDIDATE, _plain_candidate(), "router")
     assert reason_of(codec_for("xcmp"), value) == (
         DeadReason.UNDECODABLE,
@@ -128,17 +128,17 @@ def test_a_record_of_a_protocol_that_the_codec_lacks_is_named() -> None:
     )
 
 
-def test_a_record_of_another_protocol_than_its_lanes_is_refused() -> None:
+def test_record_of_another_protocol_than_its_lane_is_refused() -> None:
     codec = codec_for("router", "xcmp")
     value = encode_input(codec, RecordKind.CANDIDATE, _plain_candidate(), "router")
     for protocol, refused in (("router", None), ("xcmp", "a lane of protocol router, found one of xcmp")):
         lanes = {"polkadot": make_runtime(RuntimePlan(protocol)).records}
-        made = decode_record(codec, RecordKind.CANDIDATE, value, SOURCE, None, lanes)
+        result = decode_record(codec, RecordKind.CANDIDATE, value, SOURCE, None, lanes)
         if refused is None:
-            assert not isinstance(made, DeadLetter)
+            assert not isinstance(result, DeadLetter)
         else:
-            assert isinstance(made, DeadLetter)
-            assert (made.reason, made.detail) == (DeadReason.LIMIT, f"{NAME}.lane: expected {refused}")
+            assert isinstance(result, DeadLetter)
+            assert (result.reason, result.detail) == (DeadReason.LIMIT, f"{NAME}.lane: expected {refused}")
 
 
 def _plain_candidate() -> dict[str, Any]:
@@ -163,41 +163,41 @@ CHANGE: dict[str, Any] = {"outgoing": [], "onboarding": []}
         ),
     ],
 )
-def test_the_limits_of_a_session_change_stand_in_the_field_of_the_lanes_protocol(
+def test_session_change_limits_in_field_of_other_protocol_are_refused(
     typed: bool, change: dict[str, Any], refused: str | None
 ) -> None:
     codec = shared_codec()
     block = {"lane": "mine", "block": 5, "candidates": 0, "requests": 0, "downward": 0}
     value = encode_input(codec, RecordKind.BLOCK, {**block, "session_change": {**CHANGE, **change}}, "mine")
     lanes = {"mine": RecordChecks("mine", {"places": 7}, typed)}
-    made = decode_record(codec, RecordKind.BLOCK, value, SOURCE, None, lanes)
+    result = decode_record(codec, RecordKind.BLOCK, value, SOURCE, None, lanes)
     if refused is None:
-        assert not isinstance(made, DeadLetter), made.detail
+        assert not isinstance(result, DeadLetter), result.detail
     else:
-        assert isinstance(made, DeadLetter)
-        assert made.detail == f"validator.Block.session_change.{refused}"
+        assert isinstance(result, DeadLetter)
+        assert result.detail == f"validator.Block.session_change.{refused}"
 
 
-def test_a_protocol_under_another_name_shares_the_records_of_the_first() -> None:
+def test_renamed_protocol_shares_records_of_original() -> None:
     mine = replace(ROUTER, name="mine")
     codec = Codec.of([mine, ROUTER])
     value = encode_input(codec, RecordKind.CANDIDATE, _plain_candidate(), "mine")
     for protocol in ("mine", "router"):
         lanes = {"polkadot": RecordChecks(protocol, {})}
         assert not isinstance(decode_record(codec, RecordKind.CANDIDATE, value, SOURCE, None, lanes), DeadLetter)
-    made = decode_record(codec, RecordKind.CANDIDATE, value, SOURCE, None, {"polkadot": RecordChecks("xcmp", {})})
-    assert isinstance(made, DeadLetter)
-    assert made.detail == f"{NAME}.lane: expected a lane of protocol mine or router, found one of xcmp"
+    result = decode_record(codec, RecordKind.CANDIDATE, value, SOURCE, None, {"polkadot": RecordChecks("xcmp", {})})
+    assert isinstance(result, DeadLetter)
+    assert result.detail == f"{NAME}.lane: expected a lane of protocol mine or router, found one of xcmp"
 
 
-def test_protocols_that_read_the_same_bytes_differently_are_refused() -> None:
+def test_protocols_that_read_same_bytes_differently_are_refused() -> None:
     candidates, requests = ROUTER.records
     other = Records("mine", (replace(candidates, shape=lambda _: ()), requests), ROUTER.schemas)
     with pytest.raises(UserError, match=r"^protocols mine and router read validator\.router\.Candidate differently$"):
         Codec.of([ROUTER, other])
 
 
-def test_a_schema_that_names_another_topic_than_its_record_type_is_refused() -> None:
+def test_schema_with_another_topic_than_its_record_type_is_refused() -> None:
     candidates, _ = ROUTER.records
     other = Records("mine", (replace(candidates, topic="channel-requests"),), ROUTER.schemas)
     with pytest.raises(
@@ -206,16 +206,14 @@ def test_a_schema_that_names_another_topic_than_its_record_type_is_refused() -> 
         Codec.of([other])
 
 
-def test_a_record_type_without_schema_is_refused() -> None:
+def test_record_type_without_schema_is_refused() -> None:
     candidates, _ = ROUTER.records
     other = Records("mine", (replace(candidates, schema="validator.mine.Candidate"),), ROUTER.schemas)
-    with pytest.raises(
-        UserError, match=r"^protocol mine: its folder of schemas has none of validator\.mine\.Candidate$"
-    ):
+    with pytest.raises(UserError, match=r"^protocol mine: its schema folder has no schema validator\.mine\.Candidate$"):
         Codec.of([other])
 
 
-def test_a_codec_cannot_be_changed() -> None:
+def test_codec_is_immutable() -> None:
     codec: Any = codec_for("router")
     with pytest.raises(FrozenInstanceError):
         codec.readings = {}
@@ -225,7 +223,7 @@ def test_a_codec_cannot_be_changed() -> None:
         codec.schemas[NAME] = None
 
 
-def test_plans_of_one_protocol_have_equal_codecs_and_a_runtime_has_that_of_its_protocol() -> None:
+def test_plans_and_runtimes_of_one_protocol_have_equal_codecs() -> None:
     one, other = RuntimePlan("router"), RuntimePlan("router", "abc")
     assert codec_of([one, other]).inputs == make_runtime(other).codec.inputs == codec_for("router").inputs
     assert make_runtime(one).codec.names("candidates") == (NAME,)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pairs of schemas that read each other, and pairs that do not; fastavro reads what the check promises."""
+"""Compatible and incompatible pairs of schemas; fastavro confirms each compatible pair."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ READABLE = [
     (LIST, LIST, {"next": {"next": None, "value": 2}, "value": 1}),
 ]
 
-# reader, writer, what is told
+# reader, writer, expected problem
 UNREADABLE = [
     ("int", "long", "record: long is not readable as int"),
     ("float", "double", "record: double is not readable as float"),
@@ -93,7 +93,7 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize(("reader", "writer", "value"), READABLE)
-def test_readable(reader: Any, writer: Any, value: Any) -> None:
+def test_compatible_schema_reads_value(reader: Any, writer: Any, value: Any) -> None:
     assert incompatibilities(reader, writer) == []
     stream = BytesIO()
     schemaless_writer(stream, writer, value)
@@ -102,18 +102,18 @@ def test_readable(reader: Any, writer: Any, value: Any) -> None:
     assert stream.read() == b""
 
 
-@pytest.mark.parametrize(("reader", "writer", "told"), UNREADABLE)
-def test_unreadable(reader: Any, writer: Any, told: str) -> None:
-    assert incompatibilities(reader, writer) == [told]
+@pytest.mark.parametrize(("reader", "writer", "problem"), UNREADABLE)
+def test_incompatible_schema_names_problem(reader: Any, writer: Any, problem: str) -> None:
+    assert incompatibilities(reader, writer) == [problem]
 
 
-def test_every_problem_is_told() -> None:
+def test_every_problem_is_reported() -> None:
     reader = record(field("a", "int"), field("b", "int"), field("c", {"type": "array", "items": fixed(1)}))
     writer = record(field("a", "string"), field("c", {"type": "array", "items": fixed(2)}))
     assert len(incompatibilities(reader, writer)) == 3
 
 
-def test_names_are_taken_from_their_namespace() -> None:
+def test_names_resolve_in_their_namespace() -> None:
     inner = {"type": "fixed", "name": "H", "size": 4}
     reader = record(field("a", inner), field("b", "n.H"), name="R", namespace="n")
     writer = record(field("a", inner), field("b", "H"), name="n.R")

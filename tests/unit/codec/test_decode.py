@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kafka values to inputs, and everything that is not a record to dead letters."""
+"""Kafka values decode to inputs; everything else becomes a dead letter."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from validator.protocols.router.records import (
     ScheduleParaCleanup,
 )
 
-# --- what is right ---
+# --- valid records ---
 
 
-def test_a_candidate() -> None:
+def test_candidate_decodes_to_its_fields() -> None:
     value = value_of(RecordKind.CANDIDATE)
     item = read(RecordKind.CANDIDATE, value)
     assert item[:6] == (RecordKind.CANDIDATE, 17, 1, blake2b(value, digest_size=8).digest(), SOURCE, value)
@@ -45,13 +45,13 @@ def test_a_candidate() -> None:
     )
 
 
-def test_a_candidate_without_messages() -> None:
+def test_candidate_without_messages_has_empty_tuples() -> None:
     value = value_of(RecordKind.CANDIDATE, upward_messages=[], horizontal_messages=[], relay_parent_number=9)
     candidate = records.candidate(read(RecordKind.CANDIDATE, value).fields)
     assert (candidate.upward_messages, candidate.horizontal_messages, candidate.relay_parent_number) == ((), (), 9)
 
 
-def test_a_downward_message() -> None:
+def test_downward_message_decodes_with_its_hash() -> None:
     item = read(RecordKind.DOWNWARD, value_of(RecordKind.DOWNWARD))
     assert DownwardMessage._make(item.fields) == DownwardMessage(2000, b"hello", message_hash(b"hello"))
 
@@ -69,14 +69,14 @@ def test_a_downward_message() -> None:
         ("ScheduleParaCleanup", {"para_id": 1}, ScheduleParaCleanup(1)),
     ],
 )
-def test_a_request(name: str, call: dict[str, Any], expected: Any) -> None:
+def test_request_decodes_to_its_type(name: str, call: dict[str, Any], expected: Any) -> None:
     item = read(RecordKind.REQUEST, value_of(RecordKind.REQUEST, request=(f"validator.router.{name}", call)))
     request = records.request(item.fields)
     assert request == expected
     assert type(request) is type(expected)
 
 
-def test_a_block_record() -> None:
+def test_block_record_decodes_to_its_fields() -> None:
     value = encoded(
         RecordKind.BLOCK,
         {
@@ -115,12 +115,12 @@ def test_a_block_record() -> None:
     )
 
 
-def test_a_plain_block_record_has_the_block_before_as_parent() -> None:
+def test_block_record_without_parent_defaults_to_previous_block() -> None:
     record = block_record(read(RecordKind.BLOCK, value_of(RecordKind.BLOCK)).fields)
     assert record == BlockRecord(17, 16, 2, 1, 0)
 
 
-# --- what is wrong ---
+# --- invalid records ---
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_plain_block_record_has_the_block_before_as_parent() -> None:
         (bytes(limits.RECORD_BYTES_MAX + 1), DeadReason.LIMIT, "expected at most 8388608 bytes, found 8388609"),
     ],
 )
-def test_what_is_no_candidate(value: bytes | None, reason: DeadReason, detail: str) -> None:
+def test_invalid_candidate_becomes_dead_letter(value: bytes | None, reason: DeadReason, detail: str) -> None:
     letter = dead(RecordKind.CANDIDATE, value, b"kusama")
     assert (letter.lane, letter.reason, letter.block, letter.index) == ("kusama", reason, None, None)
     assert detail in letter.detail
@@ -165,7 +165,7 @@ def test_what_is_no_candidate(value: bytes | None, reason: DeadReason, detail: s
 @pytest.mark.parametrize(
     ("key", "lane"), [(None, ""), (b"kusama", "kusama"), (b"\xff", "\ufffd"), (b"k" * 99, "k" * 64)]
 )
-def test_the_lane_of_what_names_none_is_the_keys(key: bytes | None, lane: str) -> None:
+def test_dead_letter_without_lane_takes_it_from_key(key: bytes | None, lane: str) -> None:
     assert dead(RecordKind.BLOCK, b"junk", key).lane == lane
 
 
@@ -283,7 +283,7 @@ RANGE = "0 to 4294967295"
         ),
     ],
 )
-def test_what_exceeds_a_limit(kind: RecordKind, changes: dict[str, Any], detail: str) -> None:
+def test_value_over_limit_becomes_dead_letter(kind: RecordKind, changes: dict[str, Any], detail: str) -> None:
     letter = dead(kind, value_of(kind, **changes), b"key")
     assert letter.reason is DeadReason.LIMIT
     assert letter.detail.startswith(f"{NAMES[kind]}.{detail}")
@@ -303,5 +303,5 @@ def test_what_exceeds_a_limit(kind: RecordKind, changes: dict[str, Any], detail:
         (RecordKind.BLOCK, {"parent_number": 0}),
     ],
 )
-def test_what_just_keeps_a_limit(kind: RecordKind, changes: dict[str, Any]) -> None:
+def test_value_at_limit_is_accepted(kind: RecordKind, changes: dict[str, Any]) -> None:
     assert not isinstance(decoded(kind, value_of(kind, **changes), SOURCE), DeadLetter)

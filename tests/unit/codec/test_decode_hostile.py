@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes that lie, end early or are junk; and many records at once."""
+"""Decoding of wrong lengths, truncated records and junk; packing of many records."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from validator.topics import TOPIC_OF_KIND
 # --- hostile bytes ---
 
 CANDIDATE_START = value_of(RecordKind.CANDIDATE, upward_messages=[], horizontal_messages=[], candidate_hash=None)[:-4]
-"""A candidate up to where its upward messages begin: what follows is their count, the processed messages, the horizontal ones, no hash."""
+"""A candidate cut before its upward messages: their count, the processed count, the horizontal messages and the hash are missing."""
 HUGE = b"\x80\x80\x80\x80\x80\x80\x01"
 
 
-def test_the_start_of_a_candidate_is_what_the_hostile_tests_take_it_for() -> None:
+def test_candidate_start_completed_with_empty_fields_is_valid() -> None:
     read(RecordKind.CANDIDATE, CANDIDATE_START + b"\x00\x00\x00\x00")
 
 
@@ -46,16 +46,16 @@ def test_the_start_of_a_candidate_is_what_the_hostile_tests_take_it_for() -> Non
         pytest.param(b"\x00\x00" + HUGE, id="2**41 horizontal messages"),
     ],
 )
-def test_lengths_that_lie(rest: bytes) -> None:
+def test_wrong_length_is_undecodable(rest: bytes) -> None:
     assert dead(RecordKind.CANDIDATE, CANDIDATE_START + rest).reason is DeadReason.UNDECODABLE
 
 
-def test_a_lane_that_is_not_utf_8() -> None:
+def test_lane_that_is_not_utf_8_is_undecodable() -> None:
     value = value_of(RecordKind.CANDIDATE).replace(b"polkadot", b"polk\xffdot")
     assert dead(RecordKind.CANDIDATE, value).reason is DeadReason.UNDECODABLE
 
 
-def test_a_large_record_of_tiny_items_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_record_of_tiny_items_is_refused_before_it_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     count = ITEMS_MAX + 1
     pairs = {**BLOCK, "included": [{"para_id": 0, "backed_at": None}] * count}
     value = write(schemas()["validator.Block"], pairs)
@@ -71,31 +71,31 @@ def test_a_large_record_of_tiny_items_is_not_built(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("cut", [1, 40_000, 70_000])
-def test_a_large_record_that_ends_early(cut: int) -> None:
+def test_truncated_large_record_is_undecodable(cut: int) -> None:
     value = value_of(RecordKind.CANDIDATE, upward_messages=[bytes(50_000), bytes(50_000)])
     read(RecordKind.CANDIDATE, value)
     assert dead(RecordKind.CANDIDATE, value[:-cut]).reason is DeadReason.UNDECODABLE
 
 
 @given(kind=st.sampled_from(RecordKind), junk=st.binary(max_size=200), key=st.none() | st.binary(max_size=9))
-def test_junk_after_a_good_header_ends_as_something(kind: RecordKind, junk: bytes, key: bytes | None) -> None:
+def test_junk_after_valid_header_gives_record_or_dead_letter(kind: RecordKind, junk: bytes, key: bytes | None) -> None:
     value = schemas()[NAMES[kind]].header + junk
-    made = decoded(kind, value, SOURCE, key)
-    assert (made.raw if isinstance(made, DeadLetter) else made[1].raw) == value
+    result = decoded(kind, value, SOURCE, key)
+    assert (result.raw if isinstance(result, DeadLetter) else result[1].raw) == value
 
 
 @given(kind=st.sampled_from(RecordKind), value=st.binary(max_size=60))
-def test_junk_is_dead(kind: RecordKind, value: bytes) -> None:
+def test_junk_becomes_dead_letter(kind: RecordKind, value: bytes) -> None:
     dead(kind, value)
 
 
 @given(data=st.data(), kind=st.sampled_from(RecordKind))
-def test_a_record_with_a_changed_byte_ends_as_something(data: st.DataObject, kind: RecordKind) -> None:
+def test_record_with_changed_byte_gives_record_or_dead_letter(data: st.DataObject, kind: RecordKind) -> None:
     value = bytearray(encoded(kind, data.draw(INPUTS[kind])))
     position = data.draw(st.integers(0, len(value) - 1))
     value[position] ^= data.draw(st.integers(1, 255))
-    made = decoded(kind, bytes(value), SOURCE)
-    items: list[Input | DeadLetter] = [made if isinstance(made, DeadLetter) else made[1]]
+    result = decoded(kind, bytes(value), SOURCE)
+    items: list[Input | DeadLetter] = [result if isinstance(result, DeadLetter) else result[1]]
     assert unpack(pack(items)) == items
 
 
@@ -105,12 +105,12 @@ def test_a_record_with_a_changed_byte_ends_as_something(data: st.DataObject, kin
 @given(
     st.lists(st.sampled_from(RecordKind).flatmap(lambda kind: INPUTS[kind].map(lambda each: (kind, each))), max_size=5)
 )
-def test_what_is_packed_comes_out(chosen: list[tuple[RecordKind, dict[str, Any]]]) -> None:
+def test_unpack_returns_packed_items(chosen: list[tuple[RecordKind, dict[str, Any]]]) -> None:
     items: list[Input | DeadLetter] = []
     for offset, (kind, record) in enumerate(chosen):
-        made = decoded(kind, encoded(kind, record), Source(TOPIC_OF_KIND[kind], 0, offset))
-        assert not isinstance(made, DeadLetter)
-        items += [made[1], dead(kind, b"junk")]
+        result = decoded(kind, encoded(kind, record), Source(TOPIC_OF_KIND[kind], 0, offset))
+        assert not isinstance(result, DeadLetter)
+        items += [result[1], dead(kind, b"junk")]
     out = unpack(pack(items))
     assert out == items
     assert [type(item) for item in out] == [type(item) for item in items]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outcomes of the core to Kafka records and back."""
+"""Outcomes of the core encode to Kafka records and decode back."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ ENCODER = Encoder("polkadot", DIGEST)
 
 
 def lists(value: Any) -> Any:
-    """Tuples as lists: fastavro takes a tuple for a branch of a union and its value."""
+    """Convert tuples to lists: fastavro reads a tuple as a union branch with its value."""
     return list(map(lists, value)) if isinstance(value, tuple) else value
 
 
 def verdict_by_fastavro(lane: str, verdict: Verdict) -> bytes:
-    """The verdict as fastavro writes it from a dict."""
+    """Return the verdict as fastavro writes it from a dict."""
     error: dict[str, Any] | None = None
     if verdict.violation is not None:
         details = [
@@ -67,23 +67,27 @@ def verdict_by_fastavro(lane: str, verdict: Verdict) -> bytes:
 
 
 @given(make.LANE, make.VERDICT)
-def test_a_verdict_is_what_fastavro_writes(lane: str, verdict: Verdict) -> None:
+def test_encoded_verdict_matches_fastavro(lane: str, verdict: Verdict) -> None:
     encoded = Encoder(lane, DIGEST).verdict(verdict)
     assert encoded == verdict_by_fastavro(lane, verdict)
     assert encode_json(schemas()["validator.Verdict"], to_json("verdicts", encoded)) == encoded
 
 
 @pytest.mark.parametrize("kind", make.VIOLATION_TYPES, ids=lambda kind: kind.__name__)
-def test_every_violation_is_told_with_its_fields(kind: type[Violation]) -> None:
+def test_verdict_shows_every_violation_with_its_fields(kind: type[Violation]) -> None:
     values: dict[str, Any] = {
         name: {"sender": 1, "recipient": 2} if name == "channel_id" else at
         for at, name in enumerate(field.name for field in fields(kind))
     }
-    told = to_json("verdicts", ENCODER.verdict(Verdict(InputKind.REQUEST, 5, 0, 1, kind(**values))))
-    assert (told["ok"], told["error"], told["clause"]) == (False, {"kind": kind.kind, **values}, kind.clause)
+    document = to_json("verdicts", ENCODER.verdict(Verdict(InputKind.REQUEST, 5, 0, 1, kind(**values))))
+    assert (document["ok"], document["error"], document["clause"]) == (
+        False,
+        {"kind": kind.kind, **values},
+        kind.clause,
+    )
 
 
-def test_verdicts_in_json() -> None:
+def test_verdict_in_json_has_every_field() -> None:
     message = MessageRef(2004, 7, DIGEST)
     accepted = Verdict(InputKind.CANDIDATE, 17, 1, 2000, None, enacted=True, messages=(message,), candidate_hash=DIGEST)
     assert to_json("verdicts", ENCODER.verdict(accepted)) == {
@@ -102,8 +106,8 @@ def test_verdicts_in_json() -> None:
         "id": blake2b(b"polkadot/17/candidate/1", digest_size=16).hexdigest(),
     }
     rejected = Verdict(InputKind.REQUEST, 17, 0, 2000, InsufficientBalance(2**63, limits.U128_MAX))
-    told = to_json("verdicts", ENCODER.verdict(rejected))
-    assert told["error"] == {"kind": "InsufficientBalance", "free": 2**63, "deposit": limits.U128_MAX}
+    document = to_json("verdicts", ENCODER.verdict(rejected))
+    assert document["error"] == {"kind": "InsufficientBalance", "free": 2**63, "deposit": limits.U128_MAX}
 
 
 @pytest.mark.parametrize(
@@ -114,35 +118,35 @@ def test_verdicts_in_json() -> None:
         OutboundNoSuchChannel(0, {"sender": 1, "recipient": 2}),
     ],
 )
-def test_details_of_every_type(violation: Violation) -> None:
+def test_violation_details_of_every_type_match_fastavro(violation: Violation) -> None:
     verdict = Verdict(InputKind.REQUEST, 17, 0, 2000, violation)
     assert ENCODER.verdict(verdict) == verdict_by_fastavro("polkadot", verdict)
 
 
 @dataclass(eq=False)
 class Unread(Violation):
-    """An error whose fields are places."""
+    """An error whose fields are tuples of integers."""
 
     last: tuple[int, int]
     pending: tuple[tuple[int, int], ...]
 
 
 @pytest.mark.parametrize("pending", [(), ((4, 1),), ((4, 1), (2**32 - 1, 0))])
-def test_places_are_told_as_arrays(pending: tuple[tuple[int, int], ...]) -> None:
+def test_tuples_are_written_as_arrays(pending: tuple[tuple[int, int], ...]) -> None:
     verdict = Verdict(InputKind.CANDIDATE, 17, 0, 2000, Unread((4, 0), pending))
     assert ENCODER.verdict(verdict) == verdict_by_fastavro("polkadot", verdict)
-    told = to_json("verdicts", ENCODER.verdict(verdict))
-    assert told["error"] == {"kind": "", "last": [4, 0], "pending": [list(place) for place in pending]}
+    document = to_json("verdicts", ENCODER.verdict(verdict))
+    assert document["error"] == {"kind": "", "last": [4, 0], "pending": [list(place) for place in pending]}
 
 
-def test_what_no_verdict_can_hold_is_a_bug() -> None:
+def test_verdict_value_out_of_range_raises_overflow_error() -> None:
     with pytest.raises(OverflowError):
         ENCODER.verdict(Verdict(InputKind.REQUEST, 17, 0, 1, InsufficientBalance(limits.U128_MAX + 1, 0)))
     with pytest.raises(OverflowError):
         ENCODER.verdict(Verdict(InputKind.REQUEST, 2**63, 0, 1))
 
 
-def test_a_verdicts_id_depends_on_lane_block_kind_and_index_alone() -> None:
+def test_verdict_id_depends_only_on_lane_block_kind_and_index() -> None:
     verdict = Verdict(InputKind.CANDIDATE, 17, 1, 2000)
 
     def identity(lane: str, judged: Verdict) -> str:
@@ -163,9 +167,9 @@ def test_a_verdicts_id_depends_on_lane_block_kind_and_index_alone() -> None:
 
 
 @given(make.DISPATCH)
-def test_dispatches(dispatch: Dispatch) -> None:
+def test_dispatch_round_trips_through_json(dispatch: Dispatch) -> None:
     encoded = ENCODER.dispatch(dispatch)
-    told = to_json("dispatches", encoded)
+    document = to_json("dispatches", encoded)
     expected = {
         **dispatch._asdict(),
         "lane": "polkadot",
@@ -173,53 +177,53 @@ def test_dispatches(dispatch: Dispatch) -> None:
         "events": [{"name": event.name, "data": event.data.hex()} for event in dispatch.events],
         "runtime_digest": DIGEST.hex(),
     }
-    assert told == {**expected, "outcome": dispatch.outcome.value}
-    assert encode_json(schemas()["validator.Dispatch"], told) == encoded
+    assert document == {**expected, "outcome": dispatch.outcome.value}
+    assert encode_json(schemas()["validator.Dispatch"], document) == encoded
 
 
 @given(make.CHANNEL_EVENT)
-def test_channel_events(event: ChannelEvent) -> None:
+def test_channel_event_round_trips_through_json(event: ChannelEvent) -> None:
     encoded = ENCODER.channel_event(event)
-    told = to_json("channel-events", encoded)
-    assert encode_json(schemas()["validator.ChannelEvent"], told) == encoded
+    document = to_json("channel-events", encoded)
+    assert encode_json(schemas()["validator.ChannelEvent"], document) == encoded
     for side, deposit in (("sender", event.sender_deposit), ("recipient", event.recipient_deposit)):
-        reserved, returned = told.pop(f"{side}_reserved"), told.pop(f"{side}_returned")
+        reserved, returned = document.pop(f"{side}_reserved"), document.pop(f"{side}_returned")
         assert reserved - returned == deposit
         assert 0 in (reserved, returned)
     expected = {**event._asdict(), "lane": "polkadot", "event": event.event.value, "runtime_digest": DIGEST.hex()}
-    assert told == {name: value for name, value in expected.items() if not name.endswith("_deposit")}
+    assert document == {name: value for name, value in expected.items() if not name.endswith("_deposit")}
 
 
 @given(make.PARA_HEADROOM | make.CHANNEL_HEADROOM, make.U32)
-def test_headroom(headroom: ParaHeadroom | ChannelHeadroom, block: int) -> None:
+def test_headroom_round_trips_through_json(headroom: ParaHeadroom | ChannelHeadroom, block: int) -> None:
     record = ENCODER.headroom(block, headroom)
-    told = to_json("headroom", record.value)
+    document = to_json("headroom", record.value)
     name = f"validator.router.{type(headroom).__name__}"
-    assert encode_json(schemas()[name], told) == record.value
+    assert encode_json(schemas()[name], document) == record.value
     if isinstance(headroom, ParaHeadroom):
         assert record.key == f"polkadot/{headroom.para_id}".encode()
-        told["valid_watermarks"] = tuple(told["valid_watermarks"])
+        document["valid_watermarks"] = tuple(document["valid_watermarks"])
     else:
         assert record.key == f"polkadot/{headroom.sender}/{headroom.recipient}".encode()
-    assert told == {"lane": "polkadot", "block": block, **headroom._asdict()}
+    assert document == {"lane": "polkadot", "block": block, **headroom._asdict()}
 
 
 @given(make.RECEIPT)
-def test_receipts(receipt: Receipt) -> None:
+def test_receipt_round_trips_through_json(receipt: Receipt) -> None:
     record = ENCODER.receipt(receipt)
-    told = to_json("receipts", record.value)
-    assert encode_json(schemas()["validator.Receipt"], told) == record.value
+    document = to_json("receipts", record.value)
+    assert encode_json(schemas()["validator.Receipt"], document) == record.value
     root = receipt.state_root.hex() if receipt.state_root else None
-    assert told == {"lane": "polkadot", **receipt._asdict(), "runtime_digest": DIGEST.hex(), "state_root": root}
+    assert document == {"lane": "polkadot", **receipt._asdict(), "runtime_digest": DIGEST.hex(), "state_root": root}
 
 
 @given(make.DEAD_LETTER)
-def test_dead_letters(letter: DeadLetter) -> None:
+def test_dead_letter_round_trips_through_json(letter: DeadLetter) -> None:
     record = encode_dead_letter(letter)
     assert (record.topic, record.key) == ("dead-letters", letter.lane.encode())
-    told = to_json("dead-letters", record.value)
-    assert encode_json(schemas()["validator.DeadLetter"], told) == record.value
-    assert told == {
+    document = to_json("dead-letters", record.value)
+    assert encode_json(schemas()["validator.DeadLetter"], document) == record.value
+    assert document == {
         "lane": letter.lane,
         "reason": letter.reason.name,
         "detail": letter.detail,
@@ -233,19 +237,27 @@ def test_dead_letters(letter: DeadLetter) -> None:
 @given(
     make.optional(make.U32), make.U32, make.U63, make.optional(make.TEXT), make.COUNTERS, make.optional(make.RECEIPT)
 )
-def test_lane_status(
-    executed: int | None, blocks: int, size: int, words: str | None, counters: Counters, receipt: Receipt | None
+def test_lane_status_round_trips_through_json(
+    executed: int | None, blocks: int, size: int, waiting_for: str | None, counters: Counters, receipt: Receipt | None
 ) -> None:
-    record = ENCODER.lane_status(LaneStatus(executed, blocks, size, words, counters, receipt))
+    record = ENCODER.lane_status(LaneStatus(executed, blocks, size, waiting_for, counters, receipt))
     assert (record.topic, record.key) == ("lanes", b"polkadot")
-    told = to_json("lanes", record.value)
-    assert encode_json(schemas()["validator.LaneStatus"], told) == record.value
-    assert (told["executed_block"], told["waiting_blocks"], told["waiting_bytes"]) == (executed, blocks, size)
-    assert (told["waiting_for"], told["consumed"], told["accepted"]) == (words, counters.consumed, counters.accepted)
-    assert (told["rejected"], told["duplicate"]) == (counters.rejected, counters.duplicate)
-    assert (told["dead"], told["waiting"]) == (counters.dead, counters.waiting)
+    document = to_json("lanes", record.value)
+    assert encode_json(schemas()["validator.LaneStatus"], document) == record.value
+    assert (document["executed_block"], document["waiting_blocks"], document["waiting_bytes"]) == (
+        executed,
+        blocks,
+        size,
+    )
+    assert (document["waiting_for"], document["consumed"], document["accepted"]) == (
+        waiting_for,
+        counters.consumed,
+        counters.accepted,
+    )
+    assert (document["rejected"], document["duplicate"]) == (counters.rejected, counters.duplicate)
+    assert (document["dead"], document["waiting"]) == (counters.dead, counters.waiting)
     last = None if receipt is None else to_json("receipts", ENCODER.receipt(receipt).value)
-    assert told["last_receipt"] == last
+    assert document["last_receipt"] == last
 
 
 def _executed() -> Executed:
@@ -258,7 +270,7 @@ def _executed() -> Executed:
     )
 
 
-def test_a_block_is_encoded_in_the_order_of_what_it_told_and_its_receipt_is_last() -> None:
+def test_block_records_keep_their_order_and_receipt_is_last() -> None:
     records = ENCODER.executed(_executed())
     assert [(record.topic, record.key) for record in records] == [
         ("verdicts", b"polkadot"),
@@ -272,13 +284,13 @@ def test_a_block_is_encoded_in_the_order_of_what_it_told_and_its_receipt_is_last
     assert records == Encoder("polkadot", DIGEST).executed(_executed())
 
 
-def test_a_runtime_digest_has_32_bytes() -> None:
+def test_runtime_digest_of_wrong_length_is_refused() -> None:
     with pytest.raises(ValueError, match="expected 32 bytes, found 3"):
         Encoder("polkadot", b"abc")
 
 
 @given(st.data())
-def test_the_same_outcome_gives_the_same_bytes(data: st.DataObject) -> None:
+def test_same_outcome_gives_same_bytes(data: st.DataObject) -> None:
     verdict = data.draw(make.VERDICT)
     again = verdict._replace(messages=tuple(MessageRef(*message) for message in verdict.messages))
     assert Encoder("polkadot", DIGEST).verdict(verdict) == Encoder("polkadot", bytes(DIGEST)).verdict(again)

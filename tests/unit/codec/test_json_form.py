@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records as JSON, in both directions."""
+"""Records to JSON and back."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ ANYTHING = st.recursive(
 
 
 @given(st.data(), st.sampled_from(RecordKind))
-def test_json_to_avro_to_core_and_back(data: st.DataObject, kind: RecordKind) -> None:
+def test_json_survives_avro_and_core(data: st.DataObject, kind: RecordKind) -> None:
     record = data.draw(INPUTS[kind])
     value = encoded(kind, record)
     assert to_json(TOPIC_OF_KIND[kind], value, codec_for()) == record
     assert encoded(kind, json.loads(json.dumps(record))) == value
 
-    made = decoded(kind, value, Source("t", 0, 0))
-    assert not isinstance(made, DeadLetter)
-    lane, item = made
+    result = decoded(kind, value, Source("t", 0, 0))
+    assert not isinstance(result, DeadLetter)
+    lane, item = result
     assert (lane, item.block, item.index) == (record["lane"], record["block"], record.get("index", 0))
     assert AS_JSON[kind](item.fields) == _with_numbers(kind, record)
 
 
 def _with_numbers(kind: RecordKind, record: dict[str, Any]) -> dict[str, Any]:
-    """The record without its place, with what null means in it written out."""
+    """Return the record without lane, block and index, with null parents and configurations written out."""
     expected = {name: value for name, value in record.items() if name not in ("lane", "index", "block")}
     parent = {RecordKind.CANDIDATE: "relay_parent_number", RecordKind.BLOCK: "parent_number"}.get(kind)
     if parent and record[parent] is None:
@@ -130,7 +130,7 @@ CANDIDATE = {"lane": "polkadot", "block": 17, "index": 0, "para_id": 2000, "hrmp
 BLOCK = {"lane": "polkadot", "block": 17, "candidates": 0, "requests": 0, "downward": 0}
 
 
-def test_what_has_a_default_may_be_left_out() -> None:
+def test_missing_fields_take_their_defaults() -> None:
     full = to_json("candidates", encoded(RecordKind.CANDIDATE, CANDIDATE), codec_for())
     assert full == {
         **CANDIDATE,
@@ -141,13 +141,13 @@ def test_what_has_a_default_may_be_left_out() -> None:
         "candidate_hash": None,
     }
     change = {"onboarding": [{"para_id": 7}]}
-    told = to_json("blocks", encoded(RecordKind.BLOCK, {**BLOCK, "session_change": change}))
+    document = to_json("blocks", encoded(RecordKind.BLOCK, {**BLOCK, "session_change": change}))
     onboarding = [{"para_id": 7, "kind": "parachain", "balance": 0}]
-    assert told["session_change"] == {"outgoing": [], "onboarding": onboarding, "new_config": None, "limits": {}}
+    assert document["session_change"] == {"outgoing": [], "onboarding": onboarding, "new_config": None, "limits": {}}
 
 
 @pytest.mark.parametrize(
-    ("kind", "record", "told"),
+    ("kind", "record", "expected_error"),
     [
         (RecordKind.DOWNWARD, [1], "record: expected an object, found [1]"),
         (RecordKind.DOWNWARD, None, "record: expected an object, found None"),
@@ -232,21 +232,21 @@ def test_what_has_a_default_may_be_left_out() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_told_with_its_field(kind: RecordKind, record: Any, told: str) -> None:
+def test_invalid_field_is_named_in_error(kind: RecordKind, record: Any, expected_error: str) -> None:
     with pytest.raises(UserError) as caught:
         encoded(kind, record)
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(expected_error)
     assert "\n" not in str(caught.value)
 
 
 @given(st.sampled_from(RecordKind), ANYTHING)
-def test_any_json_is_encoded_or_told(kind: RecordKind, record: Any) -> None:
+def test_arbitrary_json_is_refused(kind: RecordKind, record: Any) -> None:
     with pytest.raises(UserError):
         encoded(kind, record)
 
 
 @given(st.data(), st.sampled_from(RecordKind))
-def test_a_record_with_anything_in_a_field_is_encoded_or_told(data: st.DataObject, kind: RecordKind) -> None:
+def test_record_with_arbitrary_field_is_encoded_or_refused(data: st.DataObject, kind: RecordKind) -> None:
     record = data.draw(INPUTS[kind])
     name = data.draw(st.sampled_from(sorted(record)))
     try:
@@ -257,7 +257,7 @@ def test_a_record_with_anything_in_a_field_is_encoded_or_told(data: st.DataObjec
 
 
 @pytest.mark.parametrize(
-    ("topic", "value", "told"),
+    ("topic", "value", "expected_error"),
     [
         ("verdicts", b"", "verdicts: expected a record of validator.Verdict, found 0 bytes that start with nothing"),
         (
@@ -277,14 +277,14 @@ def test_a_record_with_anything_in_a_field_is_encoded_or_told(data: st.DataObjec
         ),
     ],
 )
-def test_what_is_no_record_is_told(topic: str, value: bytes, told: str) -> None:
+def test_value_that_is_not_a_record_is_refused(topic: str, value: bytes, expected_error: str) -> None:
     with pytest.raises(UserError) as caught:
         to_json(topic, value, codec_for())
-    assert told in str(caught.value)
+    assert expected_error in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected_error"),
     [
         ({"ok": 1}, "ok: expected true or false, found 1"),
         ({"ok": False, "error": "x"}, "error: expected an object with a kind, found 'x'"),
@@ -295,7 +295,7 @@ def test_what_is_no_record_is_told(topic: str, value: bytes, told: str) -> None:
         ({"ok": False, "error": {"kind": "K", "idx": 2**128}}, "value: expected an integer from 0 to"),
     ],
 )
-def test_verdicts_in_json_are_checked_too(change: dict[str, Any], told: str) -> None:
+def test_invalid_verdict_in_json_is_refused(change: dict[str, Any], expected_error: str) -> None:
     verdict = {
         "lane": "l",
         "block": 1,
@@ -310,4 +310,4 @@ def test_verdicts_in_json_are_checked_too(change: dict[str, Any], told: str) -> 
     encode_json(schemas()["validator.Verdict"], {**verdict, "ok": True})
     with pytest.raises(UserError) as caught:
         encode_json(schemas()["validator.Verdict"], {**verdict, **change})
-    assert told in str(caught.value)
+    assert expected_error in str(caught.value)

@@ -38,7 +38,7 @@ AVRO_FINGERPRINTS = [
 
 
 def rabin(data: bytes) -> int:
-    """CRC-64-AVRO as the specification's pseudo-code has it."""
+    """Compute CRC-64-AVRO as in the specification's pseudo-code."""
     empty = 0xC15D213AA4D7A795
     table = []
     for byte in range(256):
@@ -53,14 +53,14 @@ def rabin(data: bytes) -> int:
 
 
 @pytest.mark.parametrize(("source", "canonical", "expected"), AVRO_FINGERPRINTS)
-def test_fingerprints_are_those_of_avro(source: str, canonical: str, expected: int) -> None:
+def test_fingerprints_match_avro_test_data(source: str, canonical: str, expected: int) -> None:
     assert to_parsing_canonical_form(json.loads(source)) == canonical
     assert fingerprint(canonical, "CRC-64-AVRO") == expected.to_bytes(8, "little", signed=True).hex()
     assert rabin(canonical.encode()) == expected % 2**64
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_header_is_the_marker_and_the_little_endian_fingerprint(name: str) -> None:
+def test_header_is_marker_and_little_endian_fingerprint(name: str) -> None:
     schema = schemas()[name]
     assert schema.header == MARKER + rabin(schema.canonical.encode()).to_bytes(8, "little")
     assert schema.parsed["name"] == name
@@ -88,14 +88,14 @@ def test_fingerprints_of_released_schemas_do_not_change() -> None:
     }
 
 
-def test_every_schema_has_a_topic_and_every_topic_its_schemas() -> None:
+def test_every_schema_has_topic_and_every_topic_has_schemas() -> None:
     by_topic = {topic.name: [schema.name for schema in schemas().of_topic(topic.name)] for topic in TOPICS}
     assert sorted(name for names in by_topic.values() for name in names) == NAMES
     assert all(by_topic.values())
 
 
-def test_the_attributes_of_a_schema_change_no_fingerprint() -> None:
-    """The released versions have none of them: the same Parsing Canonical Form, so the same bytes."""
+def test_schema_attributes_do_not_change_fingerprint() -> None:
+    """Released versions have no attributes, but the same Parsing Canonical Form and so the same header."""
     marked = {name: _attributes(schemas()[name].source) for name in NAMES}
     assert all("topic" in found for found in marked.values())
     assert {name for name in NAMES if "json" in marked[name]} == {"validator.Block", "validator.router.ChannelRequest"}
@@ -123,9 +123,9 @@ def _undocumented(schema: Any, path: str) -> list[str]:
         return []
     missing = [] if "name" not in schema or schema.get("doc", "").strip() else [path]
     for field in schema.get("fields", ()):
-        there = f"{path}.{field['name']}"
-        missing += [] if field.get("doc", "").strip() else [there]
-        missing += _undocumented(field["type"], there)
+        field_path = f"{path}.{field['name']}"
+        missing += [] if field.get("doc", "").strip() else [field_path]
+        missing += _undocumented(field["type"], field_path)
     for part in ("items", "values", "type"):
         missing += _undocumented(schema.get(part), path)
     return missing
@@ -136,33 +136,33 @@ def test_every_record_and_field_is_documented(name: str) -> None:
     assert _undocumented(schemas()[name].source, name) == []
 
 
-def test_undocumented_fields_would_be_found() -> None:
+def test_undocumented_fields_are_found() -> None:
     inner = {"type": "record", "name": "R", "doc": "d", "fields": [{"name": "b", "type": "long"}]}
     schema = {"type": "record", "name": "S", "fields": [{"name": "a", "doc": "d", "type": ["null", inner]}]}
     assert _undocumented(schema, "S") == ["S", "S.a.b"]
 
 
-def test_the_configuration_in_a_block_has_the_fields_of_the_core() -> None:
+def test_configuration_in_block_has_fields_of_core() -> None:
     block = json.loads(schemas()["validator.Block"].canonical)
     change = next(field for field in block["fields"] if field["name"] == "session_change")["type"][1]
     config = next(field for field in change["fields"] if field["name"] == "new_config")["type"][1]
     assert tuple(field["name"] for field in config["fields"]) == CONFIGURATION_FIELDS
 
 
-def test_the_receipt_in_a_lane_status_is_the_receipt() -> None:
+def test_receipt_in_lane_status_matches_receipt_schema() -> None:
     status = json.loads(schemas()["validator.LaneStatus"].canonical)
     inner = next(field for field in status["fields"] if field["name"] == "last_receipt")["type"][1]
     assert inner == json.loads(schemas()["validator.Receipt"].canonical)
 
 
-def test_every_schema_keeps_its_promise() -> None:
+def test_every_schema_meets_its_compatibility_policy() -> None:
     assert not any(check_schemas(schemas()).values())
     assert policy(schemas()["validator.Verdict"]) == FULL_TRANSITIVE
     assert policy(schemas()["validator.router.Candidate"]) == BACKWARD_TRANSITIVE
 
 
 def _changed(tmp_path: Path, record: str, /, **field: Any) -> SchemaSet:
-    """The shipped schemas, one of them with one more field."""
+    """Return the shipped schemas with one more field in one of them."""
     folder = tmp_path / "avro"
     shutil.copytree(schemas_directory(), folder)
     file = folder / f"{record}.avsc"
@@ -172,7 +172,7 @@ def _changed(tmp_path: Path, record: str, /, **field: Any) -> SchemaSet:
     return SchemaSet.read(folder)
 
 
-def test_a_field_without_default_breaks_the_promise(tmp_path: Path) -> None:
+def test_new_field_without_default_is_incompatible(tmp_path: Path) -> None:
     problems = check_schemas(_changed(tmp_path, "validator.Verdict", name="mood", type="string"))
     assert problems.pop("validator.Verdict") == [
         "cannot read version 1: mood: the writer has no such field and the reader no default"
@@ -180,26 +180,26 @@ def test_a_field_without_default_breaks_the_promise(tmp_path: Path) -> None:
     assert not any(problems.values())
 
 
-def test_a_field_with_default_keeps_it(tmp_path: Path) -> None:
+def test_new_field_with_default_is_compatible(tmp_path: Path) -> None:
     changed = _changed(tmp_path, "validator.Verdict", name="mood", type=["null", "string"], default=None)
     assert not any(check_schemas(changed).values())
     assert changed["validator.Verdict"].header != schemas()["validator.Verdict"].header
 
 
-def test_a_file_named_otherwise_than_its_record_is_refused(tmp_path: Path) -> None:
+def test_schema_file_with_wrong_name_is_refused(tmp_path: Path) -> None:
     (tmp_path / "validator.Other.avsc").write_text(json.dumps(schemas()["validator.Receipt"].source))
     with pytest.raises(UserError, match=r"expected the schema of 'validator\.Other'.*found 'validator\.Receipt'"):
         SchemaSet.read(tmp_path)
 
 
 @pytest.mark.parametrize("content", ["{", '{"type": "record", "fields": []}', '"nothing"', "[]"])
-def test_a_file_without_schema_is_refused(tmp_path: Path, content: str) -> None:
+def test_file_without_schema_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "x.avsc").write_text(content)
     with pytest.raises(UserError, match=r"x\.avsc: expected an Avro schema, found"):
         SchemaSet.read(tmp_path)
 
 
-def test_the_command_lists_shows_and_checks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_schemas_command_lists_shows_and_checks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     run = CliRunner().invoke
     listed = json.loads(run(command.app, ["list", "--json"]).output)
     assert [row["name"] for row in listed] == [
@@ -222,8 +222,8 @@ def test_the_command_lists_shows_and_checks(monkeypatch: pytest.MonkeyPatch, tmp
 
     broken = _changed(tmp_path, "validator.Receipt", name="mood", type="string")
     monkeypatch.setattr(command, "schemas", lambda: broken)
-    told = run(command.app, ["check"])
-    assert told.exit_code == exit_codes.DISAGREEMENT
-    assert "FAIL validator.Receipt" in told.output
-    told = run(command.app, ["check", "--json"])
-    assert (told.exit_code, json.loads(told.output)["ok"]) == (exit_codes.DISAGREEMENT, False)
+    result = run(command.app, ["check"])
+    assert result.exit_code == exit_codes.DISAGREEMENT
+    assert "FAIL validator.Receipt" in result.output
+    result = run(command.app, ["check", "--json"])
+    assert (result.exit_code, json.loads(result.output)["ok"]) == (exit_codes.DISAGREEMENT, False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator.toml`: what it means, and what is told where it is wrong."""
+"""`validator.toml`: its meaning, and the errors for invalid files."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def load(tmp_path: Path, text: str) -> Config:
     return load_config(file)
 
 
-def told(tmp_path: Path, text: str) -> list[str]:
+def errors_of(tmp_path: Path, text: str) -> list[str]:
     with pytest.raises(UserError) as caught:
         load(tmp_path, text)
     return str(caught.value).replace(f"{tmp_path}/", "").splitlines()
 
 
 def resolved(chain: Chain) -> HostConfiguration:
-    """The limits that a chain's lane starts with, by its encoded genesis."""
+    """Return the limits in the genesis state of a chain's lane."""
     config = Config(chains={"a": chain})
     rules = lane_definition(config, "a").create().rules
     assert isinstance(rules, Router)
@@ -60,7 +60,7 @@ def resolved(chain: Chain) -> HostConfiguration:
 # --- the example ---
 
 
-def test_the_example_names_every_key() -> None:
+def test_example_names_every_key() -> None:
     tables = tomllib.loads(EXAMPLE.read_text())
     chains = list(tables["chains"].values())
     assert set(tables) == set(Config.model_fields)
@@ -74,7 +74,7 @@ def test_the_example_names_every_key() -> None:
     assert set(chains[1]["handlers"][0]) == set(HandlerTable.model_fields)
 
 
-def test_every_key_of_the_example_is_explained() -> None:
+def test_every_key_of_example_has_comment() -> None:
     lines = [line for line in EXAMPLE.read_text().splitlines() if line and not line.startswith(("#", "["))]
     assert [line for line in lines if "#" not in line] == []
     text = EXAMPLE.read_text().splitlines()
@@ -82,7 +82,7 @@ def test_every_key_of_the_example_is_explained() -> None:
     assert [text[at] for at in tables if not text[at - 1].startswith("#")] == []
 
 
-def test_the_example_shows_the_defaults_where_it_says_so() -> None:
+def test_example_shows_defaults() -> None:
     config = load_config(EXAMPLE)
     assert config.job == Job()
     assert config.dead_letters == DeadLetters()
@@ -101,23 +101,23 @@ def test_the_example_shows_the_defaults_where_it_says_so() -> None:
     assert Config().plugins == Plugins(lock=None, artefacts=[])
 
 
-# --- what it means ---
+# --- meaning ---
 
 
-def test_without_a_file_everything_has_its_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_file_gives_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     assert load_config() == Config()
     (tmp_path / "validator.toml").write_text("[job]\nmaster = 'local[1]'\n")
     assert load_config().job.master == "local[1]"
 
 
-def test_the_defaults_are_those_of_the_parts_they_configure() -> None:
+def test_defaults_match_configured_parts() -> None:
     assert Topics().prefix == PREFIX
     assert resolved(Chain()) == HostConfiguration()
     assert tuple(LIMITS_TABLE.maxima) == CONFIGURATION_FIELDS
 
 
-def test_presets_can_be_named_and_are_whole(tmp_path: Path) -> None:
+def test_named_preset_sets_every_limit(tmp_path: Path) -> None:
     for name, preset in PRESETS.items():
         config = load(tmp_path, f"[chains.a]\nhost_configuration.preset = '{name}'")
         assert resolved(config.chains["a"]) == preset
@@ -126,14 +126,14 @@ def test_presets_can_be_named_and_are_whole(tmp_path: Path) -> None:
     assert PRESETS["kusama-2022"].hrmp_open_request_ttl == NEVER == limits.U32_MAX
 
 
-def test_a_value_goes_over_its_preset_even_where_it_is_zero(tmp_path: Path) -> None:
+def test_value_overrides_preset_even_if_zero(tmp_path: Path) -> None:
     text = "[chains.a.host_configuration]\npreset = 'minimal'\nhrmp_sender_deposit = 0\nmax_upward_queue_size = 7"
     assert resolved(load(tmp_path, text).chains["a"]) == replace(
         PRESETS["minimal"], hrmp_sender_deposit=0, max_upward_queue_size=7
     )
 
 
-def test_a_chain_in_the_terms_of_the_core(tmp_path: Path) -> None:
+def test_chain_converts_to_core_types(tmp_path: Path) -> None:
     chain = load(
         tmp_path,
         f"""
@@ -161,7 +161,7 @@ def test_a_chain_in_the_terms_of_the_core(tmp_path: Path) -> None:
         '[kafka.bootstrap]\nservers = "a:1"\n[kafka.socket]\nkeepalive.enable = true',
     ],
 )
-def test_the_kafka_table_is_free(tmp_path: Path, text: str) -> None:
+def test_kafka_table_accepts_any_key(tmp_path: Path, text: str) -> None:
     config = load(tmp_path, text)
     assert config.kafka == {"bootstrap.servers": "a:1", "socket.keepalive.enable": True}
     assert flatten(config.kafka)["bootstrap.servers"] == "a:1"
@@ -170,7 +170,7 @@ def test_the_kafka_table_is_free(tmp_path: Path, text: str) -> None:
 # --- the environment ---
 
 
-def test_the_environment_goes_over_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_environment_overrides_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("VALIDATOR_JOB__MASTER", "local[2]")
     monkeypatch.setenv("VALIDATOR_JOB__STATE_PARTITIONS", "4")
     monkeypatch.setenv("VALIDATOR_CHAINS__POLKADOT__HRMP_NOTIFICATIONS", "true")
@@ -188,23 +188,25 @@ def test_the_environment_goes_over_the_file(monkeypatch: pytest.MonkeyPatch, tmp
     assert (polkadot.hrmp_notifications, polkadot.first_block, polkadot.core_paras()) == (True, 3, (Para(5),))
 
 
-def test_a_whole_table_in_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_environment_variable_can_hold_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("VALIDATOR_KAFKA", '{"bootstrap.servers": "b:2", "linger": {"ms": 4}}')
     assert load(tmp_path, "").kafka == {"bootstrap.servers": "b:2", "linger.ms": 4}
 
 
-def test_a_mistake_in_the_environment_is_told_as_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_invalid_environment_variable_is_reported_as_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("VALIDATOR_JOB__MASTR", "local[2]")
     monkeypatch.setenv("VALIDATOR_JBO__MASTER", "local[2]")
     monkeypatch.setenv("VALIDATOR_HOME", "/elsewhere")
-    assert told(tmp_path, "[job]\nstate_partitions = 0") == [
+    assert errors_of(tmp_path, "[job]\nstate_partitions = 0") == [
         "validator.toml: job.state_partitions: expected a number greater than or equal to 1, found 0",
         "environment: job.mastr: no such key; did you mean 'master'?",
         "environment: jbo: no such key; did you mean 'job'?",
     ]
 
 
-# --- what is wrong ---
+# --- errors ---
 
 
 @pytest.mark.parametrize(
@@ -233,7 +235,7 @@ def test_a_mistake_in_the_environment_is_told_as_one(monkeypatch: pytest.MonkeyP
         ("[plugins]\nlock = ''", "plugins.lock: expected "),
         ("[plugins]\nartefacts = ['a.whl']", "plugins.artefacts[0]: expected text that matches \\.zip$"),
         ("[plugins]\nartefacts = [1]", "plugins.artefacts[0]: expected a string, found 1"),
-        ("[plugins]\nartefacts = ['a.zip', 'b/a.zip']", "plugins.artefacts: a.zip is there twice"),
+        ("[plugins]\nartefacts = ['a.zip', 'b/a.zip']", "plugins.artefacts: a.zip is listed twice"),
         ("[chains.'a/b']", "chains.a/b: expected a name that matches"),
         ("[chains]\na = 1", "chains.a: expected a table, found 1"),
         ("[chains.a]\nprotocol = 'X c m'", "chains.a.protocol: expected text that matches ^[a-z0-9]"),
@@ -257,7 +259,7 @@ def test_a_mistake_in_the_environment_is_told_as_one(monkeypatch: pytest.MonkeyP
         ),
         (
             "[chains.a]\ngenesis_paras = [{para_id = 1}, {para_id = 1}]",
-            "chains.a.genesis_paras: para 1 is there twice",
+            "chains.a.genesis_paras: para 1 is listed twice",
         ),
         (
             "[chains.a]\ngenesis_paras = [{para = 1, para_id = 1}]",
@@ -268,7 +270,7 @@ def test_a_mistake_in_the_environment_is_told_as_one(monkeypatch: pytest.MonkeyP
             "[chains.a]\nump_failing_messages = ['0']",
             "chains.a.ump_failing_messages: expected payloads in hex, found '0'",
         ),
-        ("[chains.a]\nump_weights = { 0A = 1, 0a = 2 }", "chains.a.ump_weights: payload 0a is there twice"),
+        ("[chains.a]\nump_weights = { 0A = 1, 0a = 2 }", "chains.a.ump_weights: payload 0a is listed twice"),
         (
             "[chains.a]\nump_weights.00 = -1",
             "chains.a.ump_weights.00: expected a number greater than or equal to 0, found -1",
@@ -279,24 +281,24 @@ def test_a_mistake_in_the_environment_is_told_as_one(monkeypatch: pytest.MonkeyP
         ),
     ],
 )
-def test_what_is_wrong_is_told_with_its_key(tmp_path: Path, text: str, line: str) -> None:
-    lines = told(tmp_path, text)
+def test_invalid_value_is_reported_with_its_key(tmp_path: Path, text: str, line: str) -> None:
+    lines = errors_of(tmp_path, text)
     assert len(lines) == 1
     assert lines[0].startswith(f"validator.toml: {line}")
 
 
 @pytest.mark.parametrize("value", ["2020-01-01", "12:00:00", "[nan]", "{ a = inf }"])
-def test_a_plugins_configuration_holds_what_json_holds(tmp_path: Path, value: str) -> None:
+def test_plugin_configuration_accepts_only_json_values(tmp_path: Path, value: str) -> None:
     what = "expected text, numbers, booleans, lists and tables, found a date, a time, nan or inf"
-    assert told(tmp_path, f"[transports.mail]\nkey = {value}") == [f"validator.toml: transports.mail: {what}"]
+    assert errors_of(tmp_path, f"[transports.mail]\nkey = {value}") == [f"validator.toml: transports.mail: {what}"]
     handlers = f"[[chains.a.handlers]]\nname = 'remark'\nconfig.key = {value}"
-    assert told(tmp_path, handlers) == [f"validator.toml: chains.a.handlers[0].config: {what}"]
+    assert errors_of(tmp_path, handlers) == [f"validator.toml: chains.a.handlers[0].config: {what}"]
     assert load(tmp_path, "[transports.mail]\nkey = [{ a = 1.5 }]").transports == {"mail": {"key": [{"a": 1.5}]}}
 
 
-def test_everything_wrong_is_told_at_once(tmp_path: Path) -> None:
+def test_all_errors_are_reported_at_once(tmp_path: Path) -> None:
     text = "[jbo]\n[topics]\nprefx = ''\n[job]\nmaster = 1\n[chains.A]\n[chains.b]\nfirst_block = 'x'\nballances = 'ledger'"
-    assert sorted(line.split(":")[1].strip() for line in told(tmp_path, text)) == [
+    assert sorted(line.split(":")[1].strip() for line in errors_of(tmp_path, text)) == [
         "chains.A",
         "chains.b.ballances",
         "chains.b.first_block",
@@ -306,10 +308,10 @@ def test_everything_wrong_is_told_at_once(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_that_is_missing_or_no_toml_is_told(tmp_path: Path) -> None:
+def test_missing_or_malformed_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"absent\.toml: the configuration cannot be read: No such file"):
         load_config(tmp_path / "absent.toml")
-    assert told(tmp_path, "a = ")[0].startswith("validator.toml: expected TOML: ")
+    assert errors_of(tmp_path, "a = ")[0].startswith("validator.toml: expected TOML: ")
     (tmp_path / "latin.toml").write_bytes(b"# \xff")
     with pytest.raises(UserError, match=r"latin\.toml: expected TOML: "):
         load_config(tmp_path / "latin.toml")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The digest of a chain's configuration: what it is of, and that it stays what it is."""
+"""The digest of a chain's configuration: what it covers, and that recorded digests do not change."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def load(tmp_path: Path, text: str) -> Config:
     return load_config(file)
 
 
-def test_the_digest_is_of_the_meaning(tmp_path: Path) -> None:
+def test_equivalent_configurations_have_equal_digests(tmp_path: Path) -> None:
     def digest(text: str) -> bytes:
         return configuration_digest(load(tmp_path, f"[chains.a]\n{text}").chains["a"])
 
@@ -61,12 +61,12 @@ def test_the_digest_is_of_the_meaning(tmp_path: Path) -> None:
         "handlers = []",
     ],
 )
-def test_the_digest_changes_with_what_bears_on_verdicts(tmp_path: Path, text: str) -> None:
+def test_digest_changes_with_settings_that_affect_verdicts(tmp_path: Path, text: str) -> None:
     changed = load(tmp_path, f"[chains.a]\n{text}").chains["a"]
     assert configuration_digest(changed) != configuration_digest(Chain())
 
 
-def test_the_digest_takes_the_state_by_its_bytes(tmp_path: Path) -> None:
+def test_digest_covers_bytes_of_state_file(tmp_path: Path) -> None:
     chain = load(tmp_path, "[chains.a]\nstate = 's.json'").chains["a"]
     with pytest.raises(UserError, match=r"s\.json: the chain's state cannot be read"):
         configuration_digest(chain)
@@ -78,8 +78,8 @@ def test_the_digest_takes_the_state_by_its_bytes(tmp_path: Path) -> None:
     assert configuration_digest(load(tmp_path, "[chains.a]\nstate = 't.json'").chains["a"]) != digest
 
 
-def test_the_digest_is_over_canonical_json() -> None:
-    """Pinned: two deployments compare it."""
+def test_digest_is_over_canonical_json() -> None:
+    """Pinned, since two deployments compare their digests."""
     meaning = {
         "balances": "ledger",
         "dispatches_to_handlers": False,
@@ -177,11 +177,11 @@ RECORDED: dict[str, tuple[str, str]] = {
         "9e16146e9b7d261140b13d58b7816b0df580159d7c19e308907bd3f872d66192",
     ),
 }
-"""Digests of configurations as they have been from the start: a job that goes on with another digest would say so in every verdict."""
+"""Digests that must not change: every verdict carries one, so a resumed job must write the same digest as before."""
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_digest_of_a_configuration_stays_as_recorded(name: str, tmp_path: Path) -> None:
+def test_digest_matches_recording(name: str, tmp_path: Path) -> None:
     text, digest = RECORDED[name]
     (tmp_path / "state.json").write_text('{"valid_paras": [2000]}')
     assert configuration_digest(load(tmp_path, f"[chains.a]\n{text}").chains["a"]).hex() == digest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A chain's limits: each protocol says in which table they are, which there are, and under which names they come whole."""
+"""A chain's limits: each protocol defines their table, their names and their presets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def load(tmp_path: Path, text: str) -> Config:
     return load_config(file)
 
 
-def told(tmp_path: Path, text: str) -> list[str]:
+def errors_of(tmp_path: Path, text: str) -> list[str]:
     with pytest.raises(UserError) as caught:
         lane_definition(load(tmp_path, text), "a")
     return str(caught.value).replace(f"{tmp_path}/", "").splitlines()
@@ -48,12 +48,12 @@ def places(config: Config) -> Any:
 
 
 @pytest.mark.usefixtures("outside")
-def test_preset_of_a_plugin_is_resolved_and_values_go_over_it(tmp_path: Path) -> None:
-    of_outside = f"protocol = '{NAME}'\n"
-    large = load(tmp_path, f"{of_outside}caps.preset = 'large'")
-    spelled = load(tmp_path, f"{of_outside}caps.hrmp_channel_max_places = 500")
-    over = load(tmp_path, f"{of_outside}[chains.a.caps]\npreset = 'large'\nhrmp_channel_max_places = 7")
-    assert (places(large), places(spelled), places(over), places(load(tmp_path, of_outside))) == (500, 500, 7, 0)
+def test_values_override_preset_of_plugin(tmp_path: Path) -> None:
+    protocol_line = f"protocol = '{NAME}'\n"
+    large = load(tmp_path, f"{protocol_line}caps.preset = 'large'")
+    spelled = load(tmp_path, f"{protocol_line}caps.hrmp_channel_max_places = 500")
+    over = load(tmp_path, f"{protocol_line}[chains.a.caps]\npreset = 'large'\nhrmp_channel_max_places = 7")
+    assert (places(large), places(spelled), places(over), places(load(tmp_path, protocol_line))) == (500, 500, 7, 0)
     digests = [configuration_digest(config.chains["a"]) for config in (large, spelled, over)]
     assert digests[0] == digests[1] != digests[2]
 
@@ -72,22 +72,25 @@ def test_preset_of_a_plugin_is_resolved_and_values_go_over_it(tmp_path: Path) ->
             "chains.a.caps.hrmp_channel_max_places: expected a number greater than or equal to 0, found -1",
         ),
         ("caps = 3", "chains.a.caps: expected a table, found 3"),
-        ("limits.hrmp_channel_max_places = 1", f"chains.a: limits: expected caps, by which the {NAME} is configured"),
+        (
+            "limits.hrmp_channel_max_places = 1",
+            f"chains.a: limits: expected caps, which holds the limits of protocol {NAME}",
+        ),
         (
             "host_configuration.preset = 'minimal'",
-            f"chains.a.host_configuration: expected caps, by which protocol {NAME} is configured",
+            f"chains.a.host_configuration: expected caps, which holds the limits of protocol {NAME}",
         ),
         ("cap.preset = 'small'", "chains.a.cap: no such key; did you mean 'caps'?"),
     ],
 )
-def test_wrong_limits_of_a_plugin_are_told_when_the_file_is_read(text: str, line: str, tmp_path: Path) -> None:
-    assert told(tmp_path, f"protocol = '{NAME}'\n{text}") == [f"validator.toml: {line}"]
+def test_invalid_limits_of_plugin_are_reported_when_file_is_read(text: str, line: str, tmp_path: Path) -> None:
+    assert errors_of(tmp_path, f"protocol = '{NAME}'\n{text}") == [f"validator.toml: {line}"]
 
 
 @pytest.mark.usefixtures("outside")
-def test_wrong_limits_are_told_beside_what_else_is_wrong(tmp_path: Path) -> None:
+def test_invalid_limits_are_reported_with_other_errors(tmp_path: Path) -> None:
     text = f"protocol = '{NAME}'\nfirst_block = 'x'\nballances = 'ledger'\ncaps.preset = 1\n[jbo]"
-    assert sorted(line.split(": ")[1] for line in told(tmp_path, text)) == [
+    assert sorted(line.split(": ")[1] for line in errors_of(tmp_path, text)) == [
         "chains.a.ballances",
         "chains.a.caps.preset",
         "chains.a.first_block",
@@ -96,17 +99,17 @@ def test_wrong_limits_are_told_beside_what_else_is_wrong(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("outside")
-def test_environment_goes_over_the_limits_of_a_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_overrides_limits_of_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VALIDATOR_CHAINS__A__CAPS__PRESET", "small")
     assert places(load(tmp_path, f"protocol = '{NAME}'\ncaps.preset = 'large'")) == 2
     monkeypatch.setenv("VALIDATOR_CHAINS__A__CAPS__PRESET", "huge")
-    assert told(tmp_path, f"protocol = '{NAME}'") == [
+    assert errors_of(tmp_path, f"protocol = '{NAME}'") == [
         "environment: chains.a.caps.preset: expected 'small' or 'large', found 'huge'"
     ]
 
 
-def test_limits_of_a_protocol_that_comes_later_are_checked_when_the_lane_is_made(tmp_path: Path) -> None:
-    """A protocol of an artefact can only be found once that is in use."""
+def test_limits_of_protocol_installed_later_are_checked_when_lane_is_created(tmp_path: Path) -> None:
+    """A protocol in an artefact can be found only once the artefact is in use."""
     config = load(tmp_path, f"protocol = '{NAME}'\n[chains.a.caps]\nhrmp_channel_max_place = 1")
     good = load(tmp_path, f"protocol = '{NAME}'\n[chains.a.caps]\npreset = 'small'")
     strange = load(tmp_path, f"protocol = '{NAME}'\n[chains.a.bounds]\npreset = 'small'")
@@ -118,7 +121,9 @@ def test_limits_of_a_protocol_that_comes_later_are_checked_when_the_lane_is_made
         assert str(caught.value) == (
             "chains.a.caps.hrmp_channel_max_place: no such key; did you mean 'hrmp_channel_max_places'?"
         )
-        with pytest.raises(UserError, match=r"^chains\.a\.bounds: expected caps, by which protocol outside is"):
+        with pytest.raises(
+            UserError, match=r"^chains\.a\.bounds: expected caps, which holds the limits of protocol outside$"
+        ):
             lane_definition(strange, "a")
         assert places(good) == 2
 
@@ -128,15 +133,15 @@ def test_limits_of_a_protocol_that_comes_later_are_checked_when_the_lane_is_made
     [
         (
             "limits.max_upward_queue_size = 1",
-            "validator.toml: chains.a: limits: expected host_configuration, by which the router is configured",
+            "validator.toml: chains.a: limits: expected host_configuration, which holds the limits of protocol router",
         ),
         (
             "protocol = 'early-hrmp'\nhost_configuration.preset = 'minimal'",
-            "validator.toml: chains.a.host_configuration: expected limits, by which protocol early-hrmp is configured",
+            "validator.toml: chains.a.host_configuration: expected limits, which holds the limits of protocol early-hrmp",
         ),
         (
             "protocol = 'early-hrmp'\nlimits.hrmp_channel_max_place = 1",
-            "chains.a.limits.hrmp_channel_max_place: no such limit of early-hrmp; there are hrmp_channel_max_places, ",
+            "chains.a.limits.hrmp_channel_max_place: no such limit of early-hrmp; known are hrmp_channel_max_places, ",
         ),
         (
             "protocol = 'early-hrmp'\nlimits.hrmp_channel_max_places = 'x'",
@@ -145,12 +150,12 @@ def test_limits_of_a_protocol_that_comes_later_are_checked_when_the_lane_is_made
         ("ballances = 'ledger'", "validator.toml: chains.a.ballances: no such key; did you mean 'balances'?"),
     ],
 )
-def test_wrong_table_of_limits_is_told_in_one_line(text: str, line: str, tmp_path: Path) -> None:
-    (found,) = told(tmp_path, text)
+def test_wrong_limits_table_is_refused_in_one_line(text: str, line: str, tmp_path: Path) -> None:
+    (found,) = errors_of(tmp_path, text)
     assert found.startswith(line)
 
 
-def test_configuration_comes_back_from_json_as_it_was(tmp_path: Path) -> None:
+def test_configuration_survives_json(tmp_path: Path) -> None:
     config = load(tmp_path, "host_configuration.preset = 'minimal'\nhost_configuration.hrmp_open_request_ttl = 9")
     again = Config.model_validate(config.model_dump(mode="json"))
     assert again == config

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order inside a block: each step sees what the steps before it did, and nothing of those after it."""
+"""The order inside a block: each step sees the effects of earlier steps and none of later ones."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def kinds_of(executed: Executed) -> list[str | None]:
     return [verdict.violation.kind if verdict.violation else None for verdict in executed.verdicts]
 
 
-def test_inclusion_comes_before_everything() -> None:
-    """What is enacted in step 1 fills the channel that a candidate of the same block would use."""
+def test_inclusion_runs_before_all_other_steps() -> None:
+    """A candidate enacted in step 1 fills the channel that another candidate of the block needs."""
     chain = Chain(Enactment.ON_INCLUSION)
     chain.open(1, 2)
     chain.block(candidates=[chain.candidate(1, send=[(2, b"a" * 8)])])
@@ -90,7 +90,7 @@ def test_inclusion_comes_before_everything() -> None:
     assert [verdict.kind for verdict in executed.verdicts] == [InputKind.INCLUSION, InputKind.CANDIDATE]
 
 
-def test_inclusion_comes_before_timeout() -> None:
+def test_inclusion_runs_before_timeout() -> None:
     chain = Chain(Enactment.ON_INCLUSION)
     chain.block(candidates=[chain.candidate(1)])
     executed = chain.block(included=(PendingRef(1),), timed_out=(PendingRef(1),))
@@ -101,7 +101,7 @@ def test_inclusion_comes_before_timeout() -> None:
     assert chain.router.state.hrmp_watermarks == {1: 0}
 
 
-def test_requests_come_before_candidates_and_see_each_other() -> None:
+def test_requests_run_before_candidates_and_see_each_other() -> None:
     chain = Chain()
     executed = chain.block(
         requests=[InitOpenChannel(1, 2, 1, 1), AcceptOpenChannel(2, 1), CloseChannel(1, (1, 2))],
@@ -110,7 +110,7 @@ def test_requests_come_before_candidates_and_see_each_other() -> None:
     assert kinds_of(executed) == [None, None, "CloseHrmpChannelDoesntExist", "OutboundHrmp/NoSuchChannel"]
 
 
-def test_downward_messages_come_before_candidates() -> None:
+def test_downward_messages_are_queued_before_candidates_run() -> None:
     chain = Chain()
     executed = chain.block(
         downward=[DownwardMessage(1, b"m")], candidates=[chain.candidate(1), chain.candidate(1, processed=1)]
@@ -118,8 +118,8 @@ def test_downward_messages_come_before_candidates() -> None:
     assert kinds_of(executed) == [None, "ProcessedDownwardMessages/AdvancementRule", None]
 
 
-def test_requests_come_before_downward_messages() -> None:
-    """Seen in the numbers of the queue: the notification of a request is there first."""
+def test_requests_run_before_downward_messages() -> None:
+    """The notification of a request gets the lower sequence number."""
     chain = Chain()
     chain.router.state.hrmp_notifications = True
     executed = chain.block(requests=[InitOpenChannel(1, 2, 1, 1)], downward=[DownwardMessage(2, b"m")])
@@ -127,7 +127,7 @@ def test_requests_come_before_downward_messages() -> None:
     assert numbers == [[(2, 1)], [(2, 2)]]
 
 
-def test_candidates_see_each_other_where_enactment_is_immediate() -> None:
+def test_candidates_see_each_other_if_enactment_is_immediate() -> None:
     chain = Chain()
     chain.open(1, 2)
     chain.open(2, 1)
@@ -135,7 +135,7 @@ def test_candidates_see_each_other_where_enactment_is_immediate() -> None:
     assert kinds_of(chain.block(candidates=first)) == [None, "HrmpWatermark/AdvancementRule"]
 
 
-def test_candidates_do_not_see_each_other_where_enactment_waits() -> None:
+def test_candidates_do_not_see_each_other_if_enactment_is_delayed() -> None:
     chain = Chain(Enactment.ON_INCLUSION)
     executed = chain.block(candidates=[chain.candidate(1), chain.candidate(1)])
     assert kinds_of(executed) == [None, None]
@@ -144,7 +144,7 @@ def test_candidates_do_not_see_each_other_where_enactment_waits() -> None:
     assert chain.block(included=(PendingRef(1),)).receipt.enacted == 1
 
 
-def test_dispatch_comes_after_candidates_and_before_the_session_change() -> None:
+def test_dispatch_runs_after_candidates_and_before_session_change() -> None:
     chain = Chain()
     executed = chain.block(
         candidates=[chain.candidate(2, up=[b"c", b"d"]), chain.candidate(1, up=[b"a", b"b"])],
@@ -162,7 +162,7 @@ def test_dispatch_comes_after_candidates_and_before_the_session_change() -> None
     assert chain.block().dispatches == []
 
 
-def test_the_session_change_is_the_last_thing() -> None:
+def test_session_change_runs_last() -> None:
     chain = Chain()
     executed = chain.block(
         requests=[InitOpenChannel(1, 3, 1, 1), AcceptOpenChannel(3, 1), ScheduleParaCleanup(2)],
@@ -182,7 +182,7 @@ def test_the_session_change_is_the_last_thing() -> None:
     assert [event.index for event in executed.channel_events] == [0, 1, 2]
 
 
-def test_verdicts_come_in_the_order_of_the_steps() -> None:
+def test_verdicts_follow_order_of_steps() -> None:
     chain = Chain()
     executed = chain.block(
         included=(PendingRef(1),),
@@ -203,7 +203,7 @@ def test_verdicts_come_in_the_order_of_the_steps() -> None:
     assert (executed.receipt.accepted, executed.receipt.rejected, executed.receipt.enacted) == (2, 4, 1)
 
 
-def test_a_request_says_when_it_takes_effect() -> None:
+def test_verdict_of_request_names_effective_session() -> None:
     chain = Chain()
     executed = chain.block(requests=[InitOpenChannel(1, 2, 1, 1), AcceptOpenChannel(2, 1), ScheduleParaCleanup(3)])
     sessions = [(verdict.effective_session, verdict.expires_session) for verdict in executed.verdicts]
@@ -211,7 +211,7 @@ def test_a_request_says_when_it_takes_effect() -> None:
 
 
 @pytest.mark.parametrize("enactment", Enactment)
-def test_a_message_says_where_it_stands(enactment: Enactment) -> None:
+def test_verdict_names_sequence_number_and_head_of_message(enactment: Enactment) -> None:
     chain = Chain(enactment)
     chain.open(1, 2)
     executed = chain.block(candidates=[chain.candidate(1, send=[(2, b"x")])])
@@ -223,7 +223,7 @@ def test_a_message_says_where_it_stands(enactment: Enactment) -> None:
     assert ref.mqc_head == chain.router.state.hrmp_channels[1, 2].mqc_head
 
 
-def test_roots_and_headroom_at_their_heights() -> None:
+def test_roots_and_headroom_are_emitted_at_their_intervals() -> None:
     chain = Chain(intervals=Intervals(headroom=2, root=3))
     heights = []
     for number in range(1, 8):
@@ -243,7 +243,7 @@ def test_roots_and_headroom_at_their_heights() -> None:
     ]
 
 
-def test_intervals_of_zero_mean_session_changes_alone() -> None:
+def test_zero_intervals_emit_only_at_session_changes() -> None:
     chain = Chain(intervals=Intervals(headroom=0, root=0))
     assert chain.block().receipt.state_root is None
     executed = chain.block(session_change=SessionChange())
@@ -251,7 +251,7 @@ def test_intervals_of_zero_mean_session_changes_alone() -> None:
     assert executed.headroom
 
 
-def test_headroom_says_what_the_next_candidate_may_carry() -> None:
+def test_headroom_gives_limits_for_next_candidate() -> None:
     chain = Chain()
     chain.open(1, 2)
     chain.block()
@@ -265,7 +265,7 @@ def test_headroom_says_what_the_next_candidate_may_carry() -> None:
     assert (channel.places_left, channel.bytes_left, channel.message_size_max) == (1, 13, 8)
 
 
-def test_a_bug_is_not_a_verdict() -> None:
+def test_unexpected_exception_is_not_a_verdict() -> None:
     class Broken(Exception):
         pass
 

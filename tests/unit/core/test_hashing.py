@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hashes to the byte: constants of others' unit tests, real channels, and the encodings below them."""
+"""Hashes compared byte for byte with published constants and real channels, and the encodings they use."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def head(messages: list[tuple[int, bytes]], start: bytes = ZERO_HASH) -> str:
         ([(0, b"\1\2\3")], "434f8579a2297dfea851bf6be33093c83a78b655a53ae141a7894494c0010589"),
     ],
 )
-def test_heads_of_the_rules(messages: list[tuple[int, bytes]], expected: str) -> None:
+def test_heads_match_published_constants(messages: list[tuple[int, bytes]], expected: str) -> None:
     assert head(messages) == expected
 
 
-def test_the_length_is_a_part_of_the_hash() -> None:
+def test_message_hash_covers_length() -> None:
     without = mqc_link(ZERO_HASH, 6, blake2b_256(b"knock"))
     assert without.hex().startswith("bf2f24c5")
     assert mqc_link(ZERO_HASH, 6, message_hash(b"knock")) != without
 
 
-@pytest.mark.skipif(not REAL_LINKS.exists(), reason="../shared/data is not beside this checkout")
-def test_real_channels() -> None:
+@pytest.mark.skipif(not REAL_LINKS.exists(), reason="../shared/data is not next to this checkout")
+def test_heads_match_real_channels() -> None:
     links: list[dict[str, Any]] = json.loads(REAL_LINKS.read_text(encoding="utf-8"))["links"]
     assert len(links) == 9
     for link in links:
@@ -73,21 +73,21 @@ def test_real_channels() -> None:
         (2**536 - 1, "ff" + "ff" * 67),
     ],
 )
-def test_compact(value: int, expected: str) -> None:
+def test_compact_encodes_known_values(value: int, expected: str) -> None:
     assert compact(value).hex() == expected
 
 
 @given(st.integers(0, 2**130))
-def test_compact_as_spelled_out(value: int) -> None:
+def test_compact_matches_reference(value: int) -> None:
     assert compact(value) == spelled_out.compact(value)
 
 
 @given(st.binary(max_size=200), st.integers(0, 2**32 - 1), st.binary(min_size=32, max_size=32))
-def test_links_as_spelled_out(message: bytes, block: int, previous: bytes) -> None:
+def test_links_match_reference(message: bytes, block: int, previous: bytes) -> None:
     assert mqc_link(previous, block, message_hash(message)) == spelled_out.next_head(previous, block, message)
 
 
-def test_a_long_message() -> None:
+def test_hash_of_long_message_covers_compact_length() -> None:
     message = bytes(range(256)) * 300
     expected = blake2b((len(message) << 2 | 2).to_bytes(4, "little") + message, digest_size=32).digest()
     assert message_hash(message) == expected
@@ -100,7 +100,7 @@ def _h(data: bytes) -> bytes:
     return blake2b(data, digest_size=32).digest()
 
 
-def test_merkle_root_of_one_and_of_three_leaves() -> None:
+def test_merkle_root_of_one_or_three_leaves_matches_computation_by_hand() -> None:
     common, first, second = bytes([1]) * 32, bytes([2]) * 32, bytes([3]) * 32
     leaf = _h(b"\0" + common)
     assert merkle_root(common, {}) == _h(b"\2" + (1).to_bytes(4, "little") + leaf)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of records that do not simply fit: late, conflicting, forked, out of range, too far ahead, skipped."""
+"""Outcomes of irregular records: late, conflicting, forked, out of range, too far ahead, skipped."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def reasons(letters: list[DeadLetter]) -> list[tuple[DeadReason, int | None, int
     return [(letter.reason, letter.block, letter.index) for letter in letters]
 
 
-def test_a_block_waits_for_its_records_and_its_parent() -> None:
+def test_block_waits_for_its_records_and_parent() -> None:
     chain = lane()
     assert chain.waits_for() == "waiting for the record of the block after 0"
     chain.add(block(2, candidates=1))
@@ -100,7 +100,7 @@ def test_a_block_waits_for_its_records_and_its_parent() -> None:
     assert (chain.waiting_blocks, chain.waiting_bytes, chain.executed_block) == (0, 0, 2)
 
 
-def test_a_block_record_counts_as_accepted_and_a_violation_as_rejected() -> None:
+def test_block_record_counts_as_accepted_and_violation_as_rejected() -> None:
     chain = lane()
     for item in (
         block(1, candidates=2, downward=1),
@@ -113,7 +113,7 @@ def test_a_block_record_counts_as_accepted_and_a_violation_as_rejected() -> None
     assert counts(chain) == (2, 2, 0, 0, 0)
 
 
-def test_parents_may_be_further_back() -> None:
+def test_parent_number_may_skip_blocks() -> None:
     chain = lane(executed=10)
     chain.add(block(17, parent=12))
     chain.add(block(12, parent=10))
@@ -121,10 +121,10 @@ def test_parents_may_be_further_back() -> None:
     assert chain.waits_for() == "waiting for the record of the block after 17"
 
 
-# --- again ---
+# --- duplicates and conflicts ---
 
 
-def test_the_same_record_again_is_a_duplicate_waiting_or_executed() -> None:
+def test_repeated_record_is_duplicate_before_and_after_execution() -> None:
     chain = lane()
     for _ in range(2):
         assert chain.add(block(1, downward=1)) == []
@@ -134,7 +134,7 @@ def test_the_same_record_again_is_a_duplicate_waiting_or_executed() -> None:
     assert counts(chain) == (2, 0, 4, 0, 0)
 
 
-def test_another_record_in_a_taken_place_is_a_conflict() -> None:
+def test_different_record_with_same_index_is_conflict() -> None:
     chain = lane()
     chain.add(downward(1, 0, b"a"))
     (letter,) = chain.add(downward(1, 0, b"b"))
@@ -149,14 +149,14 @@ def test_another_record_in_a_taken_place_is_a_conflict() -> None:
     assert counts(chain) == (2, 0, 0, 2, 0)
 
 
-def test_a_place_is_kind_and_index() -> None:
+def test_records_of_different_kinds_may_share_index() -> None:
     chain = lane()
     for item in (block(1, candidates=1, downward=2), candidate(1, 0), downward(1, 0), downward(1, 1)):
         assert chain.add(item) == []
     assert executed_blocks(chain) == [1]
 
 
-def test_another_block_record_for_a_number_is_a_fork() -> None:
+def test_second_block_record_with_same_number_is_fork() -> None:
     chain = lane()
     chain.add(block(2))
     assert reasons(chain.add(block(2, mark=b"other"))) == [(DeadReason.FORK, 2, 0)]
@@ -167,7 +167,7 @@ def test_another_block_record_for_a_number_is_a_fork() -> None:
     assert counts(chain) == (2, 0, 0, 3, 0)
 
 
-def test_a_second_child_of_a_block_is_a_fork() -> None:
+def test_second_child_of_block_is_fork() -> None:
     chain = lane()
     chain.add(block(1))
     (letter,) = chain.add(block(2, parent=0))
@@ -177,7 +177,7 @@ def test_a_second_child_of_a_block_is_a_fork() -> None:
 
 
 @pytest.mark.parametrize("parent", [5, 6, 2])
-def test_a_parent_that_cannot_be_is_a_fork(parent: int) -> None:
+def test_impossible_parent_is_fork(parent: int) -> None:
     chain = lane(executed=3)
     assert reasons(chain.add(block(5, parent=parent))) == [(DeadReason.FORK, 5, 0)]
 
@@ -185,7 +185,7 @@ def test_a_parent_that_cannot_be_is_a_fork(parent: int) -> None:
 # --- late and skipped ---
 
 
-def test_a_record_of_a_passed_block_is_late() -> None:
+def test_record_of_passed_block_is_late() -> None:
     chain = lane(executed=10)
     (letter,) = chain.add(downward(10))
     assert reasons([letter]) == [(DeadReason.LATE, 10, 0)]
@@ -193,7 +193,7 @@ def test_a_record_of_a_passed_block_is_late() -> None:
     assert reasons(chain.add(block(4))) == [(DeadReason.LATE, 4, 0)]
 
 
-def test_duplicates_are_known_as_far_back_as_the_window() -> None:
+def test_duplicates_are_detected_within_window() -> None:
     chain = lane(duplicate_window_blocks=2)
     for number in (1, 2, 3):
         chain.add(block(number))
@@ -206,7 +206,7 @@ def test_duplicates_are_known_as_far_back_as_the_window() -> None:
     assert reasons(without.add(block(1))) == [(DeadReason.LATE, 1, 0)]
 
 
-def test_records_of_skipped_numbers_are_late() -> None:
+def test_records_of_skipped_blocks_are_late() -> None:
     chain = lane()
     chain.add(downward(2))
     chain.add(block(3, parent=2, downward=1))
@@ -219,7 +219,7 @@ def test_records_of_skipped_numbers_are_late() -> None:
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_block_whose_parent_was_skipped_is_a_fork_whenever_it_arrives(first: bool) -> None:
+def test_block_with_skipped_parent_is_fork_before_and_after_execution(first: bool) -> None:
     chain = lane()
     letters: list[DeadLetter] = []
     arriving = [block(6, parent=3, downward=1), downward(6)]
@@ -230,7 +230,7 @@ def test_a_block_whose_parent_was_skipped_is_a_fork_whenever_it_arrives(first: b
     if not first:
         letters += [letter for item in arriving for letter in chain.add(item)]
     assert reasons(letters) == [(DeadReason.FORK, 6, 0)]
-    chain.add(block(6, parent=5, downward=1))  # its place is free for the right one
+    chain.add(block(6, parent=5, downward=1))  # the number is free for the correct block
     assert executed_blocks(chain) == [6]
     assert counts(chain) == (3, 0, 0, 1, 0)
 
@@ -238,7 +238,7 @@ def test_a_block_whose_parent_was_skipped_is_a_fork_whenever_it_arrives(first: b
 # --- out of range ---
 
 
-def test_an_index_beyond_what_was_announced() -> None:
+def test_index_beyond_announced_count_is_out_of_range() -> None:
     chain = lane()
     chain.add(block(1, downward=1))
     (letter,) = chain.add(downward(1, 1))
@@ -249,7 +249,7 @@ def test_an_index_beyond_what_was_announced() -> None:
     assert executed_blocks(chain) == [1]
 
 
-def test_an_index_beyond_what_is_announced_later() -> None:
+def test_index_beyond_count_announced_later_is_out_of_range() -> None:
     chain = lane()
     for item in (candidate(1, 0), downward(1, 2), downward(1, 0), downward(1, 1)):
         assert chain.add(item) == []
@@ -264,20 +264,20 @@ def test_an_index_beyond_what_is_announced_later() -> None:
 # --- overflow ---
 
 
-def test_too_far_ahead() -> None:
+def test_block_too_far_ahead_raises_overflow() -> None:
     chain = lane(executed=10, blocks_ahead_max=5)
     chain.add(block(15))
     with pytest.raises(WaitingOverflow, match=r"block 16 at t\[0\]@0 is more than 5 blocks .* waiting for the record"):
         chain.add(downward(16))
 
 
-def test_too_many_bytes() -> None:
+def test_too_many_waiting_bytes_raise_overflow() -> None:
     size = len(downward(1).raw)
     chain = lane(waiting_bytes_max=2 * size)
     chain.add(downward(1, 0))
     chain.add(downward(1, 1))
     assert chain.waiting_bytes == 2 * size
-    chain.add(downward(1, 1))  # a duplicate takes no room
+    chain.add(downward(1, 1))  # a duplicate takes no space
     with pytest.raises(WaitingOverflow, match=f"more than {2 * size} bytes"):
         chain.add(downward(1, 2))
 
@@ -285,7 +285,7 @@ def test_too_many_bytes() -> None:
 # --- snapshots ---
 
 
-def test_a_snapshot_of_another_version_or_cut_short_is_refused() -> None:
+def test_snapshot_of_other_version_or_truncated_is_refused() -> None:
     chain = lane()
     chain.add(downward(2))
     mine, *pages = chain.snapshot()
@@ -299,14 +299,14 @@ def test_a_snapshot_of_another_version_or_cut_short_is_refused() -> None:
             restore(wrong)
 
 
-def test_counters_are_stored_in_an_order_that_does_not_follow_the_class() -> None:
+def test_counters_are_stored_in_fixed_order() -> None:
     chain = lane(executed=9)
     chain.counters = Counters(waiting=6, dead=5, duplicate=4, rejected=3, accepted=2, consumed=1)
     assert set(COUNTERS) == {field.name for field in fields(Counters)}
     assert chain.own_page()[5:53] == b"".join(count.to_bytes(8, "little") for count in range(1, 7))
 
 
-def test_records_dead_before_the_lane_are_counted() -> None:
+def test_records_dead_before_lane_are_counted() -> None:
     chain = lane()
     chain.count_dead()
     assert counts(chain) == (0, 0, 0, 1, 0)

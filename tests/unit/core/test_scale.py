@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The canonical encoding takes back what it wrote, and nothing else."""
+"""The canonical encoding decodes what it encoded, and nothing else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from validator.core.scale import DecodeError, Reader, Writer
     st.binary(max_size=100),
     st.none() | st.integers(0, 2**32 - 1),
 )
-def test_round_trip(u8: int, u32: int, u64: int, u128: int, number: int, data: bytes, option: int | None) -> None:
+def test_values_round_trip(
+    u8: int, u32: int, u64: int, u128: int, number: int, data: bytes, option: int | None
+) -> None:
     out = Writer()
     out.u8(u8)
     out.u32(u32)
@@ -62,20 +64,20 @@ def test_round_trip(u8: int, u32: int, u64: int, u128: int, number: int, data: b
         ("00", Reader.end),
     ],
 )
-def test_what_is_not_an_encoding(data: str, take: Callable[[Reader], Any]) -> None:
+def test_invalid_encoding_is_refused(data: str, take: Callable[[Reader], Any]) -> None:
     with pytest.raises(DecodeError):
         take(Reader(bytes.fromhex(data)))
 
 
 @pytest.mark.parametrize("longer", ["0100", "fd00", "02000000", "feff0000", "03ffffff3f", "070000004000"])
-def test_compact_has_one_form(longer: str) -> None:
-    """Numbers written with more bytes than they need."""
+def test_compact_longer_than_needed_is_refused(longer: str) -> None:
+    """Each number is written with more bytes than it needs."""
     with pytest.raises(DecodeError, match="shortest"):
         Reader(bytes.fromhex(longer)).compact()
 
 
 @given(st.binary(max_size=12))
-def test_compact_is_canonical(data: bytes) -> None:
+def test_decoded_compact_encodes_to_same_bytes(data: bytes) -> None:
     reader = Reader(data)
     try:
         value = reader.compact()
@@ -86,7 +88,7 @@ def test_compact_is_canonical(data: bytes) -> None:
     assert bytes(out.buffer) == data[: reader.position]
 
 
-def test_choice() -> None:
+def test_choice_and_boolean_decode_by_index() -> None:
     reader = Reader(bytes((0, 1, 1, 0)))
     assert (reader.boolean(), reader.boolean()) == (False, True)
     assert (reader.choice("ab"), reader.choice("ab")) == ("b", "a")

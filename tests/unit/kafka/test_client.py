@@ -27,40 +27,40 @@ def test_librdkafka_accepts_every_configuration() -> None:
     AdminClient(admin_config(KAFKA))
 
 
-def test_configurations_travel_to_executors() -> None:
+def test_configurations_can_be_pickled() -> None:
     config = producer_config(KAFKA)
     assert pickle.loads(pickle.dumps(config)) == config
 
 
-def test_the_table_wins_over_what_is_only_tuning() -> None:
+def test_table_overrides_tuning_defaults() -> None:
     table = KAFKA | {"compression.type": "zstd", "client.id": "mine"}
     config = producer_config(table)
     assert (config["compression.type"], config["client.id"]) == ("zstd", "mine")
     assert producer_config(KAFKA)["compression.type"] == "lz4"
 
 
-def test_dotted_keys_and_nested_tables_are_the_same() -> None:
+def test_dotted_keys_equal_nested_tables() -> None:
     nested = {"security": {"protocol": "SSL"}, "ssl": {"key": {"location": "k"}}, "socket.keepalive.enable": True}
     assert flatten(nested) == {"security.protocol": "SSL", "ssl.key.location": "k", "socket.keepalive.enable": "true"}
 
 
 @pytest.mark.parametrize("key", ["acks", "enable.idempotence", "isolation.level", "enable.auto.commit", "group.id"])
-def test_what_exactly_once_rests_on_cannot_be_set(key: str) -> None:
+def test_options_required_for_exactly_once_cannot_be_set(key: str) -> None:
     with pytest.raises(UserError, match=rf"\[kafka\] {key} cannot be set"):
         consumer_config(KAFKA | {key: "x"}, group_id="group")
 
 
-def test_a_list_is_no_value() -> None:
+def test_list_value_is_refused() -> None:
     with pytest.raises(UserError, match=r"\[kafka\] ssl\.ca: expected text, a number or a boolean, found \[1\]"):
         flatten({"ssl": {"ca": [1]}})
 
 
-def test_bootstrap_servers_are_needed() -> None:
+def test_missing_bootstrap_servers_are_refused() -> None:
     with pytest.raises(UserError, match=r"bootstrap\.servers is missing"):
         admin_config({})
 
 
-def test_spark_gets_its_own_names() -> None:
+def test_spark_options_use_java_names() -> None:
     table = KAFKA | {
         "fetch.wait.max.ms": 100,
         "compression.type": "zstd",
@@ -79,7 +79,7 @@ def test_spark_gets_its_own_names() -> None:
     ("mechanism", "module"),
     [("PLAIN", "plain.PlainLoginModule"), ("SCRAM-SHA-512", "scram.ScramLoginModule")],
 )
-def test_a_login_becomes_a_jaas_line(mechanism: str, module: str) -> None:
+def test_login_becomes_jaas_line(mechanism: str, module: str) -> None:
     table = {
         "sasl.mechanisms": mechanism,
         "sasl.username": "al",
@@ -117,7 +117,7 @@ def test_pem_files_become_pem_stores(tmp_path: Path) -> None:
     ("table", "message"),
     [
         ({"fetch.wait.max": 1}, r"fetch\.wait\.max has no translation .*: did you mean fetch\.wait\.max\.ms\?"),
-        ({"zzz": 1}, r"zzz has no translation .*: give the Java client's own option beside it, as spark\.<name>"),
+        ({"zzz": 1}, r"zzz has no translation .*: replace it with the Java client's own option, as spark\.<name>"),
         ({"enable.ssl.certificate.verification": False}, r"always verifies"),
         ({"ssl.ca.location": "/nowhere"}, r"ssl\.ca\.location: expected a readable PEM file, found /nowhere"),
         ({"ssl.key.pem": "PRIVATE KEY"}, r"expected both"),
@@ -126,12 +126,12 @@ def test_pem_files_become_pem_stores(tmp_path: Path) -> None:
         ({"sasl.username": "al", "sasl.mechanism": "GSSAPI"}, r"found 'GSSAPI'"),
     ],
 )
-def test_what_cannot_be_said_to_java_is_an_error(table: dict[str, object], message: str) -> None:
+def test_option_without_java_translation_is_refused(table: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         spark_options(table)
 
 
-def test_a_reader_to_the_end_hears_of_it_at_once_unless_the_table_says_otherwise() -> None:
+def test_reader_to_end_fetches_with_short_wait_unless_table_overrides_it() -> None:
     assert "fetch.wait.max.ms" not in consumer_config(KAFKA, group_id="group")
     assert consumer_config(KAFKA, group_id="group", partition_eof=True)["fetch.wait.max.ms"] == 50
     table = KAFKA | {"fetch.wait.max.ms": 200}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jars are fetched once, verified always, and what goes wrong is told in one line."""
+"""Jars are fetched once and always verified; errors take one line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from validator.kafka.java import find_java
 
 
 @pytest.mark.parametrize("jar_set", JAR_SETS)
-def test_every_dependency_has_a_sum_and_every_sum_a_dependency(jar_set: JarSet) -> None:
+def test_dependencies_and_checksums_match(jar_set: JarSet) -> None:
     import xml.etree.ElementTree as ElementTree
 
     root = ElementTree.parse(jars._IVY / f"{jar_set}.xml").getroot()
@@ -34,7 +34,7 @@ def test_cached_jars_are_used_without_java_or_network(monkeypatch: pytest.Monkey
     ]
 
 
-def test_a_changed_jar_is_named_with_both_sums(tmp_path: Path) -> None:
+def test_changed_jar_is_reported_with_both_checksums(tmp_path: Path) -> None:
     folder = ensure_jars("spark")[0].parent
     shutil.copytree(folder, tmp_path / "jars" / folder.name)
     changed = tmp_path / "jars" / folder.name / "commons-pool2-2.13.1.jar"
@@ -51,7 +51,7 @@ def test_a_changed_jar_is_named_with_both_sums(tmp_path: Path) -> None:
         ensure_jars("spark", cache=tmp_path)
 
 
-def test_without_a_network_it_says_so_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_network_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1")
     with pytest.raises(UserError) as caught:
         ensure_jars("spark", cache=tmp_path)
@@ -62,7 +62,7 @@ def test_without_a_network_it_says_so_in_one_line(tmp_path: Path, monkeypatch: p
     )
 
 
-def test_a_mirror_of_the_users_settings_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mirror_from_user_settings_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mirror = tmp_path / "mirror"
     for jar in ensure_jars("spark"):
         name, version = jar.stem.rsplit("-", 1)
@@ -77,11 +77,11 @@ def test_a_mirror_of_the_users_settings_serves(tmp_path: Path, monkeypatch: pyte
     )
     monkeypatch.setenv("VALIDATOR_IVY_SETTINGS", str(settings))
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1")
-    told: list[tuple[str, int, int]] = []
-    fetched = ensure_jars("spark", cache=tmp_path, progress=lambda *step: told.append(step))
+    steps: list[tuple[str, int, int]] = []
+    fetched = ensure_jars("spark", cache=tmp_path, progress=lambda *step: steps.append(step))
     assert [jar.name for jar in fetched] == sorted(jars._read_sums("spark"))
-    assert [(done, total) for _, done, total in told] == [(1, 4), (2, 4), (3, 4), (4, 4)]
-    assert told[2][0] == "kafka-clients 3.9.2"
+    assert [(done, total) for _, done, total in steps] == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert steps[2][0] == "kafka-clients 3.9.2"
 
 
 def fake_java(home: Path, version: str) -> Path:
@@ -93,14 +93,14 @@ def fake_java(home: Path, version: str) -> Path:
 
 
 @pytest.mark.parametrize("version", ["17.0.15", "21", "25.0.1"])
-def test_java_home_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+def test_java_home_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     java = fake_java(tmp_path, version)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert find_java() == java
 
 
 @pytest.mark.parametrize(("version", "major"), [("1.8.0_392", 8), ("11.0.2", 11)])
-def test_an_old_java_is_told_with_the_fix(
+def test_old_java_is_reported_with_fix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, major: int
 ) -> None:
     java = fake_java(tmp_path, version)
@@ -110,7 +110,7 @@ def test_an_old_java_is_told_with_the_fix(
         find_java()
 
 
-def test_no_java_is_told_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_java_is_reported_with_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(UserError, match=r"Java 17 or newer is needed, found none in JAVA_HOME or PATH: install"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process counts as gone when all of it is."""
+"""A process counts as gone only when all its threads have ended."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ctypes.CDLL(None).pthread_exit(None)
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="tells threads apart by Linux's /proc")
-def test_a_process_whose_first_thread_is_dead_still_runs() -> None:
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="distinguishes threads by Linux's /proc")
+def test_process_with_dead_first_thread_still_runs() -> None:
     with subprocess.Popen([sys.executable, "-c", FIRST_THREAD_ENDS], stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
             process.stdout.readline()
             stat = Path(f"/proc/{process.pid}/stat")
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 300
             while stat.read_text().rpartition(")")[2].split()[0] != "Z":
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
@@ -39,9 +39,9 @@ def test_a_process_whose_first_thread_is_dead_still_runs() -> None:
             process.kill()
 
 
-def test_a_process_that_has_ended_is_gone_and_left_to_who_waits_for_it() -> None:
+def test_ended_process_is_gone_and_left_for_its_parent_to_reap() -> None:
     with subprocess.Popen([sys.executable, "-c", "raise SystemExit(7)"]) as process:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 300
         while start_time(process.pid, reap=False) is not None:
             assert time.monotonic() < deadline
             time.sleep(0.01)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which records a reader of topics yields, and where it ends, against a consumer that plays a script."""
+"""The records that a topic reader yields, and where it ends, with a scripted consumer."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ class Clock:
 
 
 class Script:
-    """A consumer and an admin client: each look takes a list of messages, None is a look in vain."""
+    """A consumer and an admin client: each poll takes the next list of messages, and an empty list is a poll without result."""
 
-    def __init__(self, looks: list[list[Any]], partitions: int = 1, ends: int = 5) -> None:
-        self.looks, self.partitions, self.last = looks, partitions, ends
+    def __init__(self, polls: list[list[Any]], partitions: int = 1, ends: int = 5) -> None:
+        self.polls, self.partitions, self.last = polls, partitions, ends
         self.pending: list[Any] = []
         self.clock = Clock()
         self.assigned: list[TopicPartition] = []
 
     def poll(self, timeout_s: float) -> Any:
-        self.pending = list(self.looks.pop(0)) if self.looks else []
+        self.pending = list(self.polls.pop(0)) if self.polls else []
         if not self.pending:
             self.clock.now += timeout_s
             return None
@@ -78,8 +78,8 @@ class Script:
 
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def make(*looks: list[Any], partitions: int = 1, ends: int = 5, **options: Any) -> TopicReader:
-        script = Script(list(looks), partitions, ends)
+    def make(*polls: list[Any], partitions: int = 1, ends: int = 5, **options: Any) -> TopicReader:
+        script = Script(list(polls), partitions, ends)
         for client in ("Consumer", "AdminClient"):
             monkeypatch.setattr(module, client, lambda _: script)
         monkeypatch.setattr(module, "time", script.clock)
@@ -92,30 +92,30 @@ def offsets(records: Any) -> list[tuple[int, int]]:
     return [(each.partition, each.offset) for each in records]
 
 
-def test_a_reader_ends_once_every_partition_has_ended(play: Any) -> None:
+def test_reader_ends_once_every_partition_has_ended(play: Any) -> None:
     reader = play([record(0), end(1)], [record(0, partition=1)], [], [record(1, partition=1), end(2, 1)], partitions=2)
     assert offsets(reader.read_to_end()) == [(0, 0), (1, 0), (1, 1)]
     assert reader.at_end
 
 
-def test_a_record_has_its_topic_without_the_prefix_and_its_headers(play: Any) -> None:
+def test_record_has_topic_without_prefix_and_headers(play: Any) -> None:
     (made,) = play([record(3), end(4)]).read_to_end()
     assert made == ("markers", 0, 3, b"k", b"v", 9, (("h", b"x"),))
 
 
-def test_records_without_value_are_left_out_unless_they_are_asked_for(play: Any) -> None:
-    looks = [record(0, None), record(1), end(2)]
-    assert offsets(play(looks).read_to_end()) == [(0, 1)]
-    assert [each.value for each in play(looks, nulls=True).read_to_end()] == [b"", b"v"]
+def test_records_without_value_are_skipped_unless_requested(play: Any) -> None:
+    polls = [record(0, None), record(1), end(2)]
+    assert offsets(play(polls).read_to_end()) == [(0, 1)]
+    assert [each.value for each in play(polls, nulls=True).read_to_end()] == [b"", b"v"]
 
 
-def test_a_reader_past_transactions_does_not_stop_where_one_is_open(play: Any) -> None:
-    looks = [record(0), end(1)], [], [end(1)], [record(3), end(5)]
-    assert offsets(play(*looks).read_to_end()) == [(0, 0)]
-    assert offsets(play(*looks).read_past_transactions()) == [(0, 0), (0, 3)]
+def test_reader_past_transactions_does_not_stop_at_open_one(play: Any) -> None:
+    polls = [record(0), end(1)], [], [end(1)], [record(3), end(5)]
+    assert offsets(play(*polls).read_to_end()) == [(0, 0)]
+    assert offsets(play(*polls).read_past_transactions()) == [(0, 0), (0, 3)]
 
 
-def test_a_transaction_that_stays_open_is_an_error_after_the_readers_patience(play: Any) -> None:
+def test_transaction_that_stays_open_is_error_after_timeout(play: Any) -> None:
     reader = play([record(0), end(1)], patience_s=3.0)
     taken = []
     with pytest.raises(UserError, match=r"^t\.markers cannot be read to its end: a transaction may be open there$"):
@@ -124,11 +124,11 @@ def test_a_transaction_that_stays_open_is_an_error_after_the_readers_patience(pl
     assert 3.0 < module.time.monotonic() < 4.0  # type: ignore[attr-defined]
 
 
-def test_an_empty_topic_is_not_waited_for(play: Any) -> None:
+def test_empty_topic_ends_at_once(play: Any) -> None:
     assert list(play(ends=0).read_past_transactions()) == []
 
 
-def test_one_partition_is_read_from_an_offset(play: Any) -> None:
+def test_restarted_partition_is_read_from_offset(play: Any) -> None:
     reader = play([end(9), end(9, 1)], [record(4, partition=1), end(9, 1)], partitions=2)
     assert list(reader.read_to_end()) == []
     reader.restart("markers", 1, 4)
@@ -139,10 +139,10 @@ def test_one_partition_is_read_from_an_offset(play: Any) -> None:
     ]
 
 
-def test_an_error_that_does_not_pass_is_told_in_one_line(play: Any) -> None:
+def test_permanent_error_is_reported_in_one_line(play: Any) -> None:
     refused = record(0, None, error=KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
-    passing = record(0, None, error=KafkaError(KafkaError._TRANSPORT))
+    transient = record(0, None, error=KafkaError(KafkaError._TRANSPORT))
     with pytest.raises(
         UserError, match=r"^no records can be read at 127\.0\.0\.1:1: .*\(TOPIC_AUTHORIZATION_FAILED\)$"
     ):
-        list(play([passing], [refused]).read_to_end())
+        list(play([transient], [refused]).read_to_end())

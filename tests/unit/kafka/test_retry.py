@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions to Kafka are repeated while their error is one that passes, and not for ever."""
+"""Kafka calls are retried after transient errors, up to a deadline."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from validator.kafka.retry import answer, await_broker, missing_topics, partitio
 from validator.service import replayer, sender, transport, verification
 
 KAFKA: dict[str, object] = {"bootstrap.servers": "127.0.0.1:1"}
-PASSING = (
+TRANSIENT = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -29,7 +30,7 @@ UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
 
 
 class Clock:
-    """Seconds that pass only while somebody sleeps or asks."""
+    """A clock that advances only during sleeps and calls."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -49,7 +50,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class Failing:
-    """Fails so many times with an error, then answers; a call takes ``call_s``."""
+    """Fails a number of times with an error, then answers; each call takes ``call_s``."""
 
     def __init__(self, clock: Clock, code: int, times: float, result: object = 7, call_s: float = 0.0) -> None:
         self.clock, self.code, self.times, self.result, self.call_s = clock, code, times, result, call_s
@@ -63,29 +64,29 @@ class Failing:
         return self.result
 
 
-@pytest.mark.parametrize("code", [*PASSING, *UNKNOWN])
-def test_an_error_that_passes_is_asked_again(clock: Clock, code: int) -> None:
-    question = Failing(clock, code, times=5)
-    assert answer(question) == 7
-    assert len(question.asked) == 6
-    assert question.asked[0] == retry.ANSWER_S_MAX
-    assert question.asked[-1] == pytest.approx(retry.ANSWER_S_MAX - 5 * retry.RETRY_S)
+@pytest.mark.parametrize("code", [*TRANSIENT, *UNKNOWN])
+def test_transient_error_is_retried(clock: Clock, code: int) -> None:
+    kafka_call = Failing(clock, code, times=5)
+    assert answer(kafka_call) == 7
+    assert len(kafka_call.asked) == 6
+    assert kafka_call.asked[0] == retry.ANSWER_S_MAX
+    assert kafka_call.asked[-1] == pytest.approx(retry.ANSWER_S_MAX - 5 * retry.RETRY_S)
 
 
-@pytest.mark.parametrize("code", PASSING)
-def test_an_error_that_stays_is_raised_at_the_deadline(clock: Clock, code: int) -> None:
-    question = Failing(clock, code, times=float("inf"))
+@pytest.mark.parametrize("code", TRANSIENT)
+def test_lasting_error_is_raised_at_deadline(clock: Clock, code: int) -> None:
+    kafka_call = Failing(clock, code, times=float("inf"))
     with pytest.raises(KafkaException) as caught:
-        answer(question, patience_s=3.0)
+        answer(kafka_call, patience_s=3.0)
     error = caught.value.args[0]
     assert error.code() == code
-    assert error.str() == f"{KafkaError(code).str()}; asked {len(question.asked)} times in 3 s"
+    assert error.str() == f"{KafkaError(code).str()}; {len(kafka_call.asked)} attempts in 3 s"
     assert 102.8 < clock.now <= 103.0
-    assert all(left > 0 for left in question.asked)
+    assert all(left > 0 for left in kafka_call.asked)
 
 
 @pytest.mark.parametrize("code", UNKNOWN)
-def test_an_unknown_topic_has_little_time_to_appear(clock: Clock, code: int) -> None:
+def test_unknown_topic_is_retried_only_briefly(clock: Clock, code: int) -> None:
     with pytest.raises(KafkaException):
         answer(Failing(clock, code, times=float("inf")))
     assert clock.now - 100 <= retry.APPEAR_S_MAX
@@ -94,30 +95,30 @@ def test_an_unknown_topic_has_little_time_to_appear(clock: Clock, code: int) -> 
 @pytest.mark.parametrize(
     "code", [KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._AUTHENTICATION, KafkaError.GROUP_AUTHORIZATION_FAILED]
 )
-def test_an_error_that_does_not_pass_is_raised_at_once(clock: Clock, code: int) -> None:
-    question = Failing(clock, code, times=1)
+def test_permanent_error_is_raised_at_once(clock: Clock, code: int) -> None:
+    kafka_call = Failing(clock, code, times=1)
     with pytest.raises(KafkaException) as caught:
-        answer(question)
-    assert (len(question.asked), caught.value.args[0].str()) == (1, KafkaError(code).str())
+        answer(kafka_call)
+    assert (len(kafka_call.asked), caught.value.args[0].str()) == (1, KafkaError(code).str())
 
 
-def test_a_call_that_took_all_the_time_keeps_its_words(clock: Clock) -> None:
-    question = Failing(clock, KafkaError._TRANSPORT, times=1, call_s=retry.ANSWER_S_MAX)
+def test_error_of_single_slow_call_keeps_its_text(clock: Clock) -> None:
+    kafka_call = Failing(clock, KafkaError._TRANSPORT, times=1, call_s=retry.ANSWER_S_MAX)
     with pytest.raises(KafkaException) as caught:
-        answer(question)
+        answer(kafka_call)
     assert caught.value.args[0].str() == KafkaError(KafkaError._TRANSPORT).str()
 
 
-def test_a_fatal_error_is_raised_at_once() -> None:
+def test_fatal_error_is_not_transient() -> None:
     error = KafkaError(KafkaError._TIMED_OUT, "fenced", fatal=True)
     assert not retry.passes(error)
 
 
-# --- who asks ---
+# --- callers ---
 
 
 class Broker:
-    """What the clients of librdkafka answer about a topic of one partition; the first answers to each call are an error."""
+    """Stands in for librdkafka's clients, with topics of one partition; the first answers to each call are errors."""
 
     def __init__(self, code: int, times: float) -> None:
         self.code = code
@@ -145,7 +146,7 @@ class Broker:
         return 2, 9
 
     def committed(self, places: list[TopicPartition], timeout: float) -> list[Any]:
-        error = self.fail("committed")  # an error of a place stands in the answer
+        error = self.fail("committed")  # a partition's error is part of the answer
         return [SimpleNamespace(topic=each.topic, partition=each.partition, offset=4, error=error) for each in places]
 
     def commit(self, offsets: list[TopicPartition], *, asynchronous: bool) -> list[Any]:
@@ -218,7 +219,7 @@ def create(broker: Broker) -> object:
         return topics._create(admin, wanted)
 
 
-ASKERS: dict[str, tuple[Callable[[Broker], object], object]] = {
+CALLERS: dict[str, tuple[Callable[[Broker], object], object]] = {
     "spans": (spans, {("verdicts", 0): (2, 9)}),
     "tail": (tail, [6]),
     "transport": (transport_places, ([4], {})),
@@ -245,28 +246,28 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, float], Bro
     return make
 
 
-@pytest.mark.parametrize("asker", ASKERS)
-@pytest.mark.parametrize("code", PASSING)
-def test_who_asks_goes_on_after_errors_that_pass(stub: Callable[..., Broker], code: int, asker: str) -> None:
+@pytest.mark.parametrize("caller", CALLERS)
+@pytest.mark.parametrize("code", TRANSIENT)
+def test_caller_continues_after_transient_errors(stub: Callable[..., Broker], code: int, caller: str) -> None:
     broker = stub(code, 3)
-    ask, expected = ASKERS[asker]
+    ask, expected = CALLERS[caller]
     assert ask(broker) == expected
     assert broker.calls
     assert all(count >= 4 for count in broker.calls.values()), broker.calls
 
 
-@pytest.mark.parametrize("asker", ASKERS)
-def test_who_asks_in_vain_gets_one_clear_line(stub: Callable[..., Broker], asker: str, clock: Clock) -> None:
+@pytest.mark.parametrize("caller", CALLERS)
+def test_caller_gets_one_line_after_deadline(stub: Callable[..., Broker], caller: str, clock: Clock) -> None:
     broker = stub(KafkaError.NOT_LEADER_FOR_PARTITION, float("inf"))
     with pytest.raises((UserError, KafkaException)) as caught:
-        ASKERS[asker][0](broker)
+        CALLERS[caller][0](broker)
     text = str(caught.value)
-    assert "Not leader for partition; asked " in text
+    assert re.search(r"Not leader for partition; \d+ attempts in \d+ s", text)
     assert "\n" not in text
     assert clock.now - 100 <= markers.CALL_S_MAX
 
 
-def test_topics_that_are_there_are_not_missing(stub: Callable[..., Broker], clock: Clock) -> None:
+def test_existing_topics_are_not_missing(stub: Callable[..., Broker], clock: Clock) -> None:
     broker = stub(0, 0)
     assert missing_topics(broker, ["t.blocks"]) == []
     assert clock.now == 100.0
@@ -275,15 +276,15 @@ def test_topics_that_are_there_are_not_missing(stub: Callable[..., Broker], cloc
     assert partitions_of(broker, "t.blocks") == [0]
 
 
-def test_a_topic_that_appears_is_found(stub: Callable[..., Broker]) -> None:
+def test_topic_that_appears_late_is_found(stub: Callable[..., Broker]) -> None:
     broker = stub(KafkaError.UNKNOWN_TOPIC_OR_PART, 4)
     assert spans(broker) == {("verdicts", 0): (2, 9)}
     broker = stub(KafkaError.UNKNOWN_TOPIC_OR_PART, float("inf"))
-    with pytest.raises(UserError, match=r"topic t\.verdicts is not there at 127\.0\.0\.1:1 \("):
+    with pytest.raises(UserError, match=r"topic t\.verdicts does not exist at 127\.0\.0\.1:1 \("):
         spans(broker)
 
 
-def test_a_reader_that_lost_all_brokers_waits_for_one(stub: Callable[..., Broker], clock: Clock) -> None:
+def test_reader_without_brokers_waits_for_one(stub: Callable[..., Broker], clock: Clock) -> None:
     broker = stub(KafkaError._TRANSPORT, 4)
     await_broker(broker)
     assert broker.calls["list_topics"] == 5
@@ -293,5 +294,5 @@ def test_a_reader_that_lost_all_brokers_waits_for_one(stub: Callable[..., Broker
         broker.messages = [down, down]
         assert made.poll(0.1) == []
         broker.times = float("inf")
-        with pytest.raises(UserError, match=r"no records can be read at 127\.0\.0\.1:1: .*; asked \d+ times in 15 s"):
+        with pytest.raises(UserError, match=r"no records can be read at 127\.0\.0\.1:1: .*; \d+ attempts in 15 s"):
             made.poll(0.1)

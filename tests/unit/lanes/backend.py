@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A state store in memory with the contract of Spark's: an attempt is committed whole, or nothing of it is there."""
+"""A state store in memory with the contract of Spark's: an attempt is committed completely or not at all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from validator.lanes.stored import MemoryState
 
 @dataclass
 class Attempt(MemoryState):
-    """The state of one lane as one attempt at a batch sees and changes it; notes every call."""
+    """One lane's state as one attempt at a batch reads and writes it; records every call."""
 
     calls: list[str] = field(default_factory=list)
 
@@ -50,7 +50,7 @@ class Attempt(MemoryState):
 
 @dataclass
 class Store:
-    """What has been committed."""
+    """The committed state."""
 
     committed: Attempt = field(default_factory=Attempt)
 
@@ -60,5 +60,5 @@ class Store:
         return replace(now, slots=dict(now.slots), journal=list(now.journal), calls=[])
 
     def commit(self, attempt: Attempt) -> None:
-        """Keep what an attempt has written."""
+        """Commit what an attempt has written."""
         self.committed = attempt

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of simulated chains, and lanes that are played from them."""
+"""Batches of simulated chains, and lanes that process them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEFINITION = definition_of(CHAIN)
 
 
 def cut(records: Sequence[Record], pieces: int = 9) -> list[Batch]:
-    """Cut a chain's records so that borders fall inside blocks, with a record dead on arrival in each piece."""
+    """Split a chain's records into batches with borders inside blocks; each batch gets one dead letter."""
     items = inputs_of(records)
     borders = [len(items) * at // pieces for at in range(pieces + 1)]
     batches: list[Batch] = [items[start:end] for start, end in pairwise(borders)]
@@ -36,23 +36,23 @@ def cut(records: Sequence[Record], pieces: int = 9) -> list[Batch]:
 
 def run(definition: LaneDefinition, store: Store, cache: LaneCache, batch: Batch) -> list[OutputRecord]:
     attempt = store.attempt()
-    told = [record for _, records in process_batch(definition, attempt, cache, batch) for record in records]
+    outputs = [record for _, records in process_batch(definition, attempt, cache, batch) for record in records]
     store.commit(attempt)
-    return told
+    return outputs
 
 
 def live(definition: LaneDefinition, batches: Sequence[Batch]) -> Iterator[tuple[list[OutputRecord], LaneProcessor]]:
-    """Play batches through one lane that nothing ever happens to."""
-    worker = LaneProcessor.create(definition)
+    """Process batches in one lane without interruption; yield each batch's records, and the processor."""
+    processor = LaneProcessor.create(definition)
     for batch in batches:
         yield (
-            [*(record for _, records in worker.process(batch) for record in records), *worker.status().records],
-            worker,
+            [*(record for _, records in processor.process(batch) for record in records), *processor.status().records],
+            processor,
         )
 
 
 def rebuilt(definition: LaneDefinition, store: Store) -> list[bytes]:
-    """Return the snapshot of the lane that a worker without it makes from the store."""
-    worker = restore_lane(definition, store.attempt())
-    assert worker is not None
-    return worker.snapshot()
+    """Return the snapshot of the lane that a new worker restores from the store."""
+    processor = restore_lane(definition, store.attempt())
+    assert processor is not None
+    return processor.snapshot()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated chains as the job has them: their configuration, their lanes' definitions, their records as decoded inputs."""
+"""Simulated chains as the job sees them: configurations, lane definitions, and records decoded to inputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PREFIX = "test."
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record as it goes to Kafka; the topic is without the prefix."""
+    """A record to be written to Kafka; its topic has no prefix."""
 
     lane: str
     topic: str
@@ -31,7 +31,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chain:
-    """A simulated chain, played to its end."""
+    """A simulated chain with all its blocks."""
 
     lane: str
     table: dict[str, Any]
@@ -46,7 +46,7 @@ class Chain:
 
 @cache
 def chain(settings: SimulationSettings, protocol: str = DEFAULT_PROTOCOL) -> Chain:
-    """Play a chain."""
+    """Simulate a chain."""
     simulation = simulation_of(protocol, settings)
     described = simulation.chain()
     blocks = tuple(simulation.blocks())
@@ -71,7 +71,7 @@ def definition_of(of: Chain, job: dict[str, Any] | None = None, **changes: Any) 
 
 
 def inputs_of(records: Iterable[Record], protocol: str = DEFAULT_PROTOCOL) -> list[Input | DeadLetter]:
-    """Decode records as a job with lanes of a protocol does, each topic with offsets of its own."""
+    """Decode records as a job with lanes of a protocol does; each topic counts its own offsets."""
     offsets: dict[str, int] = {}
     items: list[Input | DeadLetter] = []
     for each in records:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Properties run under the project's profile."""
+"""Load the project's hypothesis profile."""
 
 from __future__ import annotations
 

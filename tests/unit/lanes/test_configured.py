@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a lane starts, and the digest of what decides its verdicts."""
+"""Where a lane starts, and the digest of the settings that decide its verdicts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def state_of(definition: LaneDefinition) -> dict[str, Any]:
 
 
 def table(**changed: Any) -> Chain:
-    """The chain without genesis paras, which a state excludes, and with keys changed."""
+    """Return the chain with changed keys and without genesis paras, which a state file excludes."""
     kept = {key: value for key, value in CHAIN.table.items() if key != "genesis_paras"}
     return Chain(CHAIN.lane, {**kept, **changed}, (), ())
 
@@ -52,7 +52,7 @@ def write(path: Path, document: Any) -> str:
     return str(path)
 
 
-def test_a_chain_starts_with_its_genesis_paras() -> None:
+def test_chain_starts_with_genesis_paras() -> None:
     definition = definition_of(CHAIN)
     state = state_of(definition)
     assert state["valid_paras"] == [para["para_id"] for para in CHAIN.table["genesis_paras"]]
@@ -63,7 +63,7 @@ def test_a_chain_starts_with_its_genesis_paras() -> None:
     assert pages(definition.create().rules) == list(definition.genesis)
 
 
-def test_an_unknown_protocol_is_told_in_one_line_with_those_that_are_installed() -> None:
+def test_unknown_protocol_is_refused_in_one_line_with_installed_ones() -> None:
     known = ", ".join(sorted({found.name for found in discover("validator.protocols")}))
     with pytest.raises(UserError) as caught:
         definition_of(CHAIN, protocol="xcm")
@@ -73,7 +73,7 @@ def test_an_unknown_protocol_is_told_in_one_line_with_those_that_are_installed()
     )
 
 
-def test_what_a_lane_is_told_comes_from_the_configuration() -> None:
+def test_lane_settings_come_from_configuration() -> None:
     job = {"blocks_ahead_max": 3, "waiting_bytes_max": 4, "duplicate_window_blocks": 5}
     job |= {"headroom_interval_blocks": 6, "root_interval_blocks": 7}
     weights = {"ump_weights": {"AB": 9}, "ump_default_weight": 8, "ump_failing_messages": ["cd"]}
@@ -87,7 +87,7 @@ def test_what_a_lane_is_told_comes_from_the_configuration() -> None:
 
 
 @pytest.mark.parametrize(("shape", "first_block"), [("whole", 5000), ("keys", 1000), ("keys and first_block", 7)])
-def test_a_chain_may_start_from_a_state_file(shape: str, first_block: int, tmp_path: Path) -> None:
+def test_chain_may_start_from_state_file(shape: str, first_block: int, tmp_path: Path) -> None:
     documents = {
         "whole": {"first_block": 5000, "state": STATE},
         "keys": STATE,
@@ -102,7 +102,7 @@ def test_a_chain_may_start_from_a_state_file(shape: str, first_block: int, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         (None, "No such file"),
         ("{", "not JSON"),
@@ -113,18 +113,18 @@ def test_a_chain_may_start_from_a_state_file(shape: str, first_block: int, tmp_p
         ('{"state": 4}', "state: expected an object, found 4"),
     ],
 )
-def test_a_state_file_that_cannot_be_used_is_one_line(text: str | None, told: str, tmp_path: Path) -> None:
+def test_unusable_state_file_is_refused_in_one_line(text: str | None, expected: str, tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     if text is not None:
         path.write_text(text, encoding="utf-8")
     with pytest.raises(UserError) as error:
         definition_of(table(state=str(path)))
     assert str(error.value).startswith(str(path))
-    assert told in str(error.value)
+    assert expected in str(error.value)
     assert "\n" not in str(error.value)
 
 
-def test_an_imported_state_is_found_where_the_import_puts_it(tmp_path: Path) -> None:
+def test_imported_state_is_used_unless_configuration_names_one(tmp_path: Path) -> None:
     config = config_of(table(), job={"directory": str(tmp_path)})
     before = lane_definition(config, CHAIN.lane)
     imported = imported_state_path(config, CHAIN.lane)
@@ -138,10 +138,10 @@ def test_an_imported_state_is_found_where_the_import_puts_it(tmp_path: Path) -> 
     write(imported, {"first_block": 21, "state": STATE})
     assert lane_definition(config, CHAIN.lane).runtime_digest not in (before.runtime_digest, after.runtime_digest)
     named = config_of(table(state=write(tmp_path / "named.json", STATE)), job={"directory": str(tmp_path)})
-    assert lane_definition(named, CHAIN.lane).create().executed_block == 999, "what the configuration names goes before"
+    assert lane_definition(named, CHAIN.lane).create().executed_block == 999, "the configuration takes precedence"
 
 
-def test_every_chain_has_its_lane_and_its_own_import(tmp_path: Path) -> None:
+def test_every_chain_has_own_lane_and_import(tmp_path: Path) -> None:
     other = Chain("kusama", table().table, (), ())
     config = config_of(table(), other, job={"directory": str(tmp_path)})
     write(imported_state_path(config, "kusama"), {"first_block": 20, "state": STATE})
@@ -165,17 +165,17 @@ CHANGES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("key", CHANGES)
-def test_whatever_decides_verdicts_changes_the_digest(key: str) -> None:
+def test_setting_that_decides_verdicts_changes_digest(key: str) -> None:
     assert CHANGES[key] != CHAIN.table.get(key)
     assert definition_of(CHAIN, **{key: CHANGES[key]}).runtime_digest != definition_of(CHAIN).runtime_digest
 
 
-def test_every_key_of_a_chain_is_tried() -> None:
+def test_every_chain_key_is_covered_by_digest_tests() -> None:
     fields = type(config_of(CHAIN).chains[CHAIN.lane]).model_fields
     assert {*fields, "host_configuration"} == {*CHANGES, "protocol", "limits", "state", "handlers"}
 
 
-def test_the_version_of_the_product_changes_the_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_product_version_changes_digest(monkeypatch: pytest.MonkeyPatch) -> None:
     one = config_of(CHAIN).chains[CHAIN.lane]
     before = chain_runtime(one, CHAIN.lane).digest
     monkeypatch.setattr(runtime, "__version__", "another")
@@ -185,7 +185,7 @@ def test_the_version_of_the_product_changes_the_digest(monkeypatch: pytest.Monke
     runtime.make_runtime.cache_clear()
 
 
-def test_what_decides_nothing_does_not_change_the_digest() -> None:
+def test_setting_without_effect_on_verdicts_keeps_digest() -> None:
     definition = definition_of(CHAIN)
     assert (
         definition_of(CHAIN, {"blocks_ahead_max": 3, "max_records_per_trigger": 9}).runtime_digest
@@ -196,7 +196,7 @@ def test_what_decides_nothing_does_not_change_the_digest() -> None:
     assert replace(backwards, name="other").runtime_digest == definition.runtime_digest
 
 
-def test_the_job_keeps_its_things_where_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_directory_comes_from_configuration_or_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert job_directory(config_of(job={"directory": str(tmp_path)})) == tmp_path
     monkeypatch.setenv("VALIDATOR_HOME", str(tmp_path / "home"))
     assert job_directory(Config()) == state_directory() / "job"

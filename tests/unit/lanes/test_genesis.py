@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages that a state file was made into are kept, and made again where anything about them has changed."""
+"""Pages made from a state file are kept, and made again if anything about them has changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GENESIS = 7, (b"one", b"", b"three" * 100)
 
 
 class Maker:
-    """Makes a genesis, and counts how often."""
+    """Makes a genesis and counts the calls."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -32,7 +32,7 @@ class Maker:
         return GENESIS
 
 
-def test_a_genesis_is_made_once_and_replaces_that_of_before(tmp_path: Path) -> None:
+def test_genesis_is_made_once_and_replaces_older_one(tmp_path: Path) -> None:
     maker, folder = Maker(), tmp_path / "lanes"
     path = genesis_path(folder, "polkadot", bytes(32), 1)
     others = [genesis_path(folder, lane, b"o" * 32, 1) for lane in ("polkadot", "polkadot-2")]
@@ -44,7 +44,7 @@ def test_a_genesis_is_made_once_and_replaces_that_of_before(tmp_path: Path) -> N
     assert sorted(folder.iterdir()) == sorted([path, others[1]])
 
 
-def test_another_page_encoding_has_another_genesis(tmp_path: Path) -> None:
+def test_new_page_encoding_makes_new_genesis(tmp_path: Path) -> None:
     before, after = (genesis_path(tmp_path, "polkadot", bytes(32), version) for version in (1, 2))
     keep_genesis(before, (7, (b"older pages",)))
     assert kept_genesis(after, Maker()) == GENESIS
@@ -52,7 +52,7 @@ def test_another_page_encoding_has_another_genesis(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["router", "early-hrmp", "xcmp"])
-def test_the_genesis_is_kept_by_the_page_encoding_of_its_protocol(
+def test_genesis_path_depends_on_page_encoding_of_protocol(
     protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     definition = definition_of(chain(SimulationSettings(seed=5, blocks=1), protocol))
@@ -65,7 +65,7 @@ def test_the_genesis_is_kept_by_the_page_encoding_of_its_protocol(
 
 
 @pytest.mark.parametrize("cut", [0, 1, -1])
-def test_a_damaged_genesis_is_made_again(cut: int, tmp_path: Path) -> None:
+def test_damaged_genesis_is_made_again(cut: int, tmp_path: Path) -> None:
     maker, path = Maker(), genesis_path(tmp_path, "polkadot", bytes(32), 1)
     keep_genesis(path, GENESIS)
     data = path.read_bytes()
@@ -77,9 +77,7 @@ def test_a_damaged_genesis_is_made_again(cut: int, tmp_path: Path) -> None:
     assert maker.made == 2
 
 
-def test_the_job_reads_a_state_file_once_per_state_and_configuration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_job_reads_state_file_once_per_state_and_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of = chain(SimulationSettings(seed=5, blocks=1, first_block=1000))
     state = tmp_path / "state.json"
     reads: list[Path] = []

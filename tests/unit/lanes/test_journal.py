@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the journal keeps of a batch comes back as it was, and nothing else does."""
+"""Journal entries decode to the batch they were written from; everything else is refused."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from validator.lanes.journal import JOURNAL_VERSION, decode_entry, encode_entry
 def inputs(draw: st.DrawFn) -> Input:
     kind = draw(st.sampled_from(sorted(INPUTS)))
     source = draw(SOURCE)._replace(partition=draw(st.integers(0, 2**31 - 1)))
-    made = decoded(kind, encoded(kind, draw(INPUTS[kind])), source)
-    assert not isinstance(made, DeadLetter), made
-    return made[1]
+    result = decoded(kind, encoded(kind, draw(INPUTS[kind])), source)
+    assert not isinstance(result, DeadLetter), result
+    return result[1]
 
 
 @given(st.lists(inputs() | DEAD_LETTER, max_size=8))
-def test_a_batch_comes_back_in_its_order_and_dead_letters_as_a_count(batch: list[Input | DeadLetter]) -> None:
+def test_batch_round_trips_in_order_with_dead_letters_as_count(batch: list[Input | DeadLetter]) -> None:
     again, dead = decode_entry(codec_for(), encode_entry(batch))
     assert again == [item for item in batch if isinstance(item, Input)]
     assert dead == sum(isinstance(item, DeadLetter) for item in batch)
@@ -39,7 +39,7 @@ def test_a_batch_comes_back_in_its_order_and_dead_letters_as_a_count(batch: list
 
 
 @given(st.lists(inputs(), min_size=1, max_size=4))
-def test_every_truncation_is_refused(batch: list[Input]) -> None:
+def test_truncated_entry_is_refused(batch: list[Input]) -> None:
     entry = encode_entry(batch)
     for end in {0, 1, 2, 3, len(entry) // 2, len(entry) - 1}:
         with pytest.raises((DecodeError, JournalUnreadable)):
@@ -48,7 +48,7 @@ def test_every_truncation_is_refused(batch: list[Input]) -> None:
         decode_entry(codec_for(), entry + b"\0")
 
 
-def test_an_entry_names_its_version_and_another_one_is_refused() -> None:
+def test_entry_of_other_version_is_refused() -> None:
     entry = encode_entry([])
     assert entry[0] == JOURNAL_VERSION
     with pytest.raises(DecodeError, match=f"journal version {JOURNAL_VERSION + 1}, expected {JOURNAL_VERSION}"):
@@ -56,16 +56,16 @@ def test_an_entry_names_its_version_and_another_one_is_refused() -> None:
 
 
 @given(inputs())
-def test_a_record_that_decodes_no_more_says_where_it_came_from(item: Input) -> None:
+def test_undecodable_record_is_reported_with_its_source(item: Input) -> None:
     broken = item._replace(raw=item.raw[:-1])
-    with pytest.raises(JournalUnreadable) as told:
+    with pytest.raises(JournalUnreadable) as caught:
         decode_entry(codec_for(), encode_entry([broken]))
     topic, partition, offset = item.source
-    assert f"{topic}[{partition}]@{offset}" in str(told.value)
+    assert f"{topic}[{partition}]@{offset}" in str(caught.value)
 
 
 @given(st.lists(inputs(), max_size=4))
-def test_an_entry_is_no_pickle(batch: list[Input]) -> None:
+def test_entry_is_not_a_pickle(batch: list[Input]) -> None:
     with pytest.raises(
         (pickle.UnpicklingError, EOFError, ValueError, KeyError, IndexError, AttributeError, ImportError)
     ):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has been told is not told again, whatever the borders of the batch that is done again."""
+"""Records already written are not written again, whatever the borders of a retried batch."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ def letter(offset: int, topic: str = "candidates", reason: DeadReason = DeadReas
     return encode_dead_letter(DeadLetter("polkadot", reason, "dead", Source(topic, 0, offset), b"raw"))
 
 
-def nobody_asked() -> set[bytes]:
-    raise AssertionError("the marker can say")
+def no_lookup() -> set[bytes]:
+    raise AssertionError("the marker is enough")
 
 
 STATUS = OutputRecord("lanes", b"polkadot", b"status")
 
 
-def test_a_block_is_told_whole_or_not_at_all() -> None:
+def test_marker_covers_whole_blocks() -> None:
     assert not Marker().has_told(1)
     assert Marker(7).has_told(7)
     assert not Marker(7, {("candidates", 0): 9}).has_told(8)
 
 
-def test_a_record_that_is_dead_by_itself_has_been_told_if_it_has_been_taken() -> None:
+def test_dead_letter_of_consumed_record_is_not_written_again() -> None:
     marker = Marker(3, {("candidates", 0): 5, ("blocks", 0): 2})
-    beside = [letter(4), letter(5), letter(4, "downward"), STATUS]
-    assert marker.untold(beside, nobody_asked) == [letter(5), letter(4, "downward"), STATUS]
+    others = [letter(4), letter(5), letter(4, "downward"), STATUS]
+    assert marker.untold(others, no_lookup) == [letter(5), letter(4, "downward"), STATUS]
 
 
 @pytest.mark.parametrize("reason", [reason for reason in DeadReason if not reason.is_of_record])
-def test_of_a_record_that_is_dead_by_what_else_has_come_the_topic_is_asked(reason: DeadReason) -> None:
+def test_dead_letter_that_depends_on_other_records_is_looked_up_in_topic(reason: DeadReason) -> None:
     marker = Marker(3, {("candidates", 0): 5})
-    assert marker.untold([letter(5, reason=reason)], nobody_asked) == [letter(5, reason=reason)]
-    beside = [letter(3, reason=reason), letter(4, reason=reason)]
-    assert marker.untold(beside, lambda: {b"candidates/0/4"}) == [letter(3, reason=reason)]
-    assert source_of(beside[0]) == Source("candidates", 0, 3)
-    assert dict(beside[0].headers) == {"reason": reason.name.encode(), "source": b"candidates/0/3"}
+    assert marker.untold([letter(5, reason=reason)], no_lookup) == [letter(5, reason=reason)]
+    others = [letter(3, reason=reason), letter(4, reason=reason)]
+    assert marker.untold(others, lambda: {b"candidates/0/4"}) == [letter(3, reason=reason)]
+    assert source_of(others[0]) == Source("candidates", 0, 3)
+    assert dict(others[0].headers) == {"reason": reason.name.encode(), "source": b"candidates/0/3"}
 
 
 def block(number: int) -> BlockOutput:
     return BlockOutput(number, [OutputRecord("verdicts", b"polkadot", b"%d" % number)])
 
 
-def test_a_batch_is_news_if_it_took_anything_that_the_marker_does_not_know() -> None:
+def test_batch_is_news_if_it_consumed_more_than_marker() -> None:
     marker = Marker(3, {("candidates", 0): 5})
     assert not marker.is_news({("candidates", 0): 5})
     assert not marker.is_news({})
@@ -57,14 +57,14 @@ def test_a_batch_is_news_if_it_took_anything_that_the_marker_does_not_know() -> 
     assert marker.is_news({("candidates", 1): 1})
 
 
-def test_a_marker_as_a_record() -> None:
+def test_marker_round_trips_as_record() -> None:
     for marker in (Marker(), Marker(7), Marker(7, {("candidates", 1): 9, ("blocks", 0): 2**40, ("candidates", 0): 5})):
         record = marker.encode("polkadot")
         assert (record.topic, record.key) == ("markers", b"polkadot")
         assert Marker.decode(record.value) == marker
 
 
-def test_what_a_batch_consumed_is_the_offset_after_the_last_of_each_partition() -> None:
+def test_consumed_offset_is_one_after_last_of_each_partition() -> None:
     dead = [DeadLetter("", DeadReason.LATE, "", Source(topic, partition, offset), b"") for topic, partition, offset in
             (("a", 0, 3), ("a", 0, 1), ("a", 1, 0), ("b", 0, 9))]  # fmt: skip
     assert consumed_by(dead) == {("a", 0): 4, ("a", 1): 1, ("b", 0): 10}
@@ -74,10 +74,10 @@ def test_what_a_batch_consumed_is_the_offset_after_the_last_of_each_partition() 
     st.lists(st.integers(0, 3), max_size=12),
     st.lists(st.integers(1, 30), max_size=12),
 )
-def test_any_borders_and_any_repeats_tell_each_block_and_letter_once(steps_back: list[int], sizes: list[int]) -> None:
-    """Batches of any size, each perhaps done again from some way back, with a commit after each: as if in one go."""
+def test_any_borders_and_retries_write_each_block_and_letter_once(steps_back: list[int], sizes: list[int]) -> None:
+    """Batches of any size, each possibly retried from an earlier record and then committed, write what a single batch would."""
     letters, blocks = 40, 20
-    marker, told, at = Marker(), [], 0
+    marker, written, at = Marker(), [], 0
     backs = iter([*steps_back, *[0] * 40])
     while at < letters:
         size = sizes[at % len(sizes)] if sizes else 7
@@ -85,18 +85,18 @@ def test_any_borders_and_any_repeats_tell_each_block_and_letter_once(steps_back:
         end = min(letters, at + size)
         consumed = {("candidates", 0): end}
         # every second record is dead, every second completes a block
-        beside = [letter(offset) for offset in range(start, end) if offset % 2]
+        others = [letter(offset) for offset in range(start, end) if offset % 2]
         completed = [block(offset // 2 + 1) for offset in range(start, end) if offset % 2 == 0]
         last = None
         for each in completed:
             if not marker.has_told(each.block or 0):
-                told += each.records
+                written += each.records
                 last = each.block
         if last is not None or marker.is_news(consumed):
-            told += marker.untold(beside, nobody_asked)
+            written += marker.untold(others, no_lookup)
             marker = marker.after(last, consumed)
         at = end
-    verdicts = [record.value for record in told if record.topic == "verdicts"]
+    verdicts = [record.value for record in written if record.topic == "verdicts"]
     assert verdicts == [b"%d" % number for number in range(1, blocks + 1)]
-    dead = [source_of(record).offset for record in told if record.topic == "dead-letters"]
+    dead = [source_of(record).offset for record in written if record.topic == "dead-letters"]
     assert dead == [offset for offset in range(letters) if offset % 2]

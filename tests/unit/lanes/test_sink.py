@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a sink writes of a batch, and in how many transactions."""
+"""The records that a sink writes for a batch, and their transactions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STATUS = BlockOutput(None, [OutputRecord("lanes", b"polkadot", b"status")])
 
 
 class Log:
-    """A log that keeps what was committed, and writes to it."""
+    """A log that keeps its committed transactions."""
 
     def __init__(self) -> None:
         self.transactions: list[tuple[list[bytes], Marker]] = []
@@ -47,7 +47,7 @@ def block(number: int) -> BlockOutput:
     return BlockOutput(number, [OutputRecord("verdicts", b"polkadot", b"%d" % (number * 10 + at)) for at in range(2)])
 
 
-def test_a_batch_is_one_transaction() -> None:
+def test_batch_is_one_transaction() -> None:
     log = Log()
     sink = TransactionalSink(lambda _: log)
     sink.write(LANE, [block(1), block(2)])
@@ -57,7 +57,7 @@ def test_a_batch_is_one_transaction() -> None:
     assert log.transactions == [(values, Marker(3, {("blocks", 0): 3}))]
 
 
-def test_a_batch_that_tells_too_much_is_several_each_with_the_marker_of_its_last_block(
+def test_large_batch_is_split_into_transactions_with_marker_of_last_block(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sink_module, "TRANSACTION_BYTES_MAX", 7)
@@ -73,7 +73,7 @@ def test_a_batch_that_tells_too_much_is_several_each_with_the_marker_of_its_last
         ([b"status"], Marker(4, {("blocks", 0): 5})),
     ]
 
-    # done again after a crash between the first two: what was told is left out
+    # retried after a crash between the first two: records already written are left out
     log.transactions, log.last = [], Marker(2, {("blocks", 0): 1})
     sink = TransactionalSink(lambda _: log)
     sink.write(LANE, [block(1), block(2), block(3), STATUS])
@@ -81,7 +81,7 @@ def test_a_batch_that_tells_too_much_is_several_each_with_the_marker_of_its_last
     assert log.transactions == [([b"30", b"31", b"status"], Marker(3, {("blocks", 0): 4}))]
 
 
-def test_a_batch_that_took_nothing_new_writes_nothing() -> None:
+def test_batch_without_new_records_writes_nothing() -> None:
     log = Log()
     log.last = Marker(3, {("blocks", 0): 3})
     sink = TransactionalSink(lambda _: log)
@@ -90,8 +90,8 @@ def test_a_batch_that_took_nothing_new_writes_nothing() -> None:
     assert log.transactions == []
 
 
-def test_dead_letters_that_were_not_told_are_told_by_a_batch_without_news() -> None:
-    """A record that waited when the marker was written may be dead when the lane is executed again with batches cut elsewhere."""
+def test_missing_dead_letters_are_written_by_batch_without_news() -> None:
+    """A record that waited when the marker was written may be dead when the lane executes again with other batch borders."""
     log = Log()
     log.last, log.dead_letters = Marker(3, {("blocks", 0): 9}), {b"blocks/0/7"}
     sink = TransactionalSink(lambda _: log)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lane over batches, failures and workers, against a store that commits a batch whole or not at all."""
+"""A lane over batches, failures and workers, with a store that commits a batch completely or not at all."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ from validator.simulate import SimulationSettings
     "journal_bytes_max", [store_module.JOURNAL_BYTES_MAX, 6000, 1], ids=["journal", "both", "pages"]
 )
 @pytest.mark.parametrize("slots", [slots_module.PARA_SLOTS, 3], ids=["a slot for each para", "several paras to a slot"])
-def test_the_store_gives_what_a_lane_gives_that_nothing_happens_to(
+def test_store_matches_uninterrupted_lane(
     of: object, journal_bytes_max: int, slots: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "JOURNAL_BYTES_MAX", journal_bytes_max)
     monkeypatch.setattr(slots_module, "PARA_SLOTS", slots)
     monkeypatch.setattr(slots_module, "SLOT_BYTES_MAX", 500)
     assert isinstance(of, type(CHAIN))
-    definition, batches = definition_of(of), cut(of.records, 40)  # some pieces complete no block
+    definition, batches = definition_of(of), cut(of.records, 40)  # some batches complete no block
     cached, uncached, cache = Store(), Store(), LaneCache()
-    for batch, (expected, worker) in zip(batches, live(definition, batches), strict=True):
+    for batch, (expected, processor) in zip(batches, live(definition, batches), strict=True):
         assert run(definition, cached, cache, batch) == expected
         assert run(definition, uncached, LaneCache(), batch) == expected
         assert cached.committed.head == uncached.committed.head
-        assert rebuilt(definition, cached) == worker.snapshot()
+        assert rebuilt(definition, cached) == processor.snapshot()
     assert (cache.hits, cache.rebuilds) == (len(batches) - 1, 0)
 
 
-def test_a_batch_on_the_worker_of_before_makes_three_calls() -> None:
+def test_batch_on_same_worker_makes_three_store_calls() -> None:
     store, cache = Store(), LaneCache()
     for at, batch in enumerate(cut(CHAIN.records)):
         run(DEFINITION, store, cache, batch)
@@ -57,7 +57,7 @@ def test_a_batch_on_the_worker_of_before_makes_three_calls() -> None:
 
 
 @pytest.mark.parametrize("after", [0, 1, 2, None], ids=["at once", "one block", "two blocks", "before the commit"])
-def test_an_abandoned_attempt_leaves_nothing_behind(after: int | None) -> None:
+def test_abandoned_attempt_leaves_no_trace(after: int | None) -> None:
     batches = cut(CHAIN.records)
     store, cache = Store(), LaneCache()
     for batch, (expected, _) in zip(batches, live(DEFINITION, batches), strict=True):
@@ -72,7 +72,7 @@ def test_an_abandoned_attempt_leaves_nothing_behind(after: int | None) -> None:
         assert run(DEFINITION, store, cache, batch) == expected
 
 
-def test_an_attempt_that_fails_in_the_store_is_done_again_alike() -> None:
+def test_attempt_that_fails_in_store_is_retried_with_same_output() -> None:
     class Failing(Attempt):
         def save_head(self, head: bytes) -> None:
             raise OSError("the store is gone")
@@ -87,7 +87,7 @@ def test_an_attempt_that_fails_in_the_store_is_done_again_alike() -> None:
         assert run(DEFINITION, store, cache, batch) == expected
 
 
-def test_a_lane_that_another_worker_has_moved_on_catches_up_here() -> None:
+def test_lane_advanced_by_another_worker_catches_up() -> None:
     batches = cut(CHAIN.records)
     store, caches = Store(), [LaneCache(), LaneCache()]
     turns = [0, 0, 1, 1, 0, 1, 0, 0, 0]
@@ -97,7 +97,7 @@ def test_a_lane_that_another_worker_has_moved_on_catches_up_here() -> None:
     assert [(cache.hits, cache.catch_ups, cache.rebuilds) for cache in caches] == [(3, 2, 0), (1, 1, 1)]
 
 
-def test_a_lane_that_another_worker_has_moved_on_and_saved_is_rebuilt_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lane_advanced_and_saved_by_another_worker_is_rebuilt(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = cut(CHAIN.records)
     store, caches = Store(), [LaneCache(), LaneCache()]
     turns = [0, 0, 1, 1, 0, 1, 0, 0, 0]
@@ -109,12 +109,12 @@ def test_a_lane_that_another_worker_has_moved_on_and_saved_is_rebuilt_here(monke
 
 
 @pytest.mark.parametrize("committed_saves", [True, False])
-def test_of_two_attempts_at_a_batch_one_saves_and_the_other_does_not(
+def test_lane_continues_from_either_of_two_attempts_if_only_one_saves_pages(
     committed_saves: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches = cut(CHAIN.records)
     store, caches = Store(), [LaneCache(), LaneCache()]
-    told = [run(DEFINITION, store, cache, batch) for cache, batch in zip(caches, batches, strict=False)]
+    outputs = [run(DEFINITION, store, cache, batch) for cache, batch in zip(caches, batches, strict=False)]
     attempts = []
     for cache, saves in zip(caches, (True, False), strict=True):
         with monkeypatch.context() as patched:
@@ -132,21 +132,21 @@ def test_of_two_attempts_at_a_batch_one_saves_and_the_other_does_not(
                 last = run(DEFINITION, one, cache, batch)
         assert last == expected[0]
         assert rebuilt(DEFINITION, one) == expected[1].snapshot()
-    assert told
+    assert outputs
 
 
-def test_an_attempt_that_another_batch_border_replaces_leaves_no_trace() -> None:
+def test_attempt_replaced_by_other_batch_border_leaves_no_trace() -> None:
     items: Batch = inputs_of(CHAIN.records)
     store, cache = Store(), LaneCache()
     run(DEFINITION, store, cache, items[:30])
-    list(process_batch(DEFINITION, store.attempt(), cache, items[30:90]))  # told, cached here, but never committed
-    told = run(DEFINITION, store, cache, items[30:50]) + run(DEFINITION, store, cache, items[50:])
-    (_, *expected), worker = zip(*live(DEFINITION, [items[:30], items[30:50], items[50:]]), strict=True)
-    assert told == [record for records in expected for record in records]
-    assert rebuilt(DEFINITION, store) == worker[-1].snapshot()
+    list(process_batch(DEFINITION, store.attempt(), cache, items[30:90]))  # emitted and cached, but never committed
+    outputs = run(DEFINITION, store, cache, items[30:50]) + run(DEFINITION, store, cache, items[50:])
+    (_, *expected), processors = zip(*live(DEFINITION, [items[:30], items[30:50], items[50:]]), strict=True)
+    assert outputs == [record for records in expected for record in records]
+    assert rebuilt(DEFINITION, store) == processors[-1].snapshot()
 
 
-def test_the_journal_is_cut_when_it_has_grown_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_journal_is_cleared_when_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = cut(CHAIN.records)
     store, cache = Store(), LaneCache()
     run(DEFINITION, store, cache, batches[0])
@@ -173,7 +173,7 @@ def test_pages_are_saved_before_too_many_have_changed(monkeypatch: pytest.Monkey
     assert not store.committed.journal
 
 
-def test_a_save_writes_what_has_changed(tmp_path: Path) -> None:
+def test_save_writes_only_changed_slots(tmp_path: Path) -> None:
     load = SettingsLoad(paras=200, channels=400, candidates_per_block=3, blocks=2, lane=CHAIN.lane)
     table = dict(load_chain(load))
     table["host_configuration"] = table.pop("config")
@@ -192,12 +192,12 @@ def test_a_save_writes_what_has_changed(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(store_module, "JOURNAL_BYTES_MAX", 1)
         run(definition, store, cache, inputs_of(few.records))
-    # six candidates, each of a para of its own with one recipient, and the slot of what no para owns
+    # six candidates of different paras, each with one recipient, and the slot that belongs to no para
     assert 4 < sum(call == "save_slot" for call in store.committed.calls) <= 13
     assert rebuilt(definition, store)
 
 
-def test_a_journal_is_brought_to_its_end_under_the_rules_it_was_written_under() -> None:
+def test_journal_catches_up_under_rules_it_was_written_under() -> None:
     batches = cut(CHAIN.records)
     other = definition_of(CHAIN, ump_default_weight=7, enactment="on-inclusion")
     assert other.encode_rules() != DEFINITION.encode_rules()
@@ -219,7 +219,7 @@ def test_a_journal_is_brought_to_its_end_under_the_rules_it_was_written_under() 
     assert DEFINITION.under(other.encode_rules()).encode_rules() == other.encode_rules()
 
 
-def test_journal_under_rules_that_are_gone_is_refused_in_one_line(
+def test_journal_under_removed_rules_is_refused_in_one_line(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     batches = cut(CHAIN.records)
@@ -232,13 +232,13 @@ def test_journal_under_rules_that_are_gone_is_refused_in_one_line(
     newer = replace(DEFINITION, plan=replace(DEFINITION.plan, rules=None))
     for used in (cache, LaneCache()):
         before = store.attempt()
-        with pytest.raises(UserError, match=r"rules of version 1, this program has version 2") as told:
+        with pytest.raises(UserError, match=r"rules of version 1, this program has version 2") as caught:
             list(process_batch(newer, store.attempt(), used, batches[1]))
-        assert "\n" not in str(told.value)
+        assert "\n" not in str(caught.value)
         assert replace(store.committed, calls=[]) == before
 
 
-def test_a_configuration_may_change_where_the_journal_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configuration_may_change_if_journal_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = cut(CHAIN.records)
     other = definition_of(CHAIN, ump_default_weight=7)
     store, cache = Store(), LaneCache()
@@ -251,18 +251,18 @@ def test_a_configuration_may_change_where_the_journal_is_empty(monkeypatch: pyte
             run(DEFINITION, store, cache, batch)
     assert not store.committed.journal
     rest = batches[batches.index(batch) :]
-    # a worker that still holds the lane under the old configuration must not go on with it
+    # a worker that still caches the lane under the old configuration must not continue with it
     first, again = Store(store.attempt()), Store(store.attempt())
     for batch in rest:
         kept, fresh = run(other, first, cache, batch), run(other, again, LaneCache(), batch)
         assert kept == fresh
-        told = [record for record in kept if record.topic in ("verdicts", "receipts")]
-        assert all(other.digest_at(0) in record.value for record in told)
-    # and what they wrote is of the new configuration
+        outputs = [record for record in kept if record.topic in ("verdicts", "receipts")]
+        assert all(other.digest_at(0) in record.value for record in outputs)
+    # both wrote state of the new configuration
     assert Head.decode(first.committed.head or b"").rules == other.encode_rules()
 
 
-def test_two_lanes_of_one_worker_do_not_meet() -> None:
+def test_two_lanes_of_one_worker_are_independent() -> None:
     other = chain(SimulationSettings(seed=9, blocks=24, candidates_per_block=6, lane="kusama"))
     definitions = [DEFINITION, definition_of(other)]
     every = [cut(CHAIN.records), cut(other.records)]
@@ -274,7 +274,7 @@ def test_two_lanes_of_one_worker_do_not_meet() -> None:
     assert cache.rebuilds == 0
 
 
-def test_an_overflow_commits_nothing_and_goes_on_under_a_wider_limit() -> None:
+def test_overflow_commits_nothing_and_succeeds_under_wider_limit() -> None:
     narrow = definition_of(CHAIN, job={"blocks_ahead_max": 3})
     items: Batch = inputs_of(CHAIN.records)
     late_first = items[5:] + items[:5]
@@ -285,7 +285,7 @@ def test_an_overflow_commits_nothing_and_goes_on_under_a_wider_limit() -> None:
     assert run(DEFINITION, store, cache, late_first) == next(live(DEFINITION, [late_first]))[0]
 
 
-def test_a_recovery_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recovery_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = cut(CHAIN.records)
     store, reports = Store(), list[Recovery]()
     caches = [LaneCache(reports.append), LaneCache(reports.append)]

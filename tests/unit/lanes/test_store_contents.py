@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lies in the store: versions, upgrades, and damage that is found out."""
+"""The contents of the store: versions, upgrades and detected damage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from validator.core.lane import SNAPSHOT_VERSION as LANE_VERSION
 from validator.core.scale import Upgrade
 from validator.errors import UserError
 from validator.lanes import journal as journal_module
-from validator.lanes import processor as worker_module
+from validator.lanes import processor as processor_module
 from validator.lanes import store as store_module
 from validator.lanes.journal import JOURNAL_VERSION
 from validator.lanes.processor import SNAPSHOT_VERSION, LaneProcessor
@@ -23,7 +23,7 @@ from validator.protocols.router import encoding as encoding_module
 from validator.protocols.router.encoding import ENCODING_VERSION
 
 
-def test_everything_in_the_store_begins_with_its_version() -> None:
+def test_stored_values_begin_with_their_version() -> None:
     store, cache = Store(), LaneCache()
     for batch in cut(CHAIN.records):
         run(DEFINITION, store, cache, batch)
@@ -35,7 +35,7 @@ def test_everything_in_the_store_begins_with_its_version() -> None:
     assert {entry[0] for entry in state.journal} == {JOURNAL_VERSION}
 
 
-def test_a_head_of_another_version_is_refused_in_one_line() -> None:
+def test_head_of_unknown_version_is_refused_in_one_line() -> None:
     store = Store()
     run(DEFINITION, store, LaneCache(), [])
     store.committed.head = b"\x09" + (store.committed.head or b"")[1:]
@@ -46,8 +46,8 @@ def test_a_head_of_another_version_is_refused_in_one_line() -> None:
         run(DEFINITION, store, LaneCache(), [])
 
 
-def test_older_encodings_are_brought_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each encoding says its version first; what was written two versions ago is read by way of the one between."""
+def test_older_encodings_are_upgraded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each encoding starts with its version; data two versions old is upgraded through the version between."""
 
     def old(data: bytes) -> bytes:
         return b"\x7e" + data[1:] + b"old"
@@ -59,13 +59,13 @@ def test_older_encodings_are_brought_up_to_date(monkeypatch: pytest.MonkeyPatch)
     store, cache = Store(), LaneCache()
     for batch in batches[:4]:
         run(DEFINITION, store, cache, batch)
-    expected, worker = list(live(DEFINITION, batches[:5]))[-1]
+    expected, uninterrupted = list(live(DEFINITION, batches[:5]))[-1]
     head = store.committed.head or b""
     old_journal = [old(entry) for entry in store.committed.journal]
     for module, version in (
         (store_module, HEAD_VERSION),
         (journal_module, JOURNAL_VERSION),
-        (worker_module, SNAPSHOT_VERSION),
+        (processor_module, SNAPSHOT_VERSION),
         (lane_module, LANE_VERSION),
     ):
         monkeypatch.setattr(module, "UPGRADES", steps(version))
@@ -74,25 +74,25 @@ def test_older_encodings_are_brought_up_to_date(monkeypatch: pytest.MonkeyPatch)
     store.committed.head = old(head)
     assert rebuilt(DEFINITION, store) == list(live(DEFINITION, batches[:4]))[-1][1].snapshot()
 
-    # an older journal has another token: chain it anew
+    # an older journal has another token: compute its chain again
     token = Head.decode(head).saved_token
     for entry in old_journal:
         token = store_module._next_token(token, entry)
     store.committed.journal = old_journal
     store.committed.head = old(replace(Head.decode(head), token=token).encode())
     assert run(DEFINITION, store, LaneCache(), batches[4]) == expected
-    assert rebuilt(DEFINITION, store) == worker.snapshot()
+    assert rebuilt(DEFINITION, store) == uninterrupted.snapshot()
 
-    # pages of an older version: read, and hashed as they would be written today
-    snapshot = [old(page) for page in worker.snapshot()]
+    # pages of an older version: upgraded, and hashed in the current encoding
+    snapshot = [old(page) for page in uninterrupted.snapshot()]
     again = LaneProcessor.restore(DEFINITION, snapshot)
-    assert again.snapshot() == worker.snapshot()
-    assert again.lane.rules.state_root() == worker.lane.rules.state_root()
-    assert list(again.lane.rules.changed()) == list(worker.lane.rules.owners())
+    assert again.snapshot() == uninterrupted.snapshot()
+    assert again.lane.rules.state_root() == uninterrupted.lane.rules.state_root()
+    assert list(again.lane.rules.changed()) == list(uninterrupted.lane.rules.owners())
 
 
 @pytest.mark.parametrize("what", ["a slot", "a slot is gone", "the journal", "an entry is gone", "the head"])
-def test_a_damaged_store_is_found_out_before_anything_is_told(what: str) -> None:
+def test_damaged_store_is_refused_before_any_output(what: str) -> None:
     batches = cut(CHAIN.records)
     store, cache = Store(), LaneCache()
     for batch in batches[:4]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file that carries lanes from the reader of a checkpoint."""
+"""The file to which the checkpoint reader exports lanes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def write(path: Path, entries: list[tuple[Part, str, int, bytes]], *, end: int |
     return path
 
 
-def test_lanes_come_back_whatever_the_order_of_their_entries(tmp_path: Path) -> None:
+def test_lanes_are_read_from_entries_in_any_order(tmp_path: Path) -> None:
     big = bytes(3_000_000)
     path = write(
         tmp_path / "lanes",
@@ -46,7 +46,7 @@ def test_lanes_come_back_whatever_the_order_of_their_entries(tmp_path: Path) -> 
     assert lanes.load("d") == MemoryState()
 
 
-def test_a_lane_is_restored_from_it(tmp_path: Path) -> None:
+def test_lane_is_restored_from_export(tmp_path: Path) -> None:
     store, cache = Store(), LaneCache()
     for batch in cut(CHAIN.records):
         run(DEFINITION, store, cache, batch)
@@ -62,20 +62,20 @@ def test_a_lane_is_restored_from_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", [0, 3, 40, -1, -20])
-def test_a_file_that_is_cut_off_is_refused(tmp_path: Path, left: int) -> None:
+def test_truncated_file_is_refused(tmp_path: Path, left: int) -> None:
     path = write(tmp_path / "lanes", [(Part.HEAD, "a", 0, b"head of a")])
     path.write_bytes(path.read_bytes()[:left])
     with pytest.raises(DecodeError):
         StateExport(path)
 
 
-def test_a_file_with_other_entries_than_it_says_is_refused(tmp_path: Path) -> None:
+def test_file_with_wrong_entry_count_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "lanes", [(Part.HEAD, "a", 0, b"head of a")], end=2)
     with pytest.raises(DecodeError, match="has 1 entries, expected 2"):
         StateExport(path)
 
 
-def test_another_file_is_refused(tmp_path: Path) -> None:
+def test_file_of_other_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "lanes"
     path.write_bytes((14).to_bytes(4, "little") + b"something else")
     with pytest.raises(DecodeError, match="not a file of lanes"):

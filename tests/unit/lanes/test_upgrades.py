@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plugins that change at a block: the same bytes whoever executes the blocks again, and nothing changes before that block."""
+"""Plugins that change at a block: executing again gives the same bytes, and nothing changes before that block."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def count(context, payload):
 
 KINDS = [(b"", "tally", count)]
 """
-"""Counts each para's messages; a later version calls its event otherwise, and goes on with the counts."""
+"""Counts each para's messages; a later version renames the event and continues the counts."""
 
 OLD = {"name": "tally", "version": "1.0.0"}
 NEW = {"name": "tally", "version": "2.0.0", "from_block": 12}
@@ -45,7 +45,7 @@ NEVER_PASSED = 10**6
 
 @pytest.fixture(autouse=True)
 def plugins(tmp_path: Path) -> Iterator[Path]:
-    """Two versions side by side, each a distribution in a folder of its own."""
+    """Install two versions side by side, each as a distribution in its own folder."""
     old = install(tmp_path / "old", files_of("tally", "1.0.0", TALLY.format(event="counted")))
     new = install(tmp_path / "new", files_of("tally", "2.0.0", TALLY.format(event="counted-anew")))
     with importable(old, new):
@@ -56,12 +56,12 @@ def definition(*uses: dict[str, Any]) -> LaneDefinition:
     return definition_of(CHAIN, handlers=list(uses), ump_weights={}, ump_failing_messages=[])
 
 
-def told(records: list[OutputRecord], topic: str = "dispatches") -> list[dict[str, Any]]:
+def documents(records: list[OutputRecord], topic: str = "dispatches") -> list[dict[str, Any]]:
     return [to_json(topic, record.value) for record in records if record.topic == topic]
 
 
 def outputs(records: list[OutputRecord]) -> list[OutputRecord]:
-    """What blocks have told: where a lane stands after a batch is told once a batch."""
+    """Return the records of blocks only: lane statuses and dead letters are emitted once a batch."""
     return [record for record in records if record.topic not in ("lanes", "dead-letters")]
 
 
@@ -75,15 +75,15 @@ def through_the_store(of: LaneDefinition, store: Store, cache: LaneCache, batche
 
 
 def executed(store: Store, of: LaneDefinition) -> int:
-    worker = restore_lane(of, store.attempt())
-    assert worker is not None
-    return worker.lane.executed_block
+    processor = restore_lane(of, store.attempt())
+    assert processor is not None
+    return processor.lane.executed_block
 
 
-def test_a_version_takes_messages_from_its_block_on_and_goes_on_with_what_the_one_before_kept() -> None:
+def test_new_version_handles_messages_from_its_block_and_keeps_state() -> None:
     upgraded = definition(OLD, NEW)
     records = at_once(upgraded)
-    dispatches = told(records)
+    dispatches = documents(records)
     by_block = {dispatch["block"]: dispatch["handler"] for dispatch in dispatches if dispatch["handler"]}
     assert {11, 12} <= set(by_block), "messages on both sides of the border"
     assert by_block == {block: "tally@1.0.0" if block < 12 else "tally@2.0.0" for block in by_block}
@@ -99,35 +99,33 @@ def test_a_version_takes_messages_from_its_block_on_and_goes_on_with_what_the_on
     assert max(seen.values()) > 2
 
 
-def test_every_record_carries_the_digest_of_its_block() -> None:
+def test_record_carries_digest_of_its_block() -> None:
     upgraded = definition(OLD, NEW)
     before, after = upgraded.digest_at(11), upgraded.digest_at(12)
     assert before != after
     records = at_once(upgraded)
     for topic in ("verdicts", "dispatches", "receipts"):
-        digests = {(each["block"] >= 12, each["runtime_digest"]) for each in told(records, topic)}
+        digests = {(each["block"] >= 12, each["runtime_digest"]) for each in documents(records, topic)}
         assert digests == {(False, before.hex()), (True, after.hex())}, topic
 
 
 @pytest.mark.parametrize("journal_bytes_max", [store_module.JOURNAL_BYTES_MAX, 6000, 1])
-def test_whoever_executes_the_blocks_again_tells_the_same_bytes(
-    journal_bytes_max: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_executing_blocks_again_gives_same_bytes(journal_bytes_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "JOURNAL_BYTES_MAX", journal_bytes_max)
     upgraded, batches = definition(OLD, NEW), cut(CHAIN.records, 20)
-    kept, anew = Store(), Store()
+    kept, alternating = Store(), Store()
     cache, turns = LaneCache(), [LaneCache(), LaneCache()]
-    for at, (batch, (expected, worker)) in enumerate(zip(batches, live(upgraded, batches), strict=True)):
+    for at, (batch, (expected, processor)) in enumerate(zip(batches, live(upgraded, batches), strict=True)):
         assert run(upgraded, kept, cache, batch) == expected
-        assert run(upgraded, anew, turns[at % 7 > 3], batch) == expected
-        assert kept.committed.head == anew.committed.head
-        assert rebuilt(upgraded, anew) == worker.snapshot()
+        assert run(upgraded, alternating, turns[at % 7 > 3], batch) == expected
+        assert kept.committed.head == alternating.committed.head
+        assert rebuilt(upgraded, alternating) == processor.snapshot()
     assert cache.hits == len(batches) - 1
     if journal_bytes_max == store_module.JOURNAL_BYTES_MAX == 64 * 1024 * 1024:
         assert min(turn.catch_ups for turn in turns) > 0
 
 
-def test_a_worker_that_stands_before_the_upgrade_catches_up_over_it() -> None:
+def test_worker_behind_upgrade_catches_up_across_it() -> None:
     upgraded, items = definition(OLD, NEW), inputs_of(CHAIN.records)
     borders = [next(at for at, item in enumerate(items) if item.block == block) for block in (9, 16)]
     batches: list[Batch] = [items[: borders[0]], items[borders[0] : borders[1]], items[borders[1] :]]
@@ -139,15 +137,15 @@ def test_a_worker_that_stands_before_the_upgrade_catches_up_over_it() -> None:
     assert (behind.catch_ups, behind.rebuilds) == (1, 0)
 
 
-def test_an_upgrade_that_is_told_ahead_changes_no_byte_before_its_block() -> None:
+def test_announced_upgrade_changes_no_byte_before_its_block() -> None:
     batches = cut(CHAIN.records, 20)
     without, ahead = at_once(definition(OLD)), at_once(definition(OLD, NEW))
-    told_late: list[OutputRecord] = []
+    announced_late: list[OutputRecord] = []
     store, cache = Store(), LaneCache()
-    told_late += through_the_store(definition(OLD), store, cache, batches[:5])
+    announced_late += through_the_store(definition(OLD), store, cache, batches[:5])
     assert 0 < executed(store, definition(OLD)) < 11
-    told_late += through_the_store(definition(OLD, NEW), store, cache, batches[5:])
-    assert told_late == ahead, "told before or on the way: the same"
+    announced_late += through_the_store(definition(OLD, NEW), store, cache, batches[5:])
+    assert announced_late == ahead, "announced early or late: the same records"
 
     def before(records: list[OutputRecord]) -> list[OutputRecord]:
         return [each for each in records if to_json(each.topic, each.value)["block"] < 12]
@@ -159,7 +157,7 @@ def test_an_upgrade_that_is_told_ahead_changes_no_byte_before_its_block() -> Non
     assert never == without
 
 
-def test_the_past_cannot_be_changed() -> None:
+def test_change_to_executed_blocks_is_refused() -> None:
     batches = cut(CHAIN.records, 20)
     store, cache = Store(), LaneCache()
     through_the_store(definition(OLD, NEW), store, cache, batches[:15])
@@ -177,38 +175,38 @@ def test_the_past_cannot_be_changed() -> None:
             with pytest.raises(UserError) as refused:
                 run(definition(*uses), Store(before), used, batches[15])
             assert str(refused.value).startswith(
-                f"lane {CHAIN.lane}: its handlers differ from block {changed} on, but block {block} is executed: "
+                f"lane {CHAIN.lane}: its handlers differ from block {changed} on, but block {block} is already executed: "
             )
             assert "\n" not in str(refused.value)
             assert (store.committed.head, store.committed.journal) == (before.head, before.journal)
-    going_on = definition(OLD, NEW, {"name": "tally", "removed": True, "from_block": block + 1})
-    assert run(going_on, store, cache, batches[15])
+    continued = definition(OLD, NEW, {"name": "tally", "removed": True, "from_block": block + 1})
+    assert run(continued, store, cache, batches[15])
 
 
-def test_a_removed_plugin_takes_no_messages_and_what_it_kept_waits_for_its_return() -> None:
+def test_removed_plugin_handles_no_messages_and_its_state_waits_for_its_return() -> None:
     removed = {"name": "tally", "removed": True, "from_block": 12}
     back = {"name": "tally", "version": "2.0.0", "from_block": 16}
     of, batches = definition(OLD, removed, back), cut(CHAIN.records, 20)
     store, cache = Store(), LaneCache()
     records = through_the_store(of, store, cache, batches)
     assert records == at_once(of)
-    dispatches = [each for each in told(records) if each["payload"]]
+    dispatches = [each for each in documents(records) if each["payload"]]
     outcomes = {(each["block"] >= 12, each["block"] >= 16, each["outcome"], each["handler"]) for each in dispatches}
     assert outcomes == {
         (False, False, "ok", "tally@1.0.0"),
         (True, False, "no_handler", None),
         (True, True, "ok", "tally@2.0.0"),
     }
-    worker = restore_lane(of, store.attempt())
-    assert worker is not None
-    rules = worker.lane.rules
+    processor = restore_lane(of, store.attempt())
+    assert processor is not None
+    rules = processor.lane.rules
     assert isinstance(rules, Router)
     counts = {key: int.from_bytes(value, "little") for _, key, value in rules.state.handler_states.entries("tally")}
     handled = [each["para_id"] for each in dispatches if each["outcome"] == "ok"]
     assert counts == {para.to_bytes(4, "little"): handled.count(para) for para in sorted(set(handled))}
 
 
-def test_a_journal_of_a_version_that_is_gone_is_refused_in_one_line(plugins: Path) -> None:
+def test_journal_of_missing_version_is_refused_in_one_line(plugins: Path) -> None:
     batches = cut(CHAIN.records, 20)
     store = Store()
     through_the_store(definition(OLD), store, LaneCache(), batches[:5])
@@ -217,26 +215,26 @@ def test_a_journal_of_a_version_that_is_gone_is_refused_in_one_line(plugins: Pat
     with importable(without=plugins / "old"), pytest.raises(UserError) as refused:
         run(definition({"name": "tally", "version": "2.0.0"}), Store(before), LaneCache(), batches[5])
     assert str(refused.value).startswith(
-        f"lane {CHAIN.lane}: its journal was written under plugins that are not here any more: "
+        f"lane {CHAIN.lane}: its journal was written under plugins that are no longer installed: "
         "tally@1.0.0: this version is not installed, found 2.0.0: "
     )
     assert "\n" not in str(refused.value)
     assert run(definition(OLD, NEW), store, LaneCache(), batches[5])
 
 
-def test_the_pages_of_an_upgraded_lane_are_restored_to_the_same_lane() -> None:
+def test_upgraded_lane_is_restored_from_its_pages() -> None:
     upgraded = definition(OLD, NEW)
-    *_, (_, worker) = live(upgraded, cut(CHAIN.records))
-    again = LaneProcessor.restore(upgraded, worker.snapshot())
-    assert again.snapshot() == worker.snapshot()
-    assert again.lane.rules.state_root() == worker.lane.rules.state_root()
+    *_, (_, processor) = live(upgraded, cut(CHAIN.records))
+    again = LaneProcessor.restore(upgraded, processor.snapshot())
+    assert again.snapshot() == processor.snapshot()
+    assert again.lane.rules.state_root() == processor.lane.rules.state_root()
 
 
 # --- heads of earlier versions ---
 
 
 def head_of_version_2(head: Head) -> bytes:
-    """A head as version 2 wrote it: 1024 slots for paras, and rules without a version, both implied."""
+    """Encode a head as version 2 did: 1024 slots for paras and rules without a version, both implied."""
     out = Writer()
     out.u8(2)
     name = Reader(head.rules[1:]).bytes()
@@ -253,7 +251,7 @@ def head_of(store: Store) -> Head:
     return Head.decode(store.committed.head or b"")
 
 
-def test_a_head_of_version_2_is_read_with_1024_slots_and_the_same_rules() -> None:
+def test_head_of_version_2_is_read_with_1024_slots_and_same_rules() -> None:
     store, of = Store(), definition(OLD)
     through_the_store(of, store, LaneCache(), cut(CHAIN.records, 20)[:5])
     assert head_of(store).para_slots == 1024
@@ -262,7 +260,7 @@ def test_a_head_of_version_2_is_read_with_1024_slots_and_the_same_rules() -> Non
 
 
 @pytest.mark.parametrize("journal_bytes_max", [store_module.JOURNAL_BYTES_MAX, 1], ids=["journal", "pages"])
-def test_a_lane_of_head_version_2_goes_on_to_the_same_bytes(
+def test_lane_with_head_of_version_2_continues_with_same_bytes(
     journal_bytes_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "JOURNAL_BYTES_MAX", journal_bytes_max)
@@ -277,24 +275,22 @@ def test_a_lane_of_head_version_2_goes_on_to_the_same_bytes(
     assert (store.committed.head or b"")[0] == store_module.HEAD_VERSION
 
 
-def test_a_head_of_version_2_that_is_cut_short_is_refused() -> None:
+def test_truncated_head_of_version_2_is_refused() -> None:
     store, of = Store(), definition(OLD)
     through_the_store(of, store, LaneCache(), cut(CHAIN.records, 20)[:5])
-    whole = head_of_version_2(head_of(store))
-    for end in (1, 20, len(whole) - 1):
-        store.committed.head = whole[:end]
+    complete = head_of_version_2(head_of(store))
+    for end in (1, 20, len(complete) - 1):
+        store.committed.head = complete[:end]
         with pytest.raises(UserError, match="its state in the checkpoint cannot be used"):
             restore_lane(of, store.attempt())
 
 
 @pytest.mark.parametrize("before", [1, 7, 4096])
-def test_a_store_with_another_number_of_slots_is_read_and_keeps_it_until_it_is_written_whole(
-    before: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_store_keeps_its_number_of_slots_until_fully_rewritten(before: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "JOURNAL_BYTES_MAX", 1)  # every batch saves pages
     of, batches = definition(OLD), cut(CHAIN.records, 20)
     expected = [records for records, _ in live(of, batches)]
-    workers = [worker.snapshot() for _, worker in live(of, batches)]
+    snapshots = [processor.snapshot() for _, processor in live(of, batches)]
     store, cache = Store(), LaneCache()
     with monkeypatch.context() as patch:
         patch.setattr(slots_module, "PARA_SLOTS", before)
@@ -304,18 +300,18 @@ def test_a_store_with_another_number_of_slots_is_read_and_keeps_it_until_it_is_w
     for at, batch in enumerate(batches[8:12], 8):
         assert run(of, store, LaneCache() if at % 2 else cache, batch) == expected[at]
         assert head_of(store).para_slots == before
-        assert rebuilt(of, store) == workers[at]
-    # other rules: the store is written whole, in as many slots as are usual
+        assert rebuilt(of, store) == snapshots[at]
+    # other rules: the store is rewritten completely, with the default number of slots
     announced = definition(OLD, {**NEW, "from_block": NEVER_PASSED})
     assert outputs(run(announced, store, cache, batches[12])) == outputs(expected[12])
     assert head_of(store).para_slots == slots_module.PARA_SLOTS == 1024
     assert all(number < 1024 + 8 for number in store.committed.slots)
     for batch in batches[13:]:
         run(announced, store, LaneCache(), batch)
-    assert rebuilt(announced, store) == workers[-1]
+    assert rebuilt(announced, store) == snapshots[-1]
 
 
-def test_encoded_rules_of_another_version_are_refused_in_one_line() -> None:
+def test_rules_of_unknown_version_are_refused_in_one_line() -> None:
     store, of = Store(), definition(OLD)
     through_the_store(of, store, LaneCache(), cut(CHAIN.records, 20)[:5])
     head = head_of(store)
@@ -323,6 +319,6 @@ def test_encoded_rules_of_another_version_are_refused_in_one_line() -> None:
     store.committed.head = replace(head, rules=b"\x09" + head.rules[1:]).encode()
     with pytest.raises(
         UserError, match=f"rules version 9, expected {RULES_ENCODING_VERSION}: remove the job's checkpoint"
-    ) as told:
+    ) as caught:
         restore_lane(of, store.attempt())
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(caught.value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Distributions in folders of a test, as pip would have installed them."""
+"""Distributions in a test's folders, as pip would install them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def validator_handlers(config):
 
 
 def plugin_source(name: str, version: str = "1.0.0", kind: str | None = None, prefix: str = "01") -> str:
-    """A module of group ``validator.handlers`` that works."""
+    """Return a working module of group ``validator.handlers``."""
     return IMPORTS + MANIFEST.format(name=name, version=version) + HANDLERS.format(kind=kind or name, prefix=prefix)
 
 
@@ -43,7 +43,7 @@ def install(
     requires: tuple[str, ...] = (),
     files: dict[str, bytes] | None = None,
 ) -> str:
-    """Write a distribution with one module, behind one entry point, and its record; return the module's name, which is new each time."""
+    """Write a distribution with one module, one entry point and a RECORD; return the module's name, which is unique."""
     module = f"plugin_{next(_numbers)}"
     distribution = distribution or f"dist-{name}"
     info = f"{distribution.replace('-', '_')}-{version}.dist-info"
@@ -68,7 +68,7 @@ def install(
 
 @contextmanager
 def on_path(*folders: Path) -> Iterator[None]:
-    """Have folders or archives at the start of the path, in this order, and forget afterwards what was imported from them."""
+    """Put folders or archives at the start of the path, in this order; afterwards unload the modules imported from them."""
     before, modules = list(sys.path), set(sys.modules)
     sys.path[:0] = map(str, folders)
     importlib.invalidate_caches()

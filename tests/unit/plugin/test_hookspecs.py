@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every hook is on the page of plugins with its signature, has an example that runs and fits, and has a test here."""
+"""Every hook is on the plugin page with its signature, has an example that runs and fits, and has a test here."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ HOOKS = {name: group for group in GROUPS.values() for name in dir(group) if name
 
 
 def signature(function: Any, *, typed: bool) -> str:
-    """A signature as the page writes it, without ``self``."""
-    whole = inspect.signature(function)
-    parameters = list(whole.parameters.values())[1:]
-    told = ", ".join(
+    """Return a signature as the page writes it, without ``self``."""
+    full = inspect.signature(function)
+    parameters = list(full.parameters.values())[1:]
+    arguments = ", ".join(
         f"{each.name}: {each.annotation}" if typed else str(each.replace(annotation=each.empty)) for each in parameters
     )
-    return f"{function.__name__}({told})" + (f" -> {whole.return_annotation}" if typed else "")
+    return f"{function.__name__}({arguments})" + (f" -> {full.return_annotation}" if typed else "")
 
 
 def rows(heading: str) -> Iterator[list[str]]:
-    """The rows of the page's table with a heading, cells without their white space."""
+    """Yield the rows of the page's table with this heading, with stripped cells."""
     lines = iter(PAGE.read_text(encoding="utf-8").splitlines())
     for line in lines:
         if line.startswith(f"| {heading} |"):
@@ -64,50 +64,50 @@ def code(cell: str) -> list[str]:
 # --- the page ---
 
 
-def test_every_hook_is_on_the_page_with_its_signature_and_its_sentence() -> None:
-    told = {code(cells[0])[0]: (cells[1], cells[2]) for cells in rows("hook")}
+def test_every_hook_is_on_page_with_signature_and_summary() -> None:
+    on_page = {code(cells[0])[0]: (cells[1], cells[2]) for cells in rows("hook")}
     expected = {}
     for name, group in HOOKS.items():
         hook = getattr(group, name)
         own = [key.removeprefix("validator.") for key, each in GROUPS.items() if hasattr(each, name)]
         groups = "all" if len(own) == len(GROUPS) else ", ".join(own)
         expected[signature(hook, typed=True)] = (groups, inspect.getdoc(hook).splitlines()[0])
-    assert told == expected
+    assert on_page == expected
 
 
-def test_every_group_is_on_the_page() -> None:
+def test_every_group_is_on_page() -> None:
     assert [code(cells[0])[0] for cells in rows("group")] == list(GROUPS)
 
 
 @pytest.mark.parametrize("kind", [Context, TransportContext])
-def test_every_member_of_a_context_is_on_the_page(kind: type[Any]) -> None:
-    told = [member for cells in rows(f"member of `{kind.__name__}`") for member in code(cells[0])]
+def test_every_context_member_is_on_page(kind: type[Any]) -> None:
+    on_page = [member for cells in rows(f"member of `{kind.__name__}`") for member in code(cells[0])]
     names = {name for name in (*dir(kind), *getattr(kind, "__annotations__", ())) if not name.startswith("_")}
     expected = {
         signature(getattr(kind, name), typed=False) if inspect.isfunction(getattr(kind, name, None)) else name
         for name in names
     }
-    assert sorted(told) == sorted(expected)
+    assert sorted(on_page) == sorted(expected)
 
 
 @pytest.mark.parametrize("module", PUBLIC)
-def test_every_public_name_is_on_the_page(module: str) -> None:
+def test_every_public_name_is_on_page(module: str) -> None:
     public = import_module(module)
     listed = {name for cells in rows("for") if code(cells[1]) == [module] for name in code(cells[2])}
     assert sorted(listed) == sorted(public.__all__), "docs/plugins.md, The API"
     assert all(hasattr(public, name) for name in public.__all__)
 
 
-def test_numbers_on_the_page_are_those_of_the_program() -> None:
+def test_numbers_on_page_match_program() -> None:
     assert {code(cells[0])[0]: int(cells[1]) for cells in rows("call weight")} == asdict(CALL_WEIGHTS)
-    told = {code(cells[0])[0]: int(cells[1].partition(" ")[0]) for cells in rows("limit")}
-    assert told == {name: value for name, value in vars(limits).items() if name.startswith("HANDLER_")}
+    on_page = {code(cells[0])[0]: int(cells[1].partition(" ")[0]) for cells in rows("limit")}
+    assert on_page == {name: value for name, value in vars(limits).items() if name.startswith("HANDLER_")}
     assert [code(cells[0])[0] for cells in rows("outcome")] == [outcome.value for outcome in DispatchOutcome]
     major, minor = API_VERSION
     assert f"Version {major}.{minor}. A plugin runs" in PAGE.read_text(encoding="utf-8")
 
 
-def test_the_example_of_the_page_runs() -> None:
+def test_example_on_page_runs() -> None:
     failed, tried = doctest.testfile(str(PAGE), module_relative=False)
     assert tried > 10
     assert failed == 0
@@ -117,7 +117,7 @@ def test_the_example_of_the_page_runs() -> None:
 
 
 @pytest.mark.parametrize("name", HOOKS)
-def test_every_hook_says_since_when(name: str) -> None:
+def test_every_hook_names_its_first_api_version(name: str) -> None:
     first = inspect.getdoc(getattr(HOOKS[name], name)).splitlines()[0]
     since = re.search(r" Since API ([0-9]+)\.([0-9]+)\.$", first)
     assert since, first
@@ -135,15 +135,15 @@ def example(name: str) -> Any:
     namespace: dict[str, Any] = {}
     found = doctest.DocTestParser().get_doctest(inspect.getdoc(hook), namespace, name, hookspecs.__file__, 0)
     assert found.examples, f"{name} has no example"
-    told = io.StringIO()
-    with contextlib.redirect_stdout(told):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
         result = doctest.DocTestRunner().run(found, clear_globs=False)
-    assert result.failed == 0, told.getvalue()
+    assert result.failed == 0, output.getvalue()
     return found.globs[name]
 
 
 def of_examples(group: str, name: str, manifest: Any = None) -> Plugin:
-    """The plugin that the examples of a group's hooks make together."""
+    """Return the plugin that the examples of a group's hooks form together."""
     module = SimpleNamespace(**{name: example(name)}, validator_manifest=manifest or example("validator_manifest"))
     entry = module.validator_manifest().name
     return register(Found(group, entry, "example", "example", "1.0.0", "example"), module)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lock names plugins to the byte, and nothing else runs."""
+"""A lock pins plugins byte for byte, and nothing else runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from validator.plugin.lock import SCHEMA_VERSION, Lock, read_lock, write_lock
 from validator.plugin.registry import PluginError, discover, load_all
 from validator.plugin.runtime import HandlerUse, RuntimePlan, make_runtime
 
-AGAIN = "install what it names, or write it again with `validator plugins lock`"
+AGAIN = "install what it names, or rewrite it with `validator plugins lock`"
 
 
 def lock_of(path: Path, *names: str) -> Lock:
@@ -30,7 +30,7 @@ def lock_of(path: Path, *names: str) -> Lock:
     return write_lock(path, plugins)
 
 
-def told(lock: Lock, *names: str) -> list[str]:
+def problems_of(lock: Lock, *names: str) -> list[str]:
     with pytest.raises(PluginError) as caught:
         make_runtime(RuntimePlan("router", handlers=tuple(map(HandlerUse, names)), lock=lock))
     return [re.sub(r"\(([^,]*), .*?\)", r"(\1)", str(problem)) for problem in caught.value.problems]
@@ -39,7 +39,7 @@ def told(lock: Lock, *names: str) -> list[str]:
 # --- the digest of a distribution's files ---
 
 
-def test_the_digest_is_that_of_the_lines_that_sha256sum_prints(tmp_path: Path) -> None:
+def test_digest_matches_output_of_sha256sum(tmp_path: Path) -> None:
     module = install(tmp_path, "memo", plugin_source("memo"))
     with on_path(tmp_path):
         files = distribution_files(find_distribution("Dist_Memo"))
@@ -49,7 +49,7 @@ def test_the_digest_is_that_of_the_lines_that_sha256sum_prints(tmp_path: Path) -
     assert files_digest(files) == hashlib.sha256(lines.encode()).hexdigest()
 
 
-def test_what_an_installer_adds_does_not_count(tmp_path: Path) -> None:
+def test_digest_ignores_files_added_by_installer(tmp_path: Path) -> None:
     info = "dist_memo-1.0.0.dist-info"
     module = install(tmp_path, "memo", plugin_source("memo"))
     with on_path(tmp_path):
@@ -68,12 +68,12 @@ def test_what_an_installer_adds_does_not_count(tmp_path: Path) -> None:
         assert files_digest(distribution_files(find_distribution("dist-memo"))) != before
 
 
-def test_a_distribution_without_record_or_with_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_distribution_without_record_or_with_missing_file_is_refused(tmp_path: Path) -> None:
     module = install(tmp_path, "memo", plugin_source("memo"))
     with on_path(tmp_path):
         (tmp_path / f"{module}.py").unlink()
         with pytest.raises(
-            UserError, match=rf"^distribution dist-memo 1\.0\.0: its file {module}\.py is gone: install it again$"
+            UserError, match=rf"^distribution dist-memo 1\.0\.0: its file {module}\.py is missing: install it again$"
         ):
             distribution_files(find_distribution("dist-memo"))
         (tmp_path / "dist_memo-1.0.0.dist-info" / "RECORD").unlink()
@@ -88,7 +88,7 @@ def test_a_distribution_without_record_or_with_a_file_that_is_gone_is_told(tmp_p
 # --- the file ---
 
 
-def test_the_file_is_canonical(tmp_path: Path) -> None:
+def test_lock_file_is_canonical(tmp_path: Path) -> None:
     install(tmp_path, "memo", plugin_source("memo"))
     with on_path(tmp_path):
         lock = lock_of(tmp_path / "one", "memo")
@@ -111,13 +111,13 @@ def test_the_file_is_canonical(tmp_path: Path) -> None:
     }
 
 
-def test_two_machines_give_the_same_lock(tmp_path: Path) -> None:
+def test_two_machines_write_same_lock(tmp_path: Path) -> None:
     source = plugin_source("memo")
     texts = []
     for machine in ("one", "two"):
         folder = tmp_path / machine
         module = install(folder, "memo", source)
-        same = folder / "same_module.py"  # modules are named anew by the tests' installer
+        same = folder / "same_module.py"  # the tests' installer gives each module a new name
         (folder / f"{module}.py").rename(same)
         for path in (folder / "dist_memo-1.0.0.dist-info").iterdir():
             path.write_text(path.read_text().replace(module, "same_module"))
@@ -142,7 +142,7 @@ def test_two_machines_give_the_same_lock(tmp_path: Path) -> None:
         ('{"schema_version": 1, "plugins": [{"group": "validator.handlers"}]}', ".plugins[0]: key 'name' is missing"),
     ],
 )
-def test_a_file_that_is_no_lock_is_told(tmp_path: Path, text: str, line: str) -> None:
+def test_file_that_is_not_a_lock_is_refused(tmp_path: Path, text: str, line: str) -> None:
     path = tmp_path / "plugins.lock"
     path.write_text(text)
     with pytest.raises(UserError) as caught:
@@ -150,17 +150,17 @@ def test_a_file_that_is_no_lock_is_told(tmp_path: Path, text: str, line: str) ->
     assert str(caught.value) == f"{path}{line}"
 
 
-# --- what it forbids ---
+# --- enforcement ---
 
 
-def test_what_the_lock_names_runs(tmp_path: Path) -> None:
+def test_locked_plugin_runs(tmp_path: Path) -> None:
     install(tmp_path, "memo", plugin_source("memo"))
     with on_path(tmp_path):
         plan = RuntimePlan("router", handlers=(HandlerUse("memo"),), lock=lock_of(tmp_path / "plugins.lock", "memo"))
         assert make_runtime(plan).digest == make_runtime(RuntimePlan("router", handlers=plan.handlers)).digest
 
 
-def test_everything_that_the_lock_does_not_allow_is_told_before_anything_is_imported(tmp_path: Path) -> None:
+def test_all_lock_violations_are_reported_before_any_import(tmp_path: Path) -> None:
     names = ("changed", "moved", "newer", "fine")
     modules = {
         name: install(tmp_path, name, plugin_source(name, prefix=f"0{at}")) for at, name in enumerate(names, start=1)
@@ -178,7 +178,7 @@ def test_everything_that_the_lock_does_not_allow_is_told_before_anything_is_impo
     install(tmp_path, "newer", "raise AssertionError('it was imported')", version="2.0.0")
     install(tmp_path, "stranger", "raise AssertionError('it was imported')")
     with on_path(tmp_path):
-        lines = told(lock, *names, "stranger")
+        lines = problems_of(lock, *names, "stranger")
         now = files_digest(distribution_files(find_distribution("dist-changed")))
     assert lines == [
         f"changed (dist-changed 1.0.0): its files have the hash {now}, the lock has {by_name['changed'].sha256}: {AGAIN}",
@@ -188,7 +188,7 @@ def test_everything_that_the_lock_does_not_allow_is_told_before_anything_is_impo
     ]
 
 
-def test_an_editable_distribution_is_locked_by_its_version_alone(tmp_path: Path) -> None:
+def test_editable_distribution_is_locked_by_version_only(tmp_path: Path) -> None:
     editable = {"dist_memo-1.0.0.dist-info/direct_url.json": b'{"dir_info": {"editable": true}, "url": "file:///x"}'}
     module = install(tmp_path, "memo", plugin_source("memo"), files=editable)
     with on_path(tmp_path):
@@ -197,22 +197,22 @@ def test_an_editable_distribution_is_locked_by_its_version_alone(tmp_path: Path)
         make_runtime(RuntimePlan("router", handlers=(HandlerUse("memo"),), lock=lock))
     (tmp_path / f"{module}.py").write_text(plugin_source("memo", version="1.0.1"))
     with on_path(tmp_path):
-        assert told(lock, "memo") == [f"memo@1.0.1 (dist-memo 1.0.0): the lock has version 1.0.0: {AGAIN}"]
+        assert problems_of(lock, "memo") == [f"memo@1.0.1 (dist-memo 1.0.0): the lock has version 1.0.0: {AGAIN}"]
     (tmp_path / "dist_memo-1.0.0.dist-info/direct_url.json").unlink()
     record = tmp_path / "dist_memo-1.0.0.dist-info/RECORD"
     record.write_text(
         "".join(line for line in record.read_text().splitlines(keepends=True) if "direct_url" not in line)
     )
     with on_path(tmp_path):
-        assert told(lock, "memo") == [
-            f"memo (dist-memo 1.0.0): the lock was written when it was installed editable, now it has files of its own: {AGAIN}"
+        assert problems_of(lock, "memo") == [
+            f"memo (dist-memo 1.0.0): the lock was written when it was installed editable, now it is not: {AGAIN}"
         ]
 
 
 # --- the configuration ---
 
 
-def test_the_configuration_names_the_lock_and_every_lane_holds_it(tmp_path: Path) -> None:
+def test_lanes_enforce_lock_from_configuration(tmp_path: Path) -> None:
     module = install(tmp_path / "site", "memo", plugin_source("memo"))
     file = tmp_path / "validator.toml"
     chain = "[chains.a]\n[[chains.a.handlers]]\nname = 'memo'\n"
@@ -235,7 +235,7 @@ def test_the_configuration_names_the_lock_and_every_lane_holds_it(tmp_path: Path
             definition.check()  # as a worker with other files does
 
 
-def test_without_a_lock_everything_installed_may_run(tmp_path: Path) -> None:
+def test_any_installed_plugin_may_run_without_lock(tmp_path: Path) -> None:
     install(tmp_path, "memo", plugin_source("memo"))
     with on_path(tmp_path):
         chain = Chain.model_validate({"handlers": [{"name": "memo"}]})

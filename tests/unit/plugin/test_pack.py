@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An artefact holds what its distribution holds, and is seen where it is put on the path."""
+"""An artefact holds the files of its distribution, and its plugins are found once it is on the path."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def refused(source: str, folder: Path) -> str:
     return text
 
 
-def test_source_folder_wheel_and_installed_distribution_give_the_same_bytes(tmp_path: Path) -> None:
+def test_source_folder_wheel_and_installed_distribution_give_same_bytes(tmp_path: Path) -> None:
     new_project("my-kind", "handler", tmp_path)
     project = tmp_path / "validator-my-kind"
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
@@ -56,7 +56,7 @@ def test_source_folder_wheel_and_installed_distribution_give_the_same_bytes(tmp_
         assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
 
-def test_another_process_sees_the_entry_points_of_an_artefact(tmp_path: Path) -> None:
+def test_another_process_finds_entry_points_of_artefact(tmp_path: Path) -> None:
     install(tmp_path / "site", "memo", plugin_source("memo"))
     with on_path(tmp_path / "site"):
         artefact = pack("dist-memo", tmp_path / "out").path
@@ -72,7 +72,7 @@ def test_another_process_sees_the_entry_points_of_an_artefact(tmp_path: Path) ->
     assert str(artefact) in done.stdout
 
 
-def test_a_protocol_runs_from_its_artefact_with_schemas_and_suite(tmp_path: Path) -> None:
+def test_protocol_runs_from_artefact_with_schemas_and_suite(tmp_path: Path) -> None:
     new_project("my-rules", "protocol", tmp_path)
     artefact = pack(str(tmp_path / "validator-my-rules"), tmp_path / "out").path
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(artefact), str(ROOT)])}
@@ -89,7 +89,7 @@ def test_a_protocol_runs_from_its_artefact_with_schemas_and_suite(tmp_path: Path
     assert not done.stdout.splitlines()[-1].startswith("0 ")
 
 
-def test_artefacts_of_the_configuration_come_before_what_is_installed(tmp_path: Path) -> None:
+def test_configured_artefacts_precede_installed_plugins(tmp_path: Path) -> None:
     install(tmp_path / "new", "memo", plugin_source("memo", "2.0.0"), version="2.0.0")
     install(tmp_path / "old", "memo", plugin_source("memo"))
     with on_path(tmp_path / "new"):
@@ -106,7 +106,7 @@ def test_artefacts_of_the_configuration_come_before_what_is_installed(tmp_path: 
     assert sys.path == before
 
 
-def test_what_an_artefact_needs_is_told(tmp_path: Path) -> None:
+def test_artefact_lists_needed_distributions(tmp_path: Path) -> None:
     requires = (
         "validator>=0.1",
         "pydantic>2",
@@ -122,7 +122,7 @@ def test_what_an_artefact_needs_is_told(tmp_path: Path) -> None:
         assert pack("dist-memo", tmp_path).needs == ("dist-deeper", "dist-helper", "dist-other")
 
 
-def test_what_cannot_come_from_an_archive_is_refused(tmp_path: Path) -> None:
+def test_distribution_that_cannot_run_from_archive_is_refused(tmp_path: Path) -> None:
     site, out = tmp_path / "site", tmp_path / "out"
     install(site, "fast", plugin_source("fast"), files={"fast_c.cpython-311-x86_64-linux-gnu.so": b"\x7fELF"})
     install(site, "hook", plugin_source("hook"), files={"hook.pth": b"import hook"})
@@ -132,12 +132,12 @@ def test_what_cannot_come_from_an_archive_is_refused(tmp_path: Path) -> None:
     install(site, "linked", plugin_source("linked"), files=editable)
     with on_path(site):
         text = "\n".join(refused(f"dist-{name}", out) for name in ("fast", "hook", "needy", "lonely", "linked"))
-    compiled = "fast_c.cpython-311-x86_64-linux-gnu.so is compiled and cannot come from an archive: install"
+    compiled = "fast_c.cpython-311-x86_64-linux-gnu.so is compiled and cannot be imported from an archive: install"
     assert text.splitlines() == [
         f"distribution dist-fast 1.0.0: {compiled} the distribution where workers run",
         "distribution dist-hook 1.0.0: hook.pth has no effect in an archive: install the distribution where workers run",
         f"distribution dist-needy 1.0.0: it needs dist-fast, whose {compiled} both where workers run",
-        "distribution dist-lonely 1.0.0: it needs dist-absent, which is not installed here: pack it where it is installed",
+        "distribution dist-lonely 1.0.0: it needs dist-absent, which is not installed here: pack it on a machine that has it",
         "distribution dist-linked: it is installed editable: give its source folder instead",
     ]
     assert refused("absent", out).startswith("distribution 'absent': expected one that is installed")
@@ -149,7 +149,7 @@ def test_what_cannot_come_from_an_archive_is_refused(tmp_path: Path) -> None:
     assert refused(str(tmp_path / "broken"), out).startswith(f"{tmp_path}/broken: its wheel cannot be built: ")
 
 
-def test_an_artefact_that_is_not_what_its_name_says_is_refused(tmp_path: Path) -> None:
+def test_artefact_that_does_not_match_its_name_is_refused(tmp_path: Path) -> None:
     install(tmp_path / "site", "memo", plugin_source("memo"))
     with on_path(tmp_path / "site"):
         artefact = pack("dist-memo", tmp_path).path
@@ -157,7 +157,8 @@ def test_an_artefact_that_is_not_what_its_name_says_is_refused(tmp_path: Path) -
     with zipfile.ZipFile(artefact, "a") as archive:
         archive.writestr("more.py", "")
     with pytest.raises(
-        UserError, match=r": expected files with the digest [0-9a-f]{8} of its name, found [0-9a-f]{8}: pack it again$"
+        UserError,
+        match=r": expected files with the digest [0-9a-f]{8} given in its name, found [0-9a-f]{8}: pack it again$",
     ):
         use_artefacts([str(artefact)])
     assert str(artefact) not in sys.path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told where plugins cannot be used: for each mistake exactly one line, and all mistakes at once."""
+"""Errors of plugins that cannot be used: exactly one line for each mistake, and all mistakes at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from validator.plugin.runtime import HandlerUse, Runtime, RuntimePlan, make_runt
 WHO = MANIFEST.format(name="memo", version="1.0.0")
 WHAT = HANDLERS.format(kind="memo", prefix="01")
 HOOKS = "the hooks of this group are validator_handlers(config), validator_manifest()"
-MEND = "mend the chain's configuration"
+FIX = "fix the chain's configuration"
 
 CONFIG = f"""\
 {IMPORTS}
@@ -38,8 +38,8 @@ class Config:
 """
 
 
-def told(folder: Path, *uses: HandlerUse) -> list[str]:
-    """The lines of the error, with the folder called DIR and a module MODULE."""
+def errors_of(folder: Path, *uses: HandlerUse) -> list[str]:
+    """Return the lines of the error, with DIR in place of the folder and MODULE in place of a module."""
     with on_path(folder), pytest.raises(PluginError) as caught:
         make_runtime(RuntimePlan("router", handlers=uses or (HandlerUse("memo"),)))
     lines = str(caught.value).splitlines()
@@ -55,17 +55,17 @@ def told(folder: Path, *uses: HandlerUse) -> list[str]:
 @pytest.mark.parametrize(
     ("source", "line"),
     [
-        ("raise RuntimeError('no luck')", "importing MODULE failed (RuntimeError: no luck): mend or remove the plugin"),
-        ("import sys; sys.exit(3)", "importing MODULE failed (SystemExit: 3): mend or remove the plugin"),
+        ("raise RuntimeError('no luck')", "importing MODULE failed (RuntimeError: no luck): fix or remove the plugin"),
+        ("import sys; sys.exit(3)", "importing MODULE failed (SystemExit: 3): fix or remove the plugin"),
         (
             "def (",
-            "importing MODULE failed (SyntaxError: invalid syntax (MODULE.py, line 1)): mend or remove the plugin",
+            "importing MODULE failed (SyntaxError: invalid syntax (MODULE.py, line 1)): fix or remove the plugin",
         ),
         (
             "import nothing_of_the_kind",
             (
                 "importing MODULE failed (ModuleNotFoundError: No module named 'nothing_of_the_kind'): "
-                "install what provides 'nothing_of_the_kind', or remove the plugin"
+                "install the package that provides 'nothing_of_the_kind', or remove the plugin"
             ),
         ),
         (
@@ -83,7 +83,7 @@ def told(folder: Path, *uses: HandlerUse) -> list[str]:
         ),
         (
             f"{IMPORTS}{WHO}@hookimpl\ndef validator_handlers(config, chain): ...\n",
-            f"validator_handlers has an argument that is not given (chain): {HOOKS}",
+            f"validator_handlers has an argument that is not passed to it (chain): {HOOKS}",
         ),
         (
             f"{IMPORTS}{WHO}@hookimpl\ndef validator_handlers(config=None): ...\n",
@@ -107,7 +107,7 @@ def told(folder: Path, *uses: HandlerUse) -> list[str]:
         ),
         (
             f"{IMPORTS}{WHAT}@hookimpl\ndef validator_manifest(): raise KeyError('name')\n",
-            "validator_manifest raised KeyError: 'name': mend the plugin",
+            "validator_manifest raised KeyError: 'name': fix the plugin",
         ),
         (
             f"{IMPORTS}{WHAT}@hookimpl\ndef validator_manifest(): return 'memo'\n",
@@ -115,21 +115,21 @@ def told(folder: Path, *uses: HandlerUse) -> list[str]:
         ),
         (
             f"{IMPORTS}{WHAT}{WHO.replace('memo', 'Me mo')}",
-            "validator_manifest raised ValueError: manifest name: expected 1 to 64 of a-z 0-9 . _ -, found 'Me mo': mend the plugin",
+            "validator_manifest raised ValueError: manifest name: expected 1 to 64 of a-z 0-9 . _ -, found 'Me mo': fix the plugin",
         ),
         (
             f"{IMPORTS}{WHAT}{WHO.replace('1.0.0', 'one')}",
-            "validator_manifest raised ValueError: manifest version: expected a version such as 1.0.0, found 'one': mend the plugin",
+            "validator_manifest raised ValueError: manifest version: expected a version such as 1.0.0, found 'one': fix the plugin",
         ),
         (
             f"{IMPORTS}{WHAT}{WHO.replace('(1, 0)', '1')}",
-            "validator_manifest raised ValueError: manifest api_version: expected (major, minor), found 1: mend the plugin",
+            "validator_manifest raised ValueError: manifest api_version: expected (major, minor), found 1: fix the plugin",
         ),
         (
             f"{IMPORTS}{WHAT}{WHO.replace('(1, 0)', '(1, 0), dict')}",
             (
                 "validator_manifest raised ValueError: manifest config_type: expected a frozen dataclass, found <class 'dict'>: "
-                "mend the plugin"
+                "fix the plugin"
             ),
         ),
         (
@@ -150,29 +150,29 @@ def told(folder: Path, *uses: HandlerUse) -> list[str]:
         ),
     ],
 )
-def test_a_plugin_that_does_not_load(tmp_path: Path, source: str, line: str) -> None:
+def test_plugin_that_does_not_load_is_reported_in_one_line(tmp_path: Path, source: str, line: str) -> None:
     assert API_VERSION == (1, 0), "the lines above name it"
     install(tmp_path, "memo", source)
-    assert told(tmp_path) == [f"memo (dist-memo 1.0.0, DIR/MODULE.py): {line}"]
+    assert errors_of(tmp_path) == [f"memo (dist-memo 1.0.0, DIR/MODULE.py): {line}"]
 
 
 @pytest.mark.parametrize(
     ("body", "line"),
     [
         ("yield from (1, 'x')", "validator_handlers yielded int, str: yield records of class Handler only"),
-        ("return 7", "validator_handlers raised TypeError: 'int' object is not iterable: mend the plugin"),
-        ("raise ValueError('no good')", "validator_handlers raised ValueError: no good: mend the plugin"),
-        ("yield 1 / 0", "validator_handlers raised ZeroDivisionError: division by zero: mend the plugin"),
-        ("raise SystemExit", "validator_handlers raised SystemExit: mend the plugin"),
+        ("return 7", "validator_handlers raised TypeError: 'int' object is not iterable: fix the plugin"),
+        ("raise ValueError('no good')", "validator_handlers raised ValueError: no good: fix the plugin"),
+        ("yield 1 / 0", "validator_handlers raised ZeroDivisionError: division by zero: fix the plugin"),
+        ("raise SystemExit", "validator_handlers raised SystemExit: fix the plugin"),
         (
             "yield Handler('a', print, MessageWeight(-1), b'1')",
-            "validator_handlers raised ValueError: weight.base: expected an integer from 0 to 4398046511103, found -1: mend the plugin",
+            "validator_handlers raised ValueError: weight.base: expected an integer from 0 to 4398046511103, found -1: fix the plugin",
         ),
     ],
 )
-def test_a_hook_that_yields_nonsense_or_raises(tmp_path: Path, body: str, line: str) -> None:
+def test_hook_that_raises_or_yields_wrong_type_is_reported(tmp_path: Path, body: str, line: str) -> None:
     install(tmp_path, "memo", f"{IMPORTS}{WHO}@hookimpl\ndef validator_handlers(config):\n    {body}\n")
-    assert told(tmp_path) == [f"memo@1.0.0 (dist-memo 1.0.0, DIR/MODULE.py): {line}"]
+    assert errors_of(tmp_path) == [f"memo@1.0.0 (dist-memo 1.0.0, DIR/MODULE.py): {line}"]
 
 
 @pytest.mark.parametrize(
@@ -193,20 +193,20 @@ def test_a_hook_that_yields_nonsense_or_raises(tmp_path: Path, body: str, line: 
         ),
     ],
 )
-def test_a_configuration_that_does_not_fit(tmp_path: Path, config: str, lines: list[str]) -> None:
+def test_invalid_plugin_configuration_is_reported(tmp_path: Path, config: str, lines: list[str]) -> None:
     install(tmp_path, "memo", CONFIG)
     who = "memo@1.0.0 (dist-memo 1.0.0, DIR/MODULE.py)"
-    assert told(tmp_path, HandlerUse("memo", config=config)) == [f"{who}: {line}: {MEND}" for line in lines]
+    assert errors_of(tmp_path, HandlerUse("memo", config=config)) == [f"{who}: {line}: {FIX}" for line in lines]
 
 
-def test_a_configuration_of_a_plugin_that_has_none(tmp_path: Path) -> None:
+def test_configuration_for_plugin_without_one_is_refused(tmp_path: Path) -> None:
     install(tmp_path, "memo", plugin_source("memo"))
-    assert told(tmp_path, HandlerUse("memo", config='{"b":1,"a":2}')) == [
+    assert errors_of(tmp_path, HandlerUse("memo", config='{"b":1,"a":2}')) == [
         "memo@1.0.0 (dist-memo 1.0.0, DIR/MODULE.py): it has no configuration, found config.a, config.b: remove it"
     ]
 
 
-def test_a_configuration_reaches_the_hook(tmp_path: Path) -> None:
+def test_configuration_reaches_hook(tmp_path: Path) -> None:
     install(tmp_path, "memo", CONFIG)
     with on_path(tmp_path):
         plan = RuntimePlan("router", handlers=(HandlerUse("memo", config='{"names":["a"],"pallet":7}'),))
@@ -218,35 +218,35 @@ def test_a_configuration_reaches_the_hook(tmp_path: Path) -> None:
 # --- more than one plugin ---
 
 
-def test_the_same_plugin_of_two_distributions(tmp_path: Path) -> None:
+def test_same_plugin_in_two_distributions_is_refused(tmp_path: Path) -> None:
     install(tmp_path, "memo", plugin_source("memo"), distribution="one")
     install(tmp_path, "memo", plugin_source("memo"), distribution="two")
-    assert told(tmp_path) == [
+    assert errors_of(tmp_path) == [
         (
             "memo@1.0.0 (one 1.0.0, DIR/MODULE.py): memo@1.0.0 (two 1.0.0, DIR/MODULE.py) has the same name and version: "
-            "remove one of them, or give it a version of its own"
+            "remove one of them, or give it another version"
         )
     ]
 
 
-def test_two_versions_stand_side_by_side_and_one_has_to_be_named(tmp_path: Path) -> None:
+def test_one_of_two_installed_versions_must_be_named(tmp_path: Path) -> None:
     for version in ("1.0.0", "2.0.0"):
         source = plugin_source("memo", version)
         install(tmp_path, "memo", source, distribution=f"memo-{version[0]}", entry_name=f"memo@{version[0]}")
-    assert told(tmp_path) == ["memo: versions 1.0.0, 2.0.0 are installed: give the version"]
-    assert told(tmp_path, HandlerUse("memo", "3.0.0")) == [
-        "memo@3.0.0: this version is not installed, found 1.0.0, 2.0.0: install it, beside the others if they are needed, too"
+    assert errors_of(tmp_path) == ["memo: versions 1.0.0, 2.0.0 are installed: give the version"]
+    assert errors_of(tmp_path, HandlerUse("memo", "3.0.0")) == [
+        "memo@3.0.0: this version is not installed, found 1.0.0, 2.0.0: install it, next to the others if they are still needed"
     ]
     with on_path(tmp_path):
         runtime = make_runtime(RuntimePlan("router", handlers=(HandlerUse("memo", "2.0.0"),)))
         assert [bound.name for bound in (runtime.handlers or ())[0].table.handlers] == ["memo@2.0.0"]
 
 
-def test_two_owners_of_a_kind_and_of_a_prefix(tmp_path: Path) -> None:
+def test_two_owners_of_kind_or_prefix_are_refused(tmp_path: Path) -> None:
     install(tmp_path, "one", plugin_source("one", kind="memo", prefix="01"))
     install(tmp_path, "two", plugin_source("two", kind="memo", prefix="02"))
     install(tmp_path, "three", plugin_source("three", kind="note", prefix="0203"))
-    assert told(tmp_path, HandlerUse("one"), HandlerUse("two"), HandlerUse("three", from_block=9)) == [
+    assert errors_of(tmp_path, HandlerUse("one"), HandlerUse("two"), HandlerUse("three", from_block=9)) == [
         "from block 0 on: kind 'memo' has two owners, one@1.0.0 and two@1.0.0: leave one of them out",
         "from block 9 on: kind 'memo' has two owners, one@1.0.0 and two@1.0.0: leave one of them out",
         (
@@ -256,16 +256,16 @@ def test_two_owners_of_a_kind_and_of_a_prefix(tmp_path: Path) -> None:
     ]
 
 
-def test_a_plugin_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_plugin_is_refused(tmp_path: Path) -> None:
     install(tmp_path, "memo", plugin_source("memo"))
     with on_path(tmp_path):
         known = ", ".join(sorted({found.name for found in discover("validator.handlers")}))
-    assert told(tmp_path, HandlerUse("memmo")) == [
+    assert errors_of(tmp_path, HandlerUse("memmo")) == [
         f"memmo: no installed plugin of group validator.handlers has this name: install it; installed are: {known}"
     ]
 
 
-def test_a_protocol_that_is_not_there_and_one_that_its_plugin_does_not_yield(tmp_path: Path) -> None:
+def test_missing_or_unyielded_protocol_is_refused(tmp_path: Path) -> None:
     install(
         tmp_path,
         "xcm",
@@ -278,12 +278,12 @@ def test_a_protocol_that_is_not_there_and_one_that_its_plugin_does_not_yield(tmp
         ):
             make_runtime(RuntimePlan("umpf"))
         with pytest.raises(
-            PluginError, match=r"^xcm@1 \(dist-xcm 1\.0\.0, .*\): it yields no protocol 'xcm': mend the plugin$"
+            PluginError, match=r"^xcm@1 \(dist-xcm 1\.0\.0, .*\): it yields no protocol 'xcm': fix the plugin$"
         ):
             make_runtime(RuntimePlan("xcm"))
 
 
-def test_everything_is_told_at_once(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     install(tmp_path, "broken", "raise RuntimeError('no luck')")
     install(tmp_path, "misfit", f"{IMPORTS}@hookimpl\ndef validator_handlerz(chain): ...\n@hookimpl\ndef x(): ...\n")
     install(tmp_path, "memo", CONFIG)
@@ -294,22 +294,22 @@ def test_everything_is_told_at_once(tmp_path: Path) -> None:
         HandlerUse("memo", config='{"deposit":"x"}'),
         HandlerUse("fine", version="9"),
     )
-    lines = told(tmp_path, *uses, HandlerUse("absent"))
+    lines = errors_of(tmp_path, *uses, HandlerUse("absent"))
     assert lines.pop(3).startswith(
         "absent: no installed plugin of group validator.handlers has this name: install it; "
     )
     who = "memo@1.0.0 (dist-memo 1.0.0, DIR/MODULE.py)"
     assert lines == [
-        "broken (dist-broken 1.0.0, DIR/MODULE.py): importing MODULE failed (RuntimeError: no luck): mend or remove the plugin",
+        "broken (dist-broken 1.0.0, DIR/MODULE.py): importing MODULE failed (RuntimeError: no luck): fix or remove the plugin",
         f"misfit (dist-misfit 1.0.0, DIR/MODULE.py): unknown hook validator_handlerz, did you mean validator_handlers: {HOOKS}",
         f"misfit (dist-misfit 1.0.0, DIR/MODULE.py): unknown hook x: {HOOKS}",
-        f"{who}: config.pallet: expected a value, found none: {MEND}",
-        f'{who}: config.deposit: expected an integer, found "x": {MEND}',
-        "fine@9: this version is not installed, found 1.0.0: install it, beside the others if they are needed, too",
+        f"{who}: config.pallet: expected a value, found none: {FIX}",
+        f'{who}: config.deposit: expected an integer, found "x": {FIX}',
+        "fine@9: this version is not installed, found 1.0.0: install it, next to the others if they are still needed",
     ]
 
 
-def test_what_is_not_named_is_not_even_imported(tmp_path: Path) -> None:
+def test_unnamed_plugin_is_not_imported(tmp_path: Path) -> None:
     install(tmp_path, "broken", "raise RuntimeError('no luck')")
     install(tmp_path, "memo", plugin_source("memo"))
     with on_path(tmp_path):
@@ -317,7 +317,7 @@ def test_what_is_not_named_is_not_even_imported(tmp_path: Path) -> None:
         assert list(installed("validator.handlers", ["memo"])) == [("memo", "1.0.0")]
 
 
-def test_one_broken_plugin_costs_no_other(tmp_path: Path) -> None:
+def test_broken_plugin_does_not_affect_others(tmp_path: Path) -> None:
     install(tmp_path, "broken", "raise RuntimeError('no luck')")
     install(tmp_path, "memo", plugin_source("memo"))
     with on_path(tmp_path):
@@ -327,10 +327,10 @@ def test_one_broken_plugin_costs_no_other(tmp_path: Path) -> None:
     assert [problem.plugin.partition(" ")[0] for problem in problems] == ["broken"]
 
 
-# --- order means nothing ---
+# --- order does not matter ---
 
 
-def test_the_order_of_the_path_means_nothing(tmp_path: Path) -> None:
+def test_order_of_path_does_not_matter(tmp_path: Path) -> None:
     names = ("alpha", "beta", "gamma")
     for at, name in enumerate(names):
         install(tmp_path / name, name, plugin_source(name, prefix=f"0{at + 1}"))
@@ -351,7 +351,7 @@ def order_of(runtime: Runtime) -> tuple[str, ...]:
     return tuple(bound.name for epoch in runtime.handlers or () for bound in epoch.table.handlers)
 
 
-def test_the_order_of_the_path_means_nothing_to_what_is_wrong(tmp_path: Path) -> None:
+def test_order_of_path_does_not_change_errors(tmp_path: Path) -> None:
     for name in ("one", "two"):
         install(tmp_path / name, "memo", plugin_source("memo"), distribution=name)
     texts = set()
@@ -362,7 +362,7 @@ def test_the_order_of_the_path_means_nothing_to_what_is_wrong(tmp_path: Path) ->
     assert len(texts) == 1
 
 
-def test_a_distribution_that_is_there_twice_counts_once_however_it_is_written(tmp_path: Path) -> None:
+def test_distribution_found_twice_counts_once_despite_spelling(tmp_path: Path) -> None:
     install(tmp_path / "first", "memo", plugin_source("memo", "2.0.0"), distribution="Memo.Kind", version="2.0.0")
     install(tmp_path / "second", "memo", plugin_source("memo"), distribution="memo-kind")
     with on_path(tmp_path / "first", tmp_path / "second"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The grammar of pages of rules, the anchors of headings, and the finding of entries."""
+"""The grammar of rule pages, the anchors of headings, and the search for entries."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Words.
 """
 
 
-def test_page_is_taken_apart() -> None:
+def test_page_is_parsed_into_entries() -> None:
     page = parse_page("mine", HEAD + ENTRIES)
     assert (page.title, page.address) == ("Rules of mine", "docs/mine.md")
     rule, reading, invariant, error = page.entries
@@ -74,7 +74,7 @@ def test_page_is_taken_apart() -> None:
         (HEAD + "### m-01 small letters\n", 11, "'### CODE Title'"),
         (HEAD + "### error\n", 11, "'### error NAME'"),
         (HEAD + "### error Two words\n", 11, "'### error NAME'"),
-        (HEAD + "### M-01 x\n### M-01 y\n", 12, "an entry that is not there yet"),
+        (HEAD + "### M-01 x\n### M-01 y\n", 12, "an entry that the page does not have yet"),
         (HEAD + "- Clause: `x`\n", 11, "'- Clause:' once, under the heading of an entry"),
         (HEAD + "### M-01 x\n- Clause: `x`\n- Clause: `y`\n", 13, "'- Clause:' once"),
         (HEAD + "### M-01 x\n- Fields: none\n", 12, "'- Fields:' under an error"),
@@ -83,7 +83,7 @@ def test_page_is_taken_apart() -> None:
         (HEAD + "### error X\n- Fields: `x`\n", 12, "'- Fields: `name: type`, ...'"),
     ],
 )
-def test_page_outside_the_grammar_is_refused_with_its_line(text: str, line: int, expected: str) -> None:
+def test_malformed_page_is_refused_with_line(text: str, line: int, expected: str) -> None:
     with pytest.raises(UserError) as raised:
         parse_page("mine", text)
     assert str(raised.value).startswith(f"rules page of mine, line {line}: expected ")
@@ -101,11 +101,11 @@ def test_page_outside_the_grammar_is_refused_with_its_line(text: str, line: int,
         ("What's new? (v2.0)", "whats-new-v20"),
     ],
 )
-def test_anchor_is_that_of_github(heading: str, fragment: str) -> None:
+def test_anchor_matches_github(heading: str, fragment: str) -> None:
     assert anchor(heading) == fragment
 
 
-def test_headings_that_come_again_have_numbered_anchors() -> None:
+def test_repeated_headings_have_numbered_anchors() -> None:
     taken: dict[str, int] = {}
     assert [anchor(heading, taken) for heading in ("Errors", "errors!", "Rules", "Errors")] == [
         "errors",
@@ -137,14 +137,14 @@ def test_entries_are_found_by_code_kind_clause_and_section(wanted: str, names: l
     assert [entry.name for entry in find_entries([page], wanted)] == names
 
 
-def test_close_names_are_in_their_own_case_and_the_closest_first() -> None:
+def test_close_names_keep_case_and_closest_comes_first() -> None:
     page = parse_page("mine", HEAD + ENTRIES)
     assert close_names([page], "size/tolarge") == ["Size/TooLarge"]
     assert close_names([page], "M-02")[0] in ("M-01", "M-I02")
     assert close_names([page], "something else") == []
 
 
-def test_reference_is_that_of_the_lanes_protocol_else_of_any_with_the_clause() -> None:
+def test_reference_prefers_protocol_of_lane() -> None:
     mine = parse_page("mine", HEAD + ENTRIES)
     other = parse_page("other", (HEAD + ENTRIES).replace("docs/mine.md", "docs/other.md"))
     references = RuleReferences([mine, other])

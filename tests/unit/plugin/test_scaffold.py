@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A project from a template works as it is: its tests pass against its installed wheel."""
+"""A project from a template works unchanged: its tests pass with its installed wheel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def render(folder: Path, kind: str, name: str = "my-kind") -> Path:
 
 
 def unpacked_wheel(project: Path, folder: Path) -> Path:
-    """Build a project's wheel and unpack it, so that its entry points are seen from there."""
+    """Build a project's wheel and unpack it, so that its entry points are found there."""
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
     subprocess.run(build, cwd=project, check=True, capture_output=True)
     (wheel,) = folder.glob("*.whl")
@@ -36,7 +36,7 @@ def unpacked_wheel(project: Path, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_tests_of_a_new_project_pass(tmp_path: Path, kind: str) -> None:
+def test_tests_of_new_project_pass(tmp_path: Path, kind: str) -> None:
     project = render(tmp_path, kind)
     site = unpacked_wheel(project, tmp_path / "wheel")
     environment = os.environ | {
@@ -52,7 +52,7 @@ def test_the_tests_of_a_new_project_pass(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_new_project_is_clean(tmp_path: Path, kind: str) -> None:
+def test_new_project_passes_ruff_and_names_its_licence(tmp_path: Path, kind: str) -> None:
     project = render(tmp_path, kind)
     rules = [
         "--isolated",
@@ -74,7 +74,7 @@ def test_a_new_project_is_clean(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_new_project_names_its_group_its_bounds_and_the_api(tmp_path: Path, kind: str) -> None:
+def test_new_project_names_group_bounds_and_api(tmp_path: Path, kind: str) -> None:
     project = render(tmp_path, kind)
     metadata = tomllib.loads((project / "pyproject.toml").read_text())["project"]
     assert metadata["entry-points"] == {f"validator.{kind}s": {"my-kind": "validator_my_kind"}}
@@ -86,31 +86,31 @@ def test_a_new_project_names_its_group_its_bounds_and_the_api(tmp_path: Path, ki
     assert "$" not in sources
 
 
-def test_a_name_with_dots_is_one_name(tmp_path: Path) -> None:
+def test_plugin_name_may_contain_dots(tmp_path: Path) -> None:
     new_project("my.kind_a", "handler", tmp_path)
     metadata = tomllib.loads((tmp_path / "validator-my-kind-a" / "pyproject.toml").read_text())["project"]
     assert metadata["entry-points"] == {"validator.handlers": {"my.kind_a": "validator_my_kind_a"}}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_new_project_passes_the_check_from_outside(tmp_path: Path, kind: str) -> None:
+def test_new_project_passes_plugin_check(tmp_path: Path, kind: str) -> None:
     results = check_distribution(str(render(tmp_path, kind)))
     assert [result for result in results if result.outcome is Outcome.FAILED] == []
     assert {"loads", "works from an archive"} <= {result.point for result in results}
 
 
-def test_what_cannot_be_started_is_told(tmp_path: Path) -> None:
+def test_project_that_cannot_be_created_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^plugin name: expected 1 to 64 of a-z 0-9 \. _ - .*, found 'My kind'$"):
         new_project("My kind", "handler", tmp_path)
     with pytest.raises(UserError, match=r"^kind: expected one of handler, protocol, transport, found 'hook'$"):
         new_project("my-kind", "hook", tmp_path)
     render(tmp_path, "handler")
-    with pytest.raises(UserError, match=r"validator-my-kind: expected a folder that is not there yet$"):
+    with pytest.raises(UserError, match=r"validator-my-kind: expected a folder that does not exist yet$"):
         render(tmp_path, "transport")
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"the project cannot be written: Not a directory$"):
         new_project("my-kind", "handler", tmp_path / "file")
 
 
-def test_every_kind_has_its_template() -> None:
+def test_every_kind_has_template() -> None:
     assert sorted(path.name for path in TEMPLATES.iterdir()) == sorted(KINDS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are of the format's family, but of a protocol that is not installed."""
+"""Files in a format of a protocol that is not installed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from validator.cli.main import app
 
 
-def test_a_file_of_another_format_is_skipped(tmp_path: Path) -> None:
+def test_file_of_other_format_is_skipped(tmp_path: Path) -> None:
     file = tmp_path / "vectors.json"
     file.write_text('{"format": "no-such-protocol-vectors/1", "msg_hash": []}', encoding="utf-8")
     result = CliRunner().invoke(app, ["replay", str(file)])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator replay` as it is called: lines, exit codes, the shape of --json, and one line for whatever is malformed."""
+"""`validator replay` on the command line: output, exit codes, the shape of --json, and one line for malformed files."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from tests.repetitions import repetitions
 from tests.router.generate import GROUPS, scenarios_of
 from validator.cli.main import app
 from validator.protocols.router.statefile import STATE_KEYS
@@ -34,7 +35,7 @@ def write(file: Path, document: Any) -> Path:
 
 
 def refusal(result: Result) -> str:
-    """Return the one line that a malformed file ends in."""
+    """Return the one error line for a malformed file."""
     assert result.exit_code == 2, result.output
     assert not isinstance(result.exception, Exception) or isinstance(result.exception, SystemExit)
     (line,) = result.stderr.splitlines()
@@ -44,7 +45,7 @@ def refusal(result: Result) -> str:
     return line
 
 
-def test_the_suite_passes() -> None:
+def test_shipped_suite_passes() -> None:
     result = replay("--suite", "router")
     total = sum(len(scenarios_of(group)) for group in GROUPS)
     assert result.exit_code == 0
@@ -54,7 +55,7 @@ def test_the_suite_passes() -> None:
     assert all(line.startswith("PASS ") for line in lines[:-1])
 
 
-def test_one_scenario_or_a_list_from_several_files(file: Path) -> None:
+def test_files_may_hold_one_scenario_or_list(file: Path) -> None:
     write(file, SCENARIO)
     several = write(file.with_name("several.json"), [SCENARIO, SCENARIO])
     result = replay(file, several)
@@ -62,7 +63,7 @@ def test_one_scenario_or_a_list_from_several_files(file: Path) -> None:
     assert replay(write(file, [])).stdout == "0 passed, 0 failed\n"
 
 
-def test_a_failure_says_where_and_ends_with_1(file: Path) -> None:
+def test_failure_names_place_and_exits_with_1(file: Path) -> None:
     wrong = copy.deepcopy(SCENARIO)
     wrong["steps"][0]["expect"]["downward"][0] = {"ok": False, "error": {"kind": "ExceedsMaxMessageSize"}}
     result = replay(write(file, [wrong, SCENARIO]))
@@ -73,9 +74,9 @@ def test_a_failure_says_where_and_ends_with_1(file: Path) -> None:
     assert result.stdout.splitlines()[-1] == "1 passed, 1 failed"
 
 
-@pytest.mark.parametrize("beside", [{"protocol": "no-such-protocol"}, {"needs": ["teleportation"]}])
-def test_what_is_not_built_is_skipped(file: Path, beside: dict[str, Any]) -> None:
-    other = {"id": "x", "name": "other", **beside, "steps": [{"whatever": 1}]}
+@pytest.mark.parametrize("extra", [{"protocol": "no-such-protocol"}, {"needs": ["teleportation"]}])
+def test_scenario_for_missing_protocol_or_feature_is_skipped(file: Path, extra: dict[str, Any]) -> None:
+    other = {"id": "x", "name": "other", **extra, "steps": [{"whatever": 1}]}
     result = replay(write(file, [other, SCENARIO]))
     assert result.exit_code == 0
     assert result.stdout.splitlines()[0].startswith("SKIP x other: ")
@@ -84,7 +85,7 @@ def test_what_is_not_built_is_skipped(file: Path, beside: dict[str, Any]) -> Non
     assert set(skipped) == {"id", "skipped"}
 
 
-def test_json_has_every_key_and_no_round_in_the_middle_of_a_block(file: Path) -> None:
+def test_json_has_every_key_and_dispatches_only_at_block_end(file: Path) -> None:
     result = replay("--json", write(file, SCENARIO))
     assert result.exit_code == 0
     (scenario,) = json.loads(result.stdout)["scenarios"]
@@ -98,7 +99,7 @@ def test_json_has_every_key_and_no_round_in_the_middle_of_a_block(file: Path) ->
         assert (step["dispatched"] is not None) == ends
 
 
-def test_json_never_looks_at_expect(file: Path) -> None:
+def test_json_ignores_expect(file: Path) -> None:
     wanted = replay("--json", write(file, SCENARIO)).stdout
     for expect in ({"state": {"channels": 7}}, 5, [], {"requests": 3}, {"candidates": [{"ok": "?"}]}, {"expects": 1}):
         other = copy.deepcopy(SCENARIO)
@@ -107,13 +108,13 @@ def test_json_never_looks_at_expect(file: Path) -> None:
         assert replay("--json", write(file, other)).stdout == wanted
 
 
-def test_the_same_bytes_every_time(file: Path) -> None:
+def test_json_output_is_reproducible(file: Path) -> None:
     write(file, scenarios_of("session"))
     assert replay("--json", file).stdout == replay("--json", file).stdout
 
 
-def test_nothing_to_replay_and_no_such_suite() -> None:
-    assert "name a trace file" in refusal(replay())
+def test_missing_file_argument_or_unknown_suite_is_refused() -> None:
+    assert "expected a trace file" in refusal(replay())
     assert "no such suite, there are" in refusal(replay("--suite", "rooter"))
 
 
@@ -143,7 +144,7 @@ def test_nothing_to_replay_and_no_such_suite() -> None:
         (b'{"id": NaN, "steps": []}', "expected a string, found NaN"),
     ],
 )
-def test_what_is_no_trace_at_all(file: Path, content: bytes, why: str) -> None:
+def test_file_that_is_not_a_trace_is_refused(file: Path, content: bytes, why: str) -> None:
     file.write_bytes(content)
     for arguments in ((file,), ("--json", file)):
         line = refusal(replay(*arguments))
@@ -151,7 +152,7 @@ def test_what_is_no_trace_at_all(file: Path, content: bytes, why: str) -> None:
         assert why in line
 
 
-def test_a_file_that_is_not_there_or_a_directory(tmp_path: Path) -> None:
+def test_missing_file_or_directory_is_refused(tmp_path: Path) -> None:
     assert "No such file" in refusal(replay(tmp_path / "none.json"))
     assert "Is a directory" in refusal(replay(tmp_path))
 
@@ -202,7 +203,7 @@ VALID = {
 }
 
 
-def test_the_valid_one_runs(file: Path) -> None:
+def test_valid_document_runs(file: Path) -> None:
     assert replay("--json", write(file, VALID)).exit_code == 0
 
 
@@ -285,7 +286,7 @@ def test_the_valid_one_runs(file: Path) -> None:
         ("steps.0.session_change.onbording", []),
     ],
 )
-def test_a_malformed_value_is_named(file: Path, path: str, value: Any) -> None:
+def test_malformed_value_is_named(file: Path, path: str, value: Any) -> None:
     document = copy.deepcopy(VALID)
     holder, key = at(document, path)
     holder[key] = value
@@ -315,19 +316,19 @@ def test_a_malformed_value_is_named(file: Path, path: str, value: Any) -> None:
         ("expect.state.channel", {}),
     ],
 )
-def test_a_malformed_expectation_is_named(file: Path, path: str, value: Any) -> None:
+def test_malformed_expectation_is_named(file: Path, path: str, value: Any) -> None:
     document = copy.deepcopy(VALID)
     holder, key = at(document["steps"][0], path)
     holder[key] = value
     assert str(key) in refusal(replay(write(file, document)))
 
 
-def test_blocks_do_not_go_back(file: Path) -> None:
+def test_descending_blocks_are_refused(file: Path) -> None:
     document = {"id": "a", "steps": [{"block": 3}, {"block": 2}]}
     assert "steps[1].block: expected a block from 3 on, found 2" in refusal(replay(write(file, document)))
 
 
-def test_names_that_no_terminal_can_print(file: Path) -> None:
+def test_unprintable_names_are_escaped(file: Path) -> None:
     document = {"id": "a\ud800\n", "name": "\x1b[31m", "steps": []}
     assert replay(write(file, document)).stdout == "PASS a\\ud800\\n \\u001b[31m\n1 passed, 0 failed\n"
     document = {"id": "a", "ump_weights": {"\ud800\n": 1}, "steps": []}
@@ -364,12 +365,12 @@ def _leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path, *(leaf for key, item in children for leaf in _leaves(item, (*path, key)))]
 
 
-def test_mutations_never_end_in_a_traceback(file: Path) -> None:
-    """Any value in place of any other: the file runs, fails, or is refused in one line."""
+def test_mutated_documents_never_cause_traceback(file: Path) -> None:
+    """With any value in place of any other, the file passes, fails, or is refused in one line."""
     random = Random(1)
     seeds = [VALID, SCENARIO, scenarios_of("notifications")[0]]
     outcomes = set()
-    for _ in range(600):
+    for _ in range(repetitions(200, 600)):
         document = copy.deepcopy(random.choice(seeds))
         for _ in range(random.choice((1, 1, 2))):
             path = random.choice(_leaves(document)[1:])

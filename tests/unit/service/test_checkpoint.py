@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a checkpoint, looked at from outside."""
+"""The files of a checkpoint, read from outside Spark."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def checkpoint(tmp_path: Path) -> Path:
     return made
 
 
-def test_the_last_batch_is_the_greatest_number(checkpoint: Path) -> None:
+def test_last_batch_has_greatest_number(checkpoint: Path) -> None:
     assert last_committed_batch(checkpoint) == 10
 
 
-def test_without_a_batch_it_is_said(tmp_path: Path) -> None:
+def test_checkpoint_without_batch_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no checkpoint"):
         last_committed_batch(tmp_path / "checkpoint")
     (tmp_path / "checkpoint" / "commits").mkdir(parents=True)
@@ -42,27 +42,27 @@ def test_without_a_batch_it_is_said(tmp_path: Path) -> None:
         last_committed_batch(tmp_path / "checkpoint")
 
 
-def test_what_a_batch_has_consumed(checkpoint: Path) -> None:
+def test_consumed_offsets_of_batch_are_read(checkpoint: Path) -> None:
     assert consumed_by_batch(checkpoint, 9) == {("t.blocks", 0): 12, ("t.blocks", 1): 0, ("t.candidates", 0): 40}
 
 
 @pytest.mark.parametrize(
     "text", ["", "v1\n{}", f"v2\n{{}}\n{SOURCE}", "v1\n{}\n[]", 'v1\n{}\n{"t":{"0":"x"}}', "v1\n{}\n{"]
 )
-def test_offsets_that_are_none_of_sparks(checkpoint: Path, text: str) -> None:
+def test_malformed_offsets_are_refused_in_one_line(checkpoint: Path, text: str) -> None:
     (checkpoint / "offsets" / "10").write_text(text)
     with pytest.raises(UserError, match="expected the offsets of a batch") as refused:
         consumed_by_batch(checkpoint, 10)
     assert "\n" not in str(refused.value)
 
 
-def test_offsets_that_are_gone(checkpoint: Path) -> None:
+def test_missing_offsets_are_refused(checkpoint: Path) -> None:
     with pytest.raises(UserError, match=r"offsets/3: No such file"):
         consumed_by_batch(checkpoint, 3)
 
 
 @pytest.mark.parametrize("with_links", [True, False])
-def test_links_hold_what_the_job_removes(
+def test_links_keep_files_that_job_removes(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_links: bool
 ) -> None:
     if not with_links:
@@ -74,7 +74,9 @@ def test_links_hold_what_the_job_removes(
     (checkpoint / "commits" / "10").unlink()
     assert last_committed_batch(tmp_path / "links") == 10
     state = tmp_path / "links" / "state" / "0" / "0"
-    assert [path.name for path in state.iterdir()] == ["11.changelog"], "what is half written is not the batch's"
+    assert [path.name for path in state.iterdir()] == ["11.changelog"], (
+        "a half-written file does not belong to the batch"
+    )
     assert (state / "11.changelog").read_text() == "changes"
 
 
@@ -82,7 +84,9 @@ def refuse(*_: object) -> None:
     raise OSError(18, "Invalid cross-device link")
 
 
-def test_what_vanishes_meanwhile_is_left_out(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_vanishes_during_linking_is_left_out(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     link = os.link
 
     def late(source: Path, target: Path) -> None:

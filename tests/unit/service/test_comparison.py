@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo's judge must find every kind of difference: else its good news means nothing."""
+"""The demo's comparison must find every kind of difference; otherwise its agreement means nothing."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ BAD: dict[str, Any] = {**GOOD, "index": 1, "ok": False, "error": {"kind": "Upwar
 PAYLOAD = "0a0b"
 
 
-def told(verdict: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """A verdict as the job tells it: with more than the model knows."""
+def emitted(verdict: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Return a verdict as the job emits it, with more fields than the model knows."""
     error = {"error": {**verdict["error"], "msg_size": 9, "max_size": 8}} if "error" in verdict else {}
     return {**verdict, "para_id": 5, "enacted": True, **error, **more}
 
@@ -41,10 +41,10 @@ def observe(comparison: Comparison, *records: tuple[str, dict[str, Any]]) -> Non
         comparison.observe(topic, record)
 
 
-ALL = (("verdicts", told(GOOD)), ("verdicts", told(BAD)), ("dispatches", dispatch()), ("lanes", status()))
+ALL = (("verdicts", emitted(GOOD)), ("verdicts", emitted(BAD)), ("dispatches", dispatch()), ("lanes", status()))
 
 
-def test_everything_as_expected(comparison: Comparison) -> None:
+def test_matching_records_have_no_problems(comparison: Comparison) -> None:
     assert not comparison.complete()
     observe(comparison, *ALL)
     assert comparison.complete()
@@ -56,17 +56,17 @@ def test_everything_as_expected(comparison: Comparison) -> None:
 @pytest.mark.parametrize(
     ("place", "record"),
     [
-        (0, ("verdicts", told({**GOOD, "ok": False, "error": {"kind": "UpwardMessages/MessageSize"}}))),
-        (1, ("verdicts", told({**GOOD, "index": 1}))),
-        (1, ("verdicts", told({**BAD, "error": {"kind": "UpwardMessages/CapacityExceeded", "idx": 2}}))),
-        (1, ("verdicts", told({**BAD, "error": {"kind": "UpwardMessages/MessageSize", "idx": 3}}))),
-        (1, ("verdicts", told({**BAD, "error": {"kind": "UpwardMessages/MessageSize"}}))),
+        (0, ("verdicts", emitted({**GOOD, "ok": False, "error": {"kind": "UpwardMessages/MessageSize"}}))),
+        (1, ("verdicts", emitted({**GOOD, "index": 1}))),
+        (1, ("verdicts", emitted({**BAD, "error": {"kind": "UpwardMessages/CapacityExceeded", "idx": 2}}))),
+        (1, ("verdicts", emitted({**BAD, "error": {"kind": "UpwardMessages/MessageSize", "idx": 3}}))),
+        (1, ("verdicts", emitted({**BAD, "error": {"kind": "UpwardMessages/MessageSize"}}))),
         (2, ("dispatches", dispatch(para_id=6))),
         (2, ("dispatches", dispatch(payload="0a0c"))),
         (2, ("dispatches", dispatch(outcome="failed"))),
     ],
 )
-def test_a_record_that_differs_is_a_disagreement(
+def test_different_record_is_disagreement(
     comparison: Comparison, place: int, record: tuple[str, dict[str, Any]]
 ) -> None:
     observe(comparison, *ALL[:place], record, *ALL[place + 1 :])
@@ -75,56 +75,55 @@ def test_a_record_that_differs_is_a_disagreement(
     assert len(comparison.problems()) == 1
 
 
-@pytest.mark.parametrize("extra", [("verdicts", told({**GOOD, "index": 2})), ("dispatches", dispatch(index=1))])
-def test_a_record_that_nobody_expects_is_a_disagreement(
-    comparison: Comparison, extra: tuple[str, dict[str, Any]]
-) -> None:
+@pytest.mark.parametrize("extra", [("verdicts", emitted({**GOOD, "index": 2})), ("dispatches", dispatch(index=1))])
+def test_unexpected_record_is_disagreement(comparison: Comparison, extra: tuple[str, dict[str, Any]]) -> None:
     observe(comparison, *ALL, extra)
     assert comparison.disagreed == 1
     assert len(comparison.problems()) == 1
 
 
 @pytest.mark.parametrize(
-    ("left_out", "words"), [(0, "1 verdicts are missing, the first: x/1/candidate/0"), (2, "1 dispatches are missing")]
+    ("left_out", "problem"),
+    [(0, "1 verdicts are missing, the first: x/1/candidate/0"), (2, "1 dispatches are missing")],
 )
-def test_a_record_that_does_not_come_is_missing(comparison: Comparison, left_out: int, words: str) -> None:
+def test_absent_record_is_missing(comparison: Comparison, left_out: int, problem: str) -> None:
     observe(comparison, *ALL[:left_out], *ALL[left_out + 1 :])
     assert not comparison.complete()
-    assert comparison.problems() == [words]
+    assert comparison.problems() == [problem]
 
 
-def test_the_same_record_again_is_a_repetition_another_one_in_its_place_a_disagreement(comparison: Comparison) -> None:
+def test_repeated_record_is_disagreement_only_if_it_differs(comparison: Comparison) -> None:
     observe(comparison, *ALL, ALL[0], ALL[2])
     assert (comparison.repeated, comparison.verdicts, comparison.problems()) == (2, 2, [])
-    observe(comparison, ("verdicts", told(GOOD, enacted=False)))
+    observe(comparison, ("verdicts", emitted(GOOD, enacted=False)))
     assert comparison.disagreed == 1
 
 
 @pytest.mark.parametrize(
-    ("counts", "words"),
+    ("counts", "problem"),
     [
         ({"accepted": 1}, "lane x: consumed 3, but accepted + rejected + duplicate + dead + waiting is 2"),
-        ({"consumed": 4, "duplicate": 1}, "3 records were sent, the lanes consumed 4"),
+        ({"consumed": 4, "duplicate": 1}, "3 records were sent, but the lanes consumed 4"),
     ],
 )
-def test_accounts_that_do_not_add_up_are_told(comparison: Comparison, counts: dict[str, int], words: str) -> None:
+def test_inconsistent_counts_are_reported(comparison: Comparison, counts: dict[str, int], problem: str) -> None:
     observe(comparison, *ALL[:3], ("lanes", status(**counts)))
-    assert comparison.problems() == [words]
+    assert comparison.problems() == [problem]
 
 
-def test_a_lane_that_still_waits_is_not_complete(comparison: Comparison) -> None:
+def test_waiting_lane_is_not_complete(comparison: Comparison) -> None:
     observe(comparison, *ALL[:3], ("lanes", status(accepted=1, waiting=1)))
     assert not comparison.complete()
 
 
-def test_a_dead_letter_is_a_problem(comparison: Comparison) -> None:
+def test_dead_letter_is_problem(comparison: Comparison) -> None:
     observe(comparison, *ALL, ("dead-letters", {"reason": "LATE", "detail": "block 1 is passed"}))
     assert comparison.problems() == ["dead letter LATE: block 1 is passed"]
 
 
-def test_only_some_differences_are_kept() -> None:
+def test_number_of_kept_differences_is_limited() -> None:
     compared = Comparison()
     for index in range(50):
-        compared.observe("verdicts", told({**GOOD, "index": index}))
+        compared.observe("verdicts", emitted({**GOOD, "index": index}))
     assert compared.disagreed == 50
     assert len(compared.problems()) == 20

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which dead letter may be put back, and what its attempt's number is."""
+"""Which dead letters may be replayed, and the number of each attempt."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def judged(
     return judge(of, ledger, CONFIG, repaired=repaired, again=again, force=force)
 
 
-def test_a_dead_letter_of_its_record_has_the_full_name_of_its_topic() -> None:
+def test_stored_letter_has_full_topic_name() -> None:
     for topic in ("downward-messages", "validator.downward-messages"):
         assert letter(topic=topic).source == Source("validator.downward-messages", 0, 5)
     assert letter(topic="elsewhere").source.topic == "elsewhere"
     assert (letter().raw, letter().reason, letter().place) == (GOOD, "LATE", Place(0, 0))
 
 
-def test_an_entry_of_the_ledger_as_a_record() -> None:
+def test_ledger_entry_round_trips_as_record() -> None:
     entry = Replay(Place(3, 2**40), 2, Source("validator.candidates", 1, 7), repaired=True)
     topic, key, value, headers = entry.encode()
     assert (topic, key, headers) == ("dead-letter-replays", b"3/1099511627776/2", ())
@@ -56,19 +56,19 @@ def test_an_entry_of_the_ledger_as_a_record() -> None:
     ("replays", "attempt"),
     [
         ([], 1),
-        ([replay(1, 1, 5, partition=1)], 2),  # what brought the record where the letter's was read from
+        ([replay(1, 1, 5, partition=1)], 2),  # an earlier replay wrote the record that became this letter
         ([replay(1, 2, 6)], 1),  # another record
-        ([replay(0, 1, 9)], 2),  # the letter itself, put back before
+        ([replay(0, 1, 9)], 2),  # an earlier replay of the letter itself
         ([replay(1, 2, 5), replay(0, 3, 9), replay(0, 4, 10)], 5),
         ([replay(1, 3, 5), replay(0, 4, 9), replay(1, 2, 4)], 5),
     ],
 )
-def test_the_attempt_is_one_more_than_the_last(replays: list[Replay], attempt: int) -> None:
+def test_attempt_is_one_more_than_last(replays: list[Replay], attempt: int) -> None:
     assert Ledger(replays).next_attempt(letter()) == attempt
     assert Ledger(reversed(replays)).next_attempt(letter()) == attempt
 
 
-def test_a_record_goes_back_as_it_is_under_its_lane() -> None:
+def test_record_is_replayed_unchanged_with_key_of_lane() -> None:
     expected = Task(Place(0, 0), "validator.downward-messages", b"polkadot", GOOD, 1, repaired=False)
     assert judged(Ledger(), letter()) == expected
     assert judged(Ledger(), letter(raw=b"bad"), repaired=GOOD) == expected._replace(repaired=True)
@@ -80,8 +80,8 @@ def test_a_record_goes_back_as_it_is_under_its_lane() -> None:
 @pytest.mark.parametrize(
     ("replays", "of", "outcome", "why"),
     [
-        ([replay(0, 1, 9)], letter(), "skipped", "put back already, as validator.downward-messages[0]@9 (attempt 1); --again"),
-        ([replay(1, 2, 5)], letter(), "refused", "put back 2 times already, and [dead_letters] attempts_max is 2"),
+        ([replay(0, 1, 9)], letter(), "skipped", "already put back as validator.downward-messages[0]@9 (attempt 1); --again"),
+        ([replay(1, 2, 5)], letter(), "refused", "already put back 2 times, and [dead_letters] attempts_max is 2"),
         ([], letter(topic="x"), "refused", "it came from x, expected one of validator.blocks, "),
         ([], letter(topic="validator.verdicts"), "refused", "it came from validator.verdicts, expected one of validator.blocks, "),
         ([], letter(raw=b""), "refused", "it would be dead on arrival: UNDECODABLE: expected Avro single-object"),
@@ -89,15 +89,15 @@ def test_a_record_goes_back_as_it_is_under_its_lane() -> None:
         ([], letter(raw=GOOD + b"x"), "refused", "it would be dead on arrival: UNDECODABLE: validator.DownwardMessage: expected"),
     ],
 )  # fmt: skip
-def test_what_is_not_put_back(replays: list[Replay], of: StoredLetter, outcome: str, why: str) -> None:
+def test_unsuitable_letter_is_declined(replays: list[Replay], of: StoredLetter, outcome: str, why: str) -> None:
     declined = judged(Ledger(replays), of)
     assert isinstance(declined, Declined)
     assert declined.outcome == outcome
     assert declined.why.startswith(why)
 
 
-def test_without_chains_in_the_configuration_any_lane_may_be_one() -> None:
-    """As for `validator submit`: a configuration that only says where Kafka is knows no lane that a job would not."""
+def test_any_lane_is_accepted_without_configured_chains() -> None:
+    """As in `validator submit`: a configuration with only Kafka's address does not know which lanes a job has."""
     alone = judge(letter(raw=STRANGER), Ledger(), Config(), repaired=None, again=False, force=False)
     assert isinstance(alone, Task)
     assert alone.key == b"westend"
@@ -110,31 +110,31 @@ def test_without_chains_in_the_configuration_any_lane_may_be_one() -> None:
         ({"kusama": 99}, None),
         ({"polkadot": None}, None),
         ({"polkadot": 16}, None),
-        ({"polkadot": 17}, "it is of block 17, and lane polkadot has executed block 17"),
-        ({"polkadot": 40}, "it is of block 17, and lane polkadot has executed block 40"),
+        ({"polkadot": 17}, "it belongs to block 17, and lane polkadot has already executed block 17"),
+        ({"polkadot": 40}, "it belongs to block 17, and lane polkadot has already executed block 40"),
     ],
 )
-def test_a_record_of_a_passed_block_is_pointless(executed: dict[str, int | None], expected: str | None) -> None:
+def test_replay_for_passed_block_is_pointless(executed: dict[str, int | None], expected: str | None) -> None:
     assert pointless(letter(), GOOD, CONFIG, executed) == expected
     assert pointless(letter(raw=b"bad"), GOOD, CONFIG, executed) == expected
     assert pointless(letter(), b"bad", CONFIG, executed) is None
 
 
-def test_no_option_goes_beyond_the_cap_or_to_an_unknown_topic() -> None:
+def test_no_option_overrides_attempt_limit_or_unknown_topic() -> None:
     for replays, of in ([replay(0, 1, 8), replay(0, 2, 9)], letter()), ([], letter(topic="x")):
         declined = judged(Ledger(replays), of, repaired=GOOD, again=True, force=True)
         assert isinstance(declined, Declined)
         assert declined.outcome == "refused"
 
 
-def test_a_filter_takes_what_both_its_parts_take() -> None:
+def test_filter_requires_lane_and_reason() -> None:
     assert Filter().takes(letter())
     assert Filter("polkadot", "LATE").takes(letter())
     assert not Filter("polkadot", "FORK").takes(letter())
     assert not Filter("kusama").takes(letter())
 
 
-def test_bytes_as_a_dump() -> None:
+def test_hex_dump_shows_bytes_and_truncation() -> None:
     assert hex_dump(b"") == []
     assert hex_dump(b"0123456789abcdef\x00") == [
         "00000000  30 31 32 33 34 35 36 37  38 39 61 62 63 64 65 66  |0123456789abcdef|",
@@ -144,5 +144,5 @@ def test_bytes_as_a_dump() -> None:
     assert hex_dump(bytes(DUMPED_BYTES_MAX + 3))[-1] == "... and 3 more bytes: --raw FILE writes all of them"
 
 
-def test_what_a_terminal_might_obey_is_escaped() -> None:
+def test_control_characters_are_escaped() -> None:
     assert printable("Grüße\x1b[2J\r\n\u202e") == r"Grüße\x1b[2J\r\n\u202e"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The job's process, with a small program in Spark's place."""
+"""The job's process, with a small program in place of Spark."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ time.sleep(600)
 
 
 class Events:
-    """Collects what a job tells, and waits for it."""
+    """Collects the events of a job, and waits for them."""
 
     def __init__(self) -> None:
         self.all: list[dict[str, Any]] = []
@@ -74,7 +74,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
 Make = "Callable[..., tuple[JobProcess, Events]]"
 
 
-def test_a_job_tells_its_events_and_stops_when_it_is_told(make: Make) -> None:
+def test_job_reports_events_and_stops_on_request(make: Make) -> None:
     job, events = make("well")
     job.start()
     events.wait_for("ready")
@@ -85,7 +85,7 @@ def test_a_job_tells_its_events_and_stops_when_it_is_told(make: Make) -> None:
     assert [event["event"] for event in events.all] == ["started", "ready", "stopped"]
 
 
-def test_the_configuration_is_whole_and_its_owners_alone(make: Make, tmp_path: Path) -> None:
+def test_configuration_file_is_complete_and_private(make: Make, tmp_path: Path) -> None:
     job, events = make("well", kafka={"bootstrap.servers": "there:1", "sasl.password": "secret"})
     job.start()
     events.wait_for("ready")
@@ -96,8 +96,8 @@ def test_the_configuration_is_whole_and_its_owners_alone(make: Make, tmp_path: P
     assert config.kafka == {"bootstrap.servers": "there:1", "sasl.password": "secret"}
 
 
-def test_the_environment_speaks_once(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it says is in the resolved configuration: the job must not read it over what a command has decided since."""
+def test_environment_is_applied_once(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The resolved configuration includes it; the job must not apply it again over later decisions of a command."""
     monkeypatch.setenv("VALIDATOR_KAFKA__BOOTSTRAP__SERVERS", "elsewhere:1")
     monkeypatch.setenv("VALIDATOR_CHAINS", "{}")
     monkeypatch.setenv("VALIDATOR_HOME", os.environ.get("VALIDATOR_HOME", "home"))
@@ -107,12 +107,12 @@ def test_the_environment_speaks_once(make: Make, monkeypatch: pytest.MonkeyPatch
     job.kill()
 
 
-def test_one_job_at_a_time_works_on_a_directory(make: Make, tmp_path: Path) -> None:
+def test_second_job_on_same_directory_is_refused(make: Make, tmp_path: Path) -> None:
     first, events = make("well")
     first.start()
     events.wait_for("ready")
     second, _ = make("well")
-    with pytest.raises(UserError, match=f"a job runs on .* already \\(process {first.pid}\\)"):
+    with pytest.raises(UserError, match=f"another job is using .* \\(process {first.pid}\\)"):
         second.start()
     assert running_job(tmp_path / "job") == first.pid
     first.stop()
@@ -123,14 +123,14 @@ def test_one_job_at_a_time_works_on_a_directory(make: Make, tmp_path: Path) -> N
     third.stop()
 
 
-def test_what_a_user_can_mend_is_a_user_error(make: Make) -> None:
+def test_mistake_of_user_is_user_error(make: Make) -> None:
     job, _ = make("wrong")
     job.start()
     with pytest.raises(UserError, match=r"^chains\.x: no such thing$"):
         job.wait()
 
 
-def test_a_failure_names_the_reason_and_sparks_log(make: Make) -> None:
+def test_failure_names_reason_and_spark_log(make: Make) -> None:
     job, events = make("crash")
     job.start()
     assert job.wait() == 70
@@ -138,16 +138,14 @@ def test_a_failure_names_the_reason_and_sparks_log(make: Make) -> None:
     assert events.all[-1]["event"] == "failed"
 
 
-def test_a_bug_is_an_internal_error_and_its_words_are_passed_on(make: Make) -> None:
+def test_unexpected_exception_is_internal_error_with_its_output(make: Make) -> None:
     job, events = make("bug")
     job.start()
     assert job.wait() == 70
     assert {"event": "output", "line": "RuntimeError: a bug"} in events.all
 
 
-def test_a_job_that_is_still_starting_and_does_not_listen_is_killed(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_starting_job_that_ignores_stop_is_killed(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_module, "STOP_BEFORE_READY_S_MAX", 0.1)
     job, events = make("deaf")
     job.start()
@@ -156,7 +154,7 @@ def test_a_job_that_is_still_starting_and_does_not_listen_is_killed(
     assert job.ended()
 
 
-def test_stopping_what_never_started_does_nothing(make: Make) -> None:
+def test_stop_before_start_does_nothing(make: Make) -> None:
     job, _ = make("well")
     job.stop()
     assert job.ended()
@@ -164,11 +162,11 @@ def test_stopping_what_never_started_does_nothing(make: Make) -> None:
 
 
 @pytest.mark.parametrize("line", ["Traceback (most recent call last):\n", "[1, 2]\n", '{"no": "event"}\n'])
-def test_a_line_that_is_no_event_is_output(line: str) -> None:
+def test_line_that_is_not_event_is_output(line: str) -> None:
     assert parse_line(line) == {"event": "output", "line": line.rstrip()}
 
 
-def test_a_damaged_record_of_the_job_is_told(tmp_path: Path) -> None:
+def test_damaged_job_record_is_refused(tmp_path: Path) -> None:
     (tmp_path / "job.json").write_text("{}")
     with pytest.raises(UserError, match=r"job\.json is damaged"):
         running_job(tmp_path)

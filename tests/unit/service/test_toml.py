@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Written TOML reads as what was written."""
+"""Written TOML reads back as the same table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from validator.protocols.router.simulation.traffic import RouterSimulation
 from validator.service.toml import to_toml
 from validator.simulate import settings_of_profile
 
-# Unicode without surrogates, and without the NUL that TOML knows only escaped: json escapes it
+# Unicode without surrogates; TOML allows NUL only escaped, and json escapes it
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 plain = st.integers(0, 2**128) | st.booleans() | texts
 values = plain | st.lists(plain, max_size=3)
@@ -29,16 +29,16 @@ tables = st.recursive(
 
 
 @given(tables)
-def test_what_is_written_is_read_back(table: dict[str, Any]) -> None:
+def test_written_table_is_read_back(table: dict[str, Any]) -> None:
     assert tomllib.loads(to_toml(table)) == table
 
 
-def test_nothing_is_left_out() -> None:
+def test_none_is_left_out() -> None:
     assert tomllib.loads(to_toml({"a": None, "b": 1})) == {"b": 1}
 
 
 @pytest.mark.parametrize("enactment", ["immediate", "on-inclusion"])
-def test_a_simulated_chains_configuration_is_a_users(tmp_path: Path, enactment: str) -> None:
+def test_configuration_of_simulated_chain_loads(tmp_path: Path, enactment: str) -> None:
     chain = RouterSimulation(settings_of_profile("demo", seed=3, blocks=1, enactment=enactment)).chain()
     path = tmp_path / "validator.toml"
     path.write_text(to_toml(configuration(chain, tmp_path)), encoding="utf-8")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator simulate` writes files that say what they hold, the same ones each time."""
+"""`validator simulate` writes self-describing files, the same ones each time."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def run(*arguments: str) -> tuple[int, str, str]:
 
 def test_simulate_writes_same_files_twice(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        code, _, told = run("--out", str(tmp_path / name), "--blocks", "12", "--preset", "tight", "--lane", "kusama")
-        assert code == 0, told
+        code, _, error = run("--out", str(tmp_path / name), "--blocks", "12", "--preset", "tight", "--lane", "kusama")
+        assert code == 0, error
     files = sorted(path.name for path in (tmp_path / "a").iterdir())
     assert files == [
         "blocks.jsonl",
@@ -50,7 +50,7 @@ def test_simulate_json_writes_chain_then_blocks() -> None:
 
 def test_simulate_mistake_gives_one_line_and_exit_code_2(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for arguments, told in (
+    for arguments, expected in (
         (["--json", "--profile", "x"], "profile: expected one of demo, real, full, ceiling, found 'x'"),
         (["--json", "--preset", "x"], "preset: expected one of polkadot, tight, found 'x'"),
         ([], "expected either --out DIR or --json, found neither"),
@@ -59,5 +59,5 @@ def test_simulate_mistake_gives_one_line_and_exit_code_2(tmp_path: Path) -> None
         code, output, error = run(*arguments)
         assert code == 2
         assert output == ""
-        assert told in error
+        assert expected in error
         assert error.count("\n") == 1

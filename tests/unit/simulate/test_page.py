@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The public names of `validator.simulate` are those that its page lists."""
+"""The page on `validator.simulate` lists its public names."""
 
 from __future__ import annotations
 

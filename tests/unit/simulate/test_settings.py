@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of simulated chains: what they refuse, whatever the protocol."""
+"""Settings of simulated chains: what every protocol refuses."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan of the query, as it is told to Spark."""
+"""The query plan as given to Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from validator.topics import INPUT_TOPICS
 
 
 class Recorder:
-    """Stands for every builder of Spark's: remembers options, and the environment at each step of the plan."""
+    """Stands in for Spark's builders; records options, and the environment at each step of the plan."""
 
     def __init__(self) -> None:
         self.reader: dict[str, str] = {}
@@ -49,7 +49,7 @@ def planned(**kafka: Any) -> Recorder:
     return recorder
 
 
-def test_the_reader_has_every_option_and_how_to_reach_kafka() -> None:
+def test_reader_has_all_options_and_kafka_address() -> None:
     reader = planned().reader
     topics = ["p." + topic for topic in INPUT_TOPICS]
     assert reader == {**source_options(topics, 77), "kafka.bootstrap.servers": "a:1"}
@@ -58,18 +58,18 @@ def test_the_reader_has_every_option_and_how_to_reach_kafka() -> None:
     assert int(reader["kafka.max.partition.fetch.bytes"]) > MESSAGE_BYTES_MAX >= RECORD_BYTES_MAX
 
 
-def test_a_table_of_the_user_goes_over_the_reader_but_not_over_its_guarantees() -> None:
+def test_user_table_overrides_reader_options_but_not_guarantees() -> None:
     reader = planned(**{"max.partition.fetch.bytes": 123, "spark.max.poll.records": 9}).reader
     assert reader["kafka.max.partition.fetch.bytes"] == "123"
     assert reader["kafka.max.poll.records"] == "9"
     assert reader["kafka.isolation.level"] == "read_committed"
 
 
-def test_the_writer_has_checkpoint_and_trigger() -> None:
+def test_writer_has_checkpoint_and_trigger() -> None:
     assert planned().writer == {"checkpointLocation": "there", "processingTime": "250 milliseconds"}
 
 
-def test_every_stage_has_workers_of_its_own() -> None:
+def test_every_stage_has_own_workers() -> None:
     recorder = planned()
     assert recorder.stages == [("mapInArrow", "decode"), ("state", "lanes"), ("mapInArrow", "sink")]
     assert recorder.environment == {}

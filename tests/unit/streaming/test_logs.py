@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the job prints is its own log; what Spark and the workers print goes to a file that is begun anew when it is large."""
+"""The job prints only its own log; output of Spark and the workers goes to a file that is rotated when large."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ with logs.own_output(Path(sys.argv[1])) as own:
     print("printed", flush=True)
     for number in range(200):
         subprocess.run([sys.executable, "-S", "-c", f"import sys; sys.stderr.write('noise {number} \\xff 100 %s' + chr(10))"], check=True)
-    own.write("told\\n")
+    own.write("written\\n")
 print("after", file=sys.stderr)
 """
 
@@ -33,14 +33,14 @@ def output(tmp_path: Path) -> tuple[str, Path]:
     return done.stderr, tmp_path / "logs"
 
 
-def test_only_the_log_is_on_standard_error(output: tuple[str, Path]) -> None:
-    told, _ = output
-    first, *rest = told.splitlines()
+def test_standard_error_has_only_log(output: tuple[str, Path]) -> None:
+    log_text, _ = output
+    first, *rest = log_text.splitlines()
     assert '"event": "ready"' in first
-    assert rest == ["told", "after"]
+    assert rest == ["written", "after"]
 
 
-def test_what_else_is_printed_is_kept_up_to_a_size(output: tuple[str, Path]) -> None:
+def test_other_output_is_kept_up_to_size_limit(output: tuple[str, Path]) -> None:
     _, logs = output
     files = sorted(logs.iterdir())
     assert [file.name for file in files] == [OUTPUT_LOG, f"{OUTPUT_LOG}.1"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the job follows its query: what it logs, when it stops, what it says of a failure."""
+"""How the job follows its query: what it logs, when it stops, how it reports a failure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FAULT = TRACEBACK.replace(
     "lane.WaitingOverflow: lane polkadot", "handlers.errors.HandlerFault: handler tally@1.0.0 (tally)"
 )
 MORE_THAN_KILLED = f"{TRACEBACK}{KILLED}"
-NOT_TAKEN = "first\nTraceback (most recent call last)\nstreaming.transactions.WriteFailed: Kafka did not take the batch: timed out\n"
+NOT_TAKEN = "first\nTraceback (most recent call last)\nstreaming.transactions.WriteFailed: Kafka did not accept the batch: timed out\n"
 
 FAILURES = {
     "fails": TRACEBACK,
@@ -43,7 +43,7 @@ FAILURES = {
 
 
 class Query:
-    """A query whose batches end one by one, each time somebody waits for it."""
+    """A query that plays one step of its script each time somebody waits for it."""
 
     def __init__(self, script: list[str]) -> None:
         self.script = script
@@ -88,7 +88,7 @@ class Log:
 
 
 class Stop:
-    """Asks for the stop after so many looks."""
+    """Requests the stop after a number of polls."""
 
     def __init__(self, after: int) -> None:
         self.left = after
@@ -105,7 +105,7 @@ def follow(script: list[str], stop_after: int) -> tuple[int, Query, Log]:
     return code, query, log
 
 
-def test_every_batch_is_logged_once_and_the_last_one_too() -> None:
+def test_every_batch_is_logged_once_including_last() -> None:
     code, query, log = follow(["batch", "nothing", "batch", "busy", "batch"], stop_after=3)
     assert code == exit_codes.OK
     assert not query.isActive
@@ -117,18 +117,18 @@ def test_every_batch_is_logged_once_and_the_last_one_too() -> None:
     assert log.events[-1] == ("stopped", {"last_batch": 2})
 
 
-def test_a_stop_waits_for_the_batch_under_way() -> None:
+def test_stop_waits_for_running_batch() -> None:
     _, query, _ = follow(["busy", "nothing", "nothing", "idle"], stop_after=0)
     assert query.script == []
 
 
-def test_a_stop_on_a_backlog_does_not_wait_for_its_end() -> None:
+def test_stop_does_not_wait_for_backlog() -> None:
     _, query, log = follow(["busy", "nothing", "batch", "batch", "batch"], stop_after=0)
     assert query.script == ["batch", "batch"]
     assert log.events[-1] == ("stopped", {"last_batch": 0})
 
 
-def test_a_batch_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_gives_up_on_endless_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "STOP_BATCH_S_MAX", 10 * run.STOP_POLL_S)
     code, query, _ = follow(["busy", *["nothing"] * 1000], stop_after=0)
     assert code == exit_codes.OK
@@ -136,7 +136,7 @@ def test_a_batch_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("script", [["fails"], ["busy", "nothing", "fails"]])
-def test_a_failure_is_told_whenever_it_happens(script: list[str]) -> None:
+def test_failure_is_logged_whenever_it_happens(script: list[str]) -> None:
     code, _, log = follow(script, stop_after=0)
     assert code == exit_codes.STOPPED
     ((event, values),) = log.events
@@ -158,27 +158,27 @@ def test_a_failure_is_told_whenever_it_happens(script: list[str]) -> None:
         ("", False, "StreamingQueryException"),
     ],
 )  # fmt: skip
-def test_a_reason_is_one_line(text: str, reason: str, foreseen: bool) -> None:
+def test_failure_reason_is_one_line(text: str, reason: str, foreseen: bool) -> None:
     assert _reason(StreamingQueryException(text)) == (reason, foreseen)
 
 
 @pytest.mark.parametrize("progressed", [False, True])
-def test_a_handler_that_faults_is_an_end_at_once(progressed: bool) -> None:
+def test_handler_fault_stops_job_at_once(progressed: bool) -> None:
     code, _, log = follow([*["batch"] * progressed, "faults"], stop_after=9)
     assert code == exit_codes.STOPPED
     assert [event for event, _ in log.events] == [*["batch"] * progressed, "failed"]
     assert "handler tally@1.0.0 (tally)" in log.events[-1][1]["reason"]
 
 
-@pytest.mark.parametrize(("failure", "told"), [("is killed", "Lost task"), ("not taken", "Kafka did not take")])
+@pytest.mark.parametrize(("failure", "message"), [("is killed", "Lost task"), ("not taken", "Kafka did not accept")])
 @pytest.mark.parametrize("progressed", [False, True])
-def test_what_may_pass_is_no_end(failure: str, told: str, progressed: bool) -> None:
-    with pytest.raises(_BatchFailed, match=told) as failed:
+def test_transient_failure_does_not_stop_job(failure: str, message: str, progressed: bool) -> None:
+    with pytest.raises(_BatchFailed, match=message) as failed:
         follow([*["batch"] * progressed, failure], stop_after=9)
     assert failed.value.progressed == progressed
 
 
-def test_a_worker_that_raised_before_it_died_is_an_end() -> None:
+def test_worker_that_raised_before_dying_stops_job() -> None:
     assert follow(["raises, then is killed"], stop_after=9)[0] == exit_codes.STOPPED
 
 
@@ -190,7 +190,7 @@ def test_a_worker_that_raised_before_it_died_is_an_end() -> None:
         ([["not taken"], ["is killed"], ["batch", "not taken"], ["nothing"]], exit_codes.OK, [1, 2, 1]),
     ],
 )  # fmt: skip
-def test_only_failures_in_a_row_are_counted(
+def test_only_consecutive_failures_are_counted(
     runs: list[list[str]], code: int, restarts: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scripts = iter(runs)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker whose plugins are not those of the driver says so in one line, once."""
+"""A worker with other plugins than its driver stops with one line; each definition is checked once."""
 
 from __future__ import annotations
 
@@ -17,66 +17,64 @@ from validator.errors import UserError
 from validator.lanes.definition import LaneDefinition
 
 NOTHING = 'KINDS = [(b"\\x01", "nothing", lambda context, payload: None)]'
-ELSE = NOTHING.replace("x01", "x02")
+OTHER = NOTHING.replace("x01", "x02")
 
 
 @pytest.fixture
 def of(tmp_path: Path) -> LaneDefinition:
-    """The definition that a driver has made where plugin quiet 1.0.0 is."""
+    """Return the definition that a driver with plugin quiet 1.0.0 makes."""
     install(tmp_path / "driver", files_of("quiet", "1.0.0", NOTHING))
     with importable(tmp_path / "driver"):
         return definition_of(CHAIN, handlers=[{"name": "quiet"}], ump_weights={}, ump_failing_messages=[])
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_definition_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "_checked", {})
 
 
 @pytest.mark.parametrize(
-    ("files", "told"),
+    ("files", "expected"),
     [
         (
             {},
             (
-                "the driver has router@{router}, quiet@1.0.0, this worker has not: quiet: "
+                "the driver has router@{router}, quiet@1.0.0, this worker does not: quiet: "
                 "no installed plugin of group validator.handlers has this name: install it; installed are: "
             ),
         ),
         (
             files_of("quiet", "1.1.0", NOTHING),
             (
-                "the driver has router@{router}, quiet@1.0.0, this worker has not: quiet@1.0.0: "
+                "the driver has router@{router}, quiet@1.0.0, this worker does not: quiet@1.0.0: "
                 "this version is not installed, found 1.1.0: install it"
             ),
         ),
         (
             files_of("quiet", "1.0.0", "raise OSError('no\\n library')"),
-            "the driver has router@{router}, quiet@1.0.0, this worker has not: quiet@1.0.0 (throwaway_quiet_1_0_0 1.0.0, ",
+            "the driver has router@{router}, quiet@1.0.0, this worker does not: quiet@1.0.0 (throwaway_quiet_1_0_0 1.0.0, ",
         ),
         (
-            files_of("quiet", "1.0.0", ELSE),
+            files_of("quiet", "1.0.0", OTHER),
             (
-                "this worker's plugins are not those of the driver, from block 0 on: "
+                "this worker's plugins differ from the driver's, from block 0 on: "
                 "handlers.quiet.kinds.nothing.prefix is '02' here and '01' there"
             ),
         ),
     ],
     ids=["none", "another version", "import fails", "another plugin of the same name and version"],
 )
-def test_what_is_here_and_what_is_there_is_one_line(
-    files: dict[str, str], told: str, of: LaneDefinition, tmp_path: Path
+def test_plugin_difference_is_reported_in_one_line(
+    files: dict[str, str], expected: str, of: LaneDefinition, tmp_path: Path
 ) -> None:
     with importable(install(tmp_path / "worker", files)), pytest.raises(UserError) as refused:
         check_plugins([of])
     router = of.epochs[0].plugins()[0].partition("@")[2]
-    assert str(refused.value).startswith(f"lane {CHAIN.lane}: {told.format(router=router)}")
+    assert str(refused.value).startswith(f"lane {CHAIN.lane}: {expected.format(router=router)}")
     assert "\n" not in str(refused.value)
 
 
-def test_a_definition_is_checked_once_and_another_one_again(
-    of: LaneDefinition, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_definition_is_checked_once(of: LaneDefinition, monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[str] = []
     monkeypatch.setattr(LaneDefinition, "check", lambda self: checked.append(self.name))
     other = replace(of, name="other")
@@ -87,7 +85,7 @@ def test_a_definition_is_checked_once_and_another_one_again(
     assert checked == [of.name, "other", of.name]
 
 
-def test_a_check_that_failed_is_made_again(of: LaneDefinition, tmp_path: Path) -> None:
+def test_failed_check_is_repeated(of: LaneDefinition, tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(UserError):
             check_plugins([of])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plugins that each break the contract in one way, as test classes that other processes find by name."""
+"""Plugins that each break the contract in one way, as test classes that other processes import by name."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from validator.plugin.api import Context, Handler, Manifest, MessageWeight, hook
 from validator.testing import HandlerContract
 
 SEEN: list[bool] = []
-"""What the forgetful one keeps in its module; tests empty it."""
+"""State that `Remembering` keeps in this module; tests clear it."""
 
 
 def plugin(*handlers: Handler | Callable[[], Handler], config_type: type[Any] | None = None) -> Any:
-    """Return a plugin that yields these handlers, or what makes them."""
+    """Return a plugin that yields these handlers, or the results of these functions."""
 
     @hookimpl
     def validator_manifest() -> Manifest:
@@ -38,7 +38,7 @@ def emit(context: Context, payload: bytes) -> None:
 
 
 class Bad(HandlerContract):
-    """What they have in common."""
+    """The parts that they share."""
 
     examples: ClassVar = (b"\x01hello",)
 
@@ -75,7 +75,7 @@ def remember(context: Context, payload: bytes) -> None:
 
 class Remembering(Bad):
     plugin: ClassVar = plugin(handler(remember))
-    breaks: ClassVar = {"is_the_same_twice": "a second run in the same process has another dispatch"}
+    breaks: ClassVar = {"is_the_same_twice": "a second run in the same process has a different dispatch"}
 
 
 def shuffle(context: Context, payload: bytes) -> None:
@@ -84,7 +84,9 @@ def shuffle(context: Context, payload: bytes) -> None:
 
 class Shuffling(Bad):
     plugin: ClassVar = plugin(handler(shuffle))
-    breaks: ClassVar = {"is_the_same_under_every_hash_seed": "PYTHONHASHSEED=1, held against 0, has another dispatch"}
+    breaks: ClassVar = {
+        "is_the_same_under_every_hash_seed": "PYTHONHASHSEED=1, compared with 0, has a different dispatch"
+    }
 
 
 class Counter:
@@ -98,19 +100,19 @@ class Counter:
 
 class Counting(Bad):
     plugin: ClassVar = plugin(lambda: handler(Counter().handle))
-    breaks: ClassVar = {"goes_on_after_a_restart": "sent again after a restart, it has another dispatch"}
+    breaks: ClassVar = {"survives_a_restart": "sent again after a restart, it has a different dispatch"}
 
 
 def swallow(context: Context, payload: bytes) -> None:
     try:
         context.write(b"key", payload)
-    except Exception:  # noqa: BLE001  # that is what is wrong with it
+    except Exception:  # noqa: BLE001  # the defect under test
         context.emit("swallowed")
 
 
 class Swallowing(Bad):
     plugin: ClassVar = plugin(handler(swallow))
-    breaks: ClassVar = {"leaves_nothing_of_a_failed_message": "a fault at call 1 (write): expected a message that has failed"}  # fmt: skip
+    breaks: ClassVar = {"leaves_nothing_of_a_failed_message": "a fault at call 1 (write): expected a failed message"}  # fmt: skip
 
 
 def reach(context: Context, payload: bytes) -> None:
@@ -156,7 +158,7 @@ def decode(payload: bytes) -> bytes | None:
 
 class Choking(Bad):
     plugin: ClassVar = plugin(Handler("bad", emit, MessageWeight(10), decode=decode, payload_bytes_max=200))
-    breaks: ClassVar = {"refuses_oversize_payloads": "made 201 bytes long: expected OversizePayload, found failed (ValueError"}  # fmt: skip
+    breaks: ClassVar = {"refuses_oversize_payloads": "padded to 201 bytes: expected OversizePayload, found failed (ValueError"}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,7 @@ def make_distribution(
     group: str = "validator.handlers",
     editable: bool = False,
 ) -> str:
-    """Install a module of this source into a folder, and return the distribution's name; an editable one has a project to build."""
+    """Install a module with this source into a folder and return the distribution's name; an editable one gets a project to build."""
     project = module.replace("_", "-")
     (folder / f"{module}.py").write_text(source)
     info = folder / f"{module}-1.0.0.dist-info"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin in good order: it uses every kind of call there is."""
+"""A valid plugin that uses every kind of call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PREFIX = b"\x00\x01"
 
 @dataclass(frozen=True)
 class Config:
-    """How long a remark may be, in bytes, and whom a copy goes to."""
+    """The greatest length of a remark in bytes, and the para that gets a copy."""
 
     bytes_max: int = 64
     copy_to: int | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin in good order keeps every point of the contract; one that breaks a point breaks that one alone."""
+"""A valid plugin meets every point of the contract; each bad plugin breaks exactly its own points."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ SUBJECTS = [each for each in vars(bad_plugins).values() if isinstance(each, type
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.__name__)
-def test_what_breaks_the_contract_breaks_it_there_and_nowhere_else(
-    subject: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_plugin_breaks_exactly_its_points(subject: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(points, "HASH_SEEDS", ("0", "1"))  # each seed costs a process
     broken = {}
     for name, point in POINTS.items():
@@ -56,25 +54,25 @@ def test_what_breaks_the_contract_breaks_it_there_and_nowhere_else(
         assert text in broken[name]
 
 
-def test_every_point_has_a_plugin_that_breaks_it() -> None:
+def test_every_point_has_plugin_that_breaks_it() -> None:
     elsewhere = {"works_from_an_archive", "has_a_readme_that_runs", "is_clean", "snapshot"}
     assert {name for subject in SUBJECTS for name in subject.breaks} == set(points.__all__) - elsewhere
 
 
-def test_every_point_is_a_test_that_plugins_inherit() -> None:
+def test_every_point_is_an_inherited_test() -> None:
     text = Path(contract.__file__).read_text(encoding="utf-8")
     assert all(f"points.{name})" in text for name in points.__all__ if name != "snapshot")
 
 
-def test_a_contract_without_examples_fails() -> None:
+def test_contract_without_examples_fails() -> None:
     class Empty(HandlerContract):
         plugin = remark
 
     with pytest.raises(AssertionError, match="give examples"):
-        Empty().test_it_has_examples_and_takes_them()
+        Empty().test_every_example_succeeds()
 
 
-def test_what_does_not_apply_is_skipped_with_a_reason() -> None:
+def test_inapplicable_point_is_skipped_with_reason() -> None:
     with pytest.raises(pytest.skip.Exception, match="no README is named"):
         TestRemark().test_its_readme_runs()
 
@@ -89,7 +87,7 @@ def test_what_does_not_apply_is_skipped_with_a_reason() -> None:
         ("```sh\nmake\n```\n", "no example in a ```python block"),
     ],
 )
-def test_a_readmes_examples_run(text: str, failure: str | None, tmp_path: Path) -> None:
+def test_examples_in_readme_run(text: str, failure: str | None, tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text(text)
     case = replace(TestRemark().case(), readme=readme)
@@ -100,7 +98,7 @@ def test_a_readmes_examples_run(text: str, failure: str | None, tmp_path: Path) 
             points.has_a_readme_that_runs(case)
 
 
-def test_a_plugins_source_is_linted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_of_plugin_is_linted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "unclean_plugin.py").write_text(Path(remark.__file__).read_text() + "\nimport time\n")
     monkeypatch.syspath_prepend(tmp_path)
     module = importlib.import_module("unclean_plugin")
@@ -123,7 +121,7 @@ NEEDS_A_FILE = "\nfrom pathlib import Path\nTABLE = Path(__file__).with_name('va
 
 @pytest.mark.parametrize(("more", "broken"), [("", None), (NEEDS_A_FILE, "NotADirectoryError")])
 @pytest.mark.parametrize("editable", [False, True])
-def test_a_plugin_works_from_the_bytes_of_its_wheel(
+def test_plugin_works_from_bytes_of_its_wheel(
     more: str, broken: str | None, editable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = Path(remark.__file__).read_text() + more
@@ -142,17 +140,17 @@ def test_a_plugin_works_from_the_bytes_of_its_wheel(
         del sys.modules["contract_of_zipped"], sys.modules["validator_zipped"]
 
 
-def test_a_module_of_no_distribution_has_no_archive() -> None:
+def test_module_without_distribution_has_no_archive() -> None:
     with pytest.raises(NotApplicable, match="no installed distribution has an entry point remark = tests"):
         points.works_from_an_archive(TestRemark().case())
 
 
-def test_the_page_on_testing_runs() -> None:
+def test_examples_on_testing_page_run() -> None:
     pytest.importorskip("validator_remark", reason="the plugin remark is not installed")
     page = Path(__file__).parents[3] / "docs" / "plugin-testing.md"
     points.has_a_readme_that_runs(replace(TestRemark().case(), readme=page))
 
 
-def test_the_page_names_every_rule_of_the_lint() -> None:
+def test_testing_page_names_every_lint_rule() -> None:
     page = (Path(__file__).parents[3] / "docs" / "plugin-testing.md").read_text(encoding="utf-8")
     assert [rule for rule in RULES if f"`{rule}`" not in page and rule != "allow"] == []

@@ -24,7 +24,7 @@ def test_vectors(vectors):
 """
 
 
-def test_other_peoples_tests_have_the_fixtures(tmp_path: Path) -> None:
+def test_fixtures_are_available_to_tests_of_others(tmp_path: Path) -> None:
     (tmp_path / "test_plugin.py").write_text(TEST)
     root = Path(remark.__file__).parents[3]
     plugin = [] if entry_points(group="pytest11", name="validator") else ["-p", fixtures.__name__]
@@ -34,7 +34,7 @@ def test_other_peoples_tests_have_the_fixtures(tmp_path: Path) -> None:
     assert "2 passed" in run.stdout
 
 
-def test_the_fixtures_are_cheap_to_import() -> None:
+def test_fixtures_import_nothing_else() -> None:
     program = "import sys, validator.testing.fixtures as f; print(sorted(n for n in sys.modules if n.startswith('validator')))"
     run = run_python(["-c", program])
     assert run.stdout.strip() == "['validator', 'validator.testing', 'validator.testing.fixtures']"

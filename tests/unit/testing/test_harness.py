@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The harness is a real chain: blocks, balances, channels, restarts, and faults where a test wants them."""
+"""The harness runs a real chain: blocks, balances, channels, restarts, and faults on request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HELLO = b"\x00\x01hello"
 ASK = b"\x00\x02" + (2001).to_bytes(4, "little")
 
 
-def test_a_message_is_dispatched_in_a_block_of_its_own() -> None:
+def test_message_is_dispatched_in_own_block() -> None:
     harness = Harness(remark, block=7)
     first = harness.send(HELLO)
     second = harness.send(b"\x00\x01again", para=2001)
@@ -32,21 +32,21 @@ def test_a_message_is_dispatched_in_a_block_of_its_own() -> None:
     }
 
 
-def test_blocks_may_be_skipped_and_do_not_come_again() -> None:
+def test_blocks_may_be_skipped_but_not_repeated() -> None:
     harness = Harness(remark)
     assert harness.send(HELLO, block=10).block == 10
     with pytest.raises(UserError, match="block 10: expected a block from 11 on"):
         harness.send(HELLO, block=10)
 
 
-def test_what_a_message_does_to_others() -> None:
+def test_message_affects_other_paras() -> None:
     harness = Harness(remark, {"copy_to": 2001}, balances={2000: 12, 2001: 3})
     assert harness.send(HELLO).outcome is DispatchOutcome.OK
     assert harness.downward(2001) == [b"hello"]
     assert (harness.balance(2000), harness.balance(2001), harness.balance(2002)) == (7, 8, 0)
 
 
-def test_a_channel_is_asked_for_and_opened() -> None:
+def test_channel_request_is_made_and_expires() -> None:
     limits = {
         "preferred_dispatchable_upward_messages_step_weight": 10_000,
         "hrmp_channel_max_places": 2,
@@ -68,7 +68,7 @@ def test_a_channel_is_asked_for_and_opened() -> None:
     assert harness.balance(2000) == 250
 
 
-def test_calls_are_counted_and_fail_where_they_are_told_to() -> None:
+def test_calls_are_counted_and_fail_on_request() -> None:
     harness = Harness(remark)
     harness.send(HELLO)
     assert (harness.calls, harness.call_names) == (5, ["charge", "read", "write", "write", "emit"])
@@ -77,7 +77,7 @@ def test_calls_are_counted_and_fail_where_they_are_told_to() -> None:
     dispatch = harness.send(b"\x00\x01other")
     assert (dispatch.outcome, dispatch.failure) == (
         DispatchOutcome.FAILED,
-        "HarnessFault: told to fail at call 4 (write)",
+        "HarnessFault: made to fail at call 4 (write)",
     )
     assert harness.calls == 4
     assert harness.state_root == root
@@ -85,7 +85,7 @@ def test_calls_are_counted_and_fail_where_they_are_told_to() -> None:
     assert harness.state_root != root
 
 
-def test_a_fault_that_no_call_reaches_is_forgotten() -> None:
+def test_fault_beyond_last_call_is_dropped() -> None:
     harness = Harness(remark)
     harness.fail_at(100)
     assert harness.send(HELLO).outcome is DispatchOutcome.OK
@@ -94,7 +94,7 @@ def test_a_fault_that_no_call_reaches_is_forgotten() -> None:
     assert harness.calls == 0
 
 
-def test_a_restart_changes_nothing_and_the_plugin_goes_on() -> None:
+def test_restart_keeps_state_and_plugin_continues() -> None:
     harness = Harness(remark, {"copy_to": 2002})
     harness.send(HELLO)
     before = (harness.state, harness.state_root, harness.block)
@@ -104,15 +104,15 @@ def test_a_restart_changes_nothing_and_the_plugin_goes_on() -> None:
     assert harness.state[b"count"] == (2).to_bytes(4, "little")
 
 
-def test_a_round_takes_what_its_weight_allows() -> None:
+def test_round_dispatches_within_its_weight() -> None:
     harness = Harness(remark, host_configuration={"preferred_dispatchable_upward_messages_step_weight": 2_000})
     assert [each.para_id for each in harness.send_all([(2000, HELLO), (2001, HELLO), (2000, HELLO)])] == [2000, 2001]
-    with pytest.raises(UserError, match="messages of earlier blocks wait"):
+    with pytest.raises(UserError, match="messages of earlier blocks are still queued"):
         harness.send(HELLO)
     assert [each.para_id for each in harness.run_block()] == [2000]
 
 
-def test_sessions_onboard_offboard_and_configure() -> None:
+def test_session_change_onboards_offboards_and_configures() -> None:
     harness = Harness(remark, paras=(2000, Para(2005, balance=4)))
     assert harness.balance(2005) == 4
     harness.change_session(outgoing=[2005], onboarding=[2009], new_config={"max_downward_message_size": 0})
@@ -132,27 +132,27 @@ def test_sessions_onboard_offboard_and_configure() -> None:
         ),
         ({"host_configuration": {"max_upward_queue_count": "x"}}, "max_upward_queue_count: expected an integer from 0"),
         ({"protocol": "no-such-protocol"}, "no-such-protocol: no installed plugin of group"),
-        ({"protocol": "xcmp"}, "protocol 'xcmp' has no bench on which handlers could be tested"),
+        ({"protocol": "xcmp"}, "protocol 'xcmp' has no bench for testing handlers"),
         ({"balances": {9: 1}}, "para 9 is not one of paras"),
         ({"config": {"bytes_max": "x"}}, "config.bytes_max"),
         ({"config": {"bites": 1}}, "config.bites: no such key"),
     ],
 )
-def test_what_makes_no_chain_is_refused(arguments: dict[str, object], text: str) -> None:
+def test_invalid_chain_settings_are_refused(arguments: dict[str, object], text: str) -> None:
     with pytest.raises(UserError, match=text):
         Harness(remark, **arguments)  # type: ignore[arg-type]
 
 
-def test_limits_may_be_given_in_the_class_of_the_protocol() -> None:
+def test_limits_may_be_given_as_class_of_protocol() -> None:
     protocol = installed_protocol(DEFAULT_PROTOCOL)
     assert protocol is not None
     limits = {"preferred_dispatchable_upward_messages_step_weight": 2_000}
     named = Harness(remark, host_configuration=limits)
-    whole = Harness(remark, host_configuration=protocol.configuration(Node(limits, "limits")))
-    assert named.state_root == whole.state_root != Harness(remark).state_root
+    typed = Harness(remark, host_configuration=protocol.configuration(Node(limits, "limits")))
+    assert named.state_root == typed.state_root != Harness(remark).state_root
 
 
-def test_a_plugin_is_a_module_an_object_or_a_name() -> None:
+def test_plugin_may_be_module_object_or_name() -> None:
     class Plugin:
         validator_manifest = staticmethod(remark.validator_manifest)
         validator_handlers = staticmethod(remark.validator_handlers)

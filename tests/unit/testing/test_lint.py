@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each rule of the deterministic zone finds what it is there for, and lets its nearest neighbour be."""
+"""Each rule of the deterministic zone finds its target, and allows the most similar valid code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from validator.errors import UserError
 from validator.testing.lint import lint_files, lint_module, lint_source
 from validator.testing.lint_rules import RULES
 
-# rule, what is caught, and what looks like it and is not
+# rule, code that it catches, similar code that it allows
 SAMPLES = [
     ("clock", "import time", "import timeless"),
     ("clock", "from datetime import datetime", "from validator.plugin.api import BlockNumber"),
@@ -95,28 +95,28 @@ SAMPLES = [
 
 
 @pytest.mark.parametrize(("rule", "caught", "near"), SAMPLES, ids=lambda value: value.replace("\n", "; ")[:40])
-def test_a_rule_finds_what_it_is_there_for(rule: str, caught: str, near: str) -> None:
+def test_rule_finds_its_target_and_allows_similar_code(rule: str, caught: str, near: str) -> None:
     assert {finding.rule for finding in lint_source(caught)} == {rule}
     assert lint_source(near) == []
 
 
-def test_every_rule_has_a_sample() -> None:
+def test_every_rule_has_sample() -> None:
     assert {rule for rule, _, _ in SAMPLES} == set(RULES) - {"allow"}
 
 
-def test_a_finding_says_where_what_and_what_instead() -> None:
+def test_finding_names_place_problem_and_alternative() -> None:
     (finding,) = lint_source("def f(x):\n    return x / 2\n", "plugin.py")
     assert str(finding) == (
-        "plugin.py:2:12: division: true division makes a float: divide with // and say which way it rounds"
+        "plugin.py:2:12: division: true division gives a float: divide with // and document how it rounds"
     )
 
 
-def test_findings_come_by_line_and_column() -> None:
+def test_findings_are_sorted_by_line_and_column() -> None:
     found = lint_source("x = (1.5, id(y))\nimport time\n")
     assert [(each.line, each.column, each.rule) for each in found] == [(1, 6, "float"), (1, 11, "identity"), (2, 1, "clock")]  # fmt: skip
 
 
-def test_a_line_is_allowed_one_rule_for_a_reason() -> None:
+def test_comment_with_reason_allows_one_rule_on_its_line() -> None:
     line = "import time  # validator: allow clock only its constants are used"
     assert lint_source(line) == []
     assert [each.rule for each in lint_source(line + "\nimport time")] == ["clock"]
@@ -132,27 +132,27 @@ def test_a_line_is_allowed_one_rule_for_a_reason() -> None:
         ("# validator: allow allow because", "there is no rule 'allow'"),
     ],
 )
-def test_an_allowance_that_allows_nothing_is_told(comment: str, what: str) -> None:
+def test_invalid_allowance_is_reported(comment: str, what: str) -> None:
     found = lint_source(f"import time  {comment}")
     assert [(each.rule, each.what) for each in found if each.rule == "allow"] == [("allow", what)]
     assert "clock" in {each.rule for each in found}
 
 
-def test_an_allowance_that_is_not_needed_is_told() -> None:
+def test_unneeded_allowance_is_reported() -> None:
     (finding,) = lint_source("import re  # validator: allow clock it was needed once")
-    assert (finding.rule, finding.what) == ("allow", "nothing on this line is clock")
+    assert (finding.rule, finding.what) == ("allow", "nothing on this line breaks the rule clock")
 
 
-def test_an_allowance_in_a_string_is_none() -> None:
+def test_allowance_in_string_is_ignored() -> None:
     assert [each.rule for each in lint_source("import time; x = '# validator: allow clock a reason'")] == ["clock"]
 
 
-def test_what_is_no_python_is_one_line() -> None:
+def test_invalid_python_is_refused_in_one_line() -> None:
     with pytest.raises(UserError, match=r"^plugin\.py:2: not Python: "):
         lint_source("x = 1\nx = = 2\n", "plugin.py")
 
 
-def test_files_are_looked_at_by_name(tmp_path: Path) -> None:
+def test_files_are_linted_in_order_of_name(tmp_path: Path) -> None:
     (tmp_path / "b.py").write_text("import time\n")
     (tmp_path / "a.py").write_text("import uuid\n")
     assert [each.rule for each in lint_files(tmp_path.glob("*.py"))] == ["randomness", "clock"]
@@ -160,11 +160,11 @@ def test_files_are_looked_at_by_name(tmp_path: Path) -> None:
         lint_files([tmp_path / "c.py"])
 
 
-def test_a_plugin_in_good_order_is_clean() -> None:
+def test_valid_plugin_has_no_findings() -> None:
     assert lint_module(remark.__name__) == []
 
 
-def test_what_a_module_imports_of_its_own_package_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_imports_from_own_package_are_linted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "linted_package"
     package.mkdir()
     (package / "__init__.py").write_text("import time\n")
@@ -181,5 +181,5 @@ def test_what_a_module_imports_of_its_own_package_is_looked_at(tmp_path: Path, m
         ("other.py", "randomness"),
     ]
     assert "linted_package.deep" not in sys.modules
-    with pytest.raises(UserError, match="its source is not there"):
+    with pytest.raises(UserError, match="its source cannot be read"):
         lint_module("linted_package.nowhere")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`MemoryTransport`: what an author's test can see and steer."""
+"""`MemoryTransport`: what a plugin author's test can observe and control."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Settings:
 
 
 def forward(context: TransportContext) -> None:
-    """Put what comes out back in; acknowledge every so many records."""
+    """Submit each received record to an input; acknowledge once every ``every`` records."""
     count = 0
     while not context.stopping:
         record = context.receive(1)
@@ -47,7 +47,7 @@ class Plugin:
             yield Transport(name, forward, ("verdicts",))
 
 
-def test_it_runs_until_nothing_is_left_and_goes_on_with_what_comes() -> None:
+def test_run_ends_when_records_end_and_continues_with_new_ones() -> None:
     memory = MemoryTransport(Plugin("forward"), outputs=[("dispatches", b"", b"x"), *VERDICTS[:2]])
     memory.run()
     assert memory.submitted == [("blocks", b"polkadot", b"0"), ("blocks", b"polkadot", b"1")]
@@ -58,7 +58,7 @@ def test_it_runs_until_nothing_is_left_and_goes_on_with_what_comes() -> None:
     assert [value for _, _, value in memory.submitted] == [b"0", b"1", b"2", b"3"]
 
 
-def test_what_is_not_acknowledged_comes_again() -> None:
+def test_unacknowledged_records_are_received_again() -> None:
     memory = MemoryTransport(Plugin("forward"), {"every": 2}, outputs=VERDICTS)
     memory.run(receives_max=3)
     memory.run()
@@ -66,7 +66,7 @@ def test_what_is_not_acknowledged_comes_again() -> None:
     assert memory.acknowledged == 4
 
 
-def test_it_can_be_stopped_after_a_submission() -> None:
+def test_run_can_stop_after_submission() -> None:
     memory = MemoryTransport(Plugin("forward"), outputs=VERDICTS)
     memory.run(submits_max=1)
     assert (len(memory.submitted), memory.acknowledged) == (1, 1)
@@ -74,18 +74,18 @@ def test_it_can_be_stopped_after_a_submission() -> None:
     assert len(memory.submitted) == 1
 
 
-def test_one_of_several_is_chosen_by_name() -> None:
+def test_transport_is_chosen_by_name() -> None:
     assert MemoryTransport(Plugin("a", "b"), transport="b").transport.name == "b"
     for plugin, name, text in (
-        (Plugin("a", "b"), None, "expected one transport, there are a, b"),
-        (Plugin("a"), "c", "expected one transport 'c', there are a"),
-        (Plugin(), None, "there are none"),
+        (Plugin("a", "b"), None, "expected one transport, found a, b"),
+        (Plugin("a"), "c", "expected one transport 'c', found a"),
+        (Plugin(), None, "expected one transport, found none"),
     ):
         with pytest.raises(UserError, match=text):
             MemoryTransport(plugin, transport=name)
 
 
-def test_a_wrong_configuration_is_told() -> None:
+def test_invalid_configuration_is_refused() -> None:
     with pytest.raises(UserError, match=r"config\.evry: no such key"):
         MemoryTransport(Plugin("forward"), {"evry": 1})
     with pytest.raises(UserError, match=r"no installed plugin of group validator\.transports has this name"):

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upward-message handlers: what they are, what they may touch, and how one message is dispatched to one of them."""
+"""Upward-message handlers: what they are, what they may access, and how a message is dispatched to one of them."""

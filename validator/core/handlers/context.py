@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that a handler can see and do.
+"""Everything that a handler can see and do.
 
-There is no state object, clock, randomness, file or logger behind it, only these members. Each call charges weight before it does anything
-(`weights.CallWeights`). What a message did is undone as a whole when its handler raises or runs out of weight.
+A handler has only these members: no state object, clock, randomness, file or logger. Each call charges weight before it does anything
+(`weights.CallWeights`). If a handler raises or runs out of weight, all effects of its message are undone.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from validator.core.types import Balance, BlockNumber, ParaId, SessionIndex, Wei
 
 
 class Host(Protocol):
-    """What a protocol lets handlers do. Each call is carried out whole, or raises a `Violation` and changes nothing."""
+    """What a protocol lets handlers do. Each call either completes, or raises a `Violation` and changes nothing."""
 
     @property
     def block(self) -> BlockNumber:
-        """The block that is executed."""
+        """The block being executed."""
 
     @property
     def session(self) -> SessionIndex:
@@ -38,7 +38,7 @@ class Host(Protocol):
 
     @property
     def host_configuration(self) -> Any:
-        """The relay chain's limits as they are now."""
+        """The relay chain's current limits."""
 
     def begin(self) -> None:
         """Start a message: from here on everything can be rolled back."""
@@ -47,10 +47,10 @@ class Host(Protocol):
         """Undo everything since `begin`."""
 
     def read(self, plugin: str, key: bytes) -> bytes | None:
-        """Return a value of a plugin's own state."""
+        """Return a value from a plugin's own state."""
 
     def write(self, plugin: str, key: bytes, value: bytes | None) -> None:
-        """Set or remove a value of a plugin's own state. Raises `ContextError`."""
+        """Set or remove a value in a plugin's own state. Raises `ContextError`."""
 
     def init_open_channel(self, origin: ParaId, recipient: ParaId, max_places: int, max_message_size: int) -> None:
         """Request a channel."""
@@ -59,7 +59,7 @@ class Host(Protocol):
         """Confirm a request for a channel."""
 
     def close_channel(self, origin: ParaId, sender: ParaId, recipient: ParaId) -> None:
-        """Ask for a channel to be closed."""
+        """Request that a channel be closed."""
 
     def queue_downward_message(self, para: ParaId, msg: bytes) -> None:
         """Queue a downward message."""
@@ -74,8 +74,8 @@ class Host(Protocol):
 class Context:
     """One upward message's view of the relay chain.
 
-    ``origin`` is the para that sent it, ``block`` the block that is executed, ``session`` the index of the session, ``host_configuration``
-    the relay chain's limits, ``config`` what the chain configures for the plugin.
+    ``origin`` is the para that sent it, ``block`` the block being executed, ``session`` the session's index, ``host_configuration`` the
+    relay chain's limits, ``config`` the plugin's configuration on this chain.
     """
 
     __slots__ = (
@@ -113,13 +113,13 @@ class Context:
     def charge(self, weight: Weight) -> None:
         """Use up weight, for work that grows with the message.
 
-        Raises `ContextError` where ``weight`` is no u64, `OutOfWeight` where less than that is left.
+        Raises `ContextError` if ``weight`` is not a u64, `OutOfWeight` if less than that is left.
         """
         _check_integer("weight", weight, U64_MAX)
         self._charge(weight)
 
     def read(self, key: bytes) -> bytes | None:
-        """Return what this plugin has written under a key, None where there is nothing.
+        """Return what this plugin has stored under a key, or None.
 
         ``key`` has 1 to 128 bytes. Raises `ContextError`, `OutOfWeight`.
         """
@@ -130,10 +130,10 @@ class Context:
         return value
 
     def write(self, key: bytes, value: bytes) -> None:
-        """Keep a value under a key of this plugin's own; other plugins do not see it.
+        """Store a value under a key of this plugin; other plugins cannot see it.
 
-        ``key`` has 1 to 128 bytes, ``value`` at most 65,536, all of a plugin's keys and values at most 64 MiB in a lane. Raises
-        `ContextError`, `OutOfWeight`.
+        ``key`` has 1 to 128 bytes, ``value`` at most 65,536; a plugin's keys and values take at most 64 MiB per lane. Raises `ContextError`
+        for a bad key or value, `OutOfWeight`, then `ContextError` if the plugin's state would grow too large.
         """
         _check_bytes("key", key, HANDLER_KEY_BYTES_MAX, least=1)
         _check_bytes("value", value, HANDLER_VALUE_BYTES_MAX)
@@ -141,7 +141,7 @@ class Context:
         self._host.write(self._plugin, key, value)
 
     def delete(self, key: bytes) -> None:
-        """Forget what is kept under a key; nothing happens where nothing is. Raises `ContextError`, `OutOfWeight`."""
+        """Remove a key and its value; does nothing if there is none. Raises `ContextError`, `OutOfWeight`."""
         _check_bytes("key", key, HANDLER_KEY_BYTES_MAX, least=1)
         self._charge(_WEIGHTS.write + _WEIGHTS.byte * len(key))
         self._host.write(self._plugin, key, None)
@@ -149,8 +149,8 @@ class Context:
     def emit(self, name: str, data: bytes = b"") -> None:
         """Add an event to the message's dispatch record.
 
-        ``name`` is written as message kinds are, ``data`` has at most 4,096 bytes; a message emits at most 256 events. Raises
-        `ContextError`, `OutOfWeight`.
+        ``name`` follows the same pattern as message kinds, ``data`` has at most 4,096 bytes; a message emits at most 256 events. Raises
+        `ContextError` for a bad name or data, `OutOfWeight`, then `ContextError` if there are too many events.
         """
         if type(name) is not str or not KIND.fullmatch(name):
             raise ContextError(f"event name: expected 1 to 64 of a-z 0-9 . _ -, found {name!r}")
@@ -163,7 +163,7 @@ class Context:
     def init_open_channel(self, recipient: ParaId, max_places: int, max_message_size: int) -> None:
         """Call ``hrmp_init_open_channel`` on behalf of ``origin``.
 
-        Raises `ContextError`, `OutOfWeight`, then the violations of the entry-point.
+        Raises `ContextError`, `OutOfWeight`, then the violations of the entry point.
         """
         for name, value in (
             ("recipient", recipient),
@@ -177,7 +177,7 @@ class Context:
     def accept_open_channel(self, sender: ParaId) -> None:
         """Call ``hrmp_accept_open_channel`` on behalf of ``origin``.
 
-        Raises `ContextError`, `OutOfWeight`, then the violations of the entry-point.
+        Raises `ContextError`, `OutOfWeight`, then the violations of the entry point.
         """
         _check_integer("sender", sender, U32_MAX)
         self._charge(_WEIGHTS.channel)
@@ -186,7 +186,7 @@ class Context:
     def close_channel(self, sender: ParaId, recipient: ParaId) -> None:
         """Call ``hrmp_close_channel`` on behalf of ``origin``.
 
-        Raises `ContextError`, `OutOfWeight`, then the violations of the entry-point.
+        Raises `ContextError`, `OutOfWeight`, then the violations of the entry point.
         """
         _check_integer("sender", sender, U32_MAX)
         _check_integer("recipient", recipient, U32_MAX)
@@ -204,15 +204,15 @@ class Context:
         self._host.queue_downward_message(para, msg)
 
     def free_balance(self, para: ParaId) -> Balance:
-        """Return what a para's account may spend, 0 where it has none. Raises `ContextError`, `OutOfWeight`."""
+        """Return what a para's account may spend, 0 if it has no account. Raises `ContextError`, `OutOfWeight`."""
         _check_integer("para", para, U32_MAX)
         self._charge(_WEIGHTS.free_balance)
         return self._host.free_balance(para)
 
     def transfer(self, recipient: ParaId, amount: Balance) -> None:
-        """Move ``amount`` from ``origin``'s free balance to that of another para.
+        """Move ``amount`` from ``origin``'s free balance to another para's.
 
-        Raises `OutOfWeight`, and `ContextError` also where there is less than ``amount``.
+        Raises `ContextError` for a bad argument, `OutOfWeight`, then `ContextError` if ``origin`` has less than ``amount``.
         """
         _check_integer("recipient", recipient, U32_MAX)
         _check_integer("amount", amount, U128_MAX)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which handler takes a message, and what becomes of it."""
+"""Chooses the handler of a message, runs it and returns the outcome."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from validator.core.outcomes import DispatchOutcome, Processed
 from validator.core.types import BlockNumber, ParaId, Weight
 
 Guard: TypeAlias = Callable[[], AbstractContextManager[None]]
-"""Watches over one call of a plugin, and ends it by raising `HandlerInterrupted` in it."""
+"""Watches one call of a plugin, and ends it by raising `HandlerInterrupted` inside it."""
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-"""What the default text of an object says about where it lies in memory."""
+"""The memory address in an object's default text."""
 
 
 class DispatchTable:
-    """The owners of message kinds, frozen.
+    """The owners of message kinds; immutable.
 
-    Prefixes come first: none is the start of another, so at most one matches. Then each handler without a prefix is asked, in the order of
+    Prefixes come first: none is a prefix of another, so at most one matches. Then each handler without a prefix is asked, in the order of
     plugin and kind. Raises `ValueError` naming every conflict: two handlers of one kind, or two prefixes for one payload.
     """
 
@@ -50,12 +50,12 @@ class DispatchTable:
 
     @property
     def deciding(self) -> Sequence[BoundHandler]:
-        """The handlers that have to look at a whole payload to know whether it is theirs."""
+        """The handlers that must see a whole payload to know whether it is theirs."""
         return self._deciding
 
 
 def find_conflicts(handlers: Sequence[BoundHandler]) -> list[str]:
-    """Return a line for every two handlers that claim the same messages."""
+    """Return a line for every pair of handlers that claim the same messages."""
     conflicts = []
     for at, one in enumerate(handlers):
         for other in handlers[at + 1 :]:
@@ -75,18 +75,18 @@ def _overlap(one: bytes, other: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class HandlerEpoch:
-    """The handlers that hold from a block on, until the next epoch begins."""
+    """The handlers in force from a block until the next epoch begins."""
 
     from_block: BlockNumber
     table: DispatchTable
 
 
 class HandlerDispatcher:
-    """Dispatches upward messages to handlers; which ones depends on the block alone.
+    """Dispatches upward messages to handlers; the block alone decides which ones are in force.
 
-    ``epochs`` are ascending by block, the first from block 0. A message may use ``weight_max``, or where that is None the weight of a whole
-    round; a message that nobody handles is charged ``default_weight``. ``context`` makes each message's context.
-    Source: ARCHITECTURE "Plugins".
+    ``epochs`` are ascending by block, the first from block 0. A message may use ``weight_max``, or the weight of a whole round if that is
+    None. A message that no handler takes is charged ``default_weight``. ``context`` makes each message's context. Source: ARCHITECTURE
+    "Plugins".
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class HandlerDispatcher:
         self._context = context
 
     def process(self, host: Host, para: ParaId, payload: bytes) -> Processed:
-        """Dispatch one message. Raises `HandlerFault` where the handler's end depends on more than its arguments."""
+        """Dispatch one message. Raises `HandlerFault` if the handler's result depends on more than its arguments."""
         table = self._tables[bisect_right(self._starts, host.block) - 1]
         limit = self._weight_max
         if limit is None:
@@ -141,12 +141,12 @@ class HandlerDispatcher:
                         failure = f"TypeError: expected a handler that returns None, found {type(returned).__name__}"
                 except (MemoryError, RecursionError):
                     raise
-                except Exception as error:  # noqa: BLE001  # the round goes on whatever a handler raises
-                    failure = describe(error)  # the text of an exception is made by the plugin, too
+                except Exception as error:  # noqa: BLE001  # the round continues whatever a handler raises
+                    failure = describe(error)  # an exception's text comes from the plugin, too
         except OutOfWeight:
             context._exhausted = True
         except (MemoryError, RecursionError) as error:
-            # how much of either there is depends on the process that it happens in
+            # how much of either is left depends on the process
             raise HandlerFault(bound.name, handler.kind, f"{type(error).__name__} is not a verdict") from error
         except HandlerInterrupted as interruption:
             raise HandlerFault(bound.name, handler.kind, str(interruption)) from None
@@ -174,12 +174,12 @@ def _refuse(bound: BoundHandler, payload: bytes, weight: Weight, limit: Weight) 
 
 
 def describe(error: Exception) -> str:
-    """Return an exception's type and text as far as it fits, the same in every process: without addresses, and encodable."""
+    """Return an exception's type and text, truncated, and the same in every process: without addresses, and encodable."""
     try:
         text = str(error)
     except (MemoryError, RecursionError):
         raise
-    except Exception as broken:  # noqa: BLE001  # a plugin's own exception class may be wrong, too
+    except Exception as broken:  # noqa: BLE001  # a plugin's own exception class may be broken, too
         text = f"({type(broken).__name__} in its text)"
     text = _ADDRESS.sub("", f"{type(error).__name__}: {text}").encode("utf-8", "backslashreplace").decode()
     return text[:HANDLER_FAILURE_CHARACTERS_MAX]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A handler of upward messages, as a plugin describes it."""
+"""An upward-message handler, as a plugin describes it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KIND: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class MessageWeight:
-    """Weight that a message is charged before its handler runs: ``base``, and ``per_byte`` for each byte of its payload."""
+    """Weight charged for a message before its handler runs: ``base``, and ``per_byte`` for each byte of its payload."""
 
     base: Weight
     per_byte: Weight = 0
@@ -45,15 +45,16 @@ class MessageWeight:
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """Takes upward messages of one kind.
+    """Handles upward messages of one kind.
 
-    It owns every payload that starts with ``prefix``; without a prefix, every payload that no prefix owns and that ``decode`` makes
-    something of: ``decode`` gets the whole payload and returns None where it is not of this kind. ``handle`` gets a `Context` and what
-    ``decode`` returned (the payload itself where there is no ``decode``); it returns None, or raises, and then the message has failed and
-    nothing of it stays. Both are functions of their arguments alone. Payloads longer than ``payload_bytes_max`` fail without a call.
+    With a ``prefix`` it owns every payload that starts with it. Without one it owns every payload that no prefix owns and that ``decode``
+    recognises. ``decode`` gets the whole payload and returns None if it is not of this kind. ``handle`` gets a `Context` and what
+    ``decode`` returned, or the payload itself if there is no ``decode``. It returns None or raises; if it raises, the message has failed
+    and all its effects are undone. Both are functions of their arguments alone. Payloads longer than ``payload_bytes_max`` fail without a
+    call.
 
-    Raises, in this order, ``ValueError`` for a bad kind, ``TypeError`` for what is not callable, ``ValueError`` for a bad prefix, for
-    neither prefix nor ``decode``, and for a bad ``payload_bytes_max``.
+    Raises, in this order: ``ValueError`` for a bad kind; ``TypeError`` for a ``handle``, ``weight`` or ``decode`` of the wrong type;
+    ``ValueError`` for a bad prefix, for neither prefix nor ``decode``, and for a bad ``payload_bytes_max``.
     """
 
     kind: str
@@ -88,7 +89,7 @@ class Handler:
 
 @dataclass(frozen=True, slots=True)
 class BoundHandler:
-    """A handler with the plugin that it comes from and the configuration that a chain gives that plugin."""
+    """A handler with its plugin and the configuration that a chain gives that plugin."""
 
     plugin: str
     version: str
@@ -97,5 +98,5 @@ class BoundHandler:
 
     @property
     def name(self) -> str:
-        """Return plugin and version as dispatches tell them: ``name@version``."""
+        """Return plugin and version as dispatches record them: ``name@version``."""
         return f"{self.plugin}@{self.version}"

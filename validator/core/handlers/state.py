@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What handlers keep: bytes by plugin and key, in pages beside those of paras.
+"""The state of handlers: bytes by plugin and key, in pages next to those of paras.
 
-A key lies in one of `BUCKETS` pages by its hash, so that saving and hashing cost what has changed. Owners of these pages follow those of
-paras: `FIRST_OWNER` plus the bucket. Plugins are told apart by name, not by version: a new version goes on with what the old one kept.
+A key's hash decides which of `BUCKETS` pages holds it, so saving and hashing cost only what has changed. The owners of these pages follow
+those of paras: `FIRST_OWNER` plus the bucket. State belongs to a plugin's name, not to its version: a new version continues with the state
+of the old one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ FIRST_OWNER: Final = 2**32
 ENCODING_VERSION: Final = 0x81
 """First byte of every page; pages of paras have versions below 0x80."""
 UPGRADES: dict[int, Upgrade] = {}
-"""By version, what makes a page of the version after it."""
+"""By version, the upgrade of a page to the next version."""
 
 
 class HandlerStates:
@@ -35,14 +36,14 @@ class HandlerStates:
         self._buckets: dict[int, dict[tuple[str, bytes], bytes]] = {}
         self.bytes_used: dict[str, int] = {}
         self.touched: dict[int, None] = {}
-        """Owners whose pages have changed since somebody last looked: derived, not part of the state."""
+        """Owners whose pages have changed since the last look; derived, not part of the state."""
 
     def get(self, plugin: str, key: bytes) -> bytes | None:
-        """Return a value, None where there is none."""
+        """Return a value, or None if there is none."""
         return self._buckets.get(_bucket(plugin, key), {}).get((plugin, key))
 
     def put(self, plugin: str, key: bytes, value: bytes | None) -> None:
-        """Set a value, or remove it with None. Raises `ContextError` where the plugin would keep more than it may; nothing changes then."""
+        """Set a value, or remove it with None. Raises `ContextError`, and changes nothing, if the plugin would exceed its limit."""
         number = _bucket(plugin, key)
         bucket = self._buckets.get(number, {})
         before = bucket.get((plugin, key))
@@ -62,17 +63,17 @@ class HandlerStates:
         self.touched[FIRST_OWNER + number] = None
 
     def entries(self, plugin: str | None = None) -> Iterator[tuple[str, bytes, bytes]]:
-        """Yield plugin, key and value of everything, or of one plugin's, in the order of the first two."""
+        """Yield plugin, key and value of all entries, or of one plugin's, ordered by plugin and key."""
         for name, key in sorted(each for bucket in self._buckets.values() for each in bucket):
             if plugin is None or name == plugin:
                 yield name, key, self._buckets[_bucket(name, key)][name, key]
 
     def owners(self) -> list[int]:
-        """Return, ascending, the owners of pages."""
+        """Return the owners of pages, ascending."""
         return sorted(FIRST_OWNER + number for number in self._buckets)
 
     def page(self, owner: int) -> bytes | None:
-        """Return the canonical encoding of a bucket, None where that is empty."""
+        """Return the canonical encoding of a bucket, or None if it is empty."""
         bucket = self._buckets.get(owner - FIRST_OWNER)
         if not bucket:
             return None
@@ -87,7 +88,7 @@ class HandlerStates:
         return bytes(out.buffer)
 
     def load(self, page: bytes) -> int:
-        """Take in what `page` gave for an owner, and return that. Raises `DecodeError`."""
+        """Load a page that `page` returned, and return its owner. Raises `DecodeError`."""
         reader = upgraded(page, ENCODING_VERSION, UPGRADES, "handler state encoding")
         owner = reader.u64()
         for _ in range(reader.compact()):
@@ -109,12 +110,12 @@ class HandlerStates:
 
 
 def owner_of(page: bytes) -> int:
-    """Return whose page it is. Raises `DecodeError`."""
+    """Return the owner of a page. Raises `DecodeError`."""
     return upgraded(page, ENCODING_VERSION, UPGRADES, "handler state encoding").u64()
 
 
 def is_handler_page(page: bytes) -> bool:
-    """Return whether a page holds what handlers keep, rather than what a para owns."""
+    """Return whether a page holds handler state rather than a para's state."""
     return page[:1] >= b"\x80"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes back what a failed message has done, in the reverse order, at the cost of what it has touched."""
+"""Undoes the effects of a failed message in reverse order, at the cost of what it touched."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ABSENT: Final = object()
 
 
 class UndoLog:
-    """Remembers how things were before each change; the caller says what it is about to change."""
+    """Records the state before each change; the caller names what it is about to change."""
 
     __slots__ = ("_steps",)
 
@@ -22,7 +22,7 @@ class UndoLog:
         self._steps: list[Callable[[], None]] = []
 
     def item(self, mapping: dict[K, Any], key: K) -> None:
-        """Remember an item of a mapping: whether it is there, and a shallow copy of its value."""
+        """Record an item of a mapping: whether it exists, and a shallow copy of its value."""
         before = mapping.get(key, _ABSENT)
         if before is _ABSENT:
             self._steps.append(lambda: mapping.pop(key, None) and None)
@@ -31,7 +31,7 @@ class UndoLog:
             self._steps.append(lambda: mapping.__setitem__(key, kept))
 
     def length(self, sequence: list[Any] | deque[Any]) -> None:
-        """Remember how long a sequence is that will only be appended to."""
+        """Record the length of a sequence that will only be appended to."""
         before = len(sequence)
 
         def cut() -> None:
@@ -41,15 +41,15 @@ class UndoLog:
         self._steps.append(cut)
 
     def call(self, step: Callable[[], None]) -> None:
-        """Remember what to call."""
+        """Record a function to call on rollback."""
         self._steps.append(step)
 
     def roll_back(self) -> None:
-        """Take everything back, and forget it."""
+        """Undo everything, and clear the log."""
         for step in reversed(self._steps):
             step()
         self._steps.clear()
 
     def forget(self) -> None:
-        """Let everything stand."""
+        """Keep every change, and clear the log."""
         self._steps.clear()

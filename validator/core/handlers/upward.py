@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who takes upward messages: what a rule set's dispatch round delegates each one to, and the one that only weighs them."""
+"""Dispatchers of upward messages: what a rule set's dispatch round delegates to, and the dispatcher that only weighs messages."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from validator.core.types import ParaId, Weight
 
 
 class UpwardDispatcher(Protocol):
-    """What a rule set delegates upward messages to: the relay chain's runtime, as far as the rules see it."""
+    """Processes upward messages for a rule set: the relay chain's runtime, as far as the rules see it."""
 
     def process(self, host: Host, para: ParaId, payload: bytes) -> Processed:
-        """Process the message, and return what became of it; an exception is not an outcome but stops the lane."""
+        """Process the message, and return the outcome; an exception is not an outcome but stops the lane."""
 
 
 class FixedWeightDispatcher:

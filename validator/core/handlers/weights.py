@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a handler's calls cost: integers, so that two machines never disagree on what a message may do.
+"""The cost of a handler's calls, in integers, so that two machines never disagree on what a message may do.
 
 The table is part of the plugin API: changing a number changes verdicts, and with them the runtime digest.
 """

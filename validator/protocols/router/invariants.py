@@ -37,7 +37,7 @@ def _upward(state: RouterState) -> Iterator[str]:
     if sizes != state.relay_dispatch_queue_size:
         yield f"relay_dispatch_queue_size is {state.relay_dispatch_queue_size}, the queues have {sizes}"
     if state.needs_dispatch != sorted(state.relay_dispatch_queues):
-        yield f"needs_dispatch is {state.needs_dispatch}, the queues are those of {sorted(state.relay_dispatch_queues)}"
+        yield f"needs_dispatch is {state.needs_dispatch}, paras with queues are {sorted(state.relay_dispatch_queues)}"
     if any(count == 0 for count, _ in sizes.values()):
         yield "a relay dispatch queue is empty"
     pointer = state.next_dispatch_round_start_with

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upward messages of kind ``beacon``: ``be`` and a text; when each para was heard last is kept, and told to one of them."""
+"""Upward messages of kind ``beacon``: ``be`` and a text. The plugin stores the block of each para's last one and notifies a listener."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ TEXT_BYTES_MAX = 32
 
 @dataclass(frozen=True)
 class Configuration:
-    """What a chain sets under `config`."""
+    """The keys that a chain sets under `config`."""
 
     listener: int
-    """The para that is told."""
+    """The para that is notified."""
 
 
 def beacon(context: Context, payload: bytes) -> None:
-    """Keep the block under the sender's id, and tell the listener the sender's id and its text."""
+    """Store the block under the sender's id, and send the sender's id and text to the listener."""
     sender = context.origin.to_bytes(4, "little")
     block = context.block.to_bytes(4, "little")
     context.write(sender, block)
@@ -31,7 +31,7 @@ def beacon(context: Context, payload: bytes) -> None:
 
 @hookimpl
 def validator_manifest() -> Manifest:
-    """Say who the plugin is: the version is that of the distribution."""
+    """Return the plugin's identity; the version equals the distribution's."""
     return Manifest(name="beacon", version="2.1.0", api_version=(1, 0), config_type=Configuration)
 
 

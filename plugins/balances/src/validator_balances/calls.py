@@ -4,7 +4,7 @@
 A call is the pallet's index (a byte), the call's index (a byte), ``dest`` as a ``MultiAddress`` (a byte 0 for ``Id``, then the account's 32
 bytes) and ``value`` as a compact u128. A para's sovereign account is ``para``, its id as u32, and zeros. Source: polkadot-sdk,
 substrate/frame/balances/src/lib.rs (``call_index``), substrate/primitives/runtime/src/multiaddress.rs, polkadot/parachain/src/primitives.rs
-(``TypeId for Id``), substrate/primitives/runtime/src/traits (``AccountIdConversion``); the pallet's index is that of Polkadot's runtime
+(``TypeId for Id``), substrate/primitives/runtime/src/traits (``AccountIdConversion``); the pallet's index comes from Polkadot's runtime
 (polkadot-fellows/runtimes, relay/polkadot/src/lib.rs ``construct_runtime``).
 """
 

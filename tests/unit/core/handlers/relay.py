@@ -57,7 +57,7 @@ def relay(balances: Balances = Balances.LEDGER, *, notifications: bool = False) 
 
 
 def host_of(router: Router) -> RouterHost:
-    """Return what the Router hands to its dispatch round."""
+    """Return the host that the Router passes to its dispatch round."""
     return RouterHost(router.state, router.events)
 
 
@@ -83,6 +83,6 @@ def dispatcher(handlers: Sequence[BoundHandler], **more: Any) -> HandlerDispatch
 
 
 def run(handle: Handle, payload: bytes = b"m", *, router: Router | None = None, **more: Any) -> Processed:
-    """Dispatch one message of para 1 to a handler of everything that starts with the payload's first byte."""
+    """Dispatch one message of para 1 to a handler whose prefix is the payload's first byte."""
     owner = bound("kind", handle, payload[:1], weight=more.pop("weight", TEN), config=more.pop("config", None))
     return dispatcher([owner], **more).process(host_of(router or relay()), 1, payload)

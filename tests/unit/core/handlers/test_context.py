@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a handler can do: what each call costs, what it refuses and in which words, and what it does."""
+"""Calls of a handler: their cost, the arguments they refuse, their error texts and their effects."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ CALLS: dict[str, tuple[Call, int]] = {
     "transfer": (lambda c: c.transfer(3, 1), W.transfer),
 }
 ORIGINS = {"init": 2, "accept": 3}
-"""Who may do what; the others do it as para 1."""
+"""The para that makes a call; all other calls come from para 1."""
 
 
 def prepared(origin: int = 1, *, limit: int = 1_000_000) -> tuple[Router, Context]:
@@ -60,7 +60,7 @@ def prepared(origin: int = 1, *, limit: int = 1_000_000) -> tuple[Router, Contex
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_each_call_is_charged_before_it_is_made(name: str) -> None:
+def test_call_is_charged_before_it_runs(name: str) -> None:
     call, weight = CALLS[name]
     origin = ORIGINS.get(name, 1)
     _, context = prepared(origin)
@@ -77,11 +77,11 @@ def test_each_call_is_charged_before_it_is_made(name: str) -> None:
         call(context)
     assert state_hash(router.state) == before
     assert router.end_block() == []
-    with pytest.raises(OutOfWeight):  # and from then on there is none left, not even for what would fit
+    with pytest.raises(OutOfWeight):  # no weight is left now, not even for a call that would fit
         context.charge(0)
 
 
-def test_a_call_that_is_refused_by_the_rules_is_charged_all_the_same() -> None:
+def test_call_refused_by_rules_is_charged() -> None:
     _, context = prepared()
     with pytest.raises(Violation):
         context.init_open_channel(1, 1, 1)
@@ -107,7 +107,9 @@ def test_a_call_that_is_refused_by_the_rules_is_charged_all_the_same() -> None:
         ("amount", U128_MAX, lambda c, v: c.transfer(2, v)),
     ],
 )
-def test_integers_are_of_their_range(name: str, greatest: int, call: Callable[[Context, Any], Any], value: Any) -> None:
+def test_integer_out_of_range_is_refused(
+    name: str, greatest: int, call: Callable[[Context, Any], Any], value: Any
+) -> None:
     if value == "greatest":
         value = greatest + 1
     router, context = prepared()
@@ -141,7 +143,7 @@ def test_integers_are_of_their_range(name: str, greatest: int, call: Callable[[C
         (lambda c: c.queue_downward_message(1, "msg"), "msg: expected bytes, found str"),
     ],
 )
-def test_bytes_and_names_are_of_their_length(call: Call, text: str) -> None:
+def test_bytes_or_name_of_wrong_length_is_refused(call: Call, text: str) -> None:
     router, context = prepared()
     before = state_hash(router.state)
     with pytest.raises(ContextError) as caught:
@@ -151,7 +153,7 @@ def test_bytes_and_names_are_of_their_length(call: Call, text: str) -> None:
     assert state_hash(router.state) == before
 
 
-def test_the_greatest_are_taken() -> None:
+def test_values_at_limit_are_accepted() -> None:
     _, context = prepared()
     key, value = bytes(HANDLER_KEY_BYTES_MAX), bytes(HANDLER_VALUE_BYTES_MAX)
     context.write(key, value)
@@ -159,7 +161,7 @@ def test_the_greatest_are_taken() -> None:
     context.emit("n" * 64, bytes(HANDLER_EVENT_BYTES_MAX))
 
 
-def test_a_message_emits_only_so_many_events() -> None:
+def test_too_many_events_fail_message() -> None:
     def handle(context: Context, message: bytes) -> None:
         for _ in range(HANDLER_EVENTS_MAX + len(message) - 1):
             context.emit("e")
@@ -168,10 +170,10 @@ def test_a_message_emits_only_so_many_events() -> None:
     assert run(handle, b"mm").failure == "ContextError: expected at most 256 events of a message"
 
 
-def test_a_plugin_keeps_only_so_many_bytes() -> None:
+def test_plugin_state_over_limit_is_refused() -> None:
     router, context = prepared(limit=10 * HANDLER_STATE_BYTES_MAX)
     states = router.state.handler_states
-    states.bytes_used["test"] = HANDLER_STATE_BYTES_MAX - 4  # as if there were that much
+    states.bytes_used["test"] = HANDLER_STATE_BYTES_MAX - 4  # as if the plugin kept that much
     context.write(b"k", b"123")
     with pytest.raises(ContextError, match=f"^expected at most {HANDLER_STATE_BYTES_MAX} bytes of state, found "):
         context.write(b"l", b"")
@@ -184,7 +186,7 @@ def test_a_plugin_keeps_only_so_many_bytes() -> None:
     Context(host_of(router), 1, "other", None, used=0, limit=10**6).write(b"k", b"1234")
 
 
-def test_keys_are_a_plugins_own_and_outlast_messages_and_versions() -> None:
+def test_keys_are_private_to_plugin_and_survive_messages_and_versions() -> None:
     router = relay()
     seen: list[bytes | None] = []
 
@@ -207,10 +209,10 @@ def test_keys_are_a_plugins_own_and_outlast_messages_and_versions() -> None:
     assert seen == [None, b"\1", None, b"\1\1", None]
 
 
-# --- what the calls do ---
+# --- effects of calls ---
 
 
-def test_channels_are_those_of_the_entry_points() -> None:
+def test_channel_calls_match_router_entry_points() -> None:
     one, other = relay(), relay()
     calls: list[tuple[int, Call]] = [
         (2, lambda c: c.init_open_channel(3, 2, 5)),
@@ -234,7 +236,7 @@ def test_channels_are_those_of_the_entry_points() -> None:
     assert third.end_block() == one.end_block()[:1]
 
 
-def test_notifications_are_queued_for_the_other_party() -> None:
+def test_notifications_are_queued_for_other_party() -> None:
     router = relay(notifications=True)
     sent = dict(router.state.downward_messages_sent)
     calls: list[Call] = [lambda c: c.init_open_channel(3, 1, 1), lambda c: c.close_channel(1, 2)]
@@ -271,7 +273,7 @@ def test_transfers_move_free_balance() -> None:
     assert router.state_root() == state_hash(router.state)
 
 
-def test_a_transfer_to_oneself_needs_the_balance_and_changes_nothing() -> None:
+def test_transfer_to_self_needs_balance_and_changes_nothing() -> None:
     router, context = prepared()
     before = view(router.state)
     context.transfer(1, 90)
@@ -280,7 +282,7 @@ def test_a_transfer_to_oneself_needs_the_balance_and_changes_nothing() -> None:
     assert view(router.state) == before
 
 
-def test_nobody_gets_more_than_a_balance_holds() -> None:
+def test_transfer_that_overflows_recipient_balance_is_refused() -> None:
     router, context = prepared()
     router.state.accounts[2].free = U128_MAX
     with pytest.raises(ContextError, match=r"^amount: expected the recipient's free balance to stay below 2\*\*128"):
@@ -289,7 +291,7 @@ def test_nobody_gets_more_than_a_balance_holds() -> None:
     assert router.state.accounts[1].free == 90
 
 
-def test_a_chain_without_a_ledger_moves_nothing() -> None:
+def test_transfer_without_ledger_changes_nothing() -> None:
     router = relay(Balances.UNLIMITED)
     context = Context(host_of(router), 1, "test", None, used=0, limit=10_000)
     before = view(router.state)

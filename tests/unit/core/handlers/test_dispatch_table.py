@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who owns a message: prefixes first, then those that decide, and no message has two owners."""
+"""Which handler owns a message: prefixes come first, then decode functions, and no message has two owners."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from validator.core.outcomes import DispatchOutcome
 
 
 @given(st.lists(st.binary(max_size=4), unique=True, max_size=8), st.binary(max_size=6))
-def test_a_prefix_owns_what_starts_with_it(prefixes: list[bytes], payload: bytes) -> None:
-    """Held against the definition: of prefixes none of which starts another, the one that the payload starts with."""
-    apart = [
+def test_prefix_owns_payloads_that_start_with_it(prefixes: list[bytes], payload: bytes) -> None:
+    """Compare with the definition: if no prefix starts another, the owner is the prefix that the payload starts with."""
+    prefix_free = [
         one
         for one in prefixes
         if one and not any(one != other and one.startswith(other) for other in prefixes if other)
     ]
-    table = DispatchTable([bound(f"kind{at}", prefix=prefix) for at, prefix in enumerate(apart)])
+    table = DispatchTable([bound(f"kind{at}", prefix=prefix) for at, prefix in enumerate(prefix_free)])
     owner = table.by_prefix(payload)
-    assert [owner.handler.prefix] if owner else [prefix for prefix in apart if payload.startswith(prefix)] == []
+    assert [owner.handler.prefix] if owner else [prefix for prefix in prefix_free if payload.startswith(prefix)] == []
 
 
-def test_the_order_of_handlers_means_nothing() -> None:
+def test_order_of_handlers_does_not_matter() -> None:
     handlers = [
         bound("b", decode=bytes.decode, plugin="second"),
         bound("a", decode=bytes.decode, plugin="second"),
@@ -63,13 +63,13 @@ def test_the_order_of_handlers_means_nothing() -> None:
         ),
     ],
 )
-def test_two_owners_are_a_conflict_with_both_names(one: Any, other: Any, line: str) -> None:
+def test_conflict_names_both_owners(one: Any, other: Any, line: str) -> None:
     assert find_conflicts([one, other]) == [line]
     with pytest.raises(ValueError, match="two owners"):
         DispatchTable([one, other])
 
 
-def test_every_conflict_is_told() -> None:
+def test_every_conflict_is_reported() -> None:
     handlers = [bound(kind, prefix=b"\x01") for kind in ("a", "b", "b")]
     assert len(find_conflicts(handlers)) == 3
     assert (
@@ -77,7 +77,7 @@ def test_every_conflict_is_told() -> None:
     )
 
 
-def test_a_prefix_goes_before_those_that_decide_and_they_are_asked_in_order() -> None:
+def test_prefix_precedes_decode_functions_which_run_in_order() -> None:
     asked: list[str] = []
 
     def decoder(name: str, takes: bytes) -> Any:
@@ -98,25 +98,25 @@ def test_a_prefix_goes_before_those_that_decide_and_they_are_asked_in_order() ->
     assert asked == ["first", "first", "second"]
 
 
-def test_a_message_that_nobody_takes_costs_the_default_weight() -> None:
+def test_message_without_handler_costs_default_weight() -> None:
     handlers = [bound("a", prefix=b"\x01"), bound("b", decode=lambda payload: None)]
     processed = dispatcher(handlers, default_weight=77).process(host_of(relay()), 1, b"")
     assert processed == (77, DispatchOutcome.NO_HANDLER, None, None, None, ())
     assert dispatcher([], default_weight=5).process(host_of(relay()), 1, b"\x01").weight == 5
 
 
-def test_the_block_decides_which_handlers_hold() -> None:
+def test_block_number_selects_handler_epoch() -> None:
     epochs = [
         HandlerEpoch(0, DispatchTable([])),
         HandlerEpoch(7, DispatchTable([bound("k", prefix=b"m", version="1.0")])),
         HandlerEpoch(8, DispatchTable([bound("k", prefix=b"m", version="2.0")])),
     ]
     router = relay()
-    told = []
+    owners = []
     for block in (6, 7, 8, 9):
         router.begin_block(block)
-        told.append(HandlerDispatcher(epochs).process(host_of(router), 1, b"m").handler)
-    assert told == [None, "test@1.0", "test@2.0", "test@2.0"]
+        owners.append(HandlerDispatcher(epochs).process(host_of(router), 1, b"m").handler)
+    assert owners == [None, "test@1.0", "test@2.0", "test@2.0"]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_the_block_decides_which_handlers_hold() -> None:
         ({"payload_bytes_max": True}, ValueError, "k.payload_bytes_max: expected"),
     ],
 )
-def test_a_handler_is_checked_when_it_is_made(fields: dict[str, Any], error: type[Exception], text: str) -> None:
+def test_invalid_handler_is_refused_on_creation(fields: dict[str, Any], error: type[Exception], text: str) -> None:
     good = {"kind": "k", "handle": print, "weight": MessageWeight(1), "prefix": b"p"}
     Handler(**good)  # type: ignore[arg-type]
     with pytest.raises(error) as caught:
@@ -154,12 +154,12 @@ def test_a_handler_is_checked_when_it_is_made(fields: dict[str, Any], error: typ
 
 
 @pytest.mark.parametrize("value", [-1, True, 1.0, "1", U64_MAX // PAYLOAD_BYTES_MAX + 1])
-def test_a_weight_is_checked_when_it_is_made(value: Any) -> None:
+def test_invalid_weight_is_refused_on_creation(value: Any) -> None:
     for name in ("base", "per_byte"):
         with pytest.raises(ValueError, match=rf"weight\.{name}: expected an integer from 0 to "):
             MessageWeight(**{"base": 0, name: value})
 
 
-def test_a_weight_counts_bytes() -> None:
+def test_weight_adds_cost_per_byte() -> None:
     assert MessageWeight(5).of(b"abc") == 5
     assert MessageWeight(5, per_byte=2).of(b"abc") == 11

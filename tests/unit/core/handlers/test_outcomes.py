@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of a message, whatever its handler does; and what must never become a verdict."""
+"""Outcomes of messages for every behaviour of a handler, and faults that must never become verdicts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from validator.protocols.router.rules import state_hash
 ROUND = LIMITS.preferred_dispatchable_upward_messages_step_weight
 
 
-def test_ok() -> None:
+def test_successful_handler_gives_ok_with_events() -> None:
     def handle(context: Context, message: bytes) -> None:
         context.emit("got", message)
         context.emit("done")
@@ -35,7 +35,7 @@ def test_ok() -> None:
     assert processed == (10 + 50 + 3 + 7 + 50 + 4, DispatchOutcome.OK, None, "test@1.0", "kind", events)
 
 
-def test_a_handler_gets_what_decode_made_and_its_chain_and_its_configuration() -> None:
+def test_handler_gets_decoded_message_chain_and_configuration() -> None:
     seen: list[Any] = []
 
     def handle(context: Context, message: Any) -> None:
@@ -48,7 +48,7 @@ def test_a_handler_gets_what_decode_made_and_its_chain_and_its_configuration() -
     assert seen == [("MM", 2, 7, 1, LIMITS, {"a": 1})]
 
 
-def test_failed() -> None:
+def test_raising_handler_gives_failed_and_changes_nothing() -> None:
     def handle(context: Context, message: bytes) -> None:
         context.emit("got")
         context.write(b"k", b"v")
@@ -61,13 +61,13 @@ def test_failed() -> None:
     assert state_hash(router.state) == before
 
 
-def test_a_violation_is_told_by_its_kind() -> None:
+def test_violation_is_reported_by_kind() -> None:
     processed = run(lambda context, message: context.init_open_channel(1, 1, 1))
     assert processed.outcome == "failed"
     assert processed.failure == f"OpenHrmpChannelToSelf: {OpenHrmpChannelToSelf()}"
 
 
-def test_a_violation_that_is_caught_changes_nothing_and_the_message_goes_on() -> None:
+def test_caught_violation_changes_nothing_and_message_succeeds() -> None:
     router = relay()
 
     def handle(context: Context, message: bytes) -> None:
@@ -80,7 +80,7 @@ def test_a_violation_that_is_caught_changes_nothing_and_the_message_goes_on() ->
     assert state_hash(router.state) == before
 
 
-def test_an_exception_in_decode_is_a_failure_of_its_handler() -> None:
+def test_exception_in_decode_fails_message() -> None:
     owners = [bound("a", prefix=b"a", decode=bytes.decode), bound("b", decode=bytes.decode)]
     for payload, kind in ((b"a\xff", "a"), (b"\xff", "b")):
         processed = dispatcher(owners).process(host_of(relay()), 1, payload)
@@ -89,13 +89,13 @@ def test_an_exception_in_decode_is_a_failure_of_its_handler() -> None:
 
 
 @pytest.mark.parametrize("returned", [False, 0, b"", (), object()])
-def test_a_handler_that_returns_something_has_failed(returned: Any) -> None:
+def test_handler_that_returns_value_fails(returned: Any) -> None:
     processed = run(lambda context, message: returned)
     assert processed.outcome == "failed"
     assert processed.failure == f"TypeError: expected a handler that returns None, found {type(returned).__name__}"
 
 
-def test_what_is_too_long_fails_without_a_call() -> None:
+def test_oversize_payload_fails_without_call() -> None:
     called: list[bytes] = []
 
     def decode(payload: bytes) -> bytes:
@@ -113,7 +113,7 @@ def test_what_is_too_long_fails_without_a_call() -> None:
         assert called == []
 
 
-def test_what_is_too_long_for_one_that_decides_may_still_be_another_ones() -> None:
+def test_payload_too_long_for_one_decoder_may_go_to_another() -> None:
     handled: list[str] = []
     owners = [
         bound(
@@ -133,7 +133,7 @@ def test_what_is_too_long_for_one_that_decides_may_still_be_another_ones() -> No
 
 
 @pytest.mark.parametrize("decides", [False, True])
-def test_a_message_heavier_than_the_limit_is_out_of_weight_without_a_call(*, decides: bool) -> None:
+def test_message_over_weight_limit_is_out_of_weight_without_call(*, decides: bool) -> None:
     called: list[bytes] = []
     more: dict[str, Any] = {"decode": lambda payload: payload} if decides else {"prefix": b"m"}
     owner = bound("k", lambda context, message: called.append(message), weight=MessageWeight(101), **more)
@@ -143,7 +143,7 @@ def test_a_message_heavier_than_the_limit_is_out_of_weight_without_a_call(*, dec
     assert called == [b"m"]
 
 
-def test_the_limit_is_that_of_a_round_where_none_is_given() -> None:
+def test_weight_limit_defaults_to_that_of_round() -> None:
     def handle(context: Context, message: bytes) -> None:
         assert context.weight_left == ROUND - 10
         context.charge(ROUND - 10)
@@ -156,8 +156,8 @@ def test_the_limit_is_that_of_a_round_where_none_is_given() -> None:
     assert run(lambda context, message: context.charge(91), weight_max=100).outcome == "out_of_weight"
 
 
-def everything(context: Context, message: bytes) -> None:
-    """Go on after the weight has run out, in the ways there are."""
+def ignore_exhaustion(context: Context, message: bytes) -> None:
+    """Continue after the weight has run out, in every possible way."""
     context.write(b"k", b"v")
     try:
         context.charge(ROUND)
@@ -171,15 +171,15 @@ def everything(context: Context, message: bytes) -> None:
 
 
 @pytest.mark.parametrize("payload", [b"m", b"mraise"])
-def test_a_handler_that_catches_the_end_of_its_weight_gains_nothing(payload: bytes) -> None:
+def test_handler_that_catches_out_of_weight_gains_nothing(payload: bytes) -> None:
     router = relay()
     before = state_hash(router.state)
-    processed = run(everything, payload, router=router)
+    processed = run(ignore_exhaustion, payload, router=router)
     assert processed == (ROUND, DispatchOutcome.OUT_OF_WEIGHT, None, "test@1.0", "kind", ())
     assert state_hash(router.state) == before
 
 
-def test_exceptions_are_not_in_the_way_of_the_end_of_the_weight() -> None:
+def test_except_exception_does_not_catch_out_of_weight() -> None:
     def handle(context: Context, message: bytes) -> None:
         try:
             context.charge(ROUND)
@@ -189,7 +189,7 @@ def test_exceptions_are_not_in_the_way_of_the_end_of_the_weight() -> None:
     assert run(handle).outcome == "out_of_weight"
 
 
-# --- texts ---
+# --- failure texts ---
 
 
 class Faceless(Exception):
@@ -208,19 +208,19 @@ class Faceless(Exception):
         (KeyError(object), "KeyError: <class 'object'>"),
     ],
 )
-def test_an_exception_is_told_by_its_type_and_text(error: Exception, text: str) -> None:
+def test_exception_is_described_by_type_and_text(error: Exception, text: str) -> None:
     assert describe(error) == text
 
 
-def test_the_text_of_an_exception_is_the_same_in_every_process() -> None:
-    """The default text of an object says where it lies in memory."""
+def test_exception_text_is_same_in_every_process() -> None:
+    """The default text of an object contains its address in memory."""
     several = [object(), object()]
     assert {describe(ValueError(f"{each} is odd")) for each in several} == {"ValueError: <object object> is odd"}
-    told = {run(lambda context, message, each=each: context.charge(each)).failure for each in several}  # type: ignore[misc]
-    assert len(told) == 1
+    failures = {run(lambda context, message, each=each: context.charge(each)).failure for each in several}  # type: ignore[misc]
+    assert len(failures) == 1
 
 
-# --- what must not become a verdict ---
+# --- faults that must not become verdicts ---
 
 
 def endless(depth: int = 0) -> int:
@@ -256,18 +256,18 @@ def raising(error: BaseException) -> Any:
         (raising(Bottomless()), "RecursionError is not a verdict"),
     ],
 )
-def test_what_another_machine_might_not_see_stops_the_query(handle: Any, text: str) -> None:
+def test_machine_dependent_fault_stops_query(handle: Any, text: str) -> None:
     with pytest.raises(HandlerFault, match=rf"^handler test@1\.0 \(kind\): {text}$"):
         run(handle)
 
 
-def test_an_interruption_from_the_keyboard_goes_through() -> None:
+def test_keyboard_interrupt_propagates() -> None:
     with pytest.raises(KeyboardInterrupt):
         run(raising(KeyboardInterrupt()))
 
 
-def test_a_guard_that_breaks_is_no_verdict() -> None:
-    """Only what plugins do is turned into outcomes."""
+def test_failing_guard_is_handler_fault() -> None:
+    """Only errors of plugins become outcomes."""
 
     @contextmanager
     def broken() -> Iterator[None]:
@@ -304,7 +304,7 @@ class Slow(Exception):
 
 
 @pytest.mark.parametrize("handle", [forever, stubborn, renaming, raising(Slow())])
-def test_a_handler_that_does_not_end_stops_the_query_whatever_it_makes_of_it(handle: Any) -> None:
+def test_endless_handler_stops_query_even_if_it_catches_interruption(handle: Any) -> None:
     before = signal.getsignal(signal.SIGALRM)
     with pytest.raises(HandlerFault, match=r"it did not end within 0\.05 seconds"):
         run(handle, guard=Watchdog(0.05))
@@ -312,22 +312,22 @@ def test_a_handler_that_does_not_end_stops_the_query_whatever_it_makes_of_it(han
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
-def test_the_watchdog_leaves_those_alone_that_end() -> None:
+def test_watchdog_ignores_handlers_that_end() -> None:
     guard = Watchdog(30)
     assert [run(lambda context, message: None, guard=guard).outcome for _ in range(3)] == ["ok"] * 3
     assert run(raising(ValueError()), guard=guard).outcome == "failed"
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
-def test_the_watchdog_forgets_what_it_interrupted() -> None:
-    guard = Watchdog(0.05)
+def test_watchdog_can_be_reused_after_interruption() -> None:
+    guard = Watchdog(1.0)  # on a busy machine the second call may wait for a moment
     with pytest.raises(HandlerFault):
         run(forever, guard=guard)
     assert run(lambda context, message: None, guard=guard).outcome == "ok"
 
 
-def test_the_watchdog_may_be_too_fast_for_itself() -> None:
-    """An alarm between two of its own lines does not leave the timer running."""
+def test_watchdog_stops_timer_if_alarm_fires_early() -> None:
+    """An alarm inside the watchdog's own code does not leave the timer running."""
     for _ in range(20):
         with pytest.raises(HandlerInterrupted), Watchdog(1e-6):
             time.sleep(1)

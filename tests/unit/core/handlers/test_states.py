@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What handlers keep, as pages: canonical, each owner's own, and in the state root."""
+"""Handler state as pages: canonical, one page for each owner, and part of the state root."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ PUTS = st.lists(st.tuples(PLUGINS, KEYS, st.none() | st.binary(max_size=3)), max
 
 @pytest.fixture(autouse=True)
 def few_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that pages hold several keys."""
+    """Use few buckets, so that pages hold several keys."""
     monkeypatch.setattr(state_module, "BUCKETS", 4)
 
 
 def put_all(puts: list[tuple[str, bytes, bytes | None]]) -> tuple[HandlerStates, Kept]:
-    """Return the states after some writes, and a plain dictionary after the same."""
+    """Return handler states and a plain dictionary after the same writes."""
     states, model = HandlerStates(), {}
     for plugin, key, value in puts:
         states.put(plugin, key, value)
@@ -64,7 +64,7 @@ def encoded(states: HandlerStates) -> list[bytes]:
 
 
 @given(PUTS)
-def test_they_are_a_dictionary(puts: list[tuple[str, bytes, bytes | None]]) -> None:
+def test_handler_states_behave_like_dictionary(puts: list[tuple[str, bytes, bytes | None]]) -> None:
     states, model = put_all(puts)
     assert list(states.entries()) == [(*names, value) for names, value in sorted(model.items())]
     for plugin in ("one", "two"):
@@ -90,9 +90,7 @@ def test_pages_are_canonical_and_round_trip(puts: list[tuple[str, bytes, bytes |
 
 
 @given(PUTS, st.data())
-def test_what_is_touched_covers_what_has_changed(
-    puts: list[tuple[str, bytes, bytes | None]], data: st.DataObject
-) -> None:
+def test_touched_owners_cover_changed_pages(puts: list[tuple[str, bytes, bytes | None]], data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(puts)))
     states, _ = put_all(puts[:at])
     before = {owner: states.page(owner) for owner in range(FIRST_OWNER, FIRST_OWNER + 4)}
@@ -103,7 +101,7 @@ def test_what_is_touched_covers_what_has_changed(
 
 
 @given(PUTS.filter(bool), st.data())
-def test_a_changed_byte_is_refused_or_another_page(
+def test_changed_byte_is_refused_or_gives_another_page(
     puts: list[tuple[str, bytes, bytes | None]], data: st.DataObject
 ) -> None:
     written = encoded(put_all(puts)[0])
@@ -136,7 +134,7 @@ def page_of(*entries: tuple[bytes, bytes, bytes], owner: int) -> bytes:
     return bytes(out.buffer)
 
 
-def test_pages_that_are_not_canonical_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_non_canonical_pages_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_module, "BUCKETS", 1)
     one, two = (b"p", b"a", b"1"), (b"p", b"b", b"2")
     assert loaded([page_of(one, two, owner=FIRST_OWNER)]).get("p", b"b") == b"2"
@@ -156,7 +154,7 @@ def test_pages_that_are_not_canonical_are_refused(monkeypatch: pytest.MonkeyPatc
         loaded([page_of(one, two, owner=FIRST_OWNER)])
 
 
-def test_a_limit_that_is_reached_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_over_limit_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_module, "HANDLER_STATE_BYTES_MAX", 6)
     states = HandlerStates()
     states.put("p", b"a", b"12345")
@@ -168,7 +166,7 @@ def test_a_limit_that_is_reached_changes_nothing(monkeypatch: pytest.MonkeyPatch
     assert (encoded(states), states.touched, states.bytes_used) == (before, {}, {"p": 6})
 
 
-def test_real_owners_follow_those_of_paras() -> None:
+def test_handler_owners_follow_para_ids() -> None:
     assert (BUCKETS, FIRST_OWNER) == (1024, 2**32)
     assert ENCODING_VERSION >= 0x80
 
@@ -176,7 +174,7 @@ def test_real_owners_follow_those_of_paras() -> None:
 # --- with the rest of the state ---
 
 
-def test_the_state_root_covers_what_handlers_keep() -> None:
+def test_state_root_covers_handler_state() -> None:
     router = relay()
     host = host_of(router)
     roots = [router.state_root()]
@@ -191,7 +189,7 @@ def test_the_state_root_covers_what_handlers_keep() -> None:
     assert router.state_root() not in roots
 
 
-def test_a_router_keeps_it_through_its_pages_and_says_what_to_save() -> None:
+def test_router_restores_handler_state_and_reports_changed_owners() -> None:
     router = relay()
     host = host_of(router)
     for key in (b"a", b"b", b"c", b"d", b"e"):

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How tests are shared out among the workers of `pytest -n`: a file stays together, and so do files that share what is dear to start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from xdist.scheduler import LoadFileScheduling
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LONGEST_FIRST: Final[Sequence[tuple[str, ...]]] = (
+    # one Spark session for all of these, which a second worker would have to start again
+    (
+        "tests/streaming/test_faults.py",
+        "tests/streaming/test_arrival.py",
+        "tests/streaming/test_restart.py",
+        "tests/streaming/test_state_reader.py",
+        "tests/streaming/test_outcomes.py",
+        "tests/streaming/test_protocols.py",
+        "tests/streaming/test_real_data.py",
+        "tests/streaming/test_options.py",
+    ),
+    ("tests/crash/test_short.py",),
+    ("tests/streaming/test_process.py",),
+    ("tests/docs/test_write_a_handler.py",),
+    ("tests/golden/test_job.py",),
+    ("tests/cli/test_demo.py",),
+    ("tests/streaming/test_artefacts.py",),
+)
+"""Groups of files in the order in which workers take them: what takes minutes begins before what takes seconds."""
+
+_PLACES: Final = {file: (at, group[0]) for at, group in enumerate(LONGEST_FIRST) for file in group}
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
+class Scheduling(LoadFileScheduling):
+    """Hands out the groups of `LONGEST_FIRST`, then every other file."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = _file(nodeid)
+        return _PLACES[file][1] if file in _PLACES else file
+
+
+def sort(items: list[pytest.Item]) -> None:
+    """Put the tests into the order in which they are handed out."""
+    items.sort(key=lambda item: _PLACES.get(_file(item.nodeid), (len(_PLACES), ""))[0])

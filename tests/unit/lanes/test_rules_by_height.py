@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A protocol whose rules change at a block: every execution of a block uses the rules of its height."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import pytest
+
+from tests.unit.lanes.backend import Store
+from tests.unit.lanes.batches import CHAIN, cut, live, rebuilt, run
+from tests.unit.lanes.chains import definition_of
+from validator.codec.encode import OutputRecord
+from validator.codec.json_form import to_json
+from validator.config import DEFAULT_PROTOCOL
+from validator.core.errors import Violation
+from validator.core.rules import RulesEpoch, in_force
+from validator.errors import UserError
+from validator.lanes.definition import LaneDefinition
+from validator.lanes.store import Head, LaneCache
+from validator.plugin import runtime as runtime_module
+from validator.plugin.protocol_api import ProtocolDefinition
+from validator.plugin.runtime import RuntimePlan, installed_protocol, make_runtime
+from validator.protocols.router.records import Candidate
+from validator.protocols.router.rules import Router
+
+OPEN, CLOSED, OPEN_AGAIN = RulesEpoch(0, 1, "open"), RulesEpoch(12, 2, "closed"), RulesEpoch(18, 3, "open")
+NEVER_REACHED = RulesEpoch(10**6, 4, "closed")
+
+
+@dataclass(eq=False)
+class CandidateRefused(Violation):
+    """The rules of this height accept no candidate."""
+
+    kind: ClassVar[str] = "Test/CandidateRefused"
+    clause: ClassVar[str] = "test"
+    block: int
+
+
+class ByHeight(Router):
+    """A Router that accepts no candidates while its profile is ``closed``."""
+
+    def check_candidate(self, candidate: Candidate) -> None:
+        if self.profile == "closed":
+            raise CandidateRefused(self.now)
+        super().check_candidate(candidate)
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., LaneDefinition]]:
+    """Return a function that installs the protocol with a list of rules and returns the lane's definition."""
+    plain = installed_protocol(DEFAULT_PROTOCOL)
+    assert plain is not None
+
+    def install(*rules: RulesEpoch) -> LaneDefinition:
+        changed = replace(plain, rules=rules, genesis=ByHeight.at_genesis, restore=ByHeight.from_pages)
+        monkeypatch.setattr(runtime_module, "protocols_of", lambda _: (changed,))
+        make_runtime.cache_clear()
+        return definition_of(CHAIN)
+
+    yield install
+    monkeypatch.undo()
+    make_runtime.cache_clear()
+
+
+def verdicts(records: list[OutputRecord]) -> list[dict[str, Any]]:
+    return [to_json("verdicts", record.value) for record in records if record.topic == "verdicts"]
+
+
+def play(definition: LaneDefinition) -> list[OutputRecord]:
+    return [record for records, _ in live(definition, cut(CHAIN.records)) for record in records]
+
+
+def test_latest_started_epoch_is_in_force() -> None:
+    rules = (OPEN, CLOSED, OPEN_AGAIN)
+    assert [in_force(rules, block).version for block in (0, 11, 12, 17, 18, 10**9)] == [1, 1, 2, 2, 3, 3]
+
+
+def test_candidate_is_judged_by_rules_of_its_block(program: Callable[..., LaneDefinition]) -> None:
+    before = {(each["block"], each["kind"], each["index"]): each for each in verdicts(play(program(OPEN)))}
+    after = verdicts(play(program(OPEN, CLOSED, OPEN_AGAIN)))
+    refused = {each["block"] for each in after if not each["ok"] and each["error"]["kind"] == CandidateRefused.kind}
+    assert refused == {each["block"] for each in after if each["kind"] == "candidate" and 12 <= each["block"] < 18}
+    early = [each for each in after if each["block"] < 12]
+    assert early
+    assert early == [before[each["block"], each["kind"], each["index"]] for each in early], (
+        "bytes before the switch changed"
+    )
+
+
+def test_new_epoch_has_own_digest_and_keeps_earlier_ones(
+    program: Callable[..., LaneDefinition],
+) -> None:
+    one, three = program(OPEN), program(OPEN, CLOSED, OPEN_AGAIN)
+    assert [epoch.from_block for epoch in three.epochs] == [0, 12, 18]
+    assert three.epochs[0].digest == one.epochs[0].digest
+    assert len({epoch.digest for epoch in three.epochs}) == 3
+    assert three.digest_at(11) != three.digest_at(12)
+
+
+def test_rebuilt_lane_matches_uninterrupted_lane_across_switches(program: Callable[..., LaneDefinition]) -> None:
+    definition = program(OPEN, CLOSED, OPEN_AGAIN)
+    batches, store = cut(CHAIN.records), Store()
+    for batch, (expected, processor) in zip(batches, live(definition, batches), strict=True):
+        assert run(definition, store, LaneCache(), batch) == expected
+        assert rebuilt(definition, store) == processor.snapshot()
+
+
+def test_epoch_may_be_added_after_executed_blocks(program: Callable[..., LaneDefinition]) -> None:
+    batches, store = cut(CHAIN.records), Store()
+    shorter = program(OPEN, CLOSED)
+    for batch in batches[:4]:
+        run(shorter, store, LaneCache(), batch)
+    longer = program(OPEN, CLOSED, OPEN_AGAIN, NEVER_REACHED)
+    expected = [records for records, _ in live(longer, batches)][4:]
+    assert [run(longer, store, LaneCache(), batch) for batch in batches[4:]] == expected
+
+
+def test_journal_keeps_rules_it_was_written_under(program: Callable[..., LaneDefinition]) -> None:
+    batches, store = cut(CHAIN.records), Store()
+    definition = program(OPEN, CLOSED)
+    for batch in batches:
+        run(definition, store, LaneCache(), batch)
+    assert store.committed.head is not None
+    stored = definition.under(Head.decode(store.committed.head).rules)
+    assert [tuple(use) for use in stored.rules] == [(0, 1), (12, 2)]
+
+
+@pytest.mark.parametrize(
+    ("rules", "block"),
+    [
+        ((OPEN, CLOSED._replace(from_block=5)), 5),
+        ((OPEN,), 12),
+        ((OPEN, CLOSED, OPEN_AGAIN._replace(from_block=20)), 20),
+    ],
+    ids=["earlier", "removed", "within"],
+)
+def test_change_to_rules_of_executed_blocks_is_refused_in_one_line(
+    program: Callable[..., LaneDefinition], rules: tuple[RulesEpoch, ...], block: int
+) -> None:
+    batches, store = cut(CHAIN.records), Store()
+    definition = program(OPEN, CLOSED)
+    for batch in batches[:-1]:
+        run(definition, store, LaneCache(), batch)
+    kept = RulesEpoch(NEVER_REACHED.from_block, CLOSED.version, CLOSED.profile)
+    listed = rules if any(epoch.version == CLOSED.version for epoch in rules) else (*rules, kept)
+    changed = program(*listed)
+    with pytest.raises(
+        UserError, match=f"its rules differ from block {block} on, but block [0-9]+ is already executed"
+    ) as error:
+        run(changed, store, LaneCache(), batches[-1])
+    assert "\n" not in str(error.value)
+
+
+def test_plan_with_unknown_rules_is_refused_in_one_line(program: Callable[..., LaneDefinition]) -> None:
+    planned = program(OPEN, CLOSED)
+    program(OPEN)
+    with pytest.raises(UserError, match="rules of version 2, this program has version 1") as error:
+        planned.check()
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("rules", "problem"),
+    [
+        ((), r"expected blocks that ascend from 0, found \[\]"),
+        ((CLOSED,), r"expected blocks that ascend from 0, found \[12\]"),
+        ((OPEN, CLOSED, CLOSED._replace(version=3)), "expected blocks that ascend from 0"),
+        ((OPEN, CLOSED._replace(version=1)), r"expected each version once, found \[1, 1\]"),
+    ],
+    ids=["none", "not from 0", "not ascending", "version twice"],
+)
+def test_invalid_list_of_rules_is_refused(rules: tuple[RulesEpoch, ...], problem: str) -> None:
+    plain: ProtocolDefinition = make_runtime(RuntimePlan(DEFAULT_PROTOCOL)).protocol
+    with pytest.raises(ValueError, match=problem):
+        replace(plain, rules=rules)
