@@ -311,7 +311,7 @@ class EarlyHrmpMachine(RuleBasedStateMachine):
         """Continue with rules that are restored from the pages of these, at the end of a block."""
         self.check_events()
         before = pages_of(self.rules_)
-        self.rules_ = EarlyHrmp.from_pages(before, self.enactment)
+        self.rules_ = EarlyHrmp.from_pages(before, self.rules_.settings)
         assert pages_of(self.rules_) == before
         for owner, page in ((owner, self.rules_.page(owner)) for owner in self.rules_.owners()):
             self.keep(owner, page)  # a lane is restored from saved pages

@@ -64,7 +64,7 @@ def test_pending_candidate_is_enacted_on_inclusion() -> None:
         rules.begin_block(block)
         made = candidate(1, block - 1, p2=f"0{block}")._replace(candidate_hash=bytes([block]) * 32)
         assert rules.apply_candidate(made) == Effects(enacted=False)
-    rules = EarlyHrmp.from_pages(pages_of(rules), Enactment.ON_INCLUSION)
+    rules = EarlyHrmp.from_pages(pages_of(rules), rules.settings)
     rules.begin_block(5)
     effects = rules.apply_inclusion(PendingRef(1, 3))
     assert effects.enacted

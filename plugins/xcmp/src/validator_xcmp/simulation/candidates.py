@@ -68,8 +68,8 @@ class CandidateTraffic:
     def _record(self, candidate: Json) -> Json:
         block, sender = candidate["watermark"]
         parent = candidate["relay_parent_number"]
-        told = None if parent == self.model.now - 1 and self.draws.percent(70) else parent
-        return {**candidate, "relay_parent_number": told, "watermark": {"block": block, "para": sender}}
+        stated = None if parent == self.model.now - 1 and self.draws.percent(70) else parent
+        return {**candidate, "relay_parent_number": stated, "watermark": {"block": block, "para": sender}}
 
     # --- queries on the model ---
 
