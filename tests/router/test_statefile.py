@@ -15,6 +15,7 @@ from tests.unit.lanes.chains import Chain, chain, definition_of, inputs_of
 from validator.core.inputs import DeadLetter
 from validator.core.lane import Lane
 from validator.core.outcomes import Verdict
+from validator.core.rules import ChainSettings
 from validator.document import Node
 from validator.errors import UserError
 from validator.protocols.router.rules import Router
@@ -110,7 +111,7 @@ def test_lane_from_written_state_matches_uninterrupted_lane(of: Chain) -> None:
 
     seeded = definition_of(of).create()
     seeded = Lane(
-        seeded.name, Router(read(written(mid_chain_state(of)), mid_chain_state(of)), _dispatcher(seeded)), MIDDLE
+        seeded.name, Router(read(written(mid_chain_state(of)), mid_chain_state(of)), settings_of(seeded)), MIDDLE
     )
     verdicts = play(seeded, of, MIDDLE + 1, 40)
     assert len(verdicts) == len(expected) > 0
@@ -124,9 +125,9 @@ def test_lane_from_written_state_matches_uninterrupted_lane(of: Chain) -> None:
     assert {**view(state_of(seeded)), "valid_paras": []} == {**view(state_of(uninterrupted)), "valid_paras": []}
 
 
-def _dispatcher(lane: Lane) -> Any:
+def settings_of(lane: Lane) -> ChainSettings:
     assert isinstance(lane.rules, Router)
-    return lane.rules._dispatcher
+    return lane.rules.settings
 
 
 def channel(document: Json) -> Json:
