@@ -108,9 +108,9 @@ def test_lane_from_written_state_matches_uninterrupted_lane(of: Chain) -> None:
     play(uninterrupted, of, 1, MIDDLE)
     expected = play(uninterrupted, of, MIDDLE + 1, 40)
 
-    seeded = definition_of(of).create()
+    fresh = definition_of(of).create()
     seeded = Lane(
-        seeded.name, Router(read(written(mid_chain_state(of)), mid_chain_state(of)), _dispatcher(seeded)), MIDDLE
+        fresh.name, Router(read(written(mid_chain_state(of)), mid_chain_state(of)), fresh.rules.settings), MIDDLE
     )
     verdicts = play(seeded, of, MIDDLE + 1, 40)
     assert len(verdicts) == len(expected) > 0
@@ -122,11 +122,6 @@ def test_lane_from_written_state_matches_uninterrupted_lane(of: Chain) -> None:
         # a channel's number of messages so far is not in the state keys; its head is
         assert [message.mqc_head for message in one.messages] == [message.mqc_head for message in other.messages]
     assert {**view(state_of(seeded)), "valid_paras": []} == {**view(state_of(uninterrupted)), "valid_paras": []}
-
-
-def _dispatcher(lane: Lane) -> Any:
-    assert isinstance(lane.rules, Router)
-    return lane.rules._dispatcher
 
 
 def channel(document: Json) -> Json:
