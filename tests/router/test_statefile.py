@@ -109,7 +109,7 @@ def test_lane_from_written_state_matches_uninterrupted_lane(of: Chain) -> None:
     play(uninterrupted, of, 1, MIDDLE)
     expected = play(uninterrupted, of, MIDDLE + 1, 40)
 
-    seeded = definition_of(of).create()
+    fresh = definition_of(of).create()
     seeded = Lane(
         seeded.name, Router(read(written(mid_chain_state(of)), mid_chain_state(of)), settings_of(seeded)), MIDDLE
     )
