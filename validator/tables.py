@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nested tables, as TOML writes dotted keys."""
+"""Nested tables, as TOML reads dotted keys."""
 
 from __future__ import annotations
 

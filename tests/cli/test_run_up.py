@@ -69,7 +69,7 @@ def test_failed_job_reports_reason_and_log(chain: Follower, monkeypatch: pytest.
     printed = result.stderr.splitlines()
     assert any(
         line.split()
-        == ["03:04:05", "started", *["Spark", "starts", "for", "polkadot;", "its", "log", "is", "spark.log"]]
+        == ["03:04:05", "started", *["starting", "Spark", "for", "polkadot;", "its", "log", "is", "spark.log"]]
         for line in printed
     )
     assert any(

@@ -110,7 +110,7 @@ def test_unconfigured_lane_cannot_be_verified(job: Callable[..., Job]) -> None:
     followed.chain.config_path.write_text(text, encoding="utf-8")
     result = followed.verify()
     assert result.exit_code == 2
-    assert "lane polkadot is not configured" in result.stderr
+    assert "lane polkadot is skipped: it is not configured" in result.stderr
     assert "none of the configured lanes is in the checkpoint" in result.stderr
 
 

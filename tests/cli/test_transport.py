@@ -164,7 +164,7 @@ def test_exception_of_transport_is_one_error_line(world: World) -> None:
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"topic": "blocks"}, "transport echo: 'blocks' is none of the output topics verdicts, dispatches, "),
+        ({"topic": "blocks"}, "transport echo: 'blocks' is not one of the output topics verdicts, dispatches, "),
         ({"file": 5}, "config.file: "),
         ({"fiel": "x"}, "config.fiel: no such key"),
     ],

@@ -106,7 +106,7 @@ def artefacts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
         spark.sparkContext.addPyFile(str(each))
     with importable(faulty, fixed):
         yield
-    sys.path[:] = path  # Spark has put copies of its own there
+    sys.path[:] = path  # Spark has added its copies
 
 
 def definition(*uses: dict[str, Any], seconds_max: int = 60) -> LaneDefinition:

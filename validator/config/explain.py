@@ -15,7 +15,7 @@ UNKNOWN_KEY: Final = "unknown_key"
 
 def as_input(error: ErrorDetails, *place: str) -> InitErrorDetails:
     """Return an error as one of the enclosing model, found at ``place``, with its message unchanged."""
-    # pydantic would reword errors of custom types, and write the bound of a large number as a float
+    # pydantic would reword its own errors, and write the bound of a large number as a float
     kind = PydanticCustomError(error["type"], "{words}", {**error.get("ctx", {}), "words": error["msg"]})
     return InitErrorDetails(type=kind, loc=(*place, *error["loc"]), input=error["input"])
 

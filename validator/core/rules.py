@@ -64,8 +64,8 @@ FIRST_RULES: tuple[RulesEpoch, ...] = (RulesEpoch(0, 1),)
 class ChainSettings:
     """A chain as its protocol sees it: limits, modes, the paras that are valid from the start, and the upward dispatcher.
 
-    ``configuration`` has the protocol's own class. ``upward_messages`` is passed to the rule set's dispatch round. ``rules`` are
-    ascending by block; the first ones apply from block 0.
+    ``configuration`` is an instance of the protocol's own class. ``upward_messages`` is passed to the rule set's dispatch round. ``rules``
+    are ascending by block; the first ones apply from block 0.
     """
 
     configuration: Any = None

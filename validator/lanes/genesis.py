@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The initial state of a lane, kept as pages next to the file that people write.
 
-A large chain's STATE.json takes a minute to read and check, at every start of the job. So the job keeps what it read in the encoding of
-pages. The file name depends on everything that the pages were made from: another file, configuration or encoding has another name.
+A large chain's STATE.json takes a minute to read and check, at every start of the job. So the job keeps what it read, encoded as pages. The
+file name depends on everything that the pages were made from: another file, configuration or encoding has another name.
 """
 
 from __future__ import annotations

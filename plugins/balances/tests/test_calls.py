@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transfers and sovereign accounts as bytes and back, and nothing else as a transfer."""
+"""Transfers and sovereign accounts round-trip, and all other bytes are rejected."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ DEST = b"\x00" + b"para\xd1\x07\x00\x00" + bytes(24)
         (2**128 - 1, "33" + "ff" * 16),
     ],
 )
-def test_transfers_are_written_as_on_the_relay_chain(value: int, compact: str) -> None:
+def test_transfer_encodes_as_on_relay_chain(value: int, compact: str) -> None:
     payload = b"\x05\x00" + DEST + bytes.fromhex(compact)
     assert encode_transfer(2001, value) == payload
     assert decode_transfer(payload) == Transfer(2001, value)
 
 
 @given(dest=U32, value=U128, call_index=BYTE, pallet_index=BYTE)
-def test_what_is_written_is_read_again(dest: int, value: int, call_index: int, pallet_index: int) -> None:
+def test_encoded_transfer_decodes_to_same_call(dest: int, value: int, call_index: int, pallet_index: int) -> None:
     payload = encode_transfer(dest, value, call_index=call_index, pallet_index=pallet_index)
     assert payload[:2] == bytes((pallet_index, call_index))
     assert decode_transfer(payload) == Transfer(dest, value)
 
 
 @given(dest=U32, value=U128, data=st.data())
-def test_no_part_of_a_transfer_is_one(dest: int, value: int, data: st.DataObject) -> None:
+def test_truncated_transfer_is_rejected(dest: int, value: int, data: st.DataObject) -> None:
     payload = encode_transfer(dest, value)
     cut = data.draw(st.integers(0, len(payload) - 1))
     with pytest.raises(DecodeError, match="bytes expected at offset"):
@@ -59,13 +59,13 @@ def test_no_part_of_a_transfer_is_one(dest: int, value: int, data: st.DataObject
 
 
 @given(dest=U32, value=U128, more=st.binary(min_size=1, max_size=4))
-def test_a_transfer_with_more_after_it_is_none(dest: int, value: int, more: bytes) -> None:
+def test_transfer_with_trailing_bytes_is_rejected(dest: int, value: int, more: bytes) -> None:
     with pytest.raises(DecodeError, match=f"^{len(more)} bytes left over"):
         decode_transfer(encode_transfer(dest, value) + more)
 
 
 @given(payload=st.binary(max_size=60).map(lambda rest: b"\x05\x00" + rest))
-def test_bytes_are_a_transfer_or_refused(payload: bytes) -> None:
+def test_random_bytes_decode_or_are_rejected(payload: bytes) -> None:
     try:
         call = decode_transfer(payload)
     except DecodeError:
@@ -94,21 +94,21 @@ def test_bytes_are_a_transfer_or_refused(payload: bytes) -> None:
         ),
     ],
 )
-def test_what_is_no_transfer_is_refused_in_words(rest: bytes, text: str) -> None:
+def test_malformed_transfer_is_rejected_with_reason(rest: bytes, text: str) -> None:
     with pytest.raises(DecodeError) as refused:
         decode_transfer(b"\x05\x00" + rest)
     assert str(refused.value) == text
 
 
 @given(para=U32)
-def test_a_paras_account_is_known_again(para: int) -> None:
+def test_sovereign_account_maps_back_to_para(para: int) -> None:
     account = sovereign_account(para)
     assert len(account) == 32
     assert para_of(account) == para
 
 
 @given(account=st.one_of(st.binary(max_size=40), st.binary(max_size=28).map(lambda rest: b"para" + rest)))
-def test_an_account_is_a_paras_or_it_is_not(account: bytes) -> None:
+def test_account_belongs_to_para_only_if_it_encodes_back(account: bytes) -> None:
     para = para_of(account)
     if para is None:
         assert not (len(account) == 32 and account[:4] == b"para" and not any(account[8:]))
@@ -116,7 +116,7 @@ def test_an_account_is_a_paras_or_it_is_not(account: bytes) -> None:
         assert sovereign_account(para) == account
 
 
-def test_what_is_no_transfer_is_not_written() -> None:
+def test_encoding_rejects_values_out_of_range() -> None:
     with pytest.raises(OverflowError):
         encode_transfer(2**32, 0)
     for value in (-1, 2**128):

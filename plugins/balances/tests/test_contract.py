@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugin keeps the contract of handler plugins."""
+"""The plugin passes the contract of handler plugins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TestBalances(HandlerContract):
     examples = (
         encode_transfer(2001, 2 * DOT),
         encode_transfer(2000, 0),
-        encode_transfer(4321, DOT),  # a para that is not there has an account all the same
+        encode_transfer(4321, DOT),  # even an unknown para has an account
         Example(encode_transfer(2000, DOT + 1, call_index=TRANSFER_KEEP_ALIVE), para=2002),
     )
     balances = 100 * DOT

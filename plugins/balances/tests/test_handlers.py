@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transfers move what they say, or fail in words and move nothing."""
+"""Transfers move their value, or fail with a reason and move nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def keep_alive(dest: int, value: int) -> bytes:
     return encode_transfer(dest, value, call_index=TRANSFER_KEEP_ALIVE)
 
 
-def test_a_transfer_moves_what_it_says() -> None:
+def test_transfer_moves_its_value() -> None:
     chain = chain_with()
     dispatch = chain.send(encode_transfer(2001, 30))
     assert (dispatch.outcome.value, dispatch.handler, dispatch.kind) == (
@@ -41,7 +41,7 @@ def test_a_transfer_moves_what_it_says() -> None:
     assert [chain.balance(para) for para in (2000, 2001, 2002)] == [70, 10, 70]
 
 
-def test_an_account_may_be_emptied_only_where_that_is_allowed() -> None:
+def test_only_allow_death_may_empty_account() -> None:
     chain = chain_with()
     root = chain.state_root
     for value, left in ((91, 9), (100, 0)):
@@ -67,7 +67,7 @@ def test_an_account_may_be_emptied_only_where_that_is_allowed() -> None:
         (7, 1, "BelowMinimum: para 7 would hold 1, expected at least the existential deposit of 10"),
     ],
 )
-def test_what_cannot_be_paid_moves_nothing(encode: object, dest: int, value: int, failure: str) -> None:
+def test_transfer_that_fails_moves_nothing(encode: object, dest: int, value: int, failure: str) -> None:
     chain = chain_with()
     root = chain.state_root
     dispatch = chain.send(encode(dest, value))  # type: ignore[operator]
@@ -76,14 +76,14 @@ def test_what_cannot_be_paid_moves_nothing(encode: object, dest: int, value: int
     assert chain.state_root == root
 
 
-def test_a_balance_stays_below_2_to_the_128th() -> None:
+def test_transfer_that_overflows_u128_fails() -> None:
     chain = chain_with(balances={2000: 100, 2001: 2**128 - 50, 2002: 0})
     dispatch = chain.send(encode_transfer(2001, 50))
     assert (dispatch.failure or "").startswith("ContextError: amount: expected the recipient's free balance to stay")
     assert chain.send(encode_transfer(2001, 49)).outcome.value == "ok"
 
 
-def test_paying_nothing_and_paying_oneself_change_nothing() -> None:
+def test_zero_transfer_and_self_transfer_change_nothing() -> None:
     chain = chain_with()
     root = chain.state_root
     for payload in (encode_transfer(2002, 0), keep_alive(9, 0), encode_transfer(2000, 100), keep_alive(2000, 100)):
@@ -92,8 +92,8 @@ def test_paying_nothing_and_paying_oneself_change_nothing() -> None:
         assert chain.state_root == root
 
 
-def test_deposits_that_are_held_back_cannot_be_paid_with() -> None:
-    """Only free balance moves: what is reserved for a channel stays."""
+def test_reserved_deposits_cannot_be_spent() -> None:
+    """Only free balance moves: a channel's reserved deposit stays."""
     hrmp = pytest.importorskip("validator_hrmp_calls", reason="the plugin hrmp-calls is not installed")
 
     class Both:
@@ -122,10 +122,10 @@ def test_deposits_that_are_held_back_cannot_be_paid_with() -> None:
         max_size=12,
     )
 )
-def test_the_total_stays_and_so_do_balances_of_failed_messages(
+def test_total_is_constant_and_failed_messages_change_no_balance(
     transfers: list[tuple[int, int, int, bool]],
 ) -> None:
-    """Against balances kept apart, by the rules of the README."""
+    """Compare with balances that the test computes by the rules of the README."""
     chain = chain_with()
     expected = dict(BALANCES)
     for para, dest, value, alive in transfers:
@@ -140,7 +140,7 @@ def test_the_total_stays_and_so_do_balances_of_failed_messages(
     assert sum(expected.values()) == 150
 
 
-def test_a_transfer_to_any_other_account_fails_in_words() -> None:
+def test_transfer_to_non_para_account_fails_with_reason() -> None:
     chain = chain_with()
     payload = b"\x05\x00\x00" + b"\x11" * 32 + b"\x04"
     dispatch = chain.send(payload)
@@ -152,13 +152,13 @@ def test_a_transfer_to_any_other_account_fails_in_words() -> None:
     assert chain.calls == 0
 
 
-def test_other_calls_of_the_pallet_are_nobodys() -> None:
+def test_other_calls_of_pallet_have_no_handler() -> None:
     chain = chain_with()
     for payload in (b"\x05", b"\x05\x01" + bytes(34), b"\x05\x04", b"\x04\x00" + encode_transfer(2001, 1)[2:]):
         assert chain.send(payload).outcome.value == "no_handler"
 
 
-def test_a_transfer_costs_what_its_parts_do() -> None:
+def test_transfer_is_charged_sum_of_its_parts() -> None:
     event = CALL_WEIGHTS.emit + CALL_WEIGHTS.byte * (len("transfer") + 32 + 32 + 16)
     moved = WEIGHT.base + CALL_WEIGHTS.transfer + event
     weights = [chain_with().send(payload).weight for payload in (encode_transfer(2001, 0), encode_transfer(2001, 10))]
@@ -166,7 +166,7 @@ def test_a_transfer_costs_what_its_parts_do() -> None:
     assert chain_with().send(keep_alive(2001, 10)).weight == moved + 2 * CALL_WEIGHTS.free_balance
 
 
-def test_a_transfer_without_enough_weight_moves_nothing() -> None:
+def test_transfer_without_enough_weight_moves_nothing() -> None:
     weight = chain_with().send(keep_alive(2001, 10)).weight
     for limit in (WEIGHT.base - 1, WEIGHT.base, weight - 1):
         chain = chain_with(weight_max=limit)
@@ -175,7 +175,7 @@ def test_a_transfer_without_enough_weight_moves_nothing() -> None:
         assert (dispatch.outcome.value, dispatch.weight, chain.state_root) == ("out_of_weight", limit, root)
 
 
-def test_the_pallet_stands_where_the_configuration_says() -> None:
+def test_configured_pallet_index_is_used() -> None:
     chain = Harness(validator_balances, {"pallet_index": 4, "existential_deposit": 0}, balances=BALANCES)
     assert chain.send(encode_transfer(2001, 1)).outcome.value == "no_handler"
     assert chain.send(encode_transfer(2002, 1, pallet_index=4)).outcome.value == "ok"
@@ -195,12 +195,12 @@ def test_the_pallet_stands_where_the_configuration_says() -> None:
     ],
     ids=str,
 )
-def test_another_configuration_is_refused(config: dict[str, object]) -> None:
+def test_invalid_configuration_is_rejected(config: dict[str, object]) -> None:
     with pytest.raises(PluginError, match=r"balances.*config"):
         Harness(validator_balances, config)
 
 
-def test_the_account_of_a_para_that_is_not_there_is_kept() -> None:
+def test_account_of_unknown_para_is_kept() -> None:
     chain = chain_with()
     assert chain.send(encode_transfer(4321, 10)).outcome.value == "ok"
     chain.restart()
@@ -210,7 +210,7 @@ def test_the_account_of_a_para_that_is_not_there_is_kept() -> None:
     assert (chain.balance(4321), chain.balance(2002)) == (0, 10)
 
 
-def test_without_a_ledger_nothing_moves() -> None:
+def test_transfer_without_ledger_moves_nothing() -> None:
     for deposit, outcome in ((10, "failed"), (0, "ok")):
         chain = Harness(validator_balances, {"existential_deposit": deposit}, balances=0, unlimited=True)
         root = chain.state_root
@@ -218,6 +218,6 @@ def test_without_a_ledger_nothing_moves() -> None:
         assert (dispatch.outcome.value, chain.state_root) == (outcome, root), dispatch.failure
 
 
-def test_weights_stay_as_they_are() -> None:
-    """Another number gives other verdicts on the same messages, so it needs another version."""
+def test_weights_are_unchanged() -> None:
+    """Other weights give other outcomes for the same messages, so a change needs a new version."""
     assert MessageWeight(1_000) == WEIGHT

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lets the tests of this plugin import the modules beside them, and gives every property the same examples in every run."""
+"""Lets the tests of this plugin import their sibling modules, and makes property tests deterministic."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several tests do with a rule set: save it, and look at it in every way."""
+"""Helpers that several tests share: save a rule set and check it in every way."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paras that go and come back, the order of a boundary, candidates that are enacted later."""
+"""Paras that leave and return, the order of a session boundary, candidates that are enacted later."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A short way to write conformance scenarios down: every call adds an input together with what must come of it.
+"""A compact way to write conformance scenarios: each call adds an input with its expected result.
 
-What must come of it is written from early_hrmp.txt and xcmp_rules 1.3, never taken from the program.
+Expected results come from early_hrmp.txt and xcmp_rules 1.3, never from the program.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BASE_CONFIG: Json = {
     "hrmp_open_request_ttl": 2,
     "dmq_watermark_rule": "land",
 }
-"""Tiny limits, no two of a kind alike, so that every one of them is reached and none is taken for another."""
+"""Tiny limits, so each is reached. Limits of the same kind differ, so none is mistaken for another."""
 
 
 class Trace(ScenarioWriter):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small chain in the middle of its life, for tests that look at one thing."""
+"""A small running chain, for tests of a single aspect."""
 
 from __future__ import annotations
 

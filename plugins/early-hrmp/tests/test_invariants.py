@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every invariant is missed where it does not hold."""
+"""A broken invariant is reported, for each invariant."""
 
 from __future__ import annotations
 
@@ -100,15 +100,15 @@ BREAKS: dict[str, tuple[Break, str]] = {
 }
 
 
-def test_a_state_that_has_lived_holds_them() -> None:
+def test_running_state_breaks_no_invariant() -> None:
     check_invariants(lived().state)
 
 
 @pytest.mark.parametrize("broken", BREAKS)
-def test_what_is_broken_is_told(broken: str) -> None:
+def test_broken_invariant_is_reported(broken: str) -> None:
     state = lived().state
-    break_it, told = BREAKS[broken]
+    break_it, expected = BREAKS[broken]
     break_it(state)
-    assert any(told in each for each in broken_invariants(state)), list(broken_invariants(state))
+    assert any(expected in each for each in broken_invariants(state)), list(broken_invariants(state))
     with pytest.raises(InvariantBroken):
         check_invariants(state)

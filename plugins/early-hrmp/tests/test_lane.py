@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A chain as a job runs it: its limits, and whose records it takes."""
+"""The protocol in a lane: its limits, and the records that it accepts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from validator.plugin.runtime import RuntimePlan, codec_of
 from validator.testing.lane_suite import LANE, SuitePlayer, fits_into_blocks
 
 
-def test_most_of_the_suite_fits_into_blocks() -> None:
+def test_most_scenarios_fit_into_blocks() -> None:
     assert sum(map(fits_into_blocks, all_scenarios())) > 40
 
 
-def test_a_verdict_that_is_not_expected_is_found() -> None:
+def test_unexpected_verdict_fails_scenario() -> None:
     scenario = deepcopy(next(filter(fits_into_blocks, all_scenarios())))
     SuitePlayer(scenario, as_record).play()
     step = next(step for step in scenario["steps"] if "requests" in step["expect"])
@@ -30,7 +30,7 @@ def test_a_verdict_that_is_not_expected_is_found() -> None:
         SuitePlayer(scenario, as_record).play()
 
 
-def test_a_chain_names_its_limits() -> None:
+def test_invalid_limits_are_rejected() -> None:
     (scenario, *_) = all_scenarios()
     with pytest.raises(UserError, match=r"chains\.chain\.limits\.hrmp_channel_max_place: no such limit of early-hrmp"):
         SuitePlayer(scenario, limits={"hrmp_channel_max_place": 1})
@@ -40,7 +40,7 @@ def test_a_chain_names_its_limits() -> None:
         SuitePlayer(scenario, limits={"hrmp_channel_max_places": -1})
 
 
-def test_the_records_of_another_protocol_are_not_taken() -> None:
+def test_record_of_another_protocol_is_undecodable() -> None:
     (scenario, *_) = all_scenarios()
     other = {"lane": LANE, "block": 1, "index": 0, "para_id": A, "hrmp_watermark": 0}
     router = codec_of([RuntimePlan("router")])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules against the naive model, step by step: every result, every event, the whole state, and all that is derived from it.
+"""The rules compared with the naive model, step by step: every result, every event, the full state, and everything derived from it.
 
-Limits are tiny and paras few, so that they meet in everything: full and sealed channels, paras that leave with requests open and come
-back under the same id, candidates that are enacted sessions after they were accepted.
+Limits are tiny and paras are few, so interactions are frequent: full and sealed channels, paras that leave with open requests and return
+under the same id, candidates that are enacted sessions after their acceptance.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ new_configs = st.none() | st.fixed_dictionaries({}, optional=LIMITS)
 
 
 class EarlyHrmpMachine(RuleBasedStateMachine):
-    """Every rule puts the same input into both and compares what comes back; the invariants compare what is left behind."""
+    """Every rule gives the same input to both sides and compares the results; the invariants compare the states."""
 
     rules_: EarlyHrmp
     naive: NaiveEarlyHrmp
@@ -97,7 +97,7 @@ class EarlyHrmpMachine(RuleBasedStateMachine):
             )
         )
         self.naive = NaiveEarlyHrmp(GENEROUS, genesis, unlimited=unlimited, waits=on_inclusion)
-        self.told: dict[Any, Any] = {}
+        self.emitted: dict[Any, Any] = {}
         self.saved: dict[int, bytes] = {}
         self.begin(first_block, [], [])
         for sender, recipient in channels:
@@ -155,7 +155,7 @@ class EarlyHrmpMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), fill=st.booleans(), gone=st.booleans())
     def close_in_full(self, data: st.DataObject, fill: bool, gone: bool) -> None:
-        """A channel is closed with or without a message in it, and another thing happens to it once that has had its effect."""
+        """A channel is closed with or without a message in it; after the close takes effect, something else happens to it."""
         there = sorted((each["sender"], each["recipient"]) for each in self.naive.channels)
         if not there:
             return
@@ -193,7 +193,7 @@ class EarlyHrmpMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), candidates_of=st.lists(st.sampled_from(PARAS), min_size=1, max_size=5))
     def traffic(self, data: st.DataObject, candidates_of: list[int]) -> None:
-        """A block of candidates, and the next."""
+        """A block of candidates, and the next block."""
         for para in candidates_of:
             if data.draw(st.integers(0, 3), label="good unless 0"):
                 self.good_candidate(data, para)
@@ -206,7 +206,7 @@ class EarlyHrmpMachine(RuleBasedStateMachine):
         self.plausible_candidate(data, para)
 
     def good_candidate(self, data: st.DataObject, para: int) -> None:
-        """A candidate whose channels have room and whose watermark lands, as far as the state has any such."""
+        """A candidate whose channels have room and whose watermark is valid, if the state allows it."""
         roomy = [to for to in self.naive.egress(para) if self.naive.channel_headroom(para, to)[1]]
         sent_to = sorted(data.draw(st.sets(st.sampled_from(roomy)))) if roomy else []
         last = self.naive.watermarks.get(para, -1)
@@ -219,7 +219,7 @@ class EarlyHrmpMachine(RuleBasedStateMachine):
         self.candidate({"para_id": para, "dmq_watermark": watermark, "hrmp_messages": messages})
 
     def plausible_candidate(self, data: st.DataObject, para: int) -> None:
-        """A candidate that keeps close to what the state allows, on either side of it."""
+        """A candidate close to the boundary of what the state allows, on either side of it."""
         last = self.naive.watermarks.get(para, 0)
         recipients = [*self.naive.egress(para), *data.draw(st.lists(paras, max_size=1), label="anybody")]
         sent_to = data.draw(st.lists(st.sampled_from(recipients), max_size=3)) if recipients else []
@@ -267,7 +267,7 @@ class EarlyHrmpMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), para=st.sampled_from(PARAS), at_once=st.booleans())
     def use_an_id_again(self, data: st.DataObject, para: int, at_once: bool) -> None:
-        """A para goes and comes back, and opens its channels again while its old messages wait."""
+        """A para leaves and returns, and opens its channels again while its old messages wait."""
         recipients = self.naive.egress(para)
         back = [{"para_id": para, "balance": 30}]
         self.change_session({"outgoing": [para], "onboarding": back if at_once else []})
@@ -287,7 +287,7 @@ class EarlyHrmpMachine(RuleBasedStateMachine):
 
     def next_block(self, data: st.DataObject, gap: int) -> None:
         self.check_events()
-        if data.draw(st.booleans(), label="headroom is told"):
+        if data.draw(st.booleans(), label="headroom is emitted"):
             self.headroom()
         if data.draw(st.booleans(), label="pages are saved"):
             self.save()
@@ -304,17 +304,17 @@ class EarlyHrmpMachine(RuleBasedStateMachine):
         assert [(event.block, event.index) for event in events] == [(self.now, at) for at in range(len(events))]
         assert [tuple(event[2:]) for event in events] == self.naive.events
 
-    # --- restarts, and what is told or saved piece by piece ---
+    # --- restarts, and headroom and pages that are taken incrementally ---
 
     @rule(data=st.data())
     def restart(self, data: st.DataObject) -> None:
-        """Go on with rules that were made from the pages of these, at the end of a block."""
+        """Continue with rules that are restored from the pages of these, at the end of a block."""
         self.check_events()
         before = pages_of(self.rules_)
         self.rules_ = EarlyHrmp.from_pages(before, self.enactment)
         assert pages_of(self.rules_) == before
         for owner, page in ((owner, self.rules_.page(owner)) for owner in self.rules_.owners()):
-            self.keep(owner, page)  # what a lane is restored from is saved
+            self.keep(owner, page)  # a lane is restored from saved pages
         for owner in set(self.saved) - set(self.rules_.owners()):
             del self.saved[owner]
         self.begin(self.now + 1, [], [])
@@ -325,7 +325,7 @@ class EarlyHrmpMachine(RuleBasedStateMachine):
 
     @rule()
     def save(self) -> None:
-        """Save what has changed, and nothing else."""
+        """Save only the changed pages."""
         for owner in self.rules_.changed():
             self.keep(owner, self.rules_.page(owner))
         self.rules_.mark_saved()
@@ -341,21 +341,21 @@ class EarlyHrmpMachine(RuleBasedStateMachine):
 
     @rule()
     def headroom(self) -> None:
-        """Take the headroom that has changed: with what was told before it is the headroom of everything."""
+        """Take the changed headroom. Together with the earlier headroom it must equal the full headroom."""
         for each in self.rules_.take_headroom():
             if isinstance(each, ChannelHeadroom):
                 assert each.message_size_max == each.bytes_left
-                self.told[each.sender, each.recipient] = (each.open, each.places_left, each.bytes_left)
+                self.emitted[each.sender, each.recipient] = (each.open, each.places_left, each.bytes_left)
             else:
                 assert isinstance(each, ParaHeadroom)
                 assert (each.upward_count_left, each.upward_bytes_left) == (0, 0)
-                self.told[each.para_id] = (each.valid, each.downward_pending, each.watermark, each.valid_watermarks)
+                self.emitted[each.para_id] = (each.valid, each.downward_pending, each.watermark, each.valid_watermarks)
         for para in (*PARAS, NOBODY):
-            assert self.told.get(para, (False, 0, None, ())) == self.naive.para_headroom(para)
+            assert self.emitted.get(para, (False, 0, None, ())) == self.naive.para_headroom(para)
         for sender in (*PARAS, NOBODY):
             for recipient in (*PARAS, NOBODY):
-                told = self.told.get((sender, recipient), (False, 0, 0))
-                assert told == self.naive.channel_headroom(sender, recipient)
+                emitted = self.emitted.get((sender, recipient), (False, 0, 0))
+                assert emitted == self.naive.channel_headroom(sender, recipient)
         assert self.rules_.take_headroom() == []
 
     @precondition(lambda self: hasattr(self, "rules_"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Canonical pages: that they hold everything, and that what is not one of them is refused."""
+"""Canonical pages: they hold the full state, and decoding rejects everything else."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ def full() -> EarlyHrmp:
 
 
 def without(state: EarlyHrmpState) -> dict[str, object]:
-    """Return the fields of a state, but for what is no part of it."""
+    """Return a state's fields without the derived ones."""
     return {name: getattr(state, name) for name in EarlyHrmpState.__slots__ if name != "touched"}
 
 
-def test_a_restored_state_is_the_same_in_every_field() -> None:
+def test_restored_state_equals_original_in_every_field() -> None:
     rules = full()
     check_encoding(rules)
     assert without(EarlyHrmp.from_pages(pages_of(rules)).state) == without(rules.state)
 
 
-def test_headroom_that_is_untold_is_told_by_the_restored_one() -> None:
+def test_restored_state_emits_pending_headroom() -> None:
     rules = full()
     assert EarlyHrmp.from_pages(pages_of(rules)).take_headroom() == rules.take_headroom() != []
 
 
-def test_a_restored_state_has_nothing_to_save() -> None:
+def test_restored_state_has_no_changed_pages() -> None:
     rules = EarlyHrmp.from_pages(pages_of(full()))
     assert list(rules.changed()) == []
 
 
-def test_pages_name_their_owners() -> None:
+def test_pages_state_their_owners() -> None:
     rules = full()
     pages = {owner: rules.page(owner) for owner in rules.owners()}
     assert list(pages) == [1, 2, 3, 99]
@@ -55,7 +55,7 @@ def test_pages_name_their_owners() -> None:
     assert rules.page(7) is None
 
 
-def test_every_cut_and_every_addition_is_refused() -> None:
+def test_truncated_or_extended_page_is_rejected() -> None:
     pages = pages_of(full())
     for at, page in enumerate(pages):
         for broken in (
@@ -67,7 +67,7 @@ def test_every_cut_and_every_addition_is_refused() -> None:
                 EarlyHrmp.from_pages([*pages[:at], broken, *pages[at + 1 :]])
 
 
-def test_every_flipped_bit_is_refused_or_gives_another_state() -> None:
+def test_flipped_bit_is_rejected_or_changes_state() -> None:
     pages = pages_of(full())
     for at, page in enumerate(pages):
         for bit in range(8 * len(page)):
@@ -79,18 +79,18 @@ def test_every_flipped_bit_is_refused_or_gives_another_state() -> None:
                 continue
             again = pages_of(rules)
             assert again != pages
-            if at != 1:  # what is untold is a set, told in order
+            if at != 1:  # the headroom page is a set, emitted in order
                 assert again[:1] + again[2:] == [
                     bytes(flipped) if at == each else pages[each] for each in (0, 2, 3, 4, 5)
                 ]
 
 
-def test_orders_and_repeats_are_refused() -> None:
-    common, untold, *owned = pages_of(full())
+def test_unordered_or_repeated_entries_are_rejected() -> None:
+    common, headroom, *owned = pages_of(full())
     with pytest.raises(DecodeError, match="page of para 1 follows that of para 2"):
-        EarlyHrmp.from_pages([common, untold, owned[1], owned[0]])
+        EarlyHrmp.from_pages([common, headroom, owned[1], owned[0]])
     with pytest.raises(DecodeError, match="page of para 1 follows that of para 1"):
-        EarlyHrmp.from_pages([common, untold, owned[0], owned[0]])
+        EarlyHrmp.from_pages([common, headroom, owned[0], owned[0]])
 
     state = full().state
     state.ingress[2].reverse()
@@ -105,23 +105,23 @@ def test_orders_and_repeats_are_refused() -> None:
     state = full().state
     state.open_requests.listed.append(OpenRequest(2, 1, 10))
     with pytest.raises(DecodeError, match="two open requests are for one channel"):
-        EarlyHrmp.from_pages([encode_common_page(state), untold, *owned])
+        EarlyHrmp.from_pages([encode_common_page(state), headroom, *owned])
     state = full().state
     state.close_requests.append(CloseRequest(1, 1, 2))
     with pytest.raises(DecodeError, match="two close requests are for one channel"):
-        EarlyHrmp.from_pages([encode_common_page(state), untold, *owned])
+        EarlyHrmp.from_pages([encode_common_page(state), headroom, *owned])
 
 
-def test_an_empty_page_is_refused() -> None:
-    common, untold, *_ = pages_of(full())
+def test_empty_page_is_rejected() -> None:
+    common, headroom, *_ = pages_of(full())
     empty = bytes([ENCODING_VERSION]) + (7).to_bytes(4, "little") + bytes(8)
     with pytest.raises(DecodeError, match="page of para 7 is empty"):
-        EarlyHrmp.from_pages([common, untold, empty])
+        EarlyHrmp.from_pages([common, headroom, empty])
 
 
 def _refused(state: EarlyHrmpState, para: int, message: str) -> None:
-    common, untold, *_ = pages_of(full())
+    common, headroom, *_ = pages_of(full())
     page = encode_para_page(state, para)
     assert page is not None
     with pytest.raises(DecodeError, match=message):
-        EarlyHrmp.from_pages([common, untold, page])
+        EarlyHrmp.from_pages([common, headroom, page])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rule set tells besides its state: effects, headroom, what has changed."""
+"""Output of the rule set other than its state: effects, headroom, changed pages."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from validator.plugin.protocol_api import (
 from validator.protocols.kit import InclusionCandidateNotPending, TimeoutCandidateNotPending
 
 
-def test_limits_are_in_the_order_of_their_encoding() -> None:
+def test_limits_are_in_encoding_order() -> None:
     assert tuple(MAXIMA) == tuple(field.name for field in fields(EarlyHrmpConfiguration))
 
 
-def test_effects_say_which_session_makes_them_real() -> None:
+def test_effects_name_session_that_makes_them_effective() -> None:
     rules = chain(1, 2)
     assert rules.apply_request(InitOpenChannel(1, 2)) == Effects(expires_session=2)
     assert rules.apply_request(AcceptOpenChannel(2, 0)) == Effects(effective_session=1)
@@ -42,7 +42,7 @@ def test_effects_say_which_session_makes_them_real() -> None:
     assert rules.apply_request(CloseChannel(1, 1, 2)) == Effects(effective_session=2)
 
 
-def test_a_verdict_says_where_messages_came_to_stand() -> None:
+def test_effects_give_queue_positions_of_messages() -> None:
     rules = chain(1, 2, 3)
     open_channels(rules, (1, 2), (1, 3))
     rules.begin_block(4)
@@ -57,7 +57,7 @@ def test_a_verdict_says_where_messages_came_to_stand() -> None:
     assert rules.apply_downward(DownwardMessage(2, b"")).messages[0].sequence_number == 3
 
 
-def test_a_pending_candidate_is_enacted_where_its_block_says_so() -> None:
+def test_pending_candidate_is_enacted_on_inclusion() -> None:
     rules = chain(1, 2, enactment=Enactment.ON_INCLUSION)
     open_channels(rules, (1, 2))
     for block in (2, 3, 4):
@@ -80,7 +80,7 @@ def test_a_pending_candidate_is_enacted_where_its_block_says_so() -> None:
     assert rules.state.pending_candidates == {}
 
 
-def test_events_tell_deposits_and_reasons() -> None:
+def test_events_state_deposits_and_reasons() -> None:
     rules = chain(1, 2, 3)
     open_channels(rules, (1, 2))
     rules.apply_request(InitOpenChannel(1, 3))
@@ -108,7 +108,7 @@ def test_events_tell_deposits_and_reasons() -> None:
     ]
 
 
-def test_headroom_of_what_has_changed_and_nothing_else() -> None:
+def test_headroom_is_emitted_only_for_changes() -> None:
     rules = chain(1, 2, 3)
     open_channels(rules, (1, 2), (1, 3))
     assert rules.take_headroom() == [
@@ -133,7 +133,7 @@ def test_headroom_of_what_has_changed_and_nothing_else() -> None:
     assert rules.take_headroom() == [ParaHeadroom(3, valid=False), ChannelHeadroom(1, 3, open=False)]
 
 
-def test_blocks_at_or_below_the_watermark_are_no_landings() -> None:
+def test_blocks_at_or_below_watermark_are_no_valid_watermarks() -> None:
     rules = chain(1)
     rules.begin_block(4)
     rules.apply_candidate(Candidate(1, 6, 6))
@@ -144,7 +144,7 @@ def test_blocks_at_or_below_the_watermark_are_no_landings() -> None:
     assert headroom == ParaHeadroom(1, valid=True, downward_pending=3, watermark=6, valid_watermarks=(7,))
 
 
-def test_landings_that_are_told_are_bounded() -> None:
+def test_number_of_emitted_watermarks_is_limited() -> None:
     rules = chain(1)
     for block in range(2, 4 + HEADROOM_WATERMARKS_MAX):
         rules.begin_block(block)
@@ -154,7 +154,7 @@ def test_landings_that_are_told_are_bounded() -> None:
     assert headroom.valid_watermarks == tuple(range(2, 2 + HEADROOM_WATERMARKS_MAX))
 
 
-def test_what_is_saved_grows_with_what_is_touched() -> None:
+def test_only_touched_pages_are_encoded() -> None:
     rules = chain(*range(1, 50))
     open_channels(rules, (1, 2), (3, 4))
     rules.state_root()
@@ -177,7 +177,7 @@ def test_what_is_saved_grows_with_what_is_touched() -> None:
     assert rules.state_root() == state_hash(rules.state)
 
 
-def test_the_root_tells_states_apart() -> None:
+def test_different_states_have_different_roots() -> None:
     roots = {lived().state_root()}
     for change in ("paras", "watermarks", "session", "limits", "age", "instance", "queue"):
         rules = lived()
@@ -200,6 +200,6 @@ def test_the_root_tells_states_apart() -> None:
     assert len(roots) == 8
 
 
-def test_nothing_is_dispatched() -> None:
+def test_dispatch_returns_nothing() -> None:
     assert chain(1).dispatch() == []
     assert chain(1).state.configuration == CONFIGURATION

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From Avro records to the protocol's types and back: every range, in the order of the schema."""
+"""Avro records round-trip to the protocol's types; all ranges are checked in schema order."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ REQUESTS = [InitOpenChannel(1, 2), AcceptOpenChannel(2, 0), AcceptOpenChannelFro
 
 
 @pytest.mark.parametrize("candidate", CANDIDATES)
-def test_a_candidate_comes_back_with_its_hashes(candidate: Candidate) -> None:
+def test_candidate_round_trips_with_hashes(candidate: Candidate) -> None:
     fields = shape_candidate(candidate_record("lane", 5, 0, candidate))
     made = chain().candidate(fields)
     messages = tuple(each._replace(payload_hash=message_hash(each.payload)) for each in candidate.hrmp_messages)
@@ -53,13 +53,13 @@ def test_a_candidate_comes_back_with_its_hashes(candidate: Candidate) -> None:
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=str)
-def test_a_request_comes_back(request_: Any) -> None:
+def test_request_round_trips(request_: Any) -> None:
     made = chain().request(shape_request(request_record("lane", 5, 0, request_)))
     assert made == request_
     assert type(made) is type(request_)
 
 
-def test_the_relay_parent_is_the_block_before_unless_it_is_named() -> None:
+def test_relay_parent_defaults_to_previous_block() -> None:
     record = candidate_record("lane", 5, 0, CANDIDATES[0]) | {"relay_parent_number": None}
     assert shape_candidate(record)[1] == 4
     with pytest.raises(
@@ -69,7 +69,7 @@ def test_the_relay_parent_is_the_block_before_unless_it_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"para_id": -1, "dmq_watermark": -1}, "para_id: expected 0 to 4294967295, found -1"),
         ({"relay_parent_number": U32_MAX + 1, "dmq_watermark": -1}, "relay_parent_number: expected 0 to 4294967295"),
@@ -92,13 +92,13 @@ def test_the_relay_parent_is_the_block_before_unless_it_is_named() -> None:
         ),
     ],
 )
-def test_a_candidate_out_of_range_is_told(change: dict[str, Any], told: str) -> None:
-    with pytest.raises(LimitError, match=told):
+def test_candidate_out_of_range_is_rejected(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(LimitError, match=message):
         shape_candidate(candidate_record("lane", 5, 0, CANDIDATES[0]) | change)
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=str)
-def test_a_request_out_of_range_is_told(request_: Any) -> None:
+def test_request_out_of_range_is_rejected(request_: Any) -> None:
     for field in request_._fields:
         for value in (-1, U32_MAX + 1):
             record = request_record("lane", 5, 0, request_._replace(**{field: value}))
@@ -106,7 +106,7 @@ def test_a_request_out_of_range_is_told(request_: Any) -> None:
                 shape_request(record)
 
 
-def test_the_definition_is_whole() -> None:
+def test_definition_is_complete() -> None:
     (definition,) = validator_protocols()
     assert definition.name == validator_manifest().name == "early-hrmp"
     schemas = schemas_of(definition.schemas)

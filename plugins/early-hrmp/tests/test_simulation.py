@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated chains: deterministic, lively, breaking every rule, and judged by a lane as the naive model judges them."""
+"""Simulated chains are deterministic, busy and break every rule; a lane gives the same verdicts as the naive model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from validator.testing.simulation import records_of
 
 
 class TestSimulation(SimulationContract):
-    """The protocol's own."""
+    """The contract for this protocol."""
 
     protocol = "early-hrmp"
     kinds = frozenset(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The conformance suite: that the rules pass it, that it is what was written, and that nothing is missing from it."""
+"""The conformance suite: the rules pass it, it matches its sources, and it is complete."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ READINGS = [f"H-I{number:02}" for number in range(1, 13)]
 
 
 class TestProtocol(ProtocolContract):
-    """The suite, and the samples where they are."""
+    """The suite, and the samples if they exist."""
 
     protocol = "early-hrmp"
     violations = tuple(
@@ -39,14 +39,14 @@ class TestProtocol(ProtocolContract):
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_the_files_are_what_was_written(group: str) -> None:
+def test_files_match_scenarios(group: str) -> None:
     assert (SUITE / f"{group}.json").read_text(encoding="utf-8") == text_of(group)
 
 
-def test_no_file_is_left_over() -> None:
+def test_no_file_is_unused() -> None:
     assert sorted(path.stem for path in SUITE.iterdir()) == sorted(GROUPS)
 
 
-def test_every_reading_is_met() -> None:
+def test_every_reading_has_scenario() -> None:
     met = {each["id"] for scenario in all_scenarios() for each in scenario.get("interpretation", ())}
     assert sorted(met) == READINGS

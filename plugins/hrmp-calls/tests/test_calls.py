@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls as bytes and back, and nothing else as a call."""
+"""Calls round-trip, and all other bytes are rejected."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ WRITTEN: list[tuple[Call, str]] = [
 
 
 @pytest.mark.parametrize(("call", "text"), WRITTEN)
-def test_calls_are_written_as_on_the_relay_chain(call: Call, text: str) -> None:
+def test_call_encodes_as_on_relay_chain(call: Call, text: str) -> None:
     assert encode(call) == bytes.fromhex(text)
     assert DECODERS[type(call)](bytes.fromhex(text)) == call
 
 
 @given(call=CALLS, pallet_index=BYTE)
-def test_what_is_written_is_read_again(call: Call, pallet_index: int) -> None:
+def test_encoded_call_decodes_to_same_call(call: Call, pallet_index: int) -> None:
     payload = encode(call, pallet_index)
     assert payload[0] == pallet_index
     assert DECODERS[type(call)](payload) == call
 
 
 @given(call=CALLS, size=st.integers(0, 40))
-def test_every_other_size_is_refused(call: Call, size: int) -> None:
+def test_call_of_wrong_size_is_rejected(call: Call, size: int) -> None:
     payload = encode(call)
     if size == len(payload):
         return
@@ -61,7 +61,7 @@ def test_every_other_size_is_refused(call: Call, size: int) -> None:
         DECODERS[type(call)](payload[:size].ljust(size, b"\x00"))
 
 
-def test_what_is_no_call_is_not_written() -> None:
+def test_encoding_rejects_values_out_of_range() -> None:
     with pytest.raises(OverflowError):
         encode(AcceptOpenChannel(2**32))
     with pytest.raises(OverflowError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugin keeps the contract of handler plugins."""
+"""The plugin passes the contract of handler plugins."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ CLOSE = encode(CloseChannel(2000, 2001))
 
 
 def request(chain: Harness) -> None:
-    """Bring a chain to where a request waits."""
+    """Bring a chain to a state with a waiting request."""
     chain.send(REQUEST)
 
 
 def open_channel(chain: Harness) -> None:
-    """Bring a chain to where a channel is open."""
+    """Bring a chain to a state with an open channel."""
     chain.send(REQUEST)
     chain.send(ACCEPT, para=2001)
     chain.change_session()

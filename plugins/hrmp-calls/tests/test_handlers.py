@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls are carried out for the para that sent them, or fail with the rule that refuses them and leave nothing."""
+"""Calls take effect for the para that sent them, or fail with the broken rule and have no effect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEPOSIT = 100_000_000_000
 
 
 def chain_with(*sent: tuple[int, bytes], sessions: int = 0, **options: object) -> Harness:
-    """Return a chain on which these messages were sent, and sessions changed afterwards."""
+    """Return a chain on which these messages were sent, followed by the given number of session changes."""
     chain = Harness(validator_hrmp_calls, **options)  # type: ignore[arg-type]
     for para, payload in sent:
         assert chain.send(payload, para).outcome.value == "ok"
@@ -32,7 +32,7 @@ def u32s(*values: int) -> bytes:
     return b"".join(value.to_bytes(4, "little") for value in values)
 
 
-def test_a_channel_is_requested_accepted_used_and_closed() -> None:
+def test_channel_is_requested_accepted_used_and_closed() -> None:
     chain = Harness(validator_hrmp_calls, balances=3 * DEPOSIT)
 
     dispatch = chain.send(REQUEST, para=2000)
@@ -104,7 +104,7 @@ REFUSED: list[tuple[Callable[[], Harness], int, Call, str]] = [
 @pytest.mark.parametrize(
     ("chain", "para", "call", "rule"), REFUSED, ids=[f"{each[3]}-{n}" for n, each in enumerate(REFUSED)]
 )
-def test_what_the_rules_refuse_fails_and_leaves_nothing(
+def test_call_that_breaks_rule_fails_without_effect(
     chain: Callable[[], Harness], para: int, call: Call, rule: str
 ) -> None:
     harness = chain()
@@ -116,13 +116,13 @@ def test_what_the_rules_refuse_fails_and_leaves_nothing(
     assert harness.state_root == root
 
 
-def test_a_channel_is_not_closed_twice() -> None:
+def test_second_close_request_fails() -> None:
     chain = chain_with((2000, REQUEST), (2001, ACCEPT), sessions=1)
     assert chain.send(CLOSE).outcome.value == "ok"
     assert (chain.send(CLOSE, para=2001).failure or "").startswith("CloseHrmpChannelAlreadyUnderway")
 
 
-def test_channels_up_to_the_limit_are_requested() -> None:
+def test_requests_up_to_limit_succeed() -> None:
     paras = range(2000, 2032)
     chain = Harness(validator_hrmp_calls, paras=paras)
     ends = [chain.send(encode(InitOpenChannel(para, 1, 1))) for para in paras[1:]]
@@ -130,7 +130,7 @@ def test_channels_up_to_the_limit_are_requested() -> None:
     assert (ends[-1].failure or "").startswith("OpenHrmpChannelLimitExceeded")
 
 
-def test_channels_up_to_the_limit_are_accepted() -> None:
+def test_acceptances_up_to_limit_succeed() -> None:
     paras = range(2000, 2032)
     chain = Harness(validator_hrmp_calls, paras=paras)
     for para in paras[1:]:
@@ -142,7 +142,7 @@ def test_channels_up_to_the_limit_are_accepted() -> None:
 
 @pytest.mark.parametrize("payload", [REQUEST, ACCEPT, CLOSE], ids=["init", "accept", "close"])
 @pytest.mark.parametrize("change", [-1, 1])
-def test_messages_of_another_size_fail_in_words(payload: bytes, change: int) -> None:
+def test_message_of_wrong_size_fails_with_reason(payload: bytes, change: int) -> None:
     chain = Harness(validator_hrmp_calls)
     root = chain.state_root
     dispatch = chain.send(payload[:change] if change < 0 else payload + b"\x00")
@@ -153,13 +153,13 @@ def test_messages_of_another_size_fail_in_words(payload: bytes, change: int) -> 
     assert (dispatch.weight, chain.calls, chain.state_root) == (WEIGHT.base, 0, root)
 
 
-def test_other_calls_of_the_pallet_are_nobodys() -> None:
+def test_other_calls_of_pallet_have_no_handler() -> None:
     chain = Harness(validator_hrmp_calls)
     for payload in (b"\x3c\x03", b"\x3c", b"", b"\x3d\x00" + REQUEST[2:]):
         assert chain.send(payload).outcome.value == "no_handler"
 
 
-def test_a_call_costs_what_its_parts_do() -> None:
+def test_call_is_charged_sum_of_its_parts() -> None:
     dispatch = Harness(validator_hrmp_calls).send(REQUEST)
     event = CALL_WEIGHTS.emit + CALL_WEIGHTS.byte * (len("open_channel_requested") + 16)
     assert dispatch.weight == WEIGHT.base + CALL_WEIGHTS.channel + event
@@ -169,18 +169,18 @@ def test_a_call_costs_what_its_parts_do() -> None:
     assert bounded.state_root == root
 
 
-def test_the_pallet_stands_where_the_configuration_says() -> None:
+def test_configured_pallet_index_is_used() -> None:
     chain = Harness(validator_hrmp_calls, {"pallet_index": 41})
     assert chain.send(REQUEST).outcome.value == "no_handler"
     assert chain.send(encode(InitOpenChannel(2001, 8, 1024), 41)).outcome.value == "ok"
 
 
 @pytest.mark.parametrize("index", [-1, 256, "60", 60.0, None])
-def test_another_index_is_refused(index: object) -> None:
+def test_invalid_pallet_index_is_rejected(index: object) -> None:
     with pytest.raises(PluginError, match=r"hrmp-calls.*config"):
         Harness(validator_hrmp_calls, {"pallet_index": index})
 
 
-def test_weights_stay_as_they_are() -> None:
-    """Another number gives other verdicts on the same messages, so it needs another version."""
+def test_weights_are_unchanged() -> None:
+    """Other weights give other outcomes for the same messages, so a change needs a new version."""
     assert MessageWeight(1_000) == WEIGHT

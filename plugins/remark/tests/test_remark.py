@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hash of a para's latest remark is kept under its id, and the plugin keeps the contract."""
+"""The plugin stores the hash of each para's latest remark under the para's id, and passes the contract of handler plugins."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def encode_remark(text: bytes) -> bytes:
     return bytes(out.buffer)
 
 
-def test_the_hash_is_kept_under_the_paras_id() -> None:
+def test_hash_is_stored_under_para_id() -> None:
     chain = Harness(validator_remark)
     dispatch = chain.send(REMARK + HELLO)
     assert (dispatch.outcome.value, dispatch.handler, dispatch.kind) == ("ok", "remark@0.1.0", "remark")
@@ -56,12 +56,12 @@ def test_the_hash_is_kept_under_the_paras_id() -> None:
 
 
 @given(text=st.binary(max_size=300))
-def test_a_remark_is_read_as_it_is_written(text: bytes) -> None:
+def test_encoded_remark_decodes_to_same_text(text: bytes) -> None:
     assert decode_remark(encode_remark(text)) == text
 
 
 @given(text=st.binary(max_size=100), more=st.binary(min_size=1, max_size=3), data=st.data())
-def test_more_or_less_is_no_remark(text: bytes, more: bytes, data: st.DataObject) -> None:
+def test_truncated_or_extended_remark_is_rejected(text: bytes, more: bytes, data: st.DataObject) -> None:
     payload = encode_remark(text)
     with pytest.raises(DecodeError, match=f"^{len(more)} bytes left over at offset {len(payload)}$"):
         decode_remark(payload + more)
@@ -79,7 +79,7 @@ def test_more_or_less_is_no_remark(text: bytes, more: bytes, data: st.DataObject
         (REMARK + b"\x15\x00hello", "DecodeError: compact integer at offset 2 is not in its shortest form"),
     ],
 )
-def test_what_is_no_remark_fails_in_words(payload: bytes, failure: str) -> None:
+def test_malformed_remark_fails_with_reason(payload: bytes, failure: str) -> None:
     chain = Harness(validator_remark)
     root = chain.state_root
     dispatch = chain.send(payload)
@@ -87,7 +87,7 @@ def test_what_is_no_remark_fails_in_words(payload: bytes, failure: str) -> None:
     assert (chain.calls, chain.state, chain.state_root) == (0, {}, root)
 
 
-def test_a_long_remark_is_refused() -> None:
+def test_oversized_remark_is_rejected() -> None:
     chain = Harness(validator_remark)
     longest = 65_536 - len(REMARK) - 4
     assert chain.send(encode_remark(bytes(longest))).outcome.value == "ok"
@@ -95,29 +95,29 @@ def test_a_long_remark_is_refused() -> None:
     assert dispatch.failure == "OversizePayload: expected at most 65536 bytes, found 65537"
 
 
-def test_other_calls_of_the_pallet_are_nobodys() -> None:
+def test_other_calls_of_pallet_have_no_handler() -> None:
     chain = Harness(validator_remark)
     for payload in (b"", b"\x00", b"\x00\x01" + HELLO, b"\x00\x08", b"\x01\x00" + HELLO):
         assert chain.send(payload).outcome.value == "no_handler"
 
 
-def test_a_remark_costs_its_bytes_and_its_calls() -> None:
+def test_remark_is_charged_for_bytes_and_context_calls() -> None:
     payload = REMARK + HELLO
     kept = WEIGHT.base + WEIGHT.per_byte * len(payload) + CALL_WEIGHTS.write + CALL_WEIGHTS.byte * (4 + 32)
-    told = CALL_WEIGHTS.emit + CALL_WEIGHTS.byte * (len("remarked") + 32)
+    emitted = CALL_WEIGHTS.emit + CALL_WEIGHTS.byte * (len("remarked") + 32)
     assert Harness(validator_remark).send(payload).weight == kept
-    assert Harness(validator_remark).send(REMARK_WITH_EVENT + HELLO).weight == kept + told
-    for limit in (WEIGHT.of(payload) - 1, kept - 1, kept + told - 1):
+    assert Harness(validator_remark).send(REMARK_WITH_EVENT + HELLO).weight == kept + emitted
+    for limit in (WEIGHT.of(payload) - 1, kept - 1, kept + emitted - 1):
         chain = Harness(validator_remark, weight_max=limit)
         dispatch = chain.send(REMARK_WITH_EVENT + HELLO)
         assert (dispatch.outcome.value, dispatch.weight, chain.state) == ("out_of_weight", limit, {})
 
 
-def test_it_has_no_configuration() -> None:
+def test_configuration_is_rejected() -> None:
     with pytest.raises(PluginError, match=r"it has no configuration, found .*pallet_index"):
         Harness(validator_remark, {"pallet_index": 0})
 
 
-def test_weights_stay_as_they_are() -> None:
-    """Another number gives other verdicts on the same messages, so it needs another version."""
+def test_weights_are_unchanged() -> None:
+    """Other weights give other outcomes for the same messages, so a change needs a new version."""
     assert MessageWeight(500, per_byte=1) == WEIGHT

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lets the tests of this plugin import the modules beside them; properties run under the project's profile."""
+"""Lets the tests of this plugin import their sibling modules; property tests use the project's profile."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A chain as a job runs it: what it tells of channels, its limits, and which records it takes."""
+"""The protocol in a lane: the output about channels, the limits, and the records that it accepts."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from validator.plugin.runtime import RuntimePlan, codec_of
 from validator.testing.lane_suite import LANE, SuitePlayer, fits_into_blocks
 
 
-def test_most_of_the_suite_fits_into_blocks() -> None:
+def test_most_scenarios_fit_into_blocks() -> None:
     assert sum(map(fits_into_blocks, all_scenarios())) > 40
 
 
 def opened() -> SuitePlayer:
-    """Return a chain with one channel, from A to B, that has told its headroom."""
+    """Return a chain with one channel, from A to B, that has emitted its headroom."""
     (scenario,) = (each for each in all_scenarios() if each["id"] == "xcmp/enactment/twice-in-a-block")
     chain = SuitePlayer(scenario, as_record)
     request = {"requests": [{"kind": "init_open_channel", "origin": A, "recipient": B}]}
@@ -34,30 +34,30 @@ def send(bitfield: str = "1", root: str | None = R1) -> Json:
     return {"para_id": A, "watermark": [0, ALL], "bitfield": bitfield, "message_root": root}
 
 
-def test_what_is_told_of_a_channel_and_its_paras() -> None:
+def test_channel_events_and_headroom_are_emitted() -> None:
     chain = opened()
-    told = chain.execute(3, [{"candidates": [send()]}])
-    assert [value["accepted"] for topic, value in told if topic == "receipts"] == [1]
+    output = chain.execute(3, [{"candidates": [send()]}])
+    assert [value["accepted"] for topic, value in output if topic == "receipts"] == [1]
     close = {"requests": [{"kind": "close_channel", "origin": A, "sender": A, "index": 0}]}
     chain.execute(4, [close, {"session_change": {}}])
     chain.execute(5, [{"session_change": {}}])
-    told = chain.execute(6, [{"session_change": {}}])
-    (event,) = (value for topic, value in told if topic == "channel-events")
+    output = chain.execute(6, [{"session_change": {}}])
+    (event,) = (value for topic, value in output if topic == "channel-events")
     assert (event["event"], event["reason"], event["sender_returned"], event["session"]) == ("closed", "unread", 100, 4)
-    headroom = {value["para_id"]: value for topic, value in told if topic == "headroom"}
+    headroom = {value["para_id"]: value for topic, value in output if topic == "headroom"}
     assert sorted(headroom) == [A, B]
     assert (headroom[B]["downward_pending"], headroom[B]["valid_watermarks"]) == (1, [])
     chain.restart()
 
 
-def test_headroom_names_the_blocks_that_are_unread() -> None:
+def test_headroom_lists_unread_blocks() -> None:
     chain = opened()
     rules = chain.lane.rules
     assert isinstance(rules, Xcmp)
     rules.begin_block(3)
     rules.apply_candidate(rules.candidate((A, 2, (2, ALL), "1", bytes(32), None)))
-    told = {each[0]: each for each in rules.take_headroom()}
-    assert (told[A].watermark, told[B].valid_watermarks, told[B].watermark) == (2, (3,), None)
+    headroom = {each[0]: each for each in rules.take_headroom()}
+    assert (headroom[A].watermark, headroom[B].valid_watermarks, headroom[B].watermark) == (2, (3,), None)
     assert rules.take_headroom() == []
     chain.restart()
     assert chain.lane.rules.take_headroom() == []
@@ -73,18 +73,18 @@ def test_headroom_names_the_blocks_that_are_unread() -> None:
         ({"message_root": "00"}, "message_root: expected 32 bytes in hex"),
     ],
 )
-def test_a_candidate_out_of_range_is_refused_in_one_line(change: Json, detail: str) -> None:
+def test_candidate_out_of_range_is_rejected_in_one_line(change: Json, detail: str) -> None:
     with pytest.raises(UserError, match=detail.replace("(", r"\(")):
         opened().records(3, [{"candidates": [send() | change]}])
 
 
-def test_a_request_out_of_range_is_refused_in_one_line() -> None:
+def test_request_out_of_range_is_rejected_in_one_line() -> None:
     request = {"kind": "close_channel", "origin": A, "sender": A, "index": -1}
     with pytest.raises(UserError, match="column_index: expected an integer from 0 to 4294967295, found -1"):
         opened().records(3, [{"requests": [request]}])
 
 
-def test_a_chain_names_its_limits() -> None:
+def test_invalid_limits_are_rejected() -> None:
     (scenario, *_) = all_scenarios()
     with pytest.raises(UserError, match=r"limits\.xcmp_channel_capacities: no such limit of xcmp"):
         SuitePlayer(scenario, limits={"xcmp_channel_capacities": 1})
@@ -94,7 +94,7 @@ def test_a_chain_names_its_limits() -> None:
         SuitePlayer(scenario, limits={"xcmp_open_request_ttl": 2**32})
 
 
-def test_the_records_of_another_protocol_are_not_taken() -> None:
+def test_record_of_another_protocol_is_undecodable() -> None:
     (scenario, *_) = all_scenarios()
     other = {"lane": LANE, "block": 1, "index": 0, "para_id": A, "hrmp_watermark": 0}
     router = codec_of([RuntimePlan("router")])

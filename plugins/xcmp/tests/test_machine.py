@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules against the naive model, step by step: every result with its fields, every event, and the whole state after every step.
+"""The rules compared with the naive model, step by step: every result with its fields, every event, and the full state after every step.
 
-Limits are tiny and paras few, so that they meet in everything: full rows, columns that move while others are condemned, paras that leave
-with requests open and come back, candidates that a boundary drops.
+Limits are tiny and paras are few, so interactions are frequent: full rows, columns that move while others are condemned, paras that leave
+with open requests and return, candidates that a session boundary drops.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ roots = st.sampled_from(("01" * 32, "02" * 32, "ff" * 32))
 
 
 class XcmpMachine(RuleBasedStateMachine):
-    """Every rule puts the same input into both and compares what comes back; the invariants compare what is left behind."""
+    """Every rule gives the same input to both sides and compares the results; the invariants compare the states."""
 
     rules: Xcmp
 
@@ -155,7 +155,7 @@ class XcmpMachine(RuleBasedStateMachine):
         data=st.data(), senders=st.lists(st.sampled_from(PARAS), min_size=1, max_size=4), gap=st.sampled_from((1, 1, 3))
     )
     def traffic(self, data: st.DataObject, senders: list[int], gap: int) -> None:
-        """A block of candidates that are good as far as it depends on them, and the next."""
+        """A block of candidates that are good in themselves, and the next block."""
         for para in senders:
             row = self.naive.row(para)
             bits = "".join(
@@ -177,7 +177,7 @@ class XcmpMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), para=paras)
     def odd_candidate(self, data: st.DataObject, para: int) -> None:
-        """A candidate that keeps close to what the state allows, on either side of it."""
+        """A candidate close to the boundary of what the state allows, on either side of it."""
         if self.naive.watermarks and data.draw(st.booleans(), label="one with a watermark"):
             para = data.draw(st.sampled_from(sorted(self.naive.watermarks)))
         last = self.naive.watermarks.get(para, [0, 0])
@@ -219,7 +219,7 @@ class XcmpMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), pair=st.sampled_from(PAIRS))
     def close_used_channel(self, data: st.DataObject, pair: tuple[int, int]) -> None:
-        """Something is sent over a channel that is asked to be closed; sessions end, and it is used as if nothing had happened."""
+        """Something is sent over a channel with a close request; sessions end, and senders keep using the channel."""
         if self.naive.channel(*pair) is None:
             return
         self.send(pair)
@@ -234,7 +234,7 @@ class XcmpMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), pair=st.sampled_from(PAIRS), back=st.sampled_from((0, 0, 1)))
     def stay_behind(self, data: st.DataObject, pair: tuple[int, int], back: int) -> None:
-        """A recipient whose watermark stays where it was, or goes back, while something is sent to it."""
+        """A recipient whose watermark stays or goes back while something is sent to it."""
         mark = [self.now - 1, 7]
         candidate = {"para_id": pair[1], "relay_parent_number": self.now - 1, "watermark": mark, "bitfield": ""}
         self.candidate({**candidate, "message_root": None})
@@ -244,7 +244,7 @@ class XcmpMachine(RuleBasedStateMachine):
         self.candidate({**candidate, "message_root": None})
 
     def send(self, pair: tuple[int, int]) -> None:
-        """Send over one channel, or try to."""
+        """Try to send over one channel."""
         bits = "".join("01"[channel["recipient"] == pair[1]] for channel in self.naive.row(pair[0]))
         self.candidate(
             {
@@ -262,7 +262,7 @@ class XcmpMachine(RuleBasedStateMachine):
         assert self.rules.session == self.naive.session
 
     def next_block(self, data: st.DataObject, gap: int) -> None:
-        told = [
+        events = [
             (
                 event.event.value,
                 event.sender,
@@ -273,7 +273,7 @@ class XcmpMachine(RuleBasedStateMachine):
             )
             for event in self.rules.end_block()
         ]
-        assert told == self.naive.events
+        assert events == self.naive.events
         self.compare()
         included: list[Json] = []
         timed_out: list[Json] = []
@@ -287,7 +287,7 @@ class XcmpMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """Go on with what is made from the pages that a chain saves: the common ones, and those of the owners that have changed."""
+        """Continue with rules restored from the pages that a chain saves: the common ones, and those of changed owners."""
         saved = {owner: page for owner in self.rules.owners() if (page := self.rules.page(owner)) is not None}
         before = pages_of(self.rules)
         events = self.rules.end_block()
@@ -307,8 +307,8 @@ class XcmpMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: hasattr(self, "rules"))
     @invariant()
-    def pages_that_change_are_noted(self) -> None:
-        """What is saved page by page, of those that are said to have changed, is the whole."""
+    def changed_pages_are_marked(self) -> None:
+        """Saving only the pages marked as changed keeps the saved state complete."""
         kept = getattr(self, "kept", {})
         for owner in self.rules.changed() if kept else self.rules.owners():
             kept[owner] = self.rules.page(owner)

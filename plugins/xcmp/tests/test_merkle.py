@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trees against RFC 9162 as it is written, and proofs that are forged in every part."""
+"""The trees compared with the text of RFC 9162, and proofs that are forged in every part."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_leaf_and_root_are_tagged_versioned_and_sized() -> None:
 
 
 @pytest.mark.parametrize("size", range(70))
-def test_roots_and_paths_are_those_of_the_definition(size: int) -> None:
+def test_roots_and_paths_match_definition(size: int) -> None:
     leaves = tree(size)
     assert tree_root(CST, leaves) == digest(b"\x02xcmp/cst\x01" + size.to_bytes(4, "little") + mth(leaves))
     for index in range(size):
@@ -65,7 +65,7 @@ def test_roots_and_paths_are_those_of_the_definition(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", range(1, 40))
-def test_a_tree_of_which_leaves_are_replaced_has_the_root_of_the_new_leaves(size: int) -> None:
+def test_tree_with_replaced_leaves_has_root_of_new_leaves(size: int) -> None:
     leaves = tree(size)
     kept = Tree(leaves)
     assert (len(kept), kept.root(CST)) == (size, tree_root(CST, leaves))
@@ -79,7 +79,7 @@ def test_a_tree_of_which_leaves_are_replaced_has_the_root_of_the_new_leaves(size
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_proof_holds_for_no_other_index_and_no_other_size(size: int) -> None:
+def test_proof_fails_for_every_other_index_or_size(size: int) -> None:
     leaves = tree(size)
     root = tree_root(CST, leaves)
     for index in range(size):
@@ -93,22 +93,22 @@ def test_a_proof_holds_for_no_other_index_and_no_other_size(size: int) -> None:
         assert held == [(index, size)]
 
 
-def test_without_the_size_in_the_root_other_pairs_would_hold() -> None:
-    """The test above can fail: what a root without its count would let through is in its reach."""
+def test_other_pairs_verify_if_root_omits_size() -> None:
+    """This shows that the test above can fail: it covers the pairs that a root without the count would accept."""
     leaves = tree(3)
     path = prove(leaves, 2)
-    # a leaf that moved up alone: under sizes 2 and 3 it is proved by the same hashes
+    # an odd leaf moved up: the same hashes prove it under sizes 2 and 3
     assert prove([mth(leaves[:2]), leaves[2]], 1).siblings == path.siblings
     assert not verify(CST, tree_root(CST, leaves), leaves[2], path._replace(index=1, size=2))
 
 
 @pytest.mark.parametrize("index", [-1, 3, 4])
-def test_there_is_no_proof_of_a_leaf_that_is_not_there(index: int) -> None:
+def test_proof_of_missing_leaf_raises(index: int) -> None:
     with pytest.raises(IndexError):
         prove(tree(3), index)
 
 
-def test_a_node_is_no_leaf_and_a_tag_is_no_other() -> None:
+def test_nodes_and_leaves_and_tags_are_distinct() -> None:
     leaves = tree(4)
     root = tree_root(CST, leaves)
     planted = digest(b"\x01" + leaves[0] + leaves[1])
@@ -118,7 +118,7 @@ def test_a_node_is_no_leaf_and_a_tag_is_no_other() -> None:
 
 
 @given(size=st.integers(1, 40), data=st.data())
-def test_a_path_that_is_changed_anywhere_proves_nothing(size: int, data: st.DataObject) -> None:
+def test_changed_path_proves_nothing(size: int, data: st.DataObject) -> None:
     leaves = tree(size)
     index = data.draw(st.integers(0, size - 1))
     root, leaf, path = tree_root(CST, leaves), leaves[index], prove(leaves, index)
@@ -182,7 +182,7 @@ ODD: tuple[Any, ...] = (
 
 
 @pytest.mark.parametrize("odd", ODD, ids=repr)
-def test_odd_values_prove_nothing_and_break_nothing(odd: Any) -> None:
+def test_malformed_values_are_rejected_without_error(odd: Any) -> None:
     leaves = tree(2)
     root, path = tree_root(CST, leaves), prove(leaves, 0)
     assert not verify(CST, root, odd, path)
@@ -194,7 +194,7 @@ def test_odd_values_prove_nothing_and_break_nothing(odd: Any) -> None:
     assert not verify(CST, root, leaves[0], path._replace(siblings=(odd,)))
 
 
-def test_a_path_is_no_longer_than_a_tree_is_deep(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_longer_than_tree_depth_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     leaves = tree(2)
     root = tree_root(CST, leaves)
     hashed = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Documents of `validator prove` and `validator verify`: what is proved verifies, what is changed is refused, what is known is checked."""
+"""Documents of `validator prove` and `validator verify`: proofs verify, changed ones are rejected, trusted values are checked."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HASHES = st.binary(min_size=32, max_size=32)
 
 
 def prove(kind: str, document: Any) -> Json:
-    """Return what is proved, by way of JSON."""
+    """Return a proof after a round trip through JSON."""
     return json.loads(json.dumps(PROOFS.prove(kind, Node(document, "document"))))
 
 
@@ -42,7 +42,7 @@ def verify(kind: str, document: Any) -> Json:
     return json.loads(json.dumps(PROOFS.verify(kind, Node(document, "document"))))
 
 
-# --- documents, each with what has to be printed and what is proved ---
+# --- documents, each with its expected output and its result ---
 
 
 def path_of(tag: bytes, leaves: list[bytes], index: int) -> tuple[str, Json]:
@@ -92,8 +92,8 @@ def payloads(draw: st.DrawFn) -> tuple[Json, Json, Json]:
 
 
 def history(sender: Sender, skipped: int = 0) -> Json:
-    """Return a sender's history from after its first messages on."""
-    told: Json = {
+    """Return a sender's history without its first ``skipped`` messages."""
+    document: Json = {
         "row": [
             {"recipient": para, "last_updated": block, "message_root": None if root is None else root.hex()}
             for para, block, root in sender.row
@@ -106,8 +106,8 @@ def history(sender: Sender, skipped: int = 0) -> Json:
     }
     if 0 < skipped < len(sender.links):
         link = sender.links[skipped]
-        told |= {"base_head": link["prev_head"], "base_block": link["prev_block"]}
-    return told
+        document |= {"base_head": link["prev_head"], "base_block": link["prev_block"]}
+    return document
 
 
 @st.composite
@@ -132,12 +132,12 @@ def test_every_kind_has_documents() -> None:
     assert tuple(DOCUMENTS) == PROOFS.kinds
 
 
-# --- there and back ---
+# --- round trips ---
 
 
 @pytest.mark.parametrize("kind", DOCUMENTS)
 @given(data=st.data())
-def test_what_is_proved_verifies(kind: str, data: st.DataObject) -> None:
+def test_proof_verifies(kind: str, data: st.DataObject) -> None:
     document, proved, answer = data.draw(DOCUMENTS[kind])
     assert prove(kind, document) == proved
     assert verify(kind, proved) == answer
@@ -146,14 +146,14 @@ def test_what_is_proved_verifies(kind: str, data: st.DataObject) -> None:
 @pytest.mark.parametrize("kind", DOCUMENTS)
 @examples(200)
 @given(data=st.data())
-def test_a_changed_proof_proves_the_same_or_nothing(kind: str, data: st.DataObject) -> None:
+def test_changed_proof_proves_same_or_nothing(kind: str, data: st.DataObject) -> None:
     document, proved, answer = data.draw(DOCUMENTS[kind])
     for _ in range(data.draw(st.integers(1, 3))):
         container = {"proof": proved["proof"]} if "proof" in proved else {}
         change_somewhere(container, data)
         proved = {**{name: value for name, value in proved.items() if name != "proof"}, **container}
     result = verify(kind, proved)
-    if kind == "payload" and result["ok"]:  # equal payloads are proved by equal paths
+    if kind == "payload" and result["ok"]:  # equal payloads can have equal paths
         answer["index"] = result["index"]
         assert document["payloads"][result["index"]] == result["payload"]
     prefix = "Pov/" if kind == "processing" else f"{kind.title()}/ProofInvalid"
@@ -162,7 +162,7 @@ def test_a_changed_proof_proves_the_same_or_nothing(kind: str, data: st.DataObje
 
 @pytest.mark.parametrize("kind", ["row", "head", "payload"])
 @given(data=st.data())
-def test_a_proof_is_none_under_another_root_or_for_another_recipient(kind: str, data: st.DataObject) -> None:
+def test_proof_fails_under_other_root_or_recipient(kind: str, data: st.DataObject) -> None:
     _, proved, _ = data.draw(DOCUMENTS[kind])
     assert verify(kind, {**proved, "root": HASH})["ok"] is False
     if kind != "payload":
@@ -175,7 +175,7 @@ def test_a_proof_is_none_under_another_root_or_for_another_recipient(kind: str, 
     data=st.data(),
     garbage=st.recursive(ODD, lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=3), inner)),
 )
-def test_garbage_is_refused(kind: str, data: st.DataObject, garbage: Any) -> None:
+def test_garbage_is_rejected(kind: str, data: st.DataObject, garbage: Any) -> None:
     _, proved, _ = data.draw(DOCUMENTS[kind].filter(lambda drawn: drawn[1]["proof"]))
     proved["proof"] = garbage
     assert verify(kind, proved)["ok"] is False
@@ -184,7 +184,7 @@ def test_garbage_is_refused(kind: str, data: st.DataObject, garbage: Any) -> Non
 @pytest.mark.parametrize(
     ("change", "expected"), [forgery[1:] for forgery in FORGERIES], ids=[each[0] for each in FORGERIES]
 )
-def test_a_forgery_is_refused_as_in_the_vectors_with_its_sender(change: Any, expected: Json) -> None:
+def test_forgery_is_rejected_as_in_vectors_with_sender(change: Any, expected: Json) -> None:
     entry = world()
     change(entry)
     result = verify("processing", entry)
@@ -194,14 +194,14 @@ def test_a_forgery_is_refused_as_in_the_vectors_with_its_sender(change: Any, exp
     assert sender in ((None,) if whole else (1, 6, 8, None))
 
 
-# --- what is malformed ---
+# --- malformed input ---
 
 
 COLUMN = {"recipient": 1, "last_updated": 2, "message_root": None}
 
 
 @pytest.mark.parametrize(
-    ("kind", "document", "told"),
+    ("kind", "document", "message"),
     [
         ("row", [], "document: expected an object, found []"),
         ("row", {"row": [COLUMN]}, "document: key 'index' is missing"),
@@ -235,17 +235,17 @@ COLUMN = {"recipient": 1, "last_updated": 2, "message_root": None}
         ("payload", {"payloads": [""], "index": True}, "document.index: expected an integer from 0 to 4294967295, found true"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_proved_is_told_in_a_line(kind: str, document: Any, told: str) -> None:
+def test_unprovable_document_is_rejected_in_one_line(kind: str, document: Any, message: str) -> None:
     with pytest.raises(UserError) as refusal:
         prove(kind, document)
-    assert str(refusal.value) == told
+    assert str(refusal.value) == message
 
 
 REFUSED = 'document: expected histories whose proof holds, found "'
 
 
 def processing() -> Json:
-    """Return what is proved of a sender with two messages, the second not due."""
+    """Return the document of a proof about a sender with two messages, the second not due."""
     sender = Sender(1, [(3, [b"a"]), (5, [b"b"])], before=1)
     entry = entry_of([sender], None, [4, 0], 9)
     return {"context": entry["context"], "histories": {"1": history(sender)}}
@@ -260,7 +260,7 @@ def at(document: Json, path: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "told"),
+    ("path", "value", "message"),
     [
         ("context.relay_parent_number", 3, REFUSED + "Pov/AheadRelayParent()"),
         ("context.cst_roots", {"1": HASH}, REFUSED + "Pov/CstProofInvalid(sender=1)"),
@@ -279,18 +279,18 @@ def at(document: Json, path: str, value: Any) -> None:
         ("histories.one", {"row": []}, "document.histories.one: expected an integer from 0 to 4294967295, found \"one\""),
     ],
 )  # fmt: skip
-def test_what_a_recipient_cannot_prove_is_told_in_a_line(path: str, value: Any, told: str) -> None:
+def test_unprovable_processing_is_rejected_in_one_line(path: str, value: Any, message: str) -> None:
     document = processing()
     assert verify("processing", prove("processing", document)) == {"ok": True, "messages": [[3, 1, ["61"]]]}
     at(document, path, value)
     with pytest.raises(UserError) as refusal:
         prove("processing", document)
-    assert str(refusal.value).startswith(told)
+    assert str(refusal.value).startswith(message)
 
 
 @pytest.mark.parametrize("kind", DOCUMENTS)
 @given(data=st.data())
-def test_what_is_known_is_checked_whatever_is_claimed(kind: str, data: st.DataObject) -> None:
+def test_trusted_values_are_checked_whatever_proof_claims(kind: str, data: st.DataObject) -> None:
     _, proved, _ = data.draw(DOCUMENTS[kind])
     known = [name for name in proved if name != "proof"]
     assert known
@@ -306,7 +306,9 @@ def test_what_is_known_is_checked_whatever_is_claimed(kind: str, data: st.DataOb
 
 @examples(200)
 @given(drawn=accounts(), data=st.data())
-def test_a_changed_document_is_proved_or_told_in_a_line(drawn: tuple[list[Sender], Json], data: st.DataObject) -> None:
+def test_changed_document_is_proved_or_rejected_in_one_line(
+    drawn: tuple[list[Sender], Json], data: st.DataObject
+) -> None:
     senders, entry = drawn
     document = {"context": entry["context"], "histories": {str(sender.para): history(sender) for sender in senders}}
     document = deepcopy(document)
@@ -314,17 +316,17 @@ def test_a_changed_document_is_proved_or_told_in_a_line(drawn: tuple[list[Sender
     try:
         proved = prove("processing", document)
     except UserError as error:
-        told = str(error)
+        message = str(error)
     else:
-        told = ""
+        message = ""
         assert verify("processing", proved)["ok"] is True
-    assert "\n" not in told
+    assert "\n" not in message
 
 
-# --- the page ---
+# --- the README ---
 
 
-def test_the_commands_of_the_page_print_what_it_shows(tmp_path: Path) -> None:
+def test_readme_commands_print_shown_output(tmp_path: Path) -> None:
     text = README.read_text(encoding="utf-8")
     session = text.partition("```console\n")[2].partition("```")[0]
     commands = [part.partition("\n") for part in session.split("$ ")[1:]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proofs over rows, message roots and logical messages, and proofs of processing: complete ones, and forgeries of every kind."""
+"""Proofs over rows, message roots and logical messages, and proofs of processing: complete ones and all kinds of forgeries."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ PAYLOADS = (b"", b"a", b"a", b"ccc", b"dddd")
 
 
 def answer(entry: Json) -> Json:
-    """Return what comes of an entry, which has to be something that JSON holds."""
+    """Return the result of an entry, which must be valid JSON."""
     result = vector_result("pov", Node(entry, "entry"))
     assert json.loads(json.dumps(result)) == result
     return result
@@ -58,7 +58,7 @@ def answer(entry: Json) -> Json:
 # --- rows, message roots, logical messages -----------------------------------------------------------------------------------------------
 
 
-def test_a_column_is_proved_for_its_recipient_alone() -> None:
+def test_column_proof_holds_only_for_its_recipient() -> None:
     for index, column in enumerate(ROW):
         proof = prove_row(ROW, index)
         assert (proof.last_updated, proof.message_root) == (column.last_updated, column.message_root)
@@ -69,7 +69,7 @@ def test_a_column_is_proved_for_its_recipient_alone() -> None:
         assert not verify_row(row_root(ROW[:2]), column.recipient, proof)
 
 
-def test_a_head_is_proved_for_its_recipient_alone() -> None:
+def test_head_proof_holds_only_for_its_recipient() -> None:
     for recipient, head in HEADS.items():
         proof = prove_head(HEADS, recipient)
         assert proof.head == head
@@ -80,17 +80,17 @@ def test_a_head_is_proved_for_its_recipient_alone() -> None:
         prove_head(HEADS, 4)
 
 
-def test_a_payload_is_proved_at_its_place() -> None:
+def test_payload_proof_holds_only_at_its_index() -> None:
     root = msg_root(PAYLOADS)
     for index, payload in enumerate(PAYLOADS):
         proof = prove_payload(PAYLOADS, index)
         assert [other for other in {*PAYLOADS} if verify_payload(root, other, proof)] == [payload]
-    # equal payloads have proofs of their own
+    # equal payloads at different indexes have different proofs
     assert not verify_payload(root, b"a", prove_payload(PAYLOADS, 1)._replace(index=2))
 
 
 @pytest.mark.parametrize("odd", [None, -1, 2**32, True, "", b"", b"\x00" * 31, (), {}, Path(0, 1, ())], ids=repr)
-def test_odd_values_prove_nothing_and_break_nothing(odd: Any) -> None:
+def test_malformed_values_are_rejected_without_error(odd: Any) -> None:
     row, head = prove_row(ROW, 0), prove_head(HEADS, 2)
     assert not verify_row(row_root(ROW), 2, odd)
     assert not verify_row(row_root(ROW), 2, row._replace(last_updated=odd))
@@ -107,18 +107,18 @@ def test_odd_values_prove_nothing_and_break_nothing(odd: Any) -> None:
 
 
 @given(entry=entries())
-def test_a_complete_proof_shows_what_lies_between_the_watermarks(entry: Json) -> None:
+def test_complete_proof_gives_messages_between_watermarks(entry: Json) -> None:
     assert answer(entry) == entry["expect"]
 
 
 @given(entry=entries())
-def test_a_proof_reads_back_as_it_is_shown(entry: Json) -> None:
+def test_proof_round_trips_through_json(entry: Json) -> None:
     proof = read_processing_proof(entry["proof"])
     assert show_processing_proof(proof) == entry["proof"]
 
 
 @given(messages=st.lists(st.lists(st.binary(max_size=3), max_size=3).map(tuple), max_size=4), new=st.integers(3, 9))
-def test_what_is_proved_verifies(messages: list[tuple[bytes, ...]], new: int) -> None:
+def test_made_proof_verifies(messages: list[tuple[bytes, ...]], new: int) -> None:
     history = tuple((2 * at + 3, payloads) for at, payloads in enumerate(messages))
     head = HEADS[3]
     previous = 2
@@ -134,21 +134,21 @@ def test_what_is_proved_verifies(messages: list[tuple[bytes, ...]], new: int) ->
 # --- forgeries, one for each kind --------------------------------------------------------------------------------------------------------
 
 
-def test_the_world_is_proved() -> None:
+def test_complete_example_verifies() -> None:
     assert answer(world())["messages"] == [[5, 1, ["78", ""]], [5, 6, ["7a"]], [7, 1, ["79"]]]
 
 
 @pytest.mark.parametrize(
     ("change", "expected"), [forgery[1:] for forgery in FORGERIES], ids=[each[0] for each in FORGERIES]
 )
-def test_a_forgery_is_refused_for_its_reason(change: Any, expected: Json) -> None:
+def test_forgery_is_rejected_with_its_error(change: Any, expected: Json) -> None:
     entry = world()
     change(entry)
     assert answer(entry) == expected
 
 
-def test_blocks_of_a_chain_decrease() -> None:
-    """A sender that commits to a chain whose heights do not: only it can make such a head."""
+def test_chain_with_non_decreasing_blocks_is_rejected() -> None:
+    """A sender commits to a chain whose heights do not decrease; only the sender can make such a head."""
     links = [Link(bytes(32), 0, batch_hash([b"a"]))]
     links.append(Link(xcmp_link(*links[0]), 5, batch_hash([b"b"])))
     heads = {RECIPIENT: xcmp_link(*links[1])}
@@ -166,7 +166,7 @@ def test_every_kind_has_a_forgery() -> None:
     assert kinds == {expected["error"]["kind"] for _, _, expected in FORGERIES} | {"Pov/BlocksNotDecreasing"}
 
 
-def test_a_head_that_is_not_needed_is_checked_all_the_same() -> None:
+def test_unneeded_head_is_checked() -> None:
     entry = world()
     entry["context"] |= {"old_watermark": [9, 1], "new_watermark": [9, 1]}
     part = entry["proof"]["1"]
@@ -177,13 +177,13 @@ def test_a_head_that_is_not_needed_is_checked_all_the_same() -> None:
     assert answer(entry) == refused("Pov/MqProofInvalid")
 
 
-# --- forgeries by chance -----------------------------------------------------------------------------------------------------------------
+# --- random forgeries --------------------------------------------------------------------------------------------------------------------
 
 
 @examples(400)
 @given(entry=entries(), data=st.data())
-def test_no_change_makes_another_story_true(entry: Json, data: st.DataObject) -> None:
-    """Whatever is changed in a proof, it shows the same messages or is refused: never others, never an error of another sort."""
+def test_changed_proof_gives_same_messages_or_is_rejected(entry: Json, data: st.DataObject) -> None:
+    """A changed proof gives the same messages or is rejected. It never gives other messages or another type of error."""
     for _ in range(data.draw(st.integers(1, 3))):
         change_somewhere(entry["proof"], data)
     result = answer(entry)
@@ -195,15 +195,15 @@ def test_no_change_makes_another_story_true(entry: Json, data: st.DataObject) ->
     entry=entries(),
     garbage=st.recursive(ODD, lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=3), inner)),
 )
-def test_garbage_is_refused(entry: Json, garbage: Any) -> None:
+def test_garbage_is_rejected(entry: Json, garbage: Any) -> None:
     assume(entry["context"]["senders"])
     entry["proof"] = garbage
     assert answer(entry)["ok"] is False
 
 
 @given(entry=entries(), data=st.data())
-def test_a_proof_for_one_recipient_or_watermark_is_none_for_another(entry: Json, data: st.DataObject) -> None:
-    """The same proof under another context: it may prove what is true there, nothing else."""
+def test_proof_in_other_context_proves_only_true_messages(entry: Json, data: st.DataObject) -> None:
+    """The same proof in another context proves only what is true there."""
     context = entry["context"]
     if data.draw(st.booleans()):
         context["recipient"] = 3
@@ -235,7 +235,7 @@ def single(payloads: tuple[bytes, ...]) -> tuple[ProcessingContext, SenderProof]
     [(b"",) * PROOF_BODY_PAYLOADS_MAX, (b"\x00" * PROOF_BODY_BYTES_MAX,)],
     ids=["payloads", "bytes"],
 )
-def test_a_body_may_be_as_large_as_the_limits_and_no_larger(payloads: tuple[bytes, ...]) -> None:
+def test_body_limits_are_inclusive(payloads: tuple[bytes, ...]) -> None:
     context, proof = single(payloads)
     assert verify_processing(context, {1: proof}) == [(5, 1, payloads)]
     context, proof = single((*payloads, b"a"))
@@ -245,7 +245,7 @@ def test_a_body_may_be_as_large_as_the_limits_and_no_larger(payloads: tuple[byte
         verify_processing(context, read_processing_proof(show_processing_proof({1: proof})))
 
 
-def test_a_chain_may_be_as_long_as_the_limit_and_no_longer() -> None:
+def test_chain_length_limit_is_inclusive() -> None:
     def chain(length: int) -> tuple[ProcessingContext, SenderProof]:
         history = tuple((block, ()) for block in range(1, length + 1))
         head, previous = bytes(32), 0
@@ -265,7 +265,7 @@ def test_a_chain_may_be_as_long_as_the_limit_and_no_longer() -> None:
         verify_processing(context, {1: proof})
 
 
-def test_a_context_that_is_malformed_is_a_malformed_file() -> None:
+def test_malformed_context_raises_user_error() -> None:
     for path in ("recipient", "senders", "cst_roots", "new_watermark", "relay_parent_number"):
         entry = world()
         del entry["context"][path]
@@ -276,7 +276,7 @@ def test_a_context_that_is_malformed_is_a_malformed_file() -> None:
 
 
 @pytest.mark.parametrize("odd", [None, 1, "", (), [], Path(0, 1, ())], ids=repr)
-def test_odd_parts_of_a_sender_are_refused(odd: Any) -> None:
+def test_malformed_parts_of_sender_are_rejected(odd: Any) -> None:
     context, proof = single((b"a",))
     for name in SenderProof._fields:
         with pytest.raises(PovError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records become plain tuples and come back, and every value out of its range is told."""
+"""Records round-trip to plain tuples, and every value out of range is rejected."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def through_avro(name: str, record: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(made=candidates)
-def test_a_candidate_comes_back(made: Candidate) -> None:
+def test_candidate_round_trips(made: Candidate) -> None:
     record = candidate_record("chain", 7, 1, made)
     assert candidate(shape_candidate(through_avro(CANDIDATE, record))) == made
 
 
 @given(made=requests)
-def test_a_request_comes_back(made: ChannelRequest) -> None:
+def test_request_round_trips(made: ChannelRequest) -> None:
     record = request_record("chain", 7, 1, made)
     assert request(shape_request(through_avro(CHANNEL_REQUEST, record))) == made
 
@@ -60,7 +60,7 @@ GOOD = candidate_record("chain", 7, 1, Candidate(1, 6, (5, 4), "1", bytes(32)))
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"para_id": -1}, "para_id: expected 0 to 4294967295, found -1"),
         ({"relay_parent_number": 2**32}, "relay_parent_number"),
@@ -71,25 +71,25 @@ GOOD = candidate_record("chain", 7, 1, Candidate(1, 6, (5, 4), "1", bytes(32)))
         ({"bitfield": "0 1"}, "bitfield: expected characters 0 and 1, found '0 1'"),
     ],
 )
-def test_a_candidate_out_of_range_is_told(change: dict[str, Any], told: str) -> None:
-    with pytest.raises(LimitError, match=told):
+def test_candidate_out_of_range_is_rejected(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(LimitError, match=message):
         shape_candidate({**GOOD, **change})
 
 
-def test_limits_are_inclusive_and_the_relay_parent_is_the_block_before() -> None:
+def test_limits_are_inclusive_and_relay_parent_defaults_to_previous_block() -> None:
     shaped = shape_candidate({**GOOD, "bitfield": "1" * BITFIELD_BITS_MAX, "relay_parent_number": None})
     assert shaped[1:4] == (6, (5, 4), "1" * BITFIELD_BITS_MAX)
 
 
 @pytest.mark.parametrize("kind", REQUESTS, ids=lambda kind: kind.__name__)
-def test_a_request_out_of_range_is_told(kind: type[ChannelRequest]) -> None:
+def test_request_out_of_range_is_rejected(kind: type[ChannelRequest]) -> None:
     for field in kind._fields:
         made = kind(**{name: -1 if name == field else 1 for name in kind._fields})
         with pytest.raises(LimitError, match=rf"request\.{field}: expected 0 to 4294967295, found -1"):
             shape_request(request_record("chain", 7, 1, made))
 
 
-def test_what_is_written_is_the_released_version() -> None:
+def test_schemas_equal_released_version() -> None:
     for name in (CANDIDATE, CHANNEL_REQUEST):
         assert SCHEMAS.versions[name][-1].canonical == SCHEMAS[name].canonical
     assert sorted(SCHEMAS.current) == [CANDIDATE, CHANNEL_REQUEST]

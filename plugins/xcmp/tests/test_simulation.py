@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated chains: deterministic, lively, breaking every rule, and judged by a lane as the naive model judges them."""
+"""Simulated chains are deterministic, busy and break every rule; a lane gives the same verdicts as the naive model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from validator.testing.simulation import records_of
 
 
 class TestSimulation(SimulationContract):
-    """The protocol's own."""
+    """The contract for this protocol."""
 
     protocol = "xcmp"
     kinds = frozenset(
@@ -63,7 +63,7 @@ def test_chain_has_every_event_and_kind_of_request() -> None:
 
 
 @pytest.mark.parametrize("para", [2000, 2001])
-def test_model_drops_confirmed_request_of_para_that_goes_and_comes_back_at_once(para: int) -> None:
+def test_model_drops_confirmed_request_of_para_offboarded_and_onboarded_together(para: int) -> None:
     paras = [{"para_id": each, "balance": 1000} for each in (2000, 2001)]
     model = NaiveXcmp(dict(LIMITS), paras, unlimited=False, on_inclusion=False)
     model.begin_block(1, [], [])
@@ -76,7 +76,9 @@ def test_model_drops_confirmed_request_of_para_that_goes_and_comes_back_at_once(
     assert model.events[-1] == ("request_dropped", 2000, 2001, -100, -60, "offboarded")
 
 
-def test_traffic_has_confirmed_requests_of_paras_that_go_and_come_back_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traffic_has_confirmed_requests_of_paras_offboarded_and_onboarded_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     met = []
     change_session = NaiveXcmp.session_change
 

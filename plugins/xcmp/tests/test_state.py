@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages that are damaged, states that contradict themselves, and how much work a change is."""
+"""Damaged pages, states that break invariants, and the amount of work per change."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ROOT = b"\xaa" * 32
 
 
 def busy(enactment: Enactment = Enactment.ON_INCLUSION) -> Xcmp:
-    """Return a chain with some of everything: channels, one condemned, requests, messages, and a candidate that waits."""
+    """Return a chain with some of everything: channels, one of them condemned, requests, messages, and a pending candidate."""
     settings = ChainSettings(
         XcmpConfiguration(8, 5, 10, 7, 9, 3),
         tuple(Para(para, balance=1000) for para in range(1, 8)),
@@ -66,7 +66,7 @@ def busy(enactment: Enactment = Enactment.ON_INCLUSION) -> Xcmp:
     return rules
 
 
-def test_pages_give_the_whole_back() -> None:
+def test_state_round_trips_through_pages() -> None:
     rules = busy()
     again = restored(rules)
     assert pages_of(again) == pages_of(rules)
@@ -81,7 +81,7 @@ def test_pages_give_the_whole_back() -> None:
 
 
 @given(data=st.data())
-def test_damaged_pages_are_refused_or_are_another_state(data: st.DataObject) -> None:
+def test_damaged_pages_are_rejected_or_change_state(data: st.DataObject) -> None:
     rules = busy()
     pages = pages_of(rules)
     at = data.draw(st.integers(0, len(pages) - 1))
@@ -103,12 +103,12 @@ def test_damaged_pages_are_refused_or_are_another_state(data: st.DataObject) -> 
 
 
 @pytest.mark.parametrize("pages", [[], [b"\x01"], [b"", b""], [b"\x02", b"\x02"]])
-def test_too_few_or_unknown_pages_are_refused(pages: list[bytes]) -> None:
+def test_too_few_or_unknown_pages_are_rejected(pages: list[bytes]) -> None:
     with pytest.raises(DecodeError):
         Xcmp.from_pages(pages, ChainSettings(None))
 
 
-def test_a_channel_cannot_stand_in_two_pages() -> None:
+def test_channel_in_two_pages_is_rejected() -> None:
     rules = busy()
     pages = pages_of(rules)
     with pytest.raises(DecodeError, match="two columns"):
@@ -141,16 +141,16 @@ BREAKS: list[tuple[str, Callable[[XcmpState], object]]] = [
 ]
 
 
-@pytest.mark.parametrize(("told", "change"), BREAKS, ids=[str(at) for at in range(len(BREAKS))])
-def test_a_state_that_contradicts_itself_is_told(told: str, change: Callable[[XcmpState], object]) -> None:
+@pytest.mark.parametrize(("message", "change"), BREAKS, ids=[str(at) for at in range(len(BREAKS))])
+def test_broken_invariant_is_reported(message: str, change: Callable[[XcmpState], object]) -> None:
     state = busy().state
     check_invariants(state)
     change(state)
-    with pytest.raises(InvariantBroken, match=told):
+    with pytest.raises(InvariantBroken, match=message):
         check_invariants(state)
 
 
-def test_only_touched_rows_get_a_new_root(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_touched_rows_get_new_root(monkeypatch: pytest.MonkeyPatch) -> None:
     rules = busy(Enactment.IMMEDIATE)
     hashed: list[tuple[int, int]] = []
 
@@ -165,13 +165,13 @@ def test_only_touched_rows_get_a_new_root(monkeypatch: pytest.MonkeyPatch) -> No
     hashed.clear()
     rules.apply_candidate(Candidate(2, 8, (8, ALL), ""))
     assert hashed == []
-    # 6->5 opens, 2->1 closes: the rows of 6 (one column) and 2 (none is left); 1->2 is read, so 1 is left with one
+    # 6->5 opens, 2->1 closes: rows 6 (one column) and 2 (no column left) change; 1->2 is read, so row 1 keeps one column
     rules.change_session(SessionChange())
     assert sorted(hashed) == [(3, 9), (5, 0)]
     assert sorted(rules.state.cst_roots) == [1, 4, 6]
 
 
-def test_in_a_long_row_only_what_is_sent_over_is_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_changed_columns_of_long_row_are_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
     columns = limits.ROW_TREE_COLUMNS_MIN + 5
     rules = with_a_row_of(columns)
     hashed = []
@@ -197,7 +197,7 @@ def test_in_a_long_row_only_what_is_sent_over_is_hashed(monkeypatch: pytest.Monk
     check_invariants(rules.state)
 
 
-def test_the_nodes_that_are_kept_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_cached_nodes_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "ROW_TREE_COLUMNS_MIN", 2)
     monkeypatch.setattr(limits, "ROW_TREES_COLUMNS_MAX", 7)
     trees = row_trees.RowTrees()
@@ -209,7 +209,7 @@ def test_the_nodes_that_are_kept_have_a_limit(monkeypatch: pytest.MonkeyPatch) -
 
 
 def with_a_row_of(columns: int) -> Xcmp:
-    """Return a chain at block 4 whose first para has channels to that many others."""
+    """Return a chain at block 4 whose first para has the given number of outbound channels."""
     paras = tuple(Para(para, ParaKind.PARACHAIN) for para in range(1, 2 + columns))
     configuration = XcmpConfiguration(xcmp_max_outbound_channels=columns, xcmp_condemned_sessions=3)
     rules = Xcmp.at_genesis(ChainSettings(configuration, paras, balances=Balances.UNLIMITED))
@@ -221,7 +221,7 @@ def with_a_row_of(columns: int) -> Xcmp:
     return rules
 
 
-def test_only_touched_pages_are_said_to_have_changed() -> None:
+def test_only_touched_pages_are_marked() -> None:
     rules = restored(busy(Enactment.IMMEDIATE))
     rules.begin_block(9)
     rules.apply_candidate(Candidate(1, 8, (8, ALL), "01", ROOT))
@@ -232,13 +232,13 @@ def test_only_touched_pages_are_said_to_have_changed() -> None:
     assert list(rules.changed()) == []
 
 
-def test_the_message_about_a_closed_channel_has_44_bytes() -> None:
+def test_message_about_closed_channel_has_44_bytes() -> None:
     message = closed_unread_message(1, 2000, 2**32 - 1, ROOT)
     assert message == bytes.fromhex("01000000" + "d0070000" + "ffffffff") + ROOT
     assert len(message) == 44
 
 
-def test_without_a_ledger_deposits_are_counted_and_never_lacking() -> None:
+def test_deposits_without_ledger_are_counted_and_always_covered() -> None:
     settings = ChainSettings(XcmpConfiguration(8, 5, 10, 7, 9, 3), (Para(1), Para(2)), balances=Balances.UNLIMITED)
     rules = Xcmp.at_genesis(settings)
     rules.begin_block(1)
@@ -251,8 +251,8 @@ def test_without_a_ledger_deposits_are_counted_and_never_lacking() -> None:
     assert rules.dispatch() == []
 
 
-def test_a_deposit_of_nothing_survives_a_restart() -> None:
-    """An account without anything in it is not stored; a para that left may still get nothing back."""
+def test_zero_deposit_survives_restart() -> None:
+    """An empty account is not stored; a zero deposit may still be returned to a para that left."""
     rules = Xcmp.at_genesis(ChainSettings(XcmpConfiguration(8, 5, 0, 0, 1, 3), (Para(1), Para(2))))
     rules.begin_block(1)
     rules.apply_request(InitOpenChannel(1, 2))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The conformance suite: that the rules pass it, that it is what was written, and that nothing is missing from it."""
+"""The conformance suite: the rules pass it, it matches its sources, and it is complete."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ READINGS = [f"X-I{number:02}" for number in range(1, 18)]
 
 
 class TestProtocol(ProtocolContract):
-    """The suite, and the samples where they are."""
+    """The suite, and the samples if they exist."""
 
     protocol = "xcmp"
     violations = tuple(
@@ -38,11 +38,11 @@ class TestProtocol(ProtocolContract):
         return as_record(item)
 
 
-def test_the_files_are_what_was_written() -> None:
+def test_files_match_scenarios() -> None:
     assert {path.name: path.read_text(encoding="utf-8") for path in SUITE.iterdir()} == files()
 
 
-def test_every_reading_is_met() -> None:
+def test_every_reading_has_scenario() -> None:
     met = {each["id"] for scenario in all_scenarios() for each in scenario.get("interpretation", ())}
     assert sorted(met) == READINGS
 

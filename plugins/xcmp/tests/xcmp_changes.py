@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of any sort to JSON, by chance."""
+"""Random changes to JSON values."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ ODD = st.sampled_from(
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
-    """Return every member of every object and array below a value, as (container, key)."""
+    """Return all members of all objects and arrays inside a value, as (container, key)."""
     keys = list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
     return [(value, key) for key in keys] + [place for key in keys for place in places(value[key])]
 
 
 def change_somewhere(proof: Json, data: st.DataObject) -> None:
-    """Change one thing of a proof: remove, replace, double or exchange a part, or write something odd in its place."""
+    """Change one part of a proof: remove, replace, duplicate or swap it, or replace it with a malformed value."""
     found = places(proof)
     assume(found)
     container, key = data.draw(st.sampled_from(found), label="where")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A complete proof of processing, and what can be forged in it: each forgery with the reason for which it is refused."""
+"""A complete proof of processing, and its possible forgeries, each with the expected error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xcmp_world import Json, Sender, entry_of
 
 
 def refused(kind: str, **fields: int) -> Json:
-    """Return a refusal as the vectors show it."""
+    """Return a rejection in the vectors' shape."""
     return {"ok": False, "error": {"kind": kind, **fields}}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenarios of requests for channels: opening, accepting, closing, and what they cost."""
+"""Scenarios of channel requests: opening, accepting, closing, and their deposits."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def accepting() -> Iterator[Trace]:
 
 
 def ageing() -> Iterator[Trace]:
-    """Yield the scenarios of requests at boundaries."""
+    """Yield the scenarios of requests at session boundaries."""
     t = Trace(
         "ageing/opens-with-initial-column",
         "a confirmed request becomes a column that says nothing was sent, with the capacity configured at the boundary",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several tests do with a rule set: make it again of its pages, look at it in every way, read inputs of the traces."""
+"""Helpers that several tests share: restore a rule set from pages, check it in every way, read inputs of the traces."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from validator.plugin.protocol_api import ChainSettings, Enactment, Para, Sessio
 Json = dict[str, Any]
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "traces"
-"""Where the sample traces are, beside a checkout."""
+"""The folder of the sample traces, a sibling of the checkout."""
 
 
 def plain(value: Any) -> Any:
-    """Return a value as it comes out of JSON."""
+    """Return a value after a round trip through JSON."""
     return json.loads(json.dumps(value))
 
 
 def pages_of(rules: Xcmp) -> list[bytes]:
-    """Return the whole of a rule set, as a chain saves it."""
+    """Return all pages of a rule set, as a chain saves them."""
     return [*rules.common_pages(), *filter(None, map(rules.page, rules.owners()))]
 
 
 def restored(rules: Xcmp, enactment: Enactment = Enactment.IMMEDIATE) -> Xcmp:
-    """Return the rule set that is made from the pages of this one."""
+    """Return a rule set that is restored from this one's pages."""
     return Xcmp.from_pages(pages_of(rules), ChainSettings(None, enactment=enactment))
 
 
 def check_everything(rules: Xcmp) -> None:
-    """Check the invariants, that the state is what its pages say, and that the root from touched pages is the one from all pages."""
+    """Check the invariants, that the pages restore the state, and that the incremental root equals the root from all pages."""
     check_invariants(rules.state)
     other = restored(rules)
     assert pages_of(other) == pages_of(rules)
@@ -47,7 +47,7 @@ def check_everything(rules: Xcmp) -> None:
 
 
 def result_of(apply: Callable[[Any], object], item: Any) -> Json:
-    """Return what comes of an input in the shape of the traces."""
+    """Return the result of an input in the traces' shape."""
     try:
         apply(item)
     except Violation as violation:
@@ -56,12 +56,12 @@ def result_of(apply: Callable[[Any], object], item: Any) -> Json:
 
 
 def para_of(item: Json) -> Para:
-    """Return a para that an object describes."""
+    """Read a para from an object."""
     return Para(item["para_id"], balance=item.get("balance", 0))
 
 
 def session_change_of(item: Json) -> SessionChange:
-    """Return the session change of an object."""
+    """Read a session change from an object."""
     new_config = item.get("new_config") or {}
     return SessionChange(
         tuple(item.get("outgoing", ())),

@@ -24,7 +24,7 @@ OFFBOARDING = (
 
 
 def unread_message(sender: int, recipient: int, last_updated: int, root: str) -> str:
-    """Return the message about a channel that was closed with something unread."""
+    """Return the message about a channel that was closed with unread messages."""
     return (le32(sender) + le32(recipient) + le32(last_updated)).hex() + root
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A short way to write conformance scenarios down: every call adds an input together with what must come of it.
+"""A compact way to write conformance scenarios: each call adds an input with its expected result.
 
-What must come of it is written from xcmp_channels.txt and xcmp_rules 1.1 and 1.2, never taken from the program; roots come from the
-definitions of `xcmp_world`.
+Expected results come from xcmp_channels.txt and xcmp_rules 1.1 and 1.2, never from the program. Roots come from the definitions of
+`xcmp_world`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ BASE_CONFIG: Json = {
     "xcmp_condemned_sessions": 3,
     "watermark_regime": "tuple",
 }
-"""Tiny limits, no two of a kind alike, so that every one of them is reached and none is taken for another."""
+"""Tiny limits, so each is reached. Limits of the same kind differ, so none is mistaken for another."""
 
 
 def row_root(*columns: tuple[int, int, str | None]) -> str:
-    """Return the root of a row of ``(recipient, last_updated, message_root)`` of at most three columns, spelled out."""
+    """Return the root of a row of ``(recipient, last_updated, message_root)`` with at most three columns, computed step by step."""
     leaves = []
     for recipient, last_updated, root in columns:
         option = b"\x00" if root is None else b"\x01" + bytes.fromhex(root)
@@ -78,7 +78,7 @@ def condemned(sender: int, recipient: int, n: int, counter: int) -> Json:
 
 
 def balance(free: int) -> Json:
-    """Return the account of a para that brought `BALANCE`."""
+    """Return the account of a para that was onboarded with `BALANCE`."""
     return {"free": free, "reserved": BALANCE - free}
 
 
@@ -90,7 +90,7 @@ class Trace(ScenarioWriter):
     base_paras = dict.fromkeys((A, B, C, D), BALANCE)
 
     def open(self, *channels: tuple[int, int]) -> Trace:
-        """Open channels: requests in block 1, the session changes in block 2."""
+        """Open channels: requests in block 1, session change in block 2."""
         self.at(1)
         for sender, recipient in channels:
             self.init(sender, recipient)
@@ -99,7 +99,7 @@ class Trace(ScenarioWriter):
         return self.at(2).session()
 
     def init(self, origin: int, recipient: int, error: str | None = None, /, **fields: Any) -> Trace:
-        """Ask for a channel."""
+        """Request a channel."""
         return self.add(
             "requests", {"kind": "init_open_channel", "origin": origin, "recipient": recipient}, error, fields
         )
@@ -113,12 +113,12 @@ class Trace(ScenarioWriter):
         return self.add("requests", {"kind": "accept_open_channel", "origin": origin, "sender": sender}, error, fields)
 
     def close(self, origin: int, sender: int, index: int, error: str | None = None, /, **fields: Any) -> Trace:
-        """Ask for the channel at a column to be closed."""
+        """Request that the channel at a column be closed."""
         item = {"kind": "close_channel", "origin": origin, "sender": sender, "index": index}
         return self.add("requests", item, error, fields)
 
     def close_to(self, origin: int, sender: int, recipient: int, error: str | None = None, /, **fields: Any) -> Trace:
-        """Ask for the channel between two paras to be closed."""
+        """Request that the channel between two paras be closed."""
         item = {"kind": "close_channel", "origin": origin, "sender": sender, "recipient": recipient}
         return self.add("requests", item, error, fields)
 
@@ -135,7 +135,7 @@ class Trace(ScenarioWriter):
         enact_at: int | None = None,
         **fields: Any,
     ) -> Trace:
-        """Include a candidate; where no watermark is given it is everything up to the block before."""
+        """Add a candidate. The default watermark covers everything up to the previous block."""
         block = self.step["block"]
         item: Json = {
             "para_id": para,
@@ -151,7 +151,7 @@ class Trace(ScenarioWriter):
 
 
 def as_record(item: Json) -> Json:
-    """Return a step's entry as the records have it: a call by its own name, a watermark with names."""
+    """Return a step's entry in the records' shape: the call has its own name, the watermark has named parts."""
     if item.get("kind") == "accept_open_channel":
         if "sender" in item:
             return item | {"kind": "accept_open_channel_from"}

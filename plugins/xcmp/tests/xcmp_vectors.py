@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vectors of the suite, by the definitions of xcmp_rules 1.1: written with `xcmp_world`, never with the program."""
+"""The suite's vectors, by the definitions of xcmp_rules 1.1. They are computed with `xcmp_world`, never with the program."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def scale(value: bytes | list[bytes]) -> bytes:
 
 
 def link(head: str, block: int, hashed: str) -> str:
-    """Return the head after a link; both chains have these bytes, and differ in what the block is."""
+    """Return the head after a link. Both kinds of chain use these bytes; they differ in the meaning of the block."""
     return digest(bytes.fromhex(head) + le32(block) + bytes.fromhex(hashed)).hex()
 
 
 def root(tag: bytes, leaves: list[bytes]) -> str:
-    """Return a tree's root over the data of leaves."""
+    """Return a tree's root over its leaves' data."""
     if not leaves:
         return digest(b"\x02" + tag + b"\x01" + le32(0) + digest(b"")).hex()
     return root_and_path(tag, leaves, 0)[0].hex()
@@ -163,7 +163,7 @@ def _pov() -> list[Json]:
 
 
 def _not_decreasing() -> Json:
-    """Return a proof of a chain that only its sender can make: both messages at one height."""
+    """Return a proof of a chain that only its sender can make: both messages have the same height."""
     sender = Sender(1, [(5, [b"a"]), (5, [b"b"])])
     entry = entry_of([sender], None, [9, 0], 10)
     assert entry["context"]["recipient"] == RECIPIENT

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Senders with histories, and what a recipient then proves: built by the definitions of xcmp_rules 1.1, not by the plugin's code."""
+"""Senders with histories, and their proofs, built by the definitions of xcmp_rules 1.1 and not by the plugin's code."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def root_and_path(tag: bytes, leaves: list[bytes], index: int) -> tuple[bytes, l
 
 @dataclass
 class Sender:
-    """A sender's channel to the recipient: its messages, and where it stands among its other channels."""
+    """A sender's channel to the recipient: its messages, and its position among the sender's other channels."""
 
     para: int
     messages: list[tuple[int, list[bytes]]]
@@ -86,7 +86,7 @@ class Sender:
         return root_and_path(b"xcmp/cst", leaves, self.before)
 
     def proof(self, old: list[int] | None, new: list[int]) -> Json:
-        """Return what the recipient shows about this sender."""
+        """Return the recipient's proof about this sender."""
         _, last_updated, message_root = self.row[self.before]
         unread = [(at, block) for at, (block, _) in enumerate(self.messages) if old is None or [block, self.para] > old]
         mq = None
@@ -117,7 +117,7 @@ class Sender:
 
 
 def entry_of(senders: list[Sender], old: list[int] | None, new: list[int], relay_parent_number: int) -> Json:
-    """Return an entry of group ``pov`` with a complete proof and what it proves."""
+    """Return an entry of group ``pov`` with a complete proof and its result."""
     return {
         "context": {
             "recipient": RECIPIENT,

@@ -148,7 +148,7 @@ def test_change_to_rules_of_executed_blocks_is_refused_in_one_line(
     listed = rules if any(epoch.version == CLOSED.version for epoch in rules) else (*rules, kept)
     changed = program(*listed)
     with pytest.raises(
-        UserError, match=f"its rules differ from block {block} on, but block [0-9]+ is executed"
+        UserError, match=f"its rules differ from block {block} on, but block [0-9]+ is already executed"
     ) as error:
         run(changed, store, LaneCache(), batches[-1])
     assert "\n" not in str(error.value)
