@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often a test repeats itself with other seeds: `make test` a part of what `make test-all` does, and never another scenario."""
+"""How many seeds a randomised test runs: fewer in `make test`, all of them in `make test-all`. Both run the same scenarios."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How tests are shared out among the workers of `pytest -n`: a file stays together, and so do files that share what is dear to start."""
+"""How `pytest -n` distributes tests: one worker runs a whole file, and all files that share an expensive fixture."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LONGEST_FIRST: Final[Sequence[tuple[str, ...]]] = (
-    # one Spark session for all of these, which a second worker would have to start again
+    # these share one Spark session; a second worker would have to start another
     (
         "tests/streaming/test_faults.py",
         "tests/streaming/test_arrival.py",
@@ -30,7 +30,7 @@ LONGEST_FIRST: Final[Sequence[tuple[str, ...]]] = (
     ("tests/cli/test_demo.py",),
     ("tests/streaming/test_artefacts.py",),
 )
-"""Groups of files in the order in which workers take them: what takes minutes begins before what takes seconds."""
+"""Groups of files in the order in which workers take them: a file of minutes starts before files of seconds."""
 
 _PLACES: Final = {file: (at, group[0]) for at, group in enumerate(LONGEST_FIRST) for file in group}
 
@@ -40,7 +40,7 @@ def _file(nodeid: str) -> str:
 
 
 class Scheduling(LoadFileScheduling):
-    """Hands out the groups of `LONGEST_FIRST`, then every other file."""
+    """Assigns the groups of `LONGEST_FIRST` first, then every other file."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = _file(nodeid)
@@ -48,5 +48,5 @@ class Scheduling(LoadFileScheduling):
 
 
 def sort(items: list[pytest.Item]) -> None:
-    """Put the tests into the order in which they are handed out."""
+    """Sort tests into the order of their assignment."""
     items.sort(key=lambda item: _PLACES.get(_file(item.nodeid), (len(_PLACES), ""))[0])

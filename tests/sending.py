@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes records of tests to Kafka through one producer for each broker: an idempotent one takes half a second to begin."""
+"""Writes test records to Kafka with one producer per broker: an idempotent producer takes half a second to start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def send(kafka: Mapping[str, Any], prefix: str, records: Iterable[tuple[str, byt
     """Write (topic without the prefix, key, value) in order; return once the broker has acknowledged all of them."""
     sender = _sender(str(kafka["bootstrap.servers"]))
     for topic, key, value in records:
-        sender.send(prefix + topic, key, value)  # type: ignore[arg-type]  # records of strangers have no key, or no value
+        sender.send(prefix + topic, key, value)  # type: ignore[arg-type]  # a foreign record may have no key or no value
     sender.flush()
 
 

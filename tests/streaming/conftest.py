@@ -33,7 +33,7 @@ def spark(spark_directory: Path) -> Iterator[SparkSession]:
     cloudpickle.register_pickle_by_value(spied)  # type: ignore[no-untyped-call]
     handler = signal.getsignal(signal.SIGINT)
     with spark_session("local[2]", spark_directory, driver_memory=DRIVER_MEMORY, state_partitions=1) as session:
-        signal.signal(signal.SIGINT, handler)  # Spark sets one, and other tests share this process
+        signal.signal(signal.SIGINT, handler)  # Spark replaces it, and other tests share this process
         yield session
 
 

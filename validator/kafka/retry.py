@@ -55,11 +55,12 @@ def answer(question: Callable[[float], T], *, patience_s: float | None = None) -
     """Return what ``question`` returns; retry it while it raises a transient error.
 
     ``question`` gets the seconds that are left, for the timeout of its call. ``patience_s`` bounds all attempts together (`ANSWER_S_MAX`);
-    an unknown topic has `APPEAR_S_MAX` of it. Raises `confluent_kafka.KafkaException`: the first error that is not transient, or the last
-    transient one with the number of attempts.
+    an unknown topic has `APPEAR_S_MAX` from the first such error on. Raises `confluent_kafka.KafkaException`: the first error that is not
+    transient, or the last transient one with the number of attempts.
     """
     patience_s = ANSWER_S_MAX if patience_s is None else patience_s
     began = time.monotonic()
+    unknown_since: float | None = None
     attempts = 0
     while True:
         attempts += 1
@@ -67,16 +68,18 @@ def answer(question: Callable[[float], T], *, patience_s: float | None = None) -
             return question(max(RETRY_S, began + patience_s - time.monotonic()))
         except KafkaException as exception:
             error: KafkaError = exception.args[0]
-            limit_s = (
-                min(patience_s, APPEAR_S_MAX) if error.code() in _NEW_TOPIC else patience_s if passes(error) else 0.0
-            )
-            waited_s = time.monotonic() - began
-            if waited_s + RETRY_S < limit_s:
+            if not passes(error) and not is_missing(error):
+                raise
+            now, deadline = time.monotonic(), began + patience_s
+            if is_missing(error):
+                unknown_since = now if unknown_since is None else unknown_since
+                deadline = min(deadline, unknown_since + APPEAR_S_MAX)
+            if now + RETRY_S < deadline:
                 time.sleep(RETRY_S)
                 continue
-            if attempts == 1 or not limit_s:
+            if attempts == 1:
                 raise
-            raise KafkaException(_counted(error, attempts, waited_s)) from exception
+            raise KafkaException(_counted(error, attempts, now - began)) from exception
 
 
 def check(error: KafkaError | None) -> None:

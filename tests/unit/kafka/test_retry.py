@@ -92,6 +92,18 @@ def test_unknown_topic_is_retried_only_briefly(clock: Clock, code: int) -> None:
     assert clock.now - 100 <= retry.APPEAR_S_MAX
 
 
+def test_topic_that_is_unknown_after_other_errors_has_its_time_to_appear(clock: Clock) -> None:
+    codes = [KafkaError._TRANSPORT] * 50 + [KafkaError.UNKNOWN_TOPIC_OR_PART] * 10
+
+    def question(_: float) -> int:
+        if codes:
+            raise KafkaException(KafkaError(codes.pop(0)))
+        return 7
+
+    assert answer(question) == 7
+    assert clock.now - 100 > retry.APPEAR_S_MAX
+
+
 @pytest.mark.parametrize(
     "code", [KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._AUTHENTICATION, KafkaError.GROUP_AUTHORIZATION_FAILED]
 )
