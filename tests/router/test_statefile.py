@@ -111,7 +111,7 @@ def test_lane_from_written_state_matches_uninterrupted_lane(of: Chain) -> None:
 
     fresh = definition_of(of).create()
     seeded = Lane(
-        seeded.name, Router(read(written(mid_chain_state(of)), mid_chain_state(of)), settings_of(seeded)), MIDDLE
+        fresh.name, Router(read(written(mid_chain_state(of)), mid_chain_state(of)), settings_of(fresh)), MIDDLE
     )
     verdicts = play(seeded, of, MIDDLE + 1, 40)
     assert len(verdicts) == len(expected) > 0
