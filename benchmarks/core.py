@@ -15,11 +15,12 @@ from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.records import block_record
 from validator.core.types import Balances, Block, ParaKind
 from validator.plugin.runtime import RuntimePlan, codec_of
+from validator.protocols.kit import reserve
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.records import Candidate, candidate
 from validator.protocols.router.rules import Router
 from validator.protocols.router.simulation.load import SettingsLoad, load, load_chain, load_channels
-from validator.protocols.router.state import HrmpChannel, RouterState, add_channel, reserve
+from validator.protocols.router.state import HrmpChannel, RouterState, add_channel
 from validator.topics import INPUT_TOPICS
 
 SIZES = ((10, 90), (100, 1_000), (1_000, 50_000), (10_000, 1_000_000))
