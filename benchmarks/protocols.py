@@ -177,7 +177,7 @@ def _sending(traffic: Traffic) -> Iterator[Json]:
         yield {"block": block, "requests": [], "candidates": candidates, "session_change": None}
 
 
-def _prepared(rules: RuleSet, definition: LaneDefinition, blocks: list[Json]) -> list[Block]:
+def _prepared(rules: RuleSet[Any], definition: LaneDefinition, blocks: list[Json]) -> list[Block]:
     """Return blocks in the core's types, by way of their Avro bytes."""
 
     def fields(topic: str, record: Json, *place: int) -> tuple[Any, ...]:
@@ -212,14 +212,14 @@ def _prepared(rules: RuleSet, definition: LaneDefinition, blocks: list[Json]) ->
     return made
 
 
-def _execute(rules: RuleSet, definition: LaneDefinition, blocks: list[Json]) -> None:
+def _execute(rules: RuleSet[Any], definition: LaneDefinition, blocks: list[Json]) -> None:
     for block in _prepared(rules, definition, blocks):
         executed = execute(rules, block, INTERVALS)
         refused = [verdict for verdict in executed.verdicts if verdict.violation is not None]
         assert not refused, refused[0]
 
 
-def _rate(rules: RuleSet, definition: LaneDefinition, blocks: list[Json]) -> float:
+def _rate(rules: RuleSet[Any], definition: LaneDefinition, blocks: list[Json]) -> float:
     prepared = _prepared(rules, definition, blocks)
     gc.collect()
     gc.freeze()
@@ -233,7 +233,7 @@ def _rate(rules: RuleSet, definition: LaneDefinition, blocks: list[Json]) -> flo
     return len(prepared) * PARAS / took
 
 
-def _state_bytes(rules: RuleSet) -> int:
+def _state_bytes(rules: RuleSet[Any]) -> int:
     return sum(map(len, pages(rules)))
 
 

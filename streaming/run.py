@@ -93,7 +93,7 @@ def _run_in_session(config: Config, settings: JobSettings, stop: _StopSignal, lo
         wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)
         if not _has_checkpoint(settings):
             if not config.job.rebuild:
-                refuse_what_is_told(settings)
+                refuse_written_topics(settings)
             refuse_cut_inputs(settings)
         try:
             return _run_queries(spark, settings, stop, log)
@@ -127,7 +127,7 @@ def _has_checkpoint(settings: JobSettings) -> bool:
     return offsets.is_dir() and any(offsets.iterdir())
 
 
-def refuse_what_is_told(settings: JobSettings) -> None:
+def refuse_written_topics(settings: JobSettings) -> None:
     """Raise `UserError` if Kafka already holds a lane's output, since a job without a checkpoint would start over.
 
     Nothing would be emitted twice. But if the chain itself has started over, its first blocks would count as already emitted.

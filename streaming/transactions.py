@@ -115,7 +115,7 @@ class TransactionalWriter:
             self._seen = self._last_write()
         return self._marker.after(None, dict.fromkeys(places, 0))
 
-    def told_dead_letters(self) -> Container[bytes]:
+    def written_dead_letters(self) -> Container[bytes]:
         """Return the sources of the lane's committed dead letters. Reads their topic once. Raises `WriteFailed`."""
         if self._dead_letters is None:
             try:

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from streaming import markers
 from streaming.job import JobSettings
 from streaming.markers import group_of, read_marker
-from streaming.run import refuse_what_is_told
+from streaming.run import refuse_written_topics
 from streaming.sink import ExactlyOnceOutput
 from streaming.transactions import TransactionalWriter, WriteFailed, WriterFenced, take_over
 from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
@@ -173,7 +173,7 @@ def test_marker_keeps_offsets_that_later_batches_do_not_touch(kafka: dict[str, A
 def test_dead_letter_already_on_topic_is_not_repeated(kafka: dict[str, Any], prefix: str) -> None:
     """The marker is not enough for records that are late or in a taken place. Aborted dead letters and other lanes' do not count."""
     inputs = prefix + "candidates"
-    assert TransactionalWriter(kafka, prefix, LANE, "job-1").told_dead_letters() == set()
+    assert TransactionalWriter(kafka, prefix, LANE, "job-1").written_dead_letters() == set()
     other = opened(kafka, prefix)
     other.write(
         "kusama",
@@ -187,9 +187,9 @@ def test_dead_letter_already_on_topic_is_not_repeated(kafka: dict[str, Any], pre
     first.write(LANE, [dead_letters_at(1, 3, topic=inputs)])
     first.commit(LANE, {(inputs, 0): 9})
     writer = TransactionalWriter(kafka, prefix, LANE, "job-1")
-    assert writer.told_dead_letters() == {f"{inputs}/0/{offset}".encode() for offset in (1, 3)}
+    assert writer.written_dead_letters() == {f"{inputs}/0/{offset}".encode() for offset in (1, 3)}
     writer.write(dead_letters_at(8, topic=inputs).records)
-    assert f"{inputs}/0/8".encode() in writer.told_dead_letters()
+    assert f"{inputs}/0/8".encode() in writer.written_dead_letters()
 
     again = opened(kafka, prefix)
     again.write(LANE, [dead_letters_at(1, 2, 3, topic=inputs)])
@@ -235,12 +235,12 @@ def test_job_without_checkpoint_refuses_topics_with_its_verdicts(
 ) -> None:
     definitions = {LANE: LaneDefinition(LANE, bytes(32), (), RuntimePlan(DEFAULT_PROTOCOL))}
     settings = JobSettings(definitions, kafka, prefix, tmp_path / "checkpoint", 1, 0)
-    refuse_what_is_told(settings)
+    refuse_written_topics(settings)
     writer = TransactionalWriter(kafka, prefix, LANE, "job-1")
     writer.write(block(17).records)
     writer.commit(Marker(17))
     with pytest.raises(
         UserError, match=r"holds lane polkadot up to block 17, but .*checkpoint has no checkpoint: .*--rebuild"
     ) as refused:
-        refuse_what_is_told(settings)
+        refuse_written_topics(settings)
     assert "\n" not in str(refused.value)

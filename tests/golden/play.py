@@ -41,7 +41,7 @@ class LaneLog:
         """Return the marker of the last commit."""
         return self.last_marker.after(None, dict.fromkeys(places, 0))
 
-    def told_dead_letters(self) -> Container[bytes]:
+    def written_dead_letters(self) -> Container[bytes]:
         """Return the sources of the committed dead letters."""
         return self._dead
 

@@ -134,7 +134,7 @@ class Writer:
             self._marker, self._seen = marker, self._last_written()
         return self._marker.after(None, dict.fromkeys(places, 0))
 
-    def told_dead_letters(self) -> set[bytes]:
+    def written_dead_letters(self) -> set[bytes]:
         """Return the sources of committed dead letters, read once."""
         if self._dead_letters is None:
             self._pass("read dead letters", "worker killed", "job killed", "call failed")

@@ -67,7 +67,7 @@ Patch = pytest.MonkeyPatch
 
 
 def marker_is_not_read(patch: Patch) -> None:
-    patch.setattr(Marker, "has_told", lambda *_: False)
+    patch.setattr(Marker, "has_written", lambda *_: False)
 
 
 def consumed_offsets_are_forgotten(patch: Patch) -> None:
@@ -173,7 +173,7 @@ def marker_is_read_from_the_group(patch: Patch) -> None:
 
 
 def committed_dead_letters_are_not_read(patch: Patch) -> None:
-    patch.setattr(Writer, "told_dead_letters", lambda _: set())
+    patch.setattr(Writer, "written_dead_letters", lambda _: set())
 
 
 def writers_are_not_fenced(log: Log) -> None:

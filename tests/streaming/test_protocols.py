@@ -40,13 +40,13 @@ def test_three_protocols_in_one_job_match_their_models(stream: Callable[..., Str
         assert first_difference(of_lane(outputs, lane), output_alone(definitions[lane], each)) is None
         status = last_status(outputs, lane)
         assert (status["executed_block"], status["waiting"]) == (each.blocks[-1].block, 0)
-        verdicts = {
+        by_place = {
             (verdict["block"], verdict["kind"], verdict["index"]): verdict
             for verdict in verdicts
             if verdict["lane"] == lane
         }
-        assert len(verdicts) == len(each.expected)
+        assert len(by_place) == len(each.expected)
         for expected in each.expected:
-            verdict = verdicts[expected["block"], expected["kind"], expected["index"]]
+            verdict = by_place[expected["block"], expected["kind"], expected["index"]]
             assert verdict["ok"] == expected["ok"], (verdict, expected)
             assert expected["ok"] or verdict["error"]["kind"] == expected["error"]["kind"], (verdict, expected)

@@ -33,11 +33,13 @@ class Marker:
     block: BlockNumber | None = None
     consumed: Consumed = field(default_factory=dict)
 
-    def has_told(self, block: BlockNumber) -> bool:
+    def has_written(self, block: BlockNumber) -> bool:
         """Return whether a block's output has been emitted; otherwise none of it has."""
         return self.block is not None and block <= self.block
 
-    def untold(self, records: list[OutputRecord], dead_letters: Callable[[], Container[bytes]]) -> list[OutputRecord]:
+    def unwritten(
+        self, records: list[OutputRecord], dead_letters: Callable[[], Container[bytes]]
+    ) -> list[OutputRecord]:
         """Return the records that belong to no block and are still to be emitted.
 
         ``dead_letters`` returns the sources (`codec.encode.source_header`) of the lane's dead letters on their topic; it is called only if

@@ -42,7 +42,7 @@ class BatchWriter(Protocol):
     def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
         """Return the lane's marker, with the offsets of ``places`` (topic and partition of inputs)."""
 
-    def told_dead_letters(self) -> Container[bytes]:
+    def written_dead_letters(self) -> Container[bytes]:
         """Return the sources (`codec.encode.source_header`) of the lane's committed dead letters."""
 
     def write(self, records: Iterable[OutputRecord]) -> None:
@@ -71,7 +71,7 @@ class TransactionalSink:
         for block, records in output:
             if block is None:
                 batch.without_block += records
-            elif not marker.has_told(block):
+            elif not marker.has_written(block):
                 writer.write(records)
                 batch.count(records)
                 batch.last_block = block
@@ -85,7 +85,7 @@ class TransactionalSink:
         writer, batch = self._begin(lane)
         del self._batches[lane]
         marker = writer.marker(consumed)
-        others = marker.untold(batch.without_block, writer.told_dead_letters)
+        others = marker.unwritten(batch.without_block, writer.written_dead_letters)
         dead = any(record.topic == "dead-letters" for record in others)
         if batch.last_block is None and not dead and not marker.is_news(consumed):
             return batch.written

@@ -24,23 +24,23 @@ STATUS = OutputRecord("lanes", b"polkadot", b"status")
 
 
 def test_marker_covers_whole_blocks() -> None:
-    assert not Marker().has_told(1)
-    assert Marker(7).has_told(7)
-    assert not Marker(7, {("candidates", 0): 9}).has_told(8)
+    assert not Marker().has_written(1)
+    assert Marker(7).has_written(7)
+    assert not Marker(7, {("candidates", 0): 9}).has_written(8)
 
 
 def test_dead_letter_of_consumed_record_is_not_written_again() -> None:
     marker = Marker(3, {("candidates", 0): 5, ("blocks", 0): 2})
     others = [letter(4), letter(5), letter(4, "downward"), STATUS]
-    assert marker.untold(others, no_lookup) == [letter(5), letter(4, "downward"), STATUS]
+    assert marker.unwritten(others, no_lookup) == [letter(5), letter(4, "downward"), STATUS]
 
 
 @pytest.mark.parametrize("reason", [reason for reason in DeadReason if not reason.is_of_record])
 def test_dead_letter_that_depends_on_other_records_is_looked_up_in_topic(reason: DeadReason) -> None:
     marker = Marker(3, {("candidates", 0): 5})
-    assert marker.untold([letter(5, reason=reason)], no_lookup) == [letter(5, reason=reason)]
+    assert marker.unwritten([letter(5, reason=reason)], no_lookup) == [letter(5, reason=reason)]
     others = [letter(3, reason=reason), letter(4, reason=reason)]
-    assert marker.untold(others, lambda: {b"candidates/0/4"}) == [letter(3, reason=reason)]
+    assert marker.unwritten(others, lambda: {b"candidates/0/4"}) == [letter(3, reason=reason)]
     assert source_of(others[0]) == Source("candidates", 0, 3)
     assert dict(others[0].headers) == {"reason": reason.name.encode(), "source": b"candidates/0/3"}
 
@@ -89,11 +89,11 @@ def test_any_borders_and_retries_write_each_block_and_letter_once(steps_back: li
         completed = [block(offset // 2 + 1) for offset in range(start, end) if offset % 2 == 0]
         last = None
         for each in completed:
-            if not marker.has_told(each.block or 0):
+            if not marker.has_written(each.block or 0):
                 written += each.records
                 last = each.block
         if last is not None or marker.is_news(consumed):
-            written += marker.untold(others, no_lookup)
+            written += marker.unwritten(others, no_lookup)
             marker = marker.after(last, consumed)
         at = end
     verdicts = [record.value for record in written if record.topic == "verdicts"]

@@ -32,7 +32,7 @@ class Log:
     def marker(self, places: Iterable[tuple[str, int]]) -> Marker:
         return self.last
 
-    def told_dead_letters(self) -> set[bytes]:
+    def written_dead_letters(self) -> set[bytes]:
         return self.dead_letters
 
     def write(self, records: Iterable[OutputRecord]) -> None:
