@@ -26,7 +26,7 @@ def replay(
     files: Annotated[
         list[Path] | None, typer.Argument(help="Trace files, each with a scenario or a list of scenarios.")
     ] = None,
-    suite: Annotated[list[str] | None, typer.Option(help="A conformance suite that is part of the program.")] = None,
+    suite: Annotated[list[str] | None, typer.Option(help="The conformance suite of an installed protocol.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the output as JSON and ignore 'expect'.")] = False,
 ) -> None:
     """Run conformance traces and compare each output with the expected one.

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from validator.core.events import EventLog
@@ -75,6 +76,9 @@ class ChainSettings:
     enactment: Enactment = Enactment.IMMEDIATE
     upward_messages: Any = None
     rules: tuple[RulesEpoch, ...] = FIRST_RULES
+
+    def __post_init__(self) -> None:
+        check_rules(self.rules)
 
 
 class Touched(Protocol):
@@ -244,6 +248,16 @@ class RuleSet(ABC, Generic[S]):
             self._to_hash.update(touched)
             self._to_save.update(touched)
             touched.clear()
+
+
+def check_rules(rules: tuple[RulesEpoch, ...]) -> None:
+    """Raise ``ValueError`` unless epochs ascend from block 0 and each version occurs once."""
+    starts = [epoch.from_block for epoch in rules]
+    if not starts or starts[0] != 0 or any(one >= other for one, other in pairwise(starts)):
+        raise ValueError(f"rules: expected blocks that ascend from 0, found {starts}")
+    versions = [epoch.version for epoch in rules]
+    if len(dict.fromkeys(versions)) != len(versions):
+        raise ValueError(f"rules: expected each version once, found {versions}")
 
 
 def in_force(rules: tuple[RulesEpoch, ...], block: BlockNumber) -> RulesEpoch:

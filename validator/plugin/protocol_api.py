@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from validator.codec.record_types import RecordType, check_count, check_payload, check_u32, relay_parent
@@ -30,7 +29,16 @@ from validator.core.limits import (
 )
 from validator.core.outcomes import ChannelEvent, ChannelEventKind, ChannelHeadroom, Dispatch, MessageRef, ParaHeadroom
 from validator.core.root import merkle_root
-from validator.core.rules import FIRST_RULES, ChainSettings, Effects, OrderedSet, RulesEpoch, RuleSet, in_force
+from validator.core.rules import (
+    FIRST_RULES,
+    ChainSettings,
+    Effects,
+    OrderedSet,
+    RulesEpoch,
+    RuleSet,
+    check_rules,
+    in_force,
+)
 from validator.core.scale import DecodeError, Reader, Upgrade, Writer, upgraded
 from validator.core.types import (
     ZERO_HASH,
@@ -209,12 +217,10 @@ class ProtocolDefinition:
     rules_page: Traversable | None = None
 
     def __post_init__(self) -> None:
-        starts = [epoch.from_block for epoch in self.rules]
-        if not starts or starts[0] != 0 or any(one >= other for one, other in pairwise(starts)):
-            raise ValueError(f"rules of {self.name}: expected blocks that ascend from 0, found {starts}")
-        versions = [epoch.version for epoch in self.rules]
-        if len(dict.fromkeys(versions)) != len(versions):
-            raise ValueError(f"rules of {self.name}: expected each version once, found {versions}")
+        try:
+            check_rules(self.rules)
+        except ValueError as error:
+            raise ValueError(f"protocol {self.name}: {error}") from None
 
     def changes(self, node: Node) -> tuple[tuple[str, int], ...]:
         """Return the limits in an object in the form that `RuleSet.change_session` takes. Raises `validator.errors.UserError`."""

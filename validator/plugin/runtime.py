@@ -296,7 +296,7 @@ def _protocol(
 
 
 def _rules_of(plan: RuntimePlan, protocol: ProtocolDefinition) -> tuple[RulesEpoch, ...]:
-    if plan.rules is None:
+    if not plan.rules:
         return protocol.rules
     known = {epoch.version: epoch for epoch in protocol.rules}
     missing = [use.version for use in plan.rules if use.version not in known]
