@@ -166,5 +166,5 @@ def _is_deeper(value: Any, depth_max: int) -> bool:
 
 
 def _shown(value: Any) -> str:
-    text = json.dumps(value)
+    text = json.dumps(value, default=str)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -139,6 +139,10 @@ class _Builder:
 
     def add(self, kind: RecordKind, name: str, shape: Shape, protocol: str | None, known: SchemaSet) -> None:
         current = known[name]
+        other = self.schemas.get(name)
+        taken = name in self.inputs.values() or (other is not None and other.topic not in INPUT_TOPICS)
+        if taken and other is not None and other.canonical != current.canonical:
+            raise UserError(f"protocol {protocol}: its schema {name} differs from another schema of this name")
         self.inputs[kind, protocol] = name
         self.schemas[name] = current
         # the current schema is often the last released one, too

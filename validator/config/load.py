@@ -68,11 +68,18 @@ def _origin(error: ErrorDetails, file: str) -> str:
     return "environment"
 
 
+def _entry(kind: Any) -> Any:
+    """Return the type of the entries of a list or of a table."""
+    return get_args(kind)[-1]
+
+
 def _names_at(location: tuple[int | str, ...]) -> list[str]:
     """Return the keys that the table at a location may have."""
     there: Any = Config
     for part in location:
         # a field of a table, else an entry of a table or list of tables
         fields = getattr(there, "model_fields", None)
-        there = get_args(there)[-1] if fields is None else fields[part].annotation
+        there = _entry(there) if fields is None else fields[part].annotation
+        if type(None) in get_args(there):  # an optional table
+            (there,) = (each for each in get_args(there) if each is not type(None))
     return list(there.model_fields)

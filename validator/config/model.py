@@ -362,7 +362,8 @@ def configuration_digest(chain: Chain) -> bytes:
         "dispatches_to_handlers": chain.handlers is not None,
         "ump_failing_messages": sorted({bytes.fromhex(payload).hex() for payload in chain.ump_failing_messages}),
     }
-    canonical = json.dumps(meaning, sort_keys=True, separators=(",", ":"))
+    # a date or time in a table of limits is an error that is reported later, when the lane is made
+    canonical = json.dumps(meaning, sort_keys=True, separators=(",", ":"), default=str)
     return blake2b(canonical.encode(), digest_size=32).digest()
 
 

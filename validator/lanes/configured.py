@@ -8,7 +8,7 @@ from typing import Any
 
 from validator.codec.codec import Codec
 from validator.config import DEFAULT_PROTOCOL, Chain, Config, configuration_digest
-from validator.config.limits import check_table
+from validator.config.limits import check_table, find_limits
 from validator.core.execute import Intervals
 from validator.core.lane import LaneSettings
 from validator.core.rules import RuleSet, pages
@@ -52,6 +52,9 @@ def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -
     if chain.state is None and imported.exists():
         chain = chain.model_copy(update={"state": str(imported)})
     use_artefacts(config.plugins.artefacts)
+    table = find_limits(chain.protocol).table
+    if table is not None:
+        check_table(table, chain.limit_tables().get(table.key, {}), f"chains.{lane}")
     runtime = chain_runtime(chain, lane, configured_lock(config))
     digest = runtime.digest
     protocol = runtime.protocol

@@ -18,7 +18,7 @@ from validator.core.handlers.upward import FixedWeightDispatcher, UpwardDispatch
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.lane import Lane, LaneSettings
 from validator.core.rules import RuleSet
-from validator.core.scale import Reader, Upgrade, Writer, upgraded
+from validator.core.scale import DecodeError, Reader, Upgrade, Writer, upgraded
 from validator.core.types import BlockNumber, Enactment
 from validator.errors import UserError
 from validator.lanes.genesis import genesis_path
@@ -100,7 +100,7 @@ class LaneDefinition:
 
     def refuse_to_change_the_past(self, before: LaneDefinition, executed_block: BlockNumber) -> None:
         """Raise `UserError` if the new definition has other rules or handlers for blocks that are already executed."""
-        changed = first_rules_difference(before.rules, self.rules)
+        changed = first_rules_difference(before.rules, self.rules, self.first_block)
         if changed is not None and changed <= executed_block:
             raise UserError(
                 f"lane {self.name}: its rules differ from block {changed} on, but block {executed_block} is already executed: let the "
@@ -191,7 +191,11 @@ class LaneDefinition:
         """
         reader = _versioned(rules)
         plan = RuntimePlan(_protocol_of(reader), lock=self.plan.lock)
-        plan = replace(plan, rules=tuple(reader.items(lambda: RulesUse(reader.u32(), reader.u32()))))
+        uses = tuple(reader.items(lambda: RulesUse(reader.u32(), reader.u32())))
+        starts = [use.from_block for use in uses]
+        if not uses or starts[0] != 0 or starts != sorted(set(starts)):
+            raise DecodeError(f"rules: expected blocks that ascend from 0, found {starts}")
+        plan = replace(plan, rules=uses)
         make_runtime(plan)
         definition = replace(
             self,

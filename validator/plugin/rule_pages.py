@@ -259,7 +259,10 @@ class _Parser:
         if name == "Page":
             if self._heading is not None or self._address:
                 raise self._fail("'- Page:' once, under the title", value)
-            (self._address,) = self._quoted(value)
+            quoted = self._quoted(value)
+            if len(quoted) != 1:
+                raise self._fail("one address", value)
+            (self._address,) = quoted
             return
         if self._heading is None or (name in self._attributes and name != "Fields"):
             raise self._fail(f"'- {name}:' once, under the heading of an entry", value)
@@ -312,7 +315,7 @@ class _Parser:
 def _read(protocol: str, page: Traversable) -> str:
     try:
         return page.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (AttributeError, OSError, UnicodeDecodeError) as error:
         raise UserError(f"rules page of {protocol}: {error}") from error
 
 

@@ -228,9 +228,11 @@ def first_difference(one: Collection[HandlerUse], other: Collection[HandlerUse])
     return None
 
 
-def first_rules_difference(one: Collection[RulesUse], other: Collection[RulesUse]) -> BlockNumber | None:
-    """Return the first block in which two lists mean different rules, or None."""
-    starts = sorted({use.from_block for use in (*one, *other)})
+def first_rules_difference(
+    one: Collection[RulesUse], other: Collection[RulesUse], first_block: BlockNumber = 0
+) -> BlockNumber | None:
+    """Return the first block, from ``first_block`` on, for which two lists mean different rules, None if there is none."""
+    starts = sorted({first_block, *(use.from_block for use in (*one, *other) if use.from_block > first_block)})
     return next((start for start in starts if _version_at(one, start) != _version_at(other, start)), None)
 
 

@@ -114,10 +114,10 @@ def restore(stored: StateExport, lane: str) -> RestoredState:
     assert backend.head is not None
     try:
         head = Head.decode(backend.head)
+        # the definition's start is not needed: everything else comes from the head
+        definition = LaneDefinition.stored(lane, head.runtime_digest, head.rules, UNLIMITED)
     except DecodeError as error:
         raise UserError(f"lane {lane}: its state in the checkpoint cannot be used: {error}") from error
-    # the definition's start is not needed: everything else comes from the head
-    definition = LaneDefinition.stored(lane, head.runtime_digest, head.rules, UNLIMITED)
     try:
         processor = restore_lane(definition, backend)
     except HandlerFault as fault:

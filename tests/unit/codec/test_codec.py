@@ -197,6 +197,14 @@ def test_protocols_that_read_same_bytes_differently_are_refused() -> None:
         Codec.of([ROUTER, other])
 
 
+def test_protocols_with_different_schemas_of_one_name_are_refused(tmp_path: Path) -> None:
+    changed = replace(with_candidates_changed(tmp_path, earlier_kept=False), name="second")
+    with pytest.raises(
+        UserError, match=r"^protocol second: its schema validator\.router\.Candidate differs from another"
+    ):
+        Codec.of([ROUTER, changed])
+
+
 def test_schema_with_another_topic_than_its_record_type_is_refused() -> None:
     candidates, _ = ROUTER.records
     other = Records("mine", (replace(candidates, topic="channel-requests"),), ROUTER.schemas)

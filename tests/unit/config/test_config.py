@@ -315,3 +315,20 @@ def test_missing_or_malformed_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b"# \xff")
     with pytest.raises(UserError, match=r"latin\.toml: expected TOML: "):
         load_config(tmp_path / "latin.toml")
+
+
+def test_misspelt_key_of_a_handler_table_is_reported_with_a_suggestion(tmp_path: Path) -> None:
+    file = tmp_path / "validator.toml"
+    file.write_text('[[chains.a.handlers]]\nname = "remark"\nform_block = 3\n', encoding="utf-8")
+    with pytest.raises(
+        UserError, match=r"chains\.a\.handlers\[0\]\.form_block: no such key; did you mean 'from_block'\?"
+    ):
+        load_config(file)
+
+
+def test_date_among_limits_is_reported_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "validator.toml"
+    file.write_text('[chains.a]\nprotocol = "xcmp"\nlimits.xcmp_channel_capacity = 2026-01-01\n', encoding="utf-8")
+    with pytest.raises(UserError, match=r"chains\.a\.limits\.xcmp_channel_capacity: expected") as error:
+        lane_definition(load_config(file), "a")
+    assert "\n" not in str(error.value)

@@ -16,13 +16,14 @@ from validator.codec.encode import OutputRecord
 from validator.codec.json_form import to_json
 from validator.config import DEFAULT_PROTOCOL
 from validator.core.errors import Violation
-from validator.core.rules import RulesEpoch, in_force
+from validator.core.rules import ChainSettings, RulesEpoch, in_force
+from validator.core.scale import DecodeError, Reader, Writer
 from validator.errors import UserError
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.store import Head, LaneCache
 from validator.plugin import runtime as runtime_module
 from validator.plugin.protocol_api import ProtocolDefinition
-from validator.plugin.runtime import RuntimePlan, installed_protocol, make_runtime
+from validator.plugin.runtime import RulesUse, RuntimePlan, first_rules_difference, installed_protocol, make_runtime
 from validator.protocols.router.records import Candidate
 from validator.protocols.router.rules import Router
 
@@ -176,3 +177,33 @@ def test_invalid_list_of_rules_is_refused(rules: tuple[RulesEpoch, ...], problem
     plain: ProtocolDefinition = make_runtime(RuntimePlan(DEFAULT_PROTOCOL)).protocol
     with pytest.raises(ValueError, match=problem):
         replace(plain, rules=rules)
+
+
+@pytest.mark.parametrize("uses", [[], [(5, 1)], [(0, 1), (9, 2), (9, 3)], [(0, 1), (9, 2), (8, 3)]], ids=str)
+def test_stored_list_of_rules_that_means_nothing_is_a_decode_error(uses: list[tuple[int, int]]) -> None:
+    definition = definition_of(CHAIN)
+    encoded = definition.encode_rules()
+    name = Reader(encoded[1:]).bytes()
+    rest = Reader(encoded)
+    rest.position = 2 + len(name) + 1 + 8  # version, name with its length, one epoch
+    out = Writer()
+    out.u8(encoded[0])
+    out.bytes(name)
+    out.compact(len(uses))
+    for from_block, version in uses:
+        out.u32(from_block)
+        out.u32(version)
+    with pytest.raises(DecodeError, match="expected blocks that ascend from 0"):
+        definition.under(bytes(out.buffer) + encoded[rest.position :])
+
+
+def test_chain_settings_refuse_epochs_that_do_not_ascend() -> None:
+    with pytest.raises(ValueError, match=r"expected blocks that ascend from 0, found \[0, 12, 5\]"):
+        ChainSettings(rules=(OPEN, CLOSED, OPEN_AGAIN._replace(from_block=5)))
+
+
+def test_rules_of_blocks_before_a_lane_begins_make_no_difference() -> None:
+    one, other = [RulesUse(0, 1)], [RulesUse(0, 9), RulesUse(100, 1)]
+    assert first_rules_difference(one, other) == 0
+    assert first_rules_difference(one, other, 99) == 99
+    assert first_rules_difference(one, other, 100) is None
