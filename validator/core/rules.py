@@ -66,7 +66,7 @@ class ChainSettings:
     """A chain as its protocol sees it: limits, modes, the paras that are valid from the start, and the upward dispatcher.
 
     ``configuration`` is an instance of the protocol's own class. ``upward_messages`` is passed to the rule set's dispatch round. ``rules``
-    are ascending by block; the first ones apply from block 0.
+    are ascending by block; the first ones apply from block 0. Raises ``ValueError`` (`check_rules`).
     """
 
     configuration: Any = None

@@ -17,7 +17,7 @@ from validator.core.handlers.dispatch import HandlerDispatcher
 from validator.core.handlers.upward import FixedWeightDispatcher, UpwardDispatcher
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.lane import Lane, LaneSettings
-from validator.core.rules import RuleSet
+from validator.core.rules import RulesEpoch, RuleSet, check_rules
 from validator.core.scale import DecodeError, Reader, Upgrade, Writer, upgraded
 from validator.core.types import BlockNumber, Enactment
 from validator.errors import UserError
@@ -192,9 +192,10 @@ class LaneDefinition:
         reader = _versioned(rules)
         plan = RuntimePlan(_protocol_of(reader), lock=self.plan.lock)
         uses = tuple(reader.items(lambda: RulesUse(reader.u32(), reader.u32())))
-        starts = [use.from_block for use in uses]
-        if not uses or starts[0] != 0 or starts != sorted(set(starts)):
-            raise DecodeError(f"rules: expected blocks that ascend from 0, found {starts}")
+        try:
+            check_rules(tuple(RulesEpoch(*use) for use in uses))
+        except ValueError as error:
+            raise DecodeError(str(error)) from None
         plan = replace(plan, rules=uses)
         make_runtime(plan)
         definition = replace(

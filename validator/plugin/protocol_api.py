@@ -191,7 +191,7 @@ class ProtocolDefinition:
     prove` and `validator verify`. ``limits_table`` says how `validator.toml` holds the limits; without it, ``configuration`` reads them
     from the table ``limits``. ``state_file`` lets a chain start from an existing state, and ``state_view`` is what `validator state show`
     displays. ``handler_states`` returns the state that upward-message handlers keep; ``handler_bench`` supports their authors' tests.
-    ``rules_page`` is the protocol's page of rules, which `validator explain` reads (grammar: `validator.plugin.rule_pages`). Raises
+    ``rules_page`` is the protocol's page of rules, which `validator explain` reads (its grammar: docs/plugins.md). Raises
     ``ValueError`` for ``rules`` whose blocks do not ascend from 0, then for ``rules`` that list a version twice.
     """
 
