@@ -7,11 +7,12 @@ was last emitted, so that a restored lane emits them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from validator.core.hashing import blake2b_256
+from validator.core.outcomes import ChannelHeadroom, ParaHeadroom
 from validator.core.rules import OrderedSet
 from validator.core.scale import Reader, Upgrade, Writer, upgraded
 from validator.core.types import ChannelId, Hash, ParaId
@@ -27,6 +28,16 @@ class Touched:
     """Paras whose own headroom has changed."""
     channels: dict[ChannelId, None] = field(default_factory=dict)
     """Channels whose headroom has changed."""
+
+    def take_headroom(
+        self, para: Callable[[ParaId], ParaHeadroom], channel: Callable[[ChannelId], ChannelHeadroom]
+    ) -> list[ParaHeadroom | ChannelHeadroom]:
+        """Return the headroom of the marked paras, then of the marked channels, each ascending, and clear their marks."""
+        headroom: list[ParaHeadroom | ChannelHeadroom] = [*map(para, sorted(self.paras))]
+        headroom += map(channel, sorted(self.channels))
+        self.paras.clear()
+        self.channels.clear()
+        return headroom
 
 
 class PageLayout(NamedTuple):

@@ -126,12 +126,7 @@ class Router(PendingCandidates[RouterState]):
 
     def take_headroom(self) -> list[ParaHeadroom | ChannelHeadroom]:
         """Return the headroom that changed since the last call: paras, then channels, each ascending."""
-        touched = self.state.touched
-        headroom: list[ParaHeadroom | ChannelHeadroom] = [self.para_headroom(para) for para in sorted(touched.paras)]
-        headroom += [self.channel_headroom(channel_id) for channel_id in sorted(touched.channels)]
-        touched.paras.clear()
-        touched.channels.clear()
-        return headroom
+        return self.state.touched.take_headroom(self.para_headroom, self.channel_headroom)
 
     def para_headroom(self, para: ParaId) -> ParaHeadroom:
         """Return how much a para's next candidate may carry and which watermarks it may have."""
