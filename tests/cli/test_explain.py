@@ -125,6 +125,11 @@ def test_unknown_code_is_one_line_with_suggestions(arguments: tuple[str, ...], w
     assert len(result.stderr.splitlines()) == 1
 
 
+def test_unknown_number_says_which_there_are() -> None:
+    assert run("x-i99").stderr.endswith(" these codes go from X-I01 to X-I22\n")
+    assert "go from" not in run("ZZ-99").stderr
+
+
 def test_page_of_a_third_party_protocol_is_found(site: Path) -> None:
     (site / "mine_rules.md").write_text(PAGE, encoding="utf-8")
     with on_path(site):

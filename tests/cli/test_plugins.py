@@ -49,9 +49,9 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def run(site: Path, *arguments: str) -> Result:
+def run(site: Path, *arguments: str, columns: int = 300) -> Result:
     with on_path(site):
-        return CliRunner().invoke(app, ["plugins", *arguments], env={"COLUMNS": "300"})
+        return CliRunner().invoke(app, ["plugins", *arguments], env={"COLUMNS": str(columns)})
 
 
 def rows(result: Result) -> dict[str, dict[str, Any]]:
@@ -70,13 +70,20 @@ def test_list_shows_every_plugin_with_its_problems(site: Path) -> None:
     result = run(site, "list")
     assert result.exit_code == 0, result.output
     lines = {line.split()[0]: " ".join(line.split()) for line in result.output.splitlines()}
-    assert lines["plugin"] == "plugin version API group provides distribution state"
-    assert lines["memo"] == "memo 1.0.0 1.0 handlers memo dist-memo 1.0.0 ok"
-    assert lines["needy"] == "needy 1.0.0 1.0 handlers needs a configuration dist-needy 1.0.0 ok"
-    assert lines["out"] == "out 2.0.0 1.0 transports out dist-out 2.0.0 ok"
-    assert lines["router"].startswith("router ")
-    assert lines["broken"].startswith("broken handlers dist-broken 1.0.0 importing plugin_")
-    assert lines["broken"].endswith("failed (SystemExit: no luck): fix or remove the plugin")
+    assert lines["plugin"] == "plugin group provides distribution state"
+    assert lines["memo@1.0.0"] == "memo@1.0.0 handlers memo dist-memo ok"
+    assert lines["needy@1.0.0"] == "needy@1.0.0 handlers needs a configuration dist-needy ok"
+    assert lines["out@2.0.0"] == "out@2.0.0 transports out dist-out ok"
+    assert any(name.startswith("router@") for name in lines)
+    assert lines["broken"].startswith("broken handlers dist-broken importing plugin_")
+    assert "failed (SystemExit: no luck): fix or remove the plugin" in " ".join(result.output.split())
+
+
+def test_list_fits_a_terminal_of_80_columns(site: Path) -> None:
+    result = run(site, "list", columns=80)
+    assert max(map(len, result.output.splitlines())) <= 80
+    for name in ("hrmp_accept_open_channel", "validator-hrmp-calls", "early-hrmp@"):
+        assert name in result.output
 
 
 def test_list_prints_json(site: Path) -> None:
@@ -179,9 +186,10 @@ def test_check_prints_a_table_and_exits_with_its_code(
     assert result.exit_code == code
     assert asked == ["dist-memo"]
     assert [" ".join(line.split()) for line in result.stdout.splitlines()] == [
-        "plugin point outcome detail",
-        "memo@1.0.0 weight ok",
-        f"memo@1.0.0 lint {outcome.value} memo.py:3: a clock",
+        "plugin outcome point, with its detail",
+        "memo@1.0.0 ok weight",
+        f"memo@1.0.0 {outcome.value} lint",
+        "memo.py:3: a clock",
     ]
     assert result.stderr == "memo: lint\n"
     as_json = run(site, "check", "dist-memo", "--json")
@@ -193,6 +201,12 @@ def test_check_of_unknown_plugin_is_one_error_line(site: Path) -> None:
     result = run(site, "check", "absent")
     assert result.exit_code == 2
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_check_of_plugin_name_says_its_distribution(site: Path) -> None:
+    result = run(site, "check", "memo")
+    assert result.exit_code == 2
+    assert result.stderr.endswith("found none of this name; the plugin 'memo' is in dist-memo\n")
 
 
 # --- lock ---
@@ -266,6 +280,7 @@ def test_new_prints_the_files_it_wrote(site: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "projects/validator-my-kind/src/validator_my_kind/__init__.py\n" in result.stdout
     assert all(Path(line).is_file() for line in result.stdout.splitlines())
+    assert "pip install -e projects/validator-my-kind, then" in result.stderr
     again = run(site, "new", "my-kind", "--kind", "handler", "--output", "projects")
     assert again.exit_code == 2
     assert again.stderr == "validator: projects/validator-my-kind: expected a folder that does not exist yet\n"

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from validator.cli.common import Json, say
 from validator.errors import UserError
-from validator.plugin.rule_pages import Sort, close_names, find_entries, installed_pages
+from validator.plugin.rule_pages import Sort, close_names, find_entries, installed_pages, series_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +54,8 @@ def explain(
         close = " or ".join(map(repr, close_names(pages, wanted)))
         where = f"protocol {protocol}" if protocol else "any installed protocol"
         hint = f"; did you mean {close}?" if close else ""
+        series = series_of(pages, wanted)
+        hint += f" these codes go from {series[0]} to {series[1]}" if series else ""
         raise UserError(f"CODE: expected a code, an error kind or a clause of {where}, found {wanted!r}{hint}")
     _print(entries, as_json=as_json)
 

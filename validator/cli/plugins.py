@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -39,15 +40,13 @@ def list_(config_path: ConfigPath = None, as_json: Json = False) -> None:
     if as_json:
         _print_json(rows)
         return
-    table = _table("plugin", "version", "API", "group", "provides", "distribution", "state")
+    table = _table("plugin", "group", "provides", "distribution", "state")
     for row in rows:
         table.add_row(
-            row["name"],
-            row["version"] or "",
-            row["api"] or "",
+            f"{row['name']}@{row['version']}" if row["version"] else row["name"],
             row["group"].removeprefix("validator."),
-            ", ".join(row["provides"]) or row["note"] or "",
-            f"{row['distribution']} {row['distribution_version']}",
+            "\n".join(row["provides"]) or row["note"] or "",
+            f"{row['distribution']}\n{row['distribution_version']}",
             "ok" if not row["problems"] else "; ".join(row["problems"]),
         )
     Console().print(table)
@@ -93,9 +92,9 @@ def check(
             ]
         )
     else:
-        table = _table("plugin", "point", "outcome", "detail")
+        table = _table("plugin", "outcome", "point, with its detail")
         for each in results:
-            table.add_row(each.plugin, each.point, each.outcome.value, each.detail)
+            table.add_row(each.plugin, each.outcome.value, each.point + (f"\n  {each.detail}" if each.detail else ""))
         Console().print(table)
     if failed:
         raise typer.Exit(exit_codes.DISAGREEMENT)
@@ -163,8 +162,11 @@ def new(
     output: Annotated[Path, typer.Option(help="The folder in which to create the project's folder.")] = Path(),
 ) -> None:
     """Start a project: a working plugin with tests and a README, ready to be extended."""
-    for path in new_project(name, kind, output):
+    paths = new_project(name, kind, output)
+    for path in paths:
         typer.echo(str(path))
+    folder = Path(os.path.commonpath(paths))
+    say(f"next: pip install -e {folder}, then validator plugins check {folder}; {folder / 'README.md'} says more")
 
 
 def _config(path: Path | None) -> Config:
@@ -179,7 +181,11 @@ def _config(path: Path | None) -> Config:
 
 
 def _table(*headings: str) -> Table:
-    return Table(*(Column(heading, overflow="fold") for heading in headings), box=None)
+    """Return a table that fits 80 columns, unless names are very long: only its last column wraps."""
+    columns = [Column(heading, no_wrap=True) for heading in headings]
+    columns[-1].no_wrap = False
+    columns[-1].overflow = "fold"
+    return Table(*columns, box=None, padding=(0, 1, 0, 0))
 
 
 def _print_json(rows: list[dict[str, Any]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from validator.core.errors import LimitError
 from validator.core.limits import PAYLOAD_BYTES_MAX, U32_MAX
@@ -16,12 +16,15 @@ Shaped: TypeAlias = tuple[Any, ...]
 Shape: TypeAlias = Callable[[dict[str, Any]], Shaped]
 """Turns a decoded record into its fields, and checks their ranges."""
 
+RECORD_TOPICS: Final = ("candidates", "channel-requests")
+"""The topics that carry protocols' own records."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecordType:
     """A protocol's own type of input record.
 
-    ``topic`` is ``candidates`` or ``channel-requests``, ``schema`` the record's name. ``shape`` is called with the whole decoded record,
+    ``topic`` is one of `RECORD_TOPICS`, ``schema`` the record's name. ``shape`` is called with the whole decoded record,
     whose fields lane, block and index have been checked. It returns the other fields as plain nested tuples of integers, bytes, strings and
     None; `RuleSet.candidate` or `RuleSet.request` builds the protocol's type from them. It raises `LimitError` for a value out of range,
     checking fields in schema order.

@@ -16,6 +16,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from validator.core.events import EventLog
 from validator.core.hashing import blake2b_256
+from validator.core.limits import U32_MAX
 from validator.core.outcomes import ChannelEvent, ChannelHeadroom, Dispatch, MessageRef, ParaHeadroom
 from validator.core.root import merkle_root
 from validator.core.types import (
@@ -251,7 +252,10 @@ class RuleSet(ABC, Generic[S]):
 
 
 def check_rules(rules: tuple[RulesEpoch, ...]) -> None:
-    """Raise ``ValueError`` unless epochs ascend from block 0 and each version occurs once."""
+    """Raise ``ValueError`` unless all numbers are of u32, epochs ascend from block 0 and each version occurs once."""
+    wrong = [each for epoch in rules for each in epoch[:2] if type(each) is not int or not 0 <= each <= U32_MAX]
+    if wrong:
+        raise ValueError(f"rules: expected blocks and versions from 0 to {U32_MAX}, found {wrong[0]!r}")
     starts = [epoch.from_block for epoch in rules]
     if not starts or starts[0] != 0 or any(one >= other for one, other in pairwise(starts)):
         raise ValueError(f"rules: expected blocks that ascend from 0, found {starts}")

@@ -109,11 +109,11 @@ def is_missing(error: KafkaError) -> bool:
 
 def missing_topics(client: Any, topics: Iterable[str], *, patience_s: float | None = None) -> list[str]:
     """Return the topics that do not exist. Lists all topics: asking for a single one might create it. Raises as `answer` does."""
-    missing: list[str] = []
+    wanted, missing = tuple(topics), list[str]()
 
     def ask(left_s: float) -> None:
         known = client.list_topics(timeout=left_s).topics
-        missing[:] = [topic for topic in topics if topic not in known]
+        missing[:] = [topic for topic in wanted if topic not in known]
         if missing:
             raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
 

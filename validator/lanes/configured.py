@@ -147,9 +147,14 @@ def read_state_file(
 
 
 def _configuration(chain: Chain, lane: str, protocol: ProtocolDefinition) -> Any:
-    """Return a chain's limits as the protocol's own class. Raises `UserError`."""
+    """Return a chain's limits as the protocol's own class. Raises `UserError`, first for a table whose key every chain has."""
     table = protocol.limits_table
     key = LIMITS if table is None else table.key
+    if key != LIMITS and key in type(chain).model_fields:
+        raise UserError(
+            f"chain {lane}: protocol {protocol.name} keeps its limits in the table {key}, which is a key of every chain: its author must "
+            f"give limits_table another key"
+        )
     given = chain.limit_tables()
     for name in given:
         if name != key and given[name]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -251,7 +252,15 @@ def _write_uses(out: Writer, uses: tuple[HandlerUse, ...]) -> None:
 
 def _read_use(reader: Reader) -> HandlerUse:
     plugin, version, from_block, config = reader.bytes(), reader.bytes(), reader.u32(), reader.bytes()
-    return HandlerUse(plugin.decode(), version.decode() or None, from_block, config.decode(), reader.boolean())
+    removed = reader.boolean()
+    try:
+        use = HandlerUse(plugin.decode(), version.decode() or None, from_block, config.decode(), removed)
+        values = json.loads(use.config)
+    except (ValueError, RecursionError) as error:
+        raise DecodeError(f"the use of a handler plugin is damaged: {error}") from None
+    if not isinstance(values, dict):
+        raise DecodeError(f"handler plugin {use.plugin!r}: expected an object as its configuration, found {use.config}")
+    return use
 
 
 def job_codec(definitions: Iterable[LaneDefinition]) -> Codec:

@@ -17,6 +17,9 @@ from typing import Final
 
 from validator.errors import UserError
 
+GROUP_PREFIX: Final = "validator."
+"""What the names of all groups of plugins begin with."""
+
 INSTALLER_FILES: Final = frozenset(
     {
         "INSTALLER",
@@ -39,10 +42,15 @@ def same_name(name: str) -> str:
 
 def find_distribution(name: str) -> Distribution:
     """Return an installed distribution: the first on the path, as imports do. Raises `UserError`."""
+    plugins = []
     for distribution in distributions():
-        if same_name(distribution.metadata["Name"] or "") == same_name(name):
+        found = distribution.metadata["Name"] or ""
+        if same_name(found) == same_name(name):
             return distribution
-    raise UserError(f"distribution {name!r}: expected one that is installed, found none of this name")
+        if any(entry.group.startswith(GROUP_PREFIX) and entry.name == name for entry in distribution.entry_points):
+            plugins.append(found)
+    hint = f"; the plugin {name!r} is in {' and '.join(dict.fromkeys(plugins))}" if plugins else ""
+    raise UserError(f"distribution {name!r}: expected one that is installed, found none of this name{hint}")
 
 
 def is_editable(distribution: Distribution) -> bool:

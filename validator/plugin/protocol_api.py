@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING, Any
 
-from validator.codec.record_types import RecordType, check_count, check_payload, check_u32, relay_parent
+from validator.codec.record_types import RECORD_TOPICS, RecordType, check_count, check_payload, check_u32, relay_parent
 from validator.compare import first_difference
 from validator.core.errors import InvariantBroken, LimitError, Violation
 from validator.core.events import EventLog
@@ -59,7 +59,15 @@ from validator.core.types import (
 )
 from validator.document import Node, read_para
 from validator.plugin.api import Manifest, hookimpl
-from validator.plugin.protocol_parts import HandlerBench, LimitsTable, StateFile, StateSection, StateView, section_title
+from validator.plugin.protocol_parts import (
+    HandlerBench,
+    LimitsTable,
+    StateFile,
+    StateSection,
+    StateView,
+    check_maxima,
+    section_title,
+)
 
 if TYPE_CHECKING:
     from validator.simulate.settings import Simulation, SimulationSettings
@@ -191,8 +199,11 @@ class ProtocolDefinition:
     prove` and `validator verify`. ``limits_table`` says how `validator.toml` holds the limits; without it, ``configuration`` reads them
     from the table ``limits``. ``state_file`` lets a chain start from an existing state, and ``state_view`` is what `validator state show`
     displays. ``handler_states`` returns the state that upward-message handlers keep; ``handler_bench`` supports their authors' tests.
-    ``rules_page`` is the protocol's page of rules, which `validator explain` reads (its grammar: docs/plugins.md). Raises
-    ``ValueError`` for ``rules`` whose blocks do not ascend from 0, then for ``rules`` that list a version twice.
+    ``rules_page`` is the protocol's page of rules, which `validator explain` reads (its grammar: docs/plugins.md).
+
+    Raises ``ValueError``, in this order: an ``encoding_version`` that is not a u32; ``rules`` with another number than a u32, whose blocks
+    do not ascend from 0, or that list a version twice; a greatest value of a limit that is not an integer from 0 on; a record type whose
+    topic does not carry protocols' records, or two of the same name.
     """
 
     name: str
@@ -218,9 +229,25 @@ class ProtocolDefinition:
 
     def __post_init__(self) -> None:
         try:
-            check_rules(self.rules)
+            self._check()
         except ValueError as error:
             raise ValueError(f"protocol {self.name}: {error}") from None
+
+    def _check(self) -> None:
+        if type(self.encoding_version) is not int or not 0 <= self.encoding_version <= U32_MAX:
+            raise ValueError(
+                f"encoding_version: expected a number from 0 to {U32_MAX}, found {self.encoding_version!r}"
+            )
+        check_rules(self.rules)
+        check_maxima("maxima", self.maxima)
+        names = [record.schema for record in self.records]
+        for record in self.records:
+            if record.topic not in RECORD_TOPICS:
+                raise ValueError(
+                    f"record {record.schema}: expected topic {' or '.join(RECORD_TOPICS)}, found {record.topic!r}"
+                )
+            if names.count(record.schema) > 1:
+                raise ValueError(f"record {record.schema}: expected one record type of this name, found several")
 
     def changes(self, node: Node) -> tuple[tuple[str, int], ...]:
         """Return the limits in an object in the form that `RuleSet.change_session` takes. Raises `validator.errors.UserError`."""

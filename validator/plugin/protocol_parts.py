@@ -15,18 +15,38 @@ LIMITS = "limits"
 """The table of a chain's limits in `validator.toml`, unless its protocol names another one."""
 
 
+def check_maxima(what: str, maxima: Mapping[str, int]) -> None:
+    """Raise ``ValueError`` for the first greatest value of a limit that is not an integer from 0 on."""
+    for name, greatest in maxima.items():
+        if type(greatest) is not int or greatest < 0:
+            raise ValueError(f"{what}: {name}: expected an integer from 0 on, found {greatest!r}")
+
+
 @dataclass(frozen=True, slots=True)
 class LimitsTable:
     """How `validator.toml` holds a chain's limits: integers that are checked when the file is read, with presets.
 
     ``key`` is the table's name in ``[chains.<lane>]``. ``maxima`` maps all limits, in the protocol's order, to the greatest value that a
     file may set. ``presets`` are complete configurations by name. The table's key ``preset`` selects one, and single values override it.
-    A limit set by neither is 0.
+    A limit set by neither is 0. Raises ``ValueError`` for a greatest value that is not an integer from 0 on, then for a preset with an
+    unknown limit, then for one with a value out of range.
     """
 
     maxima: Mapping[str, int]
     presets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     key: str = LIMITS
+
+    def __post_init__(self) -> None:
+        check_maxima(f"limits_table {self.key}", self.maxima)
+        for preset, values in self.presets.items():
+            for name, value in values.items():
+                greatest = self.maxima.get(name)
+                if greatest is None:
+                    raise ValueError(f"limits_table {self.key}: preset {preset}: no such limit: {name}")
+                if type(value) is not int or not 0 <= value <= greatest:
+                    raise ValueError(
+                        f"limits_table {self.key}: preset {preset}: {name}: expected 0 to {greatest}, found {value!r}"
+                    )
 
     def resolve(self, table: Mapping[str, Any]) -> dict[str, int]:
         """Return the value of every limit for a table that has passed validation."""

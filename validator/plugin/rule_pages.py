@@ -178,6 +178,19 @@ def close_names(pages: Iterable[RulesPage], wanted: str) -> list[str]:
     return [known[each] for each in get_close_matches(_fold(wanted), known, 3)]
 
 
+def series_of(pages: Iterable[RulesPage], wanted: str) -> tuple[str, str] | None:
+    """Return the first and last of the codes with the letters of ``wanted``, in the order of their page; None if there are none."""
+    letters = _letters(wanted.upper())
+    if letters is None:
+        return None
+    codes = [entry.name for page in pages for entry in page.entries if _letters(entry.name) == letters]
+    return (codes[0], codes[-1]) if codes else None
+
+
+def _letters(code: str) -> str | None:
+    return re.sub(r"[0-9]+[a-z]?$", "", code) if CODE.fullmatch(code) else None
+
+
 class RuleReferences:
     """Finds the entry of a verdict's error."""
 

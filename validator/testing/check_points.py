@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from validator.codec.codec import Codec
+from validator.config.model import Chain
 from validator.core.handlers.dispatch import find_conflicts
 from validator.errors import UserError
 from validator.plugin.files import same_name
+from validator.plugin.protocol_parts import LIMITS
 from validator.plugin.registry import (
     Found,
     Plugin,
@@ -52,6 +55,8 @@ import_module(sys.argv[1])
 took = time.process_time() - start
 print("\\n" + json.dumps([took * 1000, show(*sys.argv[2:])]))
 """
+
+_CHAIN_KEYS: Final = frozenset(Chain.model_fields) - {LIMITS}
 
 
 def check_plugin(found: Found, source: Path | None, progress: Callable[[str], None], only: str) -> Iterator[Result]:
@@ -135,7 +140,12 @@ def _records(plugin: Plugin, values: str) -> str:
     elif group == "validator.protocols":
         protocols = protocols_of(plugin)
         names = [protocol.name for protocol in protocols]
+        Codec.of(protocols)
         for protocol in protocols:
+            if protocol.limits_table is not None and protocol.limits_table.key in _CHAIN_KEYS:
+                raise Broken(
+                    f"{protocol.name}: limits_table: every chain has a key {protocol.limits_table.key!r}: expected another"
+                )
             if protocol.rules_page is not None:
                 parse_page(protocol.name, protocol.rules_page.read_text(encoding="utf-8"))
     else:

@@ -87,6 +87,14 @@ def test_invalid_limits_of_plugin_are_reported_when_file_is_read(text: str, line
     assert errors_of(tmp_path, f"protocol = '{NAME}'\n{text}") == [f"validator.toml: {line}"]
 
 
+def test_table_of_limits_with_a_key_of_every_chain_is_refused_in_one_line(tmp_path: Path) -> None:
+    files = {name: text.replace('"caps"', '"balances"') for name, text in FILES.items()}
+    assert files != FILES
+    with importable(install(tmp_path / "plugins", files)):
+        (line,) = errors_of(tmp_path, f"protocol = '{NAME}'")
+    assert line.startswith(f"chain a: protocol {NAME} keeps its limits in the table balances, which is a key of every")
+
+
 @pytest.mark.usefixtures("outside")
 def test_invalid_limits_are_reported_with_other_errors(tmp_path: Path) -> None:
     text = f"protocol = '{NAME}'\nfirst_block = 'x'\nballances = 'ledger'\ncaps.preset = 1\n[jbo]"

@@ -22,7 +22,7 @@ from validator.errors import UserError
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.store import Head, LaneCache
 from validator.plugin import runtime as runtime_module
-from validator.plugin.protocol_api import ProtocolDefinition
+from validator.plugin.protocol_api import LimitsTable, ProtocolDefinition, RecordType
 from validator.plugin.runtime import RulesUse, RuntimePlan, first_rules_difference, installed_protocol, make_runtime
 from validator.protocols.router.records import Candidate
 from validator.protocols.router.rules import Router
@@ -170,8 +170,11 @@ def test_plan_with_unknown_rules_is_refused_in_one_line(program: Callable[..., L
         ((CLOSED,), r"expected blocks that ascend from 0, found \[12\]"),
         ((OPEN, CLOSED, CLOSED._replace(version=3)), "expected blocks that ascend from 0"),
         ((OPEN, CLOSED._replace(version=1)), r"expected each version once, found \[1, 1\]"),
+        ((OPEN._replace(version="1"),), "expected blocks and versions from 0 to 4294967295, found '1'"),
+        ((OPEN, CLOSED._replace(version=1 << 32)), "expected blocks and versions from 0 to .*, found 4294967296"),
+        ((OPEN, CLOSED._replace(from_block=1.5)), "expected blocks and versions from 0 to .*, found 1.5"),
     ],
-    ids=["none", "not from 0", "not ascending", "version twice"],
+    ids=["none", "not from 0", "not ascending", "version twice", "text", "too large", "float"],
 )
 def test_invalid_list_of_rules_is_refused(rules: tuple[RulesEpoch, ...], problem: str) -> None:
     plain: ProtocolDefinition = make_runtime(RuntimePlan(DEFAULT_PROTOCOL)).protocol
@@ -195,6 +198,58 @@ def test_stored_list_of_rules_that_means_nothing_is_a_decode_error(uses: list[tu
         out.u32(version)
     with pytest.raises(DecodeError, match="expected blocks that ascend from 0"):
         definition.under(bytes(out.buffer) + encoded[rest.position :])
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"encoding_version": "1"}, "encoding_version: expected a number from 0 to 4294967295, found '1'"),
+        ({"maxima": {"places": -1}}, "maxima: places: expected an integer from 0 on, found -1"),
+        (
+            {"records": (RecordType("blocks", "X", dict),)},
+            "record X: expected topic candidates or channel-requests, found 'blocks'",
+        ),
+        (
+            {"records": (RecordType("candidates", "X", dict),) * 2},
+            "record X: expected one record type of this name, found several",
+        ),
+    ],
+    ids=["version", "maximum", "topic", "name twice"],
+)
+def test_invalid_definition_is_refused(change: dict[str, Any], problem: str) -> None:
+    plain: ProtocolDefinition = make_runtime(RuntimePlan(DEFAULT_PROTOCOL)).protocol
+    with pytest.raises(ValueError, match=f"^protocol {DEFAULT_PROTOCOL}: {problem}$"):
+        replace(plain, **change)
+
+
+@pytest.mark.parametrize(
+    ("maxima", "preset", "problem"),
+    [
+        ({"a": 1.5}, {}, "limits_table limits: a: expected an integer from 0 on, found 1.5"),
+        ({"a": 3}, {"b": 1}, "limits_table limits: preset p: no such limit: b"),
+        ({"a": 3}, {"a": 4}, "limits_table limits: preset p: a: expected 0 to 3, found 4"),
+    ],
+)
+def test_invalid_table_of_limits_is_refused(maxima: dict[str, Any], preset: dict[str, int], problem: str) -> None:
+    with pytest.raises(ValueError, match=f"^{problem}$"):
+        LimitsTable(maxima, {"p": preset})
+
+
+@pytest.mark.parametrize("name", [b"\xff", b"p"], ids=["name", "configuration"])
+@pytest.mark.parametrize("config", [b"{", b"[]", b"\xff", b"[" * 100_000], ids=["cut", "list", "no text", "deep"])
+def test_damaged_use_of_handler_is_a_decode_error(name: bytes, config: bytes) -> None:
+    definition = definition_of(CHAIN)
+    out = Writer()
+    out.compact(1)
+    for field in (name, b""):
+        out.bytes(field)
+    out.u32(0)
+    out.bytes(config)
+    out.u8(0)
+    encoded = definition.encode_rules()
+    assert encoded.endswith(b"\0")  # no handlers
+    with pytest.raises(DecodeError, match="handler plugin"):
+        definition.under(encoded[:-1] + b"\1" + bytes(out.buffer))
 
 
 def test_chain_settings_refuse_epochs_that_do_not_ascend() -> None:
