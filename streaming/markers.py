@@ -49,11 +49,11 @@ def group_of(prefix: str, lane: str) -> str:
 
 
 def read_marker(kafka: KafkaTable, prefix: str, lane: str) -> Marker:
-    """Return a lane's marker. Raises `UserError`, also if the record is not a marker."""
-    last = None
+    """Return a lane's marker, an empty one after a record without a value. Raises `UserError`, also if the record is not a marker."""
+    last = b""
     for record in _committed(kafka, prefix, MARKERS, lane):
         last = record.value
-    return Marker() if last is None else Marker.decode(last)
+    return Marker.decode(last) if last else Marker()
 
 
 def read_dead_letters(kafka: KafkaTable, prefix: str, lane: str) -> set[bytes]:
@@ -62,9 +62,9 @@ def read_dead_letters(kafka: KafkaTable, prefix: str, lane: str) -> set[bytes]:
 
 
 def _committed(kafka: KafkaTable, prefix: str, topic: str, lane: str) -> Iterator[TopicRecord]:
-    """Yield a lane's committed records up to the topic's current end."""
+    """Yield a lane's committed records up to the topic's current end, those without a value too."""
     key = lane.encode()
-    with TopicReader(kafka, prefix, [topic], patience_s=CALL_S_MAX) as reader:
+    with TopicReader(kafka, prefix, [topic], nulls=True, patience_s=CALL_S_MAX) as reader:
         yield from (record for record in reader.read_past_transactions() if record.key == key)
 
 

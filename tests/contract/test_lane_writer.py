@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from streaming import markers
@@ -20,12 +20,13 @@ from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
 from validator.config import DEFAULT_PROTOCOL
 from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.errors import UserError
-from validator.kafka.client import admin_config, consumer_config
+from validator.kafka.client import admin_config, consumer_config, producer_config
 from validator.kafka.topics import create_topics
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import Marker
 from validator.lanes.sink import Sink
 from validator.plugin.runtime import RuntimePlan
+from validator.topics import MARKERS
 
 LANE = "polkadot"
 
@@ -228,6 +229,16 @@ def test_marker_survives_deleted_group_offsets(kafka: dict[str, Any], prefix: st
     assert committed(kafka, prefix + "verdicts") == [b"1", b"9", b"2", b"3"]
     assert len(committed(kafka, prefix + "dead-letters")) == 3
     assert read_marker(kafka, prefix, LANE) == Marker(3, {(inputs, 0): 4})
+
+
+def test_marker_without_value_resets_the_lane(kafka: dict[str, Any], prefix: str) -> None:
+    opened_once = opened(kafka, prefix)
+    opened_once.write(LANE, [block(7)])
+    opened_once.commit(LANE, {})
+    producer = Producer(producer_config(kafka))
+    producer.produce(prefix + MARKERS, None, LANE.encode(), partition=0)
+    assert producer.flush(60) == 0
+    assert read_marker(kafka, prefix, LANE) == Marker()
 
 
 def test_job_without_checkpoint_refuses_topics_with_its_verdicts(
