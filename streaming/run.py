@@ -29,6 +29,7 @@ from validator.errors import UserError
 from validator.kafka.topics import wait_for_topics
 from validator.lanes.configured import job_directory, lane_definitions
 from validator.lanes.definition import job_codec
+from validator.lanes.kept_rules import keep_rules, refuse_changed_past
 from validator.service.retention import missing_blocks
 
 POLL_S = 0.5
@@ -95,6 +96,12 @@ def _run_in_session(config: Config, settings: JobSettings, stop: _StopSignal, lo
             if not config.job.rebuild:
                 refuse_written_topics(settings)
             refuse_cut_inputs(settings)
+        kept = job_directory(config) / "lanes"
+        if _has_checkpoint(settings):
+            refuse_changed_past(
+                kept, settings.definitions, lambda lane: read_marker(settings.kafka, settings.prefix, lane).block
+            )
+        keep_rules(kept, settings.definitions)
         try:
             return _run_queries(spark, settings, stop, log)
         except Exception as error:

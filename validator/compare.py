@@ -11,6 +11,7 @@ def first_difference(expected: Any, actual: Any, path: str = "") -> str | None:
     """Return in words where ``actual`` differs from ``expected``, or None if it matches.
 
     Objects compare key by key, ``null`` means absent, ``0`` and ``[]`` mean absent or that value, lists compare as a whole.
+    The order of names in a list whose key ends with ``_set`` does not matter.
     """
     if isinstance(expected, dict):
         if actual is not None and not isinstance(actual, dict):
@@ -22,7 +23,13 @@ def first_difference(expected: Any, actual: Any, path: str = "") -> str | None:
         return None
     if actual is None and expected in (0, []) and expected is not False:
         return None
+    if path.endswith("_set") and _are_names(expected) and _are_names(actual) and sorted(expected) == sorted(actual):
+        return None
     return None if actual == expected else _difference(expected, actual, path)
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def first_result_difference(expected: list[dict[str, Any]], actual: list[dict[str, Any]], path: str) -> str | None:

@@ -14,7 +14,7 @@ from tests.sending import send
 from validator import __version__
 from validator.core.rules import pages
 from validator.kafka.process import start_time
-from validator.lanes.configured import chain_protocol, imported_state_path, lane_definition, read_state_file
+from validator.lanes.configured import imported_state_path, lane_definition, read_state_file, rules_runtime
 from validator.lanes.marker import Marker
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def test_lane_starts_from_the_imported_state(setup: tuple[Path, Path], tmp_path:
         "file": str(kept),
     }
     chain = config.chains["polkadot"]
-    _, wanted = read_state_file(state, chain, "polkadot", chain_protocol(chain, "polkadot"))
+    _, wanted = read_state_file(state, chain, "polkadot", rules_runtime(chain, "polkadot"))
     definition = lane_definition(config, "polkadot")
     assert definition.first_block == 100
     assert definition.genesis == tuple(pages(wanted))

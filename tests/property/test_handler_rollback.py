@@ -105,7 +105,7 @@ def dispatch(router: Router, script: Script, how: str | None = None) -> Processe
 
     handler = Handler("script", handle, MessageWeight(1), b"m")
     dispatcher = HandlerDispatcher([HandlerEpoch(0, DispatchTable([BoundHandler("plugin", "1.0", handler)]))])
-    return dispatcher.process(RouterHost(router.state, router.events), para, b"m")
+    return dispatcher.process(RouterHost(router.state, router.rules, router.events), para, b"m")
 
 
 def everything(state: RouterState) -> dict[str, Any]:
@@ -139,13 +139,13 @@ def genesis(balances: Balances, *, notifications: bool) -> Router:
     )
     router.begin_block(1)
     for sender, recipient in ((1, 2), (2, 1), (3, 1)):
-        host = RouterHost(router.state, router.events)
+        host = RouterHost(router.state, router.rules, router.events)
         host.init_open_channel(sender, recipient, 4, 8)
         host.accept_open_channel(recipient, sender)
     router.change_session(SessionChange())
     router.begin_block(2)
     for sender, recipient in ((2, 3), (1, 4), (4, 2)):  # to be accepted
-        RouterHost(router.state, router.events).init_open_channel(sender, recipient, 4, 8)
+        RouterHost(router.state, router.rules, router.events).init_open_channel(sender, recipient, 4, 8)
     return router
 
 
@@ -204,6 +204,6 @@ def test_message_out_of_weight_at_any_call_leaves_nothing_behind(
     handler = Handler("script", lambda context, message: play(context, steps), MessageWeight(1), b"m")
     table = DispatchTable([BoundHandler("plugin", "1.0", handler)])
     dispatcher = HandlerDispatcher([HandlerEpoch(0, table)], weight_max=limit)
-    processed = dispatcher.process(RouterHost(router.state, router.events), para, b"m")
+    processed = dispatcher.process(RouterHost(router.state, router.rules, router.events), para, b"m")
     assert (processed.outcome, processed.weight, processed.events) == ("out_of_weight", limit, ())
     assert snapshot(router) == expected

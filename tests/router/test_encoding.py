@@ -38,8 +38,8 @@ def test_state_round_trips() -> None:
 
 def test_page_of_other_version_is_refused() -> None:
     common, pages = encode_state(rich_state())
-    with pytest.raises(DecodeError, match="version 2"):
-        decode_state(b"\2" + common[1:], pages.values())
+    with pytest.raises(DecodeError, match="version 3"):
+        decode_state(b"\3" + common[1:], pages.values())
     with pytest.raises(DecodeError, match="version 0"):
         decode_state(common, [b"\0" + page[1:] for page in pages.values()])
 

@@ -44,6 +44,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "validator.cli.explain:explain",
         "Explain a rule, reading, invariant or error by its code, kind or clause.",
     ),
+    "rules": (
+        "validator.cli.rules:app",
+        "List the rules that a chain can choose by height; show one profile, or the difference of two.",
+    ),
     "replay": ("validator.cli.replay:replay", "Run conformance traces through the rules, without Kafka or Spark."),
     "prove": ("validator.cli.proofs:prove", "Create a proof that a protocol offers outside of blocks, as JSON."),
     "verify": ("validator.cli.proofs:verify", "Verify such a proof, from any source."),

@@ -186,6 +186,20 @@ class HandlerTable(_Table):
         return self
 
 
+class RulesTable(_Table):
+    """`[[chains.<lane>.rules]]`: the protocol's rules from a block on, by the name of a profile or as a list of features.
+
+    The protocol checks the list as a whole (`validator.plugin.rule_choice`).
+    """
+
+    from_block: U32
+    """The first block under these rules."""
+    profile: str | None = None
+    """A profile of the protocol; `validator rules list` shows all."""
+    features: list[str] | None = None
+    """Features of the protocol, in any order."""
+
+
 class Chain(_Table):
     """`[chains.<lane>]`: one relay chain.
 
@@ -219,6 +233,8 @@ class Chain(_Table):
     """Weight that a handler may use for one upward message; by default the weight of a whole dispatch round."""
     handlers: list[HandlerTable] | None = None
     """Handlers of upward messages; without them messages are only weighed, by the keys above."""
+    rules: list[RulesTable] = Field(default_factory=list)
+    """The protocol's rules by height, ascending by block; before the first entry its default ones hold."""
 
     @model_validator(mode="wrap")
     @classmethod
@@ -343,9 +359,9 @@ def configuration_digest(chain: Chain) -> bytes:
     """Return 32 bytes of BLAKE2b over all of a chain's configuration that affects verdicts.
 
     The hash covers canonical JSON: sorted keys, no spaces, limits as `limits_by_table` returns them, genesis paras by id, weights by
-    lower-case hex, and the BLAKE2b-256 of a state file's bytes instead of its name. Handlers are not included: they depend on the block,
-    and have their own digests (`validator.plugin.runtime`). Two ways to write the same configuration give the same digest. Raises
-    `UserError` if the state file cannot be read.
+    lower-case hex, and the BLAKE2b-256 of a state file's bytes instead of its name. Handlers and rules by height are not included: they
+    depend on the block, and have their own digests (`validator.plugin.runtime`). Two ways to write the same configuration give the same
+    digest. Raises `UserError` if the state file cannot be read.
     """
     meaning = {
         "protocol": chain.protocol,

@@ -109,14 +109,15 @@ class ChannelEventKind(StrEnum):
     CLOSED = "closed"
     REQUEST_EXPIRED = "request_expired"
     REQUEST_DROPPED = "request_dropped"
+    DEPOSITS_CHANGED = "deposits_changed"
 
 
 class ChannelEvent(NamedTuple):
     """A change in a channel's life, with the deposits that it moved.
 
     A positive deposit has been reserved on that side's account, a negative one returned to it. ``session`` is the index of the session in
-    which the event applies. ``reason`` is set if a channel or request ends: ``requested``, ``offboarded`` or ``expired``; a protocol may
-    have more.
+    which the event applies. ``reason`` is set if a channel or request ends: ``requested``, ``offboarded``, ``expired`` or ``cancelled``; a
+    protocol may have more.
     """
 
     block: BlockNumber

@@ -139,6 +139,9 @@ class RuleSet(ABC, Generic[S]):
         """Return the downward message that a decoded record holds."""
         return DownwardMessage._make(fields)
 
+    def check_start(self, first_block: BlockNumber) -> None:
+        """Raise ``ValueError`` if a chain that begins with this state in ``first_block`` contradicts the rules in force there."""
+
     # --- a block, in the order of `execute.execute` ---
 
     def begin_block(self, now: BlockNumber) -> None:
@@ -252,16 +255,13 @@ class RuleSet(ABC, Generic[S]):
 
 
 def check_rules(rules: tuple[RulesEpoch, ...]) -> None:
-    """Raise ``ValueError`` unless all numbers are of u32, epochs ascend from block 0 and each version occurs once."""
+    """Raise ``ValueError`` unless all numbers are of u32 and epochs ascend from block 0."""
     wrong = [each for epoch in rules for each in epoch[:2] if type(each) is not int or not 0 <= each <= U32_MAX]
     if wrong:
         raise ValueError(f"rules: expected blocks and versions from 0 to {U32_MAX}, found {wrong[0]!r}")
     starts = [epoch.from_block for epoch in rules]
     if not starts or starts[0] != 0 or any(one >= other for one, other in pairwise(starts)):
         raise ValueError(f"rules: expected blocks that ascend from 0, found {starts}")
-    versions = [epoch.version for epoch in rules]
-    if len(dict.fromkeys(versions)) != len(versions):
-        raise ValueError(f"rules: expected each version once, found {versions}")
 
 
 def in_force(rules: tuple[RulesEpoch, ...], block: BlockNumber) -> RulesEpoch:

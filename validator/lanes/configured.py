@@ -22,7 +22,8 @@ from validator.plugin.pack import use_artefacts
 from validator.plugin.protocol_api import ChainSettings, ProtocolDefinition
 from validator.plugin.protocol_parts import LIMITS
 from validator.plugin.registry import PluginError, canonical
-from validator.plugin.runtime import HandlerUse, Runtime, RuntimePlan, codec_of, make_runtime
+from validator.plugin.rule_choice import read_rules
+from validator.plugin.runtime import HandlerUse, RulesUse, Runtime, RuntimePlan, codec_of, make_runtime
 from validator.resources import state_directory
 
 
@@ -59,10 +60,10 @@ def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -
     digest = runtime.digest
     protocol = runtime.protocol
     if kept_in is None or chain.state is None:
-        first_block, genesis = _start(chain, protocol, lane)
+        first_block, genesis = _start(chain, runtime, lane)
     else:
         kept = genesis_path(kept_in, lane, digest, protocol.encoding_version)
-        first_block, genesis = kept_genesis(kept, lambda: _start(chain, protocol, lane))
+        first_block, genesis = kept_genesis(kept, lambda: _start(chain, runtime, lane))
     job = config.job
     return LaneDefinition(
         name=lane,
@@ -115,35 +116,52 @@ def chain_runtime(chain: Chain, lane: str, lock: Lock | None = None) -> Runtime:
             for use in sorted(chain.handlers, key=lambda use: (use.name, use.from_block))
         )
     try:
-        return make_runtime(RuntimePlan(chain.protocol, configuration_digest(chain).hex(), uses, lock))
+        rules = _chain_rules(chain, lane)
+        return make_runtime(RuntimePlan(chain.protocol, configuration_digest(chain).hex(), uses, lock, rules))
     except PluginError as error:
         raise UserError(f"chain {lane}: {error}") from error
 
 
-def chain_protocol(chain: Chain, lane: str) -> ProtocolDefinition:
-    """Return a chain's protocol. Raises `UserError` with all errors of its plugin."""
+def rules_runtime(chain: Chain, lane: str) -> Runtime:
+    """Return a runtime with a chain's protocol and rules by height, without handlers. Raises `UserError` with all errors of its plugin."""
     try:
-        return make_runtime(RuntimePlan(chain.protocol)).protocol
+        return make_runtime(RuntimePlan(chain.protocol, rules=_chain_rules(chain, lane)))
     except PluginError as error:
         raise UserError(f"chain {lane}: {error}") from error
 
 
-def read_state_file(
-    path: Path, chain: Chain, lane: str, protocol: ProtocolDefinition
-) -> tuple[BlockNumber, RuleSet[Any]]:
+def read_state_file(path: Path, chain: Chain, lane: str, runtime: Runtime) -> tuple[BlockNumber, RuleSet[Any]]:
     """Return the first block and the rules in the state of a STATE.json, under a chain's configuration.
 
     The file is an object with ``first_block`` and ``state`` (`plugin.protocol_parts.StateFile`), or the state alone; then the chain's own
     ``first_block`` applies. Raises `UserError`: the chain's limits, a protocol without state files, the file.
     """
-    settings = _settings(chain, lane, protocol)
+    settings, protocol = _settings(chain, lane, runtime), runtime.protocol
     if protocol.state_file is None:
         raise UserError(f"chains.{lane}.state: protocol {protocol.name} cannot start from a state file")
     document = read_document(path)
     first_block = document.get("first_block", Node.integer, chain.first_block)
     if first_block == 0:
         raise document["first_block"].fail("a block from 1 on")
-    return first_block, protocol.state_file.read(document["state"] if document.has("state") else document, settings)
+    state = document["state"] if document.has("state") else document
+    rules = protocol.state_file.read(state, settings)
+    try:
+        rules.check_start(first_block)
+    except ValueError as error:
+        raise UserError(f"{state.path}.{error}") from None
+    return first_block, rules
+
+
+def _chain_rules(chain: Chain, lane: str) -> tuple[RulesUse, ...] | None:
+    """Return the rules by height that a chain lists, or None if it lists none. Raises `UserError`, `PluginError`."""
+    if not chain.rules:
+        return None
+    profiles = make_runtime(RuntimePlan(chain.protocol)).protocol.rule_profiles
+    path = f"chains.{lane}.rules"
+    if profiles is None:
+        raise UserError(f"{path}: protocol {chain.protocol} has one set of rules: expected no list")
+    listed = [entry.model_dump(exclude_unset=True) for entry in chain.rules]
+    return read_rules(profiles, Node(listed, path))
 
 
 def _configuration(chain: Chain, lane: str, protocol: ProtocolDefinition) -> Any:
@@ -172,19 +190,19 @@ def _configuration(chain: Chain, lane: str, protocol: ProtocolDefinition) -> Any
     return protocol.configuration(Node(table.resolve(values), path))
 
 
-def _settings(chain: Chain, lane: str, protocol: ProtocolDefinition) -> ChainSettings:
+def _settings(chain: Chain, lane: str, runtime: Runtime) -> ChainSettings:
     return ChainSettings(
-        _configuration(chain, lane, protocol),
+        _configuration(chain, lane, runtime.protocol),
         chain.core_paras(),
         balances=chain.core_balances(),
         notifications=chain.hrmp_notifications,
-        rules=protocol.rules,
+        rules=runtime.rules,
     )
 
 
-def _start(chain: Chain, protocol: ProtocolDefinition, lane: str) -> Genesis:
+def _start(chain: Chain, runtime: Runtime, lane: str) -> Genesis:
     """Return a chain's first block and the pages of the state before it."""
     if chain.state is None:
-        return chain.first_block, tuple(pages(protocol.genesis(_settings(chain, lane, protocol))))
-    first_block, rules = read_state_file(Path(chain.state), chain, lane, protocol)
+        return chain.first_block, tuple(pages(runtime.protocol.genesis(_settings(chain, lane, runtime))))
+    first_block, rules = read_state_file(Path(chain.state), chain, lane, runtime)
     return first_block, tuple(pages(rules))

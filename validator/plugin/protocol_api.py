@@ -62,6 +62,7 @@ from validator.plugin.api import Manifest, hookimpl
 from validator.plugin.protocol_parts import (
     HandlerBench,
     LimitsTable,
+    RuleProfiles,
     StateFile,
     StateSection,
     StateView,
@@ -114,6 +115,7 @@ __all__ = [
     "ProtocolDefinition",
     "Reader",
     "RecordType",
+    "RuleProfiles",
     "RuleSet",
     "RulesEpoch",
     "SessionChange",
@@ -199,7 +201,8 @@ class ProtocolDefinition:
     prove` and `validator verify`. ``limits_table`` says how `validator.toml` holds the limits; without it, ``configuration`` reads them
     from the table ``limits``. ``state_file`` lets a chain start from an existing state, and ``state_view`` is what `validator state show`
     displays. ``handler_states`` returns the state that upward-message handlers keep; ``handler_bench`` supports their authors' tests.
-    ``rules_page`` is the protocol's page of rules, which `validator explain` reads (its grammar: docs/plugins.md).
+    ``rules_page`` is the protocol's page of rules, which `validator explain` reads (its grammar: docs/plugins.md). ``rule_profiles`` are
+    rules that a chain can choose by height in its own list, which then takes the place of ``rules``.
 
     Raises ``ValueError``, in this order: an ``encoding_version`` that is not a u32; ``rules`` with another number than a u32, whose blocks
     do not ascend from 0, or that list a version twice; a greatest value of a limit that is not an integer from 0 on; a record type whose
@@ -226,6 +229,7 @@ class ProtocolDefinition:
     handler_bench: HandlerBench | None = None
     typed_limits: bool = False
     rules_page: Traversable | None = None
+    rule_profiles: RuleProfiles | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -239,6 +243,9 @@ class ProtocolDefinition:
                 f"encoding_version: expected a number from 0 to {U32_MAX}, found {self.encoding_version!r}"
             )
         check_rules(self.rules)
+        versions = [epoch.version for epoch in self.rules]
+        if len(dict.fromkeys(versions)) != len(versions):
+            raise ValueError(f"rules: expected each version once, found {versions}")
         check_maxima("maxima", self.maxima)
         names = [record.schema for record in self.records]
         for record in self.records:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from validator.core.rules import ChainSettings, RuleSet
-from validator.core.types import ChannelId, ParaId
+from validator.core.rules import ChainSettings, RulesEpoch, RuleSet
+from validator.core.types import BlockNumber, ChannelId, ParaId
 from validator.document import Node
 
 LIMITS = "limits"
@@ -28,13 +28,14 @@ class LimitsTable:
 
     ``key`` is the table's name in ``[chains.<lane>]``. ``maxima`` maps all limits, in the protocol's order, to the greatest value that a
     file may set. ``presets`` are complete configurations by name. The table's key ``preset`` selects one, and single values override it.
-    A limit set by neither is 0. Raises ``ValueError`` for a greatest value that is not an integer from 0 on, then for a preset with an
-    unknown limit, then for one with a value out of range.
+    A limit set by neither is 0, or left out if it is ``optional``. Raises ``ValueError`` for a greatest value that is not an integer from 0
+    on, then for a preset with an unknown limit, then for one with a value out of range.
     """
 
     maxima: Mapping[str, int]
     presets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     key: str = LIMITS
+    optional: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         check_maxima(f"limits_table {self.key}", self.maxima)
@@ -52,7 +53,28 @@ class LimitsTable:
         """Return the value of every limit for a table that has passed validation."""
         given = {name: value for name, value in table.items() if name != "preset" and value is not None}
         preset = table.get("preset")
-        return {**dict.fromkeys(self.maxima, 0), **({} if preset is None else self.presets[preset]), **given}
+        zeros = {name: 0 for name in self.maxima if name not in self.optional}
+        return {**zeros, **({} if preset is None else self.presets[preset]), **given}
+
+
+@dataclass(frozen=True, slots=True)
+class RuleProfiles:
+    """The rules that a chain can choose by height: features, each off or on, and profiles, which are named sets of them.
+
+    ``features`` maps each feature to a sentence that says what holds while it is on; ``profiles`` are oldest first. ``default`` names the
+    profile before the first entry of a chain's list. ``lasting`` features cannot be switched off again. ``with_implied`` adds the features
+    that others imply. ``version_of`` returns the version (`RulesEpoch.version`) of a set; ``epoch`` returns the rules of a version from a
+    block on, and raises ``ValueError`` for a version that names none. ``features_of`` is the inverse of ``version_of``.
+    """
+
+    features: Mapping[str, str]
+    profiles: Mapping[str, frozenset[str]]
+    default: str
+    lasting: frozenset[str]
+    with_implied: Callable[[frozenset[str]], frozenset[str]]
+    version_of: Callable[[frozenset[str]], int]
+    features_of: Callable[[int], frozenset[str]]
+    epoch: Callable[[BlockNumber, int], RulesEpoch]
 
 
 @dataclass(frozen=True, slots=True)

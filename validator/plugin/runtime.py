@@ -301,12 +301,27 @@ def _rules_of(plan: RuntimePlan, protocol: ProtocolDefinition) -> tuple[RulesEpo
     if not plan.rules:
         return protocol.rules
     known = {epoch.version: epoch for epoch in protocol.rules}
-    missing = [use.version for use in plan.rules if use.version not in known]
+    epochs, missing = [], []
+    for from_block, version in plan.rules:
+        try:
+            epochs.append(_epoch(protocol, known, from_block, version))
+        except ValueError:
+            missing.append(version)
     if missing:
         raise RulesOutdated(
             f"rules of version {', '.join(map(str, missing))}, this program has version {', '.join(map(str, known))}"
         )
-    return tuple(known[use.version]._replace(from_block=use.from_block) for use in plan.rules)
+    return tuple(epochs)
+
+
+def _epoch(
+    protocol: ProtocolDefinition, known: Mapping[int, RulesEpoch], from_block: BlockNumber, version: int
+) -> RulesEpoch:
+    if version in known:
+        return known[version]._replace(from_block=from_block)
+    if protocol.rule_profiles is None:
+        raise ValueError(version)
+    return protocol.rule_profiles.epoch(from_block, version)
 
 
 def _collect(problems: list[Problem], make: Any) -> Any:

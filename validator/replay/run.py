@@ -84,7 +84,7 @@ class _Player:
                 scenario.genesis_paras,
                 notifications=scenario.notifications,
                 upward_messages=sink,
-                rules=scenario.protocol.rules,
+                rules=scenario.rules,
             )
         )
         self._block: BlockNumber | None = None

@@ -8,14 +8,16 @@ from typing import Any
 
 from validator.config import DEFAULT_PROTOCOL
 from validator.core.limits import U64_MAX
+from validator.core.rules import FIRST_RULES, RulesEpoch
 from validator.core.types import BlockNumber, DownwardMessage, Para, SessionChange
 from validator.document import Node, read_para
 from validator.plugin.protocol_api import ProtocolDefinition
+from validator.plugin.rule_choice import read_rules, rules_with
 from validator.plugin.runtime import installed_protocol
 
 _SCENARIO_KEYS = (
     *("id", "name", "group", "source", "rule", "protocol", "needs", "interpretation", "config", "genesis_paras"),
-    *("ump_weights", "ump_default_weight", "ump_failing_messages", "steps", "final_state"),
+    *("rules", "ump_weights", "ump_default_weight", "ump_failing_messages", "steps", "final_state"),
 )
 _STEP_KEYS = ("block", "requests", "downward", "candidates", "session_change", "expect")
 _EXPECT_KEYS = ("requests", "downward", "candidates", "dispatched", "state")
@@ -46,6 +48,7 @@ class Scenario:
     config: Any = None
     genesis_paras: tuple[Para, ...] = ()
     notifications: bool = False
+    rules: tuple[RulesEpoch, ...] = FIRST_RULES
     weights: dict[bytes, int] = field(default_factory=dict)
     default_weight: int = 1
     failing: frozenset[bytes] = frozenset()
@@ -74,6 +77,7 @@ def _scenario(node: Node, expectations: bool) -> Scenario:
     for feature in needs:
         if feature not in protocol.traces.features:
             return Scenario(scenario_id, name, skipped=f"needs {feature!r}, which is not supported")
+    rules = _rules(node, protocol, needs)
 
     steps = tuple(_step(step, protocol, expectations) for step in node["steps"].items())
     for earlier, later, at in zip(steps, steps[1:], range(1, len(steps)), strict=False):
@@ -85,7 +89,8 @@ def _scenario(node: Node, expectations: bool) -> Scenario:
         protocol=protocol,
         config=protocol.configuration(node["config"] if node.has("config") else Node({}, f"{node.path}.config")),
         genesis_paras=node.get("genesis_paras", lambda paras: tuple(read_para(para) for para in paras.items()), ()),
-        notifications="hrmp_notifications" in needs,
+        notifications="hrmp_notifications" in needs and not node.has("rules"),
+        rules=rules,
         weights=node.get("ump_weights", _weights, {}),
         default_weight=node.get("ump_default_weight", lambda member: member.integer(U64_MAX), 1),
         failing=node.get(
@@ -94,6 +99,20 @@ def _scenario(node: Node, expectations: bool) -> Scenario:
         steps=steps,
         final_state=node.get("final_state", Node.object, {}) if expectations else {},
     )
+
+
+def _rules(node: Node, protocol: ProtocolDefinition, needs: list[str]) -> tuple[RulesEpoch, ...]:
+    """Return the rules by height: those that the scenario lists, else its features from block 0 on."""
+    profiles = protocol.rule_profiles
+    if profiles is None:
+        if node.has("rules"):
+            raise node["rules"].fail(f"no list: protocol {protocol.name} has one set of rules")
+        return protocol.rules
+    if node.has("rules"):
+        uses = read_rules(profiles, node["rules"])
+    else:
+        uses = rules_with(profiles, [feature for feature in needs if feature in profiles.features])
+    return tuple(profiles.epoch(*use) for use in uses)
 
 
 def _weights(node: Node) -> dict[bytes, int]:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from validator.core.rules import pages
 from validator.errors import UserError
 from validator.lanes.configured import (
-    chain_protocol,
     imported_state_path,
     job_directory,
     read_state_file,
+    rules_runtime,
 )
 from validator.plugin.pack import use_artefacts
 from validator.service.job import running_job
@@ -50,8 +50,8 @@ def import_state(
     """
     chain = _chain(config, lane)
     use_artefacts(config.plugins.artefacts)
-    protocol = chain_protocol(chain, lane)
-    own_first_block, rules = read_state_file(file, chain, lane, protocol)
+    runtime = rules_runtime(chain, lane)
+    own_first_block, rules = read_state_file(file, chain, lane, runtime)
     start = first_block or own_first_block
     directory = job_directory(config)
     pid = running_job(directory)
@@ -69,14 +69,15 @@ def import_state(
     target = imported_state_path(config, lane)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f"{target.name}.new")
-    assert protocol.state_file is not None
-    document = {"first_block": start, "state": protocol.state_file.write(rules)}
+    state_file = runtime.protocol.state_file
+    assert state_file is not None
+    document = {"first_block": start, "state": state_file.write(rules)}
     temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    again_first_block, again = read_state_file(temporary, chain, lane, protocol)
+    again_first_block, again = read_state_file(temporary, chain, lane, runtime)
     if again_first_block != start or pages(again) != pages(rules):
         raise AssertionError(f"{temporary}: the state differs when it is read back")
     temporary.replace(target)
-    return Imported(lane, start, protocol.state_file.counts(rules), str(target))
+    return Imported(lane, start, state_file.counts(rules), str(target))
 
 
 def _chain(config: Config, lane: str) -> Chain:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from validator.config.model import (
     GenesisPara,
     HandlerTable,
     Plugins,
+    RulesTable,
 )
 from validator.core import limits
 from validator.core.types import Balances, Enactment, Para, ParaKind
@@ -23,7 +24,7 @@ from validator.errors import UserError
 from validator.kafka.client import flatten
 from validator.kafka.topics import PREFIX
 from validator.lanes.configured import lane_definition
-from validator.protocols.router.configuration import CONFIGURATION_FIELDS, HostConfiguration
+from validator.protocols.router.configuration import CONFIGURATION_FIELDS, LATER_FIELDS, HostConfiguration
 from validator.protocols.router.presets import LIMITS_TABLE, NEVER, PRESETS
 from validator.protocols.router.rules import Router
 
@@ -70,6 +71,8 @@ def test_example_names_every_key() -> None:
     assert set(tables["plugins"]) == set(Plugins.model_fields)
     assert {name for chain in chains for name in chain} == {*Chain.model_fields, LIMITS_TABLE.key}
     assert set(chains[0][LIMITS_TABLE.key]) == {"preset", *CONFIGURATION_FIELDS}
+    assert set(chains[1][LIMITS_TABLE.key]) == {"preset", *LATER_FIELDS}
+    assert {key for entry in chains[1]["rules"] for key in entry} == set(RulesTable.model_fields)
     assert set(chains[0]["genesis_paras"][0]) == set(GenesisPara.model_fields)
     assert set(chains[1]["handlers"][0]) == set(HandlerTable.model_fields)
 
@@ -114,7 +117,8 @@ def test_missing_file_gives_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 def test_defaults_match_configured_parts() -> None:
     assert Topics().prefix == PREFIX
     assert resolved(Chain()) == HostConfiguration()
-    assert tuple(LIMITS_TABLE.maxima) == CONFIGURATION_FIELDS
+    assert tuple(LIMITS_TABLE.maxima) == (*CONFIGURATION_FIELDS, *LATER_FIELDS)
+    assert LIMITS_TABLE.optional == set(LATER_FIELDS)
 
 
 def test_named_preset_sets_every_limit(tmp_path: Path) -> None:
@@ -122,7 +126,7 @@ def test_named_preset_sets_every_limit(tmp_path: Path) -> None:
         config = load(tmp_path, f"[chains.a]\nhost_configuration.preset = '{name}'")
         assert resolved(config.chains["a"]) == preset
     for name in ("minimal", "dev-2020-11"):
-        assert [key for key, value in asdict(PRESETS[name]).items() if not value and "deposit" not in key] == []
+        assert [key for key in CONFIGURATION_FIELDS if not getattr(PRESETS[name], key) and "deposit" not in key] == []
     assert PRESETS["kusama-2022"].hrmp_open_request_ttl == NEVER == limits.U32_MAX
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
 from hashlib import blake2b
 from pathlib import Path
 
@@ -13,8 +12,8 @@ import pytest
 
 from validator.config import Chain, Config, configuration_digest, load_config
 from validator.errors import UserError
-from validator.protocols.router.configuration import HostConfiguration
-from validator.protocols.router.presets import PRESETS
+from validator.protocols.router.configuration import CONFIGURATION_FIELDS
+from validator.protocols.router.presets import LIMITS_TABLE
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +35,9 @@ def test_equivalent_configurations_have_equal_digests(tmp_path: Path) -> None:
 
     plain = digest("")
     assert len(plain) == 32
-    spelled = "".join(f"host_configuration.{name} = {value}\n" for name, value in asdict(PRESETS["minimal"]).items())
+    spelled = "".join(
+        f"host_configuration.{name} = {value}\n" for name, value in LIMITS_TABLE.presets["minimal"].items()
+    )
     assert digest("host_configuration.preset = 'minimal'") == digest(spelled) != plain
     paras = ("{para_id = 1, balance = 5}", "{para_id = 2, kind = 'parachain'}")
     assert digest(f"genesis_paras = [{paras[0]}, {paras[1]}]") == digest(f"genesis_paras = [{paras[1]}, {paras[0]}]")
@@ -86,7 +87,7 @@ def test_digest_is_over_canonical_json() -> None:
         "enactment": "immediate",
         "first_block": 1,
         "genesis_paras": [],
-        "host_configuration": asdict(HostConfiguration()),
+        "host_configuration": dict.fromkeys(CONFIGURATION_FIELDS, 0),
         "hrmp_notifications": False,
         "limits": {},
         "protocol": "router",

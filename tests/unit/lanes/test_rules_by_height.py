@@ -24,6 +24,7 @@ from validator.lanes.store import Head, LaneCache
 from validator.plugin import runtime as runtime_module
 from validator.plugin.protocol_api import LimitsTable, ProtocolDefinition, RecordType
 from validator.plugin.runtime import RulesUse, RuntimePlan, first_rules_difference, installed_protocol, make_runtime
+from validator.protocols.router.profile import SEED_RULES, Profile
 from validator.protocols.router.records import Candidate
 from validator.protocols.router.rules import Router
 
@@ -43,6 +44,10 @@ class CandidateRefused(Violation):
 class ByHeight(Router):
     """A Router that accepts no candidates while its profile is ``closed``."""
 
+    @property
+    def rules(self) -> Profile:
+        return SEED_RULES
+
     def check_candidate(self, candidate: Candidate) -> None:
         if self.profile == "closed":
             raise CandidateRefused(self.now)
@@ -56,7 +61,9 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., LaneDefin
     assert plain is not None
 
     def install(*rules: RulesEpoch) -> LaneDefinition:
-        changed = replace(plain, rules=rules, genesis=ByHeight.at_genesis, restore=ByHeight.from_pages)
+        changed = replace(
+            plain, rules=rules, rule_profiles=None, genesis=ByHeight.at_genesis, restore=ByHeight.from_pages
+        )
         monkeypatch.setattr(runtime_module, "protocols_of", lambda _: (changed,))
         make_runtime.cache_clear()
         return definition_of(CHAIN)

@@ -225,7 +225,7 @@ def test_journal_under_removed_rules_is_refused_in_one_line(
     batches = cut(CHAIN.records)
     store, cache = Store(), LaneCache()
     run(DEFINITION, store, cache, batches[0])
-    changed = replace(make_runtime(DEFINITION.plan).protocol, rules=(RulesEpoch(0, 2),))
+    changed = replace(make_runtime(DEFINITION.plan).protocol, rules=(RulesEpoch(0, 2),), rule_profiles=None)
     monkeypatch.setattr("validator.plugin.runtime.protocols_of", lambda _: (changed,))
     make_runtime.cache_clear()
     request.addfinalizer(make_runtime.cache_clear)

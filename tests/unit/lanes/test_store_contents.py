@@ -19,8 +19,8 @@ from validator.lanes import store as store_module
 from validator.lanes.journal import JOURNAL_VERSION
 from validator.lanes.processor import SNAPSHOT_VERSION, LaneProcessor
 from validator.lanes.store import HEAD_VERSION, Head, LaneCache, process_batch
-from validator.protocols.router import encoding as encoding_module
-from validator.protocols.router.encoding import ENCODING_VERSION
+from validator.protocols.router import later_pages as encoding_module
+from validator.protocols.router.later_pages import SEED_VERSION
 
 
 def test_stored_values_begin_with_their_version() -> None:
@@ -31,7 +31,7 @@ def test_stored_values_begin_with_their_version() -> None:
     assert state.head is not None
     assert state.head[0] == HEAD_VERSION
     restored = rebuilt(DEFINITION, store)
-    assert [part[0] for part in restored] == [SNAPSHOT_VERSION, LANE_VERSION, *[ENCODING_VERSION] * (len(restored) - 2)]
+    assert [part[0] for part in restored] == [SNAPSHOT_VERSION, LANE_VERSION, *[SEED_VERSION] * (len(restored) - 2)]
     assert {entry[0] for entry in state.journal} == {JOURNAL_VERSION}
 
 
@@ -69,8 +69,9 @@ def test_older_encodings_are_upgraded(monkeypatch: pytest.MonkeyPatch) -> None:
         (lane_module, LANE_VERSION),
     ):
         monkeypatch.setattr(module, "UPGRADES", steps(version))
-    for version, step in steps(ENCODING_VERSION).items():
-        monkeypatch.setitem(encoding_module.UPGRADES, version, step)
+    for version, step in steps(SEED_VERSION).items():
+        for upgrades in ("UPGRADES", "COMMON_UPGRADES", "HEADROOM_UPGRADES"):
+            monkeypatch.setitem(getattr(encoding_module, upgrades), version, step)
     store.committed.head = old(head)
     assert rebuilt(DEFINITION, store) == list(live(DEFINITION, batches[:4]))[-1][1].snapshot()
 

@@ -105,12 +105,12 @@ class HandlerDispatcher:
         self._guard = guard
         self._context = context
 
-    def process(self, host: Host, para: ParaId, payload: bytes) -> Processed:
+    def process(self, host: Host, para: ParaId, payload: bytes, limit: Weight | None = None) -> Processed:
         """Dispatch one message. Raises `HandlerFault` if the handler's result depends on more than its arguments."""
-        table = self._tables[bisect_right(self._starts, host.block) - 1]
-        limit = self._weight_max
-        if limit is None:
-            limit = host.host_configuration.preferred_dispatchable_upward_messages_step_weight
+        table = self._table(host)
+        step_weight = host.host_configuration.preferred_dispatchable_upward_messages_step_weight
+        limits = [each for each in (limit, self._weight_max) if each is not None]
+        limit = min(limits, default=step_weight)
         bound = table.by_prefix(payload)
         if bound is not None:
             return self._run(bound, host, para, payload, limit)
@@ -119,6 +119,34 @@ class HandlerDispatcher:
             if processed.outcome is not DispatchOutcome.NO_HANDLER:
                 return processed
         return Processed(self._default_weight, DispatchOutcome.NO_HANDLER)
+
+    def weigh(self, host: Host, payload: bytes) -> Weight:
+        """Return the weight that the message's handler charges before it runs, or the default. Raises `HandlerFault`.
+
+        A handler that fails to decode the message owns it: handing the message over will report the failure.
+        """
+        table = self._table(host)
+        bound = table.by_prefix(payload)
+        if bound is None:
+            bound = next((bound for bound in table.deciding if self._recognises(bound, payload)), None)
+        return self._default_weight if bound is None else bound.handler.weight.of(payload)
+
+    def _table(self, host: Host) -> DispatchTable:
+        return self._tables[bisect_right(self._starts, host.block) - 1]
+
+    def _recognises(self, bound: BoundHandler, payload: bytes) -> bool:
+        """Return whether a handler's ``decode`` takes a payload for its own."""
+        decode = bound.handler.decode
+        assert decode is not None
+        try:
+            with self._guard():
+                return decode(payload) is not None
+        except (MemoryError, RecursionError) as error:
+            raise HandlerFault(bound.name, bound.handler.kind, f"{type(error).__name__} is not a verdict") from error
+        except HandlerInterrupted as interruption:
+            raise HandlerFault(bound.name, bound.handler.kind, str(interruption)) from None
+        except Exception:  # noqa: BLE001 - `process` reports it
+            return True
 
     def _run(self, bound: BoundHandler, host: Host, para: ParaId, payload: bytes, limit: Weight) -> Processed:
         handler = bound.handler

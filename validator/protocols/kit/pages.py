@@ -44,12 +44,14 @@ class PageLayout(NamedTuple):
     """The first bytes of a protocol's pages.
 
     ``version`` is the first byte of every page; ``upgrades`` maps each older version to the function that upgrades a page by one version.
-    Errors call the encoding ``name``.
+    Errors call the encoding ``name``. A page that needs nothing of the newest version may be written in one of those of ``older``, so that
+    states which know nothing new keep their bytes.
     """
 
     version: int
     upgrades: Mapping[int, Upgrade]
     name: str
+    older: tuple[int, ...] = ()
 
     def begin(self) -> Writer:
         """Return a writer for a page without an owner; it holds the version byte."""
@@ -72,8 +74,8 @@ class PageLayout(NamedTuple):
         return self.read(page).u32()
 
     def is_current(self, page: bytes) -> bool:
-        """Return whether the page has the current version: decoding and encoding it returns the same bytes."""
-        return page[0] == self.version
+        """Return whether the page has a version that is written: decoding and encoding it returns the same bytes."""
+        return page[0] == self.version or page[0] in self.older
 
     def hashes(self, pages: Iterable[bytes]) -> dict[int, Hash]:
         """Return, by owner, the hashes of the pages that need no re-encoding. Raises `DecodeError`."""

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Candidate acceptance. It reads the state, raises the first violation and changes nothing.
 
-The order of the groups and of the checks inside a group is normative (router_rules 1.1, 1.3; I-13, I-18).
+The order of the groups and of the checks inside a group is normative (router_rules 1.1, 1.3; I-13, I-18). The functions are those of
+router.txt; a block's `profile.Profile` says where later rules take their place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from validator.core.types import BlockNumber, ParaId
 from validator.protocols.router.errors import (
@@ -29,19 +31,23 @@ from validator.protocols.router.errors import (
 from validator.protocols.router.records import Candidate, HorizontalMessage
 from validator.protocols.router.state import RouterState
 
+if TYPE_CHECKING:
+    from validator.protocols.router.profile import Profile
 
-def check_candidate(state: RouterState, candidate: Candidate) -> None:
+
+def check_candidate(state: RouterState, rules: Profile, candidate: Candidate) -> None:
     """Check a candidate's messages.
 
     Raises the first violation of: downward, upward, watermark, outbound (I-13: the order of the code).
     """
-    check_processed_downward_messages(state, candidate.para_id, candidate.processed_downward_messages)
+    para, relay_parent = candidate.para_id, candidate.relay_parent_number
+    rules.check_processed_downward_messages(state, para, candidate.processed_downward_messages, relay_parent)
     # a candidate without upward messages also breaks the rule if a smaller configuration left its queue over the limit (I-21)
-    if candidate.upward_messages or candidate.para_id in state.relay_dispatch_queue_size:
-        check_upward_messages(state, candidate.para_id, candidate.upward_messages)
-    check_hrmp_watermark(state, candidate.para_id, candidate.relay_parent_number, candidate.hrmp_watermark)
+    if candidate.upward_messages or para in state.relay_dispatch_queue_size:
+        rules.upward.check(state, para, candidate.upward_messages)
+    rules.check_hrmp_watermark(state, para, relay_parent, candidate.hrmp_watermark)
     if candidate.horizontal_messages:
-        verify_outbound_hrmp(state, candidate.para_id, candidate.horizontal_messages)
+        verify_outbound_hrmp(state, para, candidate.horizontal_messages)
 
 
 def check_upward_messages(state: RouterState, para: ParaId, messages: Sequence[bytes]) -> None:
@@ -69,7 +75,12 @@ def check_upward_messages(state: RouterState, para: ParaId, messages: Sequence[b
         raise UpwardTotalSizeExceeded(total_size=total_size, limit=config.max_upward_queue_size)
 
 
-def check_processed_downward_messages(state: RouterState, para: ParaId, processed: int) -> None:
+def check_processed_downward_messages(
+    state: RouterState,
+    para: ParaId,
+    processed: int,
+    relay_parent_number: BlockNumber,  # noqa: ARG001 - later rules look at it
+) -> None:
     """Check that a para with waiting messages processes at least one of them, and no more than there are.
 
     Raises `DownwardAdvancementRule`, `DownwardUnderflow`. Source: router.txt ``check_processed_downward_messages``, router_rules 1.3.

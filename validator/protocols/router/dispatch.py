@@ -14,9 +14,9 @@ from validator.protocols.router.state import RouterState
 
 
 def process_pending_upward_messages(
-    state: RouterState, dispatcher: UpwardDispatcher, host: Host, now: BlockNumber
-) -> list[Dispatch]:
-    """Serve dispatch queues one message at a time, round robin, until the weight budget is used up.
+    state: RouterState, dispatcher: UpwardDispatcher, host: Host, now: BlockNumber, dispatched: list[Dispatch]
+) -> None:
+    """Serve dispatch queues one message at a time, round robin, until the weight budget is used up; append to ``dispatched``.
 
     The budget is checked before a message is taken (I-04). So a message heavier than the rest of the budget is processed and ends the
     round, and a budget of zero dispatches nothing. The next round starts with the para after the last one served (I-03). A message whose
@@ -24,7 +24,6 @@ def process_pending_upward_messages(
     """
     budget = state.host_configuration.preferred_dispatchable_upward_messages_step_weight
     needs_dispatch = state.needs_dispatch
-    dispatched: list[Dispatch] = []
     weight_used = 0
     turn = _first_turn(state)
 
@@ -48,7 +47,6 @@ def process_pending_upward_messages(
         dispatched.append(Dispatch(now, len(dispatched), para, payload, *processed))
 
     state.next_dispatch_round_start_with = needs_dispatch[turn] if needs_dispatch else None
-    return dispatched
 
 
 def _first_turn(state: RouterState) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from validator.core.hashing import message_hash, mqc_link
 from validator.core.outcomes import MessageRef
@@ -17,8 +18,13 @@ from validator.protocols.router.errors import ExceedsMaxMessageSize
 from validator.protocols.router.records import Candidate, HorizontalMessage
 from validator.protocols.router.state import InboundDownwardMessage, InboundHrmpMessage, RouterState
 
+if TYPE_CHECKING:
+    from validator.protocols.router.profile import Profile
 
-def enact_candidate(state: RouterState, candidate: Candidate, now: BlockNumber) -> tuple[MessageRef, ...]:
+
+def enact_candidate(
+    state: RouterState, rules: Profile, candidate: Candidate, now: BlockNumber
+) -> tuple[MessageRef, ...]:
     """Apply an accepted candidate in block ``now`` and return the queue positions of its horizontal messages."""
     para = candidate.para_id
     touched = state.touched
@@ -26,7 +32,7 @@ def enact_candidate(state: RouterState, candidate: Candidate, now: BlockNumber) 
     if candidate.processed_downward_messages:
         prune_dmq(state, para, candidate.processed_downward_messages)
     if candidate.upward_messages:
-        enact_upward_messages(state, para, candidate.upward_messages)
+        rules.upward.enact(state, para, candidate.upward_messages)
     prune_hrmp(state, para, candidate.hrmp_watermark)
     if candidate.horizontal_messages:
         return queue_outbound_hrmp(state, para, candidate.horizontal_messages, now)
@@ -140,15 +146,19 @@ def queue_outbound_hrmp(
     return tuple(queued)
 
 
-def queue_downward_message(state: RouterState, message: DownwardMessage, now: BlockNumber) -> MessageRef:
-    """Append a message to a para's downward queue; the para need not exist (I-20).
+def queue_downward_message(
+    state: RouterState, rules: Profile, message: DownwardMessage, now: BlockNumber
+) -> MessageRef:
+    """Append a message to a para's downward queue; by router.txt the para need not exist (I-20).
 
-    Raises `ExceedsMaxMessageSize`. Source: router.txt ``queue_downward_message``.
+    Raises `ExceedsMaxMessageSize`, then the violations of ``rules.downward_checks``. Source: router.txt ``queue_downward_message``.
     """
     para, msg, data_hash = message
     max_size = state.host_configuration.max_downward_message_size
     if len(msg) > max_size:
         raise ExceedsMaxMessageSize(msg_size=len(msg), max_size=max_size)
+    for check in rules.downward_checks:
+        check(state, para)
 
     head = mqc_link(state.downward_message_queue_heads.get(para, ZERO_HASH), now, data_hash or message_hash(msg))
     state.downward_message_queue_heads[para] = head
@@ -156,6 +166,13 @@ def queue_downward_message(state: RouterState, message: DownwardMessage, now: Bl
     sequence_number = state.downward_messages_sent[para] = state.downward_messages_sent.get(para, 0) + 1
     state.touched.pages[para] = state.touched.paras[para] = None
     return MessageRef(para, sequence_number, head)
+
+
+def drop_upward_messages(state: RouterState, para: ParaId) -> None:
+    """Remove what an outgoing para has sent upward, and the next round's start if it was this para's turn."""
+    remove_upward_queue(state, para)
+    if state.next_dispatch_round_start_with == para:
+        state.next_dispatch_round_start_with = None
 
 
 def remove_upward_queue(state: RouterState, para: ParaId) -> None:

@@ -16,10 +16,20 @@ from struct import Struct
 from validator.core.handlers import state as handler_states
 from validator.core.handlers.state import is_handler_page
 from validator.core.hashing import message_hash, mqc_link
-from validator.core.scale import DecodeError, Reader, Upgrade, Writer
+from validator.core.scale import DecodeError, Reader, Writer
 from validator.core.types import Balances, ChannelId, Hash, ParaId, ParaKind
-from validator.protocols.kit import Account, PageLayout, Touched, increase, read_pending, write_pending
+from validator.protocols.kit import Account, Touched, increase, read_pending, write_pending
 from validator.protocols.router.configuration import CONFIGURATION_FIELDS, HostConfiguration
+from validator.protocols.router.later_pages import (
+    COMMON_PAGE,
+    PAGES,
+    SEED_VERSION,
+    later_common_part,
+    later_para_part,
+    read_later_common_part,
+    read_later_para_part,
+    with_later_part,
+)
 from validator.protocols.router.records import Candidate, HorizontalMessage
 from validator.protocols.router.state import (
     HrmpChannel,
@@ -29,18 +39,14 @@ from validator.protocols.router.state import (
     RouterState,
 )
 
-ENCODING_VERSION = 1
-"""First byte of every page."""
-UPGRADES: dict[int, Upgrade] = {}
-"""By version, the function that upgrades a page to the next version."""
-PAGES = PageLayout(ENCODING_VERSION, UPGRADES, "state encoding")
-
 _PARA_KINDS = tuple(ParaKind)
 _BALANCES = tuple(Balances)
 _CHANNEL = Struct("<QQQQIIIQ32s")
 """Two deposits (each u128 as two u64, low half first), three limits, messages sent, MQC head. Packed at once, for speed: a state may have a
 million channels."""
 _U64 = 2**64 - 1
+_OWNER_BYTES = 5
+"""Bytes of a para's page before its content: version and para id."""
 
 
 def para_pages(state: RouterState) -> list[ParaId]:
@@ -56,12 +62,14 @@ def para_pages(state: RouterState) -> list[ParaId]:
         *state.hrmp_watermarks,
         *state.hrmp_ingress_channels_index,
         *state.hrmp_channel_digests,
+        *(() if state.message_queue is None else state.message_queue.books),
     })  # fmt: skip
 
 
 def encode_common_page(state: RouterState) -> bytes:
-    """Encode what no para owns: configuration, modes, session, outgoing paras, requests."""
-    out = PAGES.begin()
+    """Encode what no para owns: configuration, modes, session, outgoing paras, requests, the ring."""
+    out = Writer()
+    out.u8(SEED_VERSION)
     for name in CONFIGURATION_FIELDS:
         out.compact(getattr(state.host_configuration, name))
     out.u8(_BALANCES.index(state.balances_mode))
@@ -90,12 +98,14 @@ def encode_common_page(state: RouterState) -> bytes:
     out.compact(len(state.hrmp_close_channel_requests_list))
     for channel_id in state.hrmp_close_channel_requests_list:
         _write_channel_id(out, channel_id)
-    return bytes(out.buffer)
+    return with_later_part(out, later_common_part(state))
 
 
 def encode_para_page(state: RouterState, para: ParaId) -> bytes | None:
     """Encode what a para owns. Return None if it owns nothing."""
     out = Writer()
+    out.u8(SEED_VERSION)
+    out.u32(para)
     kind = state.paras.get(para)
     out.u8(0 if kind is None else 1 + _PARA_KINDS.index(kind))
     account = state.accounts.get(para) or Account()
@@ -128,14 +138,17 @@ def encode_para_page(state: RouterState, para: ParaId) -> bytes | None:
         out.compact(len(block_senders))
         for sender in block_senders:
             out.u32(sender)
-    return PAGES.owned(para, out)
+    later = later_para_part(state, para)
+    if not any(out.buffer[_OWNER_BYTES:]) and not any(later.buffer):
+        return None
+    return with_later_part(out, later)
 
 
 def decode_state(common_page: bytes, pages: Iterable[bytes]) -> RouterState:
     """Rebuild a state from its pages, derived fields included. Raises `DecodeError`."""
-    reader = PAGES.read(common_page)
-    values = {name: reader.compact() for name in CONFIGURATION_FIELDS}
-    state = RouterState(HostConfiguration(**values))
+    reader = COMMON_PAGE.read(common_page)
+    values: dict[str, int] = {name: reader.compact() for name in CONFIGURATION_FIELDS}
+    state = RouterState(HostConfiguration(**values))  # completed below
     state.balances_mode = reader.choice(_BALANCES)
     state.hrmp_notifications = reader.boolean()
     state.session_index = reader.u32()
@@ -155,6 +168,7 @@ def decode_state(common_page: bytes, pages: Iterable[bytes]) -> RouterState:
         channel_id = (reader.u32(), reader.u32())
         state.hrmp_close_channel_requests[channel_id] = None
         state.hrmp_close_channel_requests_list.append(channel_id)
+    read_later_common_part(reader, state)
     reader.end()
     for page in pages:
         if is_handler_page(page):
@@ -162,6 +176,9 @@ def decode_state(common_page: bytes, pages: Iterable[bytes]) -> RouterState:
         else:
             _read_para_page(PAGES.read(page), state)
     state.needs_dispatch = sorted(state.relay_dispatch_queues)
+    queue = state.message_queue
+    if queue is not None and sorted(queue.ring) != sorted(para for para, book in queue.books.items() if book.waits):
+        raise DecodeError(f"the ring of paras with waiting messages is wrong: {queue.ring}")
     state.touched = Touched()
     return state
 
@@ -296,6 +313,7 @@ def _read_para_page(reader: Reader, state: RouterState) -> None:
     }
     if digests:
         state.hrmp_channel_digests[para] = digests
+    read_later_para_part(reader, state, para)
     reader.end()
 
 

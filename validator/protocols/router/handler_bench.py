@@ -11,7 +11,6 @@ from validator.errors import UserError
 from validator.plugin.protocol_api import HandlerBench
 from validator.protocols.kit import Account
 from validator.protocols.router.configuration import HostConfiguration
-from validator.protocols.router.enactment import enact_upward_messages
 from validator.protocols.router.rules import Router
 from validator.protocols.router.state import HrmpChannel, HrmpOpenChannelRequest
 
@@ -24,7 +23,12 @@ def _check(configuration: Any) -> None:
 
 def _send(rules: Router, para: ParaId, payload: bytes) -> None:
     # a candidate's limits on count and size do not concern handlers
-    enact_upward_messages(rules.state, para, [payload])
+    rules.rules.upward.enact(rules.state, para, [payload])
+
+
+def _waits(rules: Router) -> bool:
+    queue = rules.state.message_queue
+    return bool(rules.state.needs_dispatch if queue is None else queue.ring)
 
 
 def _account(rules: Router, para: ParaId) -> Account:
@@ -48,7 +52,7 @@ HANDLER_BENCH: Final = HandlerBench(
     check=_check,
     paras=lambda rules: sorted(rules.state.paras),
     send=_send,
-    waits=lambda rules: bool(rules.state.needs_dispatch),
+    waits=_waits,
     account=_account,
     downward=_downward,
     channels=_channels,

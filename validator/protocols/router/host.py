@@ -3,23 +3,29 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from validator.core.events import EventLog
 from validator.core.handlers.errors import ContextError
 from validator.core.handlers.undo import UndoLog
 from validator.core.limits import U128_MAX
-from validator.core.types import Balance, Balances, BlockNumber, DownwardMessage, ParaId, SessionIndex
+from validator.core.types import Balance, Balances, BlockNumber, ChannelId, DownwardMessage, ParaId, SessionIndex
 from validator.protocols.kit import Account, free_balance
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.enactment import queue_downward_message
 from validator.protocols.router.requests import hrmp_accept_open_channel, hrmp_close_channel, hrmp_init_open_channel
 from validator.protocols.router.state import RouterState
 
+if TYPE_CHECKING:
+    from validator.protocols.router.profile import Profile
+
 
 class RouterHost:
     """Handlers' access to the Router's state during one block (implements `core.handlers.context.Host`)."""
 
-    def __init__(self, state: RouterState, events: EventLog) -> None:
+    def __init__(self, state: RouterState, rules: Profile, events: EventLog) -> None:
         self._state = state
+        self._rules = rules
         self._events = events
         self._undo = UndoLog()
 
@@ -60,22 +66,13 @@ class RouterHost:
 
     def init_open_channel(self, origin: ParaId, recipient: ParaId, max_places: int, max_message_size: int) -> None:
         """Request a channel; raises the violations of `hrmp_init_open_channel`."""
-        state, undo = self._state, self._undo
-        undo.item(state.accounts, origin)
-        undo.item(state.hrmp_open_channel_request_count, origin)
-        undo.item(state.hrmp_open_channel_requests, (origin, recipient))
-        undo.length(state.hrmp_open_channel_requests_list)
-        self._note_downward(recipient)
-        hrmp_init_open_channel(state, self._events, origin, recipient, max_places, max_message_size)
+        self.note_init(origin, recipient)
+        hrmp_init_open_channel(self._state, self._rules, self._events, origin, recipient, max_places, max_message_size)
 
     def accept_open_channel(self, origin: ParaId, sender: ParaId) -> None:
         """Confirm a channel request; raises the violations of `hrmp_accept_open_channel`."""
-        state, undo = self._state, self._undo
-        undo.item(state.accounts, origin)
-        undo.item(state.hrmp_accepted_channel_request_count, origin)
-        undo.item(state.hrmp_open_channel_requests, (sender, origin))
-        self._note_downward(sender)
-        hrmp_accept_open_channel(state, self._events, origin, sender)
+        self.note_accept(origin, sender)
+        hrmp_accept_open_channel(self._state, self._rules, self._events, origin, sender)
 
     def close_channel(self, origin: ParaId, sender: ParaId, recipient: ParaId) -> None:
         """Request that a channel be closed; raises the violations of `hrmp_close_channel`."""
@@ -83,12 +80,12 @@ class RouterHost:
         undo.item(state.hrmp_close_channel_requests, (sender, recipient))
         undo.length(state.hrmp_close_channel_requests_list)
         self._note_downward(recipient if origin == sender else sender)
-        hrmp_close_channel(state, self._events, origin, (sender, recipient))
+        hrmp_close_channel(state, self._rules, self._events, origin, (sender, recipient))
 
     def queue_downward_message(self, para: ParaId, msg: bytes) -> None:
-        """Queue a downward message. Raises `ExceedsMaxMessageSize`."""
+        """Queue a downward message; raises the violations of `queue_downward_message`."""
         self._note_downward(para)
-        queue_downward_message(self._state, DownwardMessage(para, msg), self.block)
+        queue_downward_message(self._state, self._rules, DownwardMessage(para, msg), self.block)
 
     def free_balance(self, para: ParaId) -> Balance:
         """Return the free balance of a para's account; 0 on a chain without a ledger."""
@@ -113,6 +110,36 @@ class RouterHost:
         state.accounts[origin].free -= amount
         state.accounts.setdefault(recipient, Account()).free += amount
         state.touched.pages[origin] = state.touched.pages[recipient] = None
+
+    # --- records for rollback ---
+
+    def note_init(self, origin: ParaId, recipient: ParaId) -> None:
+        """Record what `hrmp_init_open_channel` may change."""
+        state, undo = self._state, self._undo
+        undo.item(state.accounts, origin)
+        undo.item(state.hrmp_open_channel_request_count, origin)
+        undo.item(state.hrmp_open_channel_requests, (origin, recipient))
+        undo.length(state.hrmp_open_channel_requests_list)
+        self._note_downward(recipient)
+
+    def note_accept(self, origin: ParaId, sender: ParaId) -> None:
+        """Record what `hrmp_accept_open_channel` may change."""
+        state, undo = self._state, self._undo
+        undo.item(state.accounts, origin)
+        undo.item(state.hrmp_accepted_channel_request_count, origin)
+        undo.item(state.hrmp_open_channel_requests, (sender, origin))
+        self._note_downward(sender)
+
+    def note_request(self, channel_id: ChannelId) -> None:
+        """Record a request that may be removed."""
+        state, undo = self._state, self._undo
+        sender, _ = channel_id
+        undo.item(state.accounts, sender)
+        undo.item(state.hrmp_open_channel_request_count, sender)
+        undo.item(state.hrmp_uncounted_requests, sender)
+        undo.item(state.hrmp_open_channel_requests, channel_id)
+        listed, kept = state.hrmp_open_channel_requests_list, list(state.hrmp_open_channel_requests_list)
+        undo.call(lambda: listed.__setitem__(slice(None), kept))
 
     def _note_downward(self, para: ParaId) -> None:
         """Record a downward queue for rollback, before at most one message is added to it."""

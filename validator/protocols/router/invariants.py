@@ -10,6 +10,7 @@ from itertools import pairwise
 from validator.core.hashing import message_hash, mqc_link
 from validator.core.types import Balance, ChannelId, ParaId
 from validator.protocols.kit import ascends, broken_deposits, broken_index, channel_name, raise_if_broken
+from validator.protocols.router.books import MESSAGE_OVERHEAD_BYTES, Book, MessageQueue
 from validator.protocols.router.state import RouterState
 
 
@@ -33,6 +34,9 @@ def broken_invariants(state: RouterState) -> Iterator[str]:
 
 
 def _upward(state: RouterState) -> Iterator[str]:
+    if state.message_queue is not None:
+        yield from _message_queue(state, state.message_queue)
+        return
     sizes = {para: (len(queue), sum(map(len, queue))) for para, queue in state.relay_dispatch_queues.items()}
     if sizes != state.relay_dispatch_queue_size:
         yield f"relay_dispatch_queue_size is {state.relay_dispatch_queue_size}, the queues have {sizes}"
@@ -43,6 +47,44 @@ def _upward(state: RouterState) -> Iterator[str]:
     pointer = state.next_dispatch_round_start_with
     if pointer is not None and pointer not in state.needs_dispatch:
         yield f"next_dispatch_round_start_with is {pointer}, which does not need dispatch"
+
+
+def _message_queue(state: RouterState, queue: MessageQueue) -> Iterator[str]:
+    if state.relay_dispatch_queues or state.needs_dispatch or state.next_dispatch_round_start_with is not None:
+        yield "upward messages wait both in the message queue and outside of it"
+    waiting = [para for para, book in queue.books.items() if book.waits]
+    if sorted(queue.ring) != sorted(waiting):
+        yield f"the ring is {queue.ring}, paras with waiting messages are {sorted(waiting)}"
+    sizes = {}
+    for para, book in queue.books.items():
+        yield from broken_book(f"{para}", book)
+        unprocessed = [*book.waiting(), *(payload for _, _, payload in book.set_aside())]
+        if unprocessed:
+            sizes[para] = len(unprocessed), sum(map(len, unprocessed))
+    if sizes != state.relay_dispatch_queue_size:
+        yield f"relay_dispatch_queue_size is {state.relay_dispatch_queue_size}, the pages have {sizes}"
+
+
+def broken_book(para: str, book: Book) -> Iterator[str]:
+    """Yield a sentence for each invariant that a para's book breaks."""
+    if not 0 <= book.begin <= book.end or not all(number in book.pages for number in range(book.begin, book.end)):
+        yield f"the book of {para} lacks a page from {book.begin} to {book.end}: it has {sorted(book.pages)}"
+        return
+    if any(number >= book.end for number in book.pages):
+        yield f"the book of {para} ends at page {book.end}, but has pages {sorted(book.pages)}"
+    if book.next_index >= (len(book.pages[book.begin].messages) if book.waits else 1):
+        yield f"the first waiting message of {para} would be {book.next_index}, past its page's end"
+    for number, page in book.pages.items():
+        unprocessed = [payload for payload in page.messages if payload is not None]
+        if not unprocessed:
+            yield f"page {number} of {para} has no message left"
+        if page.unprocessed != len(unprocessed):
+            yield f"page {number} of {para} counts {page.unprocessed} messages, it has {len(unprocessed)}"
+        if page.heap_used < sum(len(payload) + MESSAGE_OVERHEAD_BYTES for payload in unprocessed):
+            yield f"page {number} of {para} uses {page.heap_used} bytes of heap, less than its messages take"
+        start = book.next_index if number == book.begin else 0
+        if number >= book.begin and None in page.messages[start:]:
+            yield f"a message that waits in page {number} of {para} is processed"
 
 
 def _downward(state: RouterState) -> Iterator[str]:
@@ -130,7 +172,8 @@ def _deposits(state: RouterState) -> Iterator[tuple[ParaId, Balance]]:
     for (sender, recipient), request in state.hrmp_open_channel_requests.items():
         yield sender, request.sender_deposit
         if request.confirmed:
-            yield recipient, state.host_configuration.hrmp_recipient_deposit
+            yield recipient, request.recipient_deposit
+    yield from state.hrmp_stranded_deposits.items()
     for (sender, recipient), channel in state.hrmp_channels.items():
         yield sender, channel.sender_deposit
         yield recipient, channel.recipient_deposit

@@ -8,11 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from validator import __version__
-from validator.plugin.protocol_api import HandlerStates, Manifest, ProtocolDefinition, hookimpl
+from validator.plugin.protocol_api import (
+    BlockNumber,
+    HandlerStates,
+    Manifest,
+    ProtocolDefinition,
+    RuleProfiles,
+    RulesEpoch,
+    hookimpl,
+)
 from validator.protocols.router.configuration import MAXIMA, read_configuration
-from validator.protocols.router.encoding import ENCODING_VERSION
+from validator.protocols.router.features import table
 from validator.protocols.router.handler_bench import HANDLER_BENCH
+from validator.protocols.router.later_pages import ENCODING_VERSION
 from validator.protocols.router.presets import LIMITS_TABLE
+from validator.protocols.router.profile import rules_of
 from validator.protocols.router.rules import Router
 from validator.protocols.router.shapes import ROUTER_RECORDS
 from validator.protocols.router.state_view import STATE_VIEW
@@ -52,7 +62,22 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         handler_bench=HANDLER_BENCH,
         typed_limits=True,
         rules_page=Path(__file__).resolve().parent / "rules.md",
+        rules=(_epoch(0, table.version_of(())),),
+        rule_profiles=RuleProfiles(
+            features={feature.name: feature.says for feature in table.FEATURES},
+            profiles=table.PROFILES,
+            default=table.SEED,
+            lasting=frozenset(feature.name for feature in table.FEATURES if feature.lasts),
+            with_implied=table.with_implied,
+            version_of=table.version_of,
+            features_of=table.features_of,
+            epoch=_epoch,
+        ),
     )
+
+
+def _epoch(from_block: BlockNumber, version: int) -> RulesEpoch:
+    return RulesEpoch(from_block, version, rules_of(table.features_of(version)))
 
 
 def _simulation(settings: SimulationSettings) -> Simulation:

@@ -12,7 +12,7 @@ from typing import Final
 
 from validator.core.limits import U32_MAX, U64_MAX
 from validator.plugin.protocol_api import LimitsTable
-from validator.protocols.router.configuration import MAXIMA, HostConfiguration
+from validator.protocols.router.configuration import LATER_FIELDS, MAXIMA, HostConfiguration
 
 NEVER: Final = U32_MAX
 """A request's TTL, in sessions, on chains that removed expiry."""
@@ -122,7 +122,11 @@ _WEIGHT_MAX: Final = 2**63 - 1
 
 LIMITS_TABLE: Final = LimitsTable(
     key="host_configuration",
-    presets={name: asdict(preset) for name, preset in PRESETS.items()},
+    presets={
+        name: {limit: value for limit, value in asdict(preset).items() if value is not None}
+        for name, preset in PRESETS.items()
+    },
     maxima={name: _WEIGHT_MAX if greatest == U64_MAX else greatest for name, greatest in MAXIMA.items()},
+    optional=frozenset(LATER_FIELDS),
 )
 """``[chains.<lane>.host_configuration]`` of `validator.toml`."""

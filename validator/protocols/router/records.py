@@ -7,9 +7,10 @@ of the time. The decode stage has already checked types and ranges (`shapes`), s
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from validator.core.types import BlockNumber, ChannelId, Hash, ParaId
+from validator.core.types import BlockNumber, ChannelId, Hash, ParaId, Weight
 
 
 class HorizontalMessage(NamedTuple):
@@ -67,15 +68,82 @@ class ScheduleParaCleanup(NamedTuple):
     para_id: ParaId
 
 
-ChannelRequest: TypeAlias = InitOpenChannel | AcceptOpenChannel | CloseChannel | ScheduleParaCleanup
+class CancelOpenRequest(NamedTuple):
+    """``hrmp_cancel_open_request(channel_id)`` called by ``origin``. Source: router_profiles 3.4."""
+
+    origin: ParaId
+    channel: ChannelId
 
 
-_REQUESTS: tuple[type[InitOpenChannel | AcceptOpenChannel | CloseChannel | ScheduleParaCleanup], ...] = (
-    InitOpenChannel,
-    AcceptOpenChannel,
-    CloseChannel,
-    ScheduleParaCleanup,
+class ForceOpenChannel(NamedTuple):
+    """``force_open_hrmp_channel(sender, recipient, max_capacity, max_message_size)`` by governance. Source: router_profiles 3.6."""
+
+    sender: ParaId
+    recipient: ParaId
+    max_places: int
+    max_message_size: int
+
+
+class EstablishSystemChannel(NamedTuple):
+    """``establish_system_channel(sender, recipient)`` by anyone. Source: router_profiles 3.12."""
+
+    sender: ParaId
+    recipient: ParaId
+
+
+class EstablishChannelWithSystem(NamedTuple):
+    """``establish_channel_with_system(target_system_chain)`` called by ``origin``. Source: router_profiles 3.12."""
+
+    origin: ParaId
+    target: ParaId
+
+
+class PokeChannelDeposits(NamedTuple):
+    """``poke_channel_deposits(sender, recipient)`` by anyone. Source: router_profiles 3.12."""
+
+    sender: ParaId
+    recipient: ParaId
+
+
+class ServiceOverweight(NamedTuple):
+    """``execute_overweight(message_origin, page, index, weight_limit)`` by anyone. Source: router_profiles 3.9."""
+
+    para_id: ParaId
+    page: int
+    index: int  # type: ignore[assignment]  # shadows tuple.index
+    weight_limit: Weight
+
+
+ChannelRequest: TypeAlias = (
+    InitOpenChannel
+    | AcceptOpenChannel
+    | CloseChannel
+    | ScheduleParaCleanup
+    | CancelOpenRequest
+    | ForceOpenChannel
+    | EstablishSystemChannel
+    | EstablishChannelWithSystem
+    | PokeChannelDeposits
+    | ServiceOverweight
 )
+
+REQUESTS: Final[Mapping[str, type[ChannelRequest]]] = {
+    "init_open_channel": InitOpenChannel,
+    "accept_open_channel": AcceptOpenChannel,
+    "close_channel": CloseChannel,
+    "schedule_para_cleanup": ScheduleParaCleanup,
+    "cancel_open_request": CancelOpenRequest,
+    "force_open_channel": ForceOpenChannel,
+    "establish_system_channel": EstablishSystemChannel,
+    "establish_channel_with_system": EstablishChannelWithSystem,
+    "poke_channel_deposits": PokeChannelDeposits,
+    "service_overweight": ServiceOverweight,
+}
+"""The request kinds, by the names of the conformance format. Their order is that of the variants in `request`."""
+
+KINDS: Final[Mapping[type[ChannelRequest], str]] = {made: kind for kind, made in REQUESTS.items()}
+
+_VARIANTS: Final[tuple[type[ChannelRequest], ...]] = tuple(REQUESTS.values())
 
 
 def candidate(fields: tuple[Any, ...]) -> Candidate:
@@ -91,10 +159,9 @@ def candidate(fields: tuple[Any, ...]) -> Candidate:
 
 
 def request(fields: tuple[Any, ...]) -> ChannelRequest:
-    """Build a channel request from ``(variant, *arguments)``.
+    """Build a channel request from ``(variant, *arguments)``; the variant is the kind's position in `REQUESTS`.
 
-    Variants: 0 init_open_channel, 1 accept_open_channel, 2 close_channel (its channel is ``(sender, recipient)``),
-    3 schedule_para_cleanup.
+    A channel among the arguments is ``(sender, recipient)``.
     """
-    made: ChannelRequest = _REQUESTS[fields[0]]._make(fields[1:])
+    made: ChannelRequest = _VARIANTS[fields[0]]._make(fields[1:])
     return made

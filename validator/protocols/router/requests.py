@@ -4,12 +4,17 @@
 from __future__ import annotations
 
 from bisect import insort
+from typing import TYPE_CHECKING, NamedTuple
 
+from validator.core.errors import Violation
 from validator.core.events import EventLog
+from validator.core.handlers.upward import UpwardDispatcher
 from validator.core.hashing import compact
-from validator.core.outcomes import ChannelEventKind, MessageRef
-from validator.core.types import Balance, BlockNumber, ChannelId, DownwardMessage, ParaId, ParaKind
+from validator.core.outcomes import ChannelEventKind, Dispatch, MessageRef
+from validator.core.rules import Effects
+from validator.core.types import Balance, BlockNumber, ChannelId, DownwardMessage, ParaId, ParaKind, SessionIndex
 from validator.protocols.kit import increase, missing_funds, reserve
+from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.enactment import queue_downward_message
 from validator.protocols.router.errors import (
     AcceptHrmpChannelAlreadyConfirmed,
@@ -18,7 +23,6 @@ from validator.protocols.router.errors import (
     CloseHrmpChannelAlreadyUnderway,
     CloseHrmpChannelDoesntExist,
     CloseHrmpChannelUnauthorized,
-    ExceedsMaxMessageSize,
     InsufficientBalance,
     OpenHrmpChannelAlreadyExists,
     OpenHrmpChannelAlreadyRequested,
@@ -30,11 +34,31 @@ from validator.protocols.router.errors import (
     OpenHrmpChannelZeroCapacity,
     OpenHrmpChannelZeroMessageSize,
 )
+from validator.protocols.router.records import AcceptOpenChannel, CloseChannel, InitOpenChannel, ScheduleParaCleanup
 from validator.protocols.router.state import HrmpOpenChannelRequest, RouterState
+
+if TYPE_CHECKING:
+    from validator.protocols.router.profile import Profile
+
+
+class Call(NamedTuple):
+    """What a request works with: the state, the rules of its block, and what the block has emitted so far."""
+
+    state: RouterState
+    rules: Profile
+    events: EventLog
+    dispatcher: UpwardDispatcher
+    dispatched: list[Dispatch]
 
 
 def hrmp_init_open_channel(
-    state: RouterState, events: EventLog, origin: ParaId, recipient: ParaId, max_places: int, max_message_size: int
+    state: RouterState,
+    rules: Profile,
+    events: EventLog,
+    origin: ParaId,
+    recipient: ParaId,
+    max_places: int,
+    max_message_size: int,
 ) -> tuple[MessageRef, ...]:
     """Request a channel from ``origin`` to ``recipient`` and reserve the sender's deposit.
 
@@ -66,41 +90,38 @@ def hrmp_init_open_channel(
 
     outbound_channels = len(state.hrmp_egress_channels_index.get(origin, ()))
     open_requests = state.hrmp_open_channel_request_count.get(origin, 0)
-    limit = config.hrmp_max_parachain_outbound_channels
-    if state.paras.get(origin) is ParaKind.PARATHREAD:
-        limit = config.hrmp_max_parathread_outbound_channels
+    limit = rules.outbound_limit(state, origin)
     if outbound_channels + open_requests >= limit:
         raise OpenHrmpChannelLimitExceeded(
             outbound_channels=outbound_channels, open_requests=open_requests, limit=limit
         )
-    _check_balance(state, origin, config.hrmp_sender_deposit)
+    deposit, _ = rules.deposits(config, channel_id)
+    check_balance(state, origin, deposit)
 
-    reserve(state, origin, config.hrmp_sender_deposit)
+    reserve(state, origin, deposit)
     increase(state.hrmp_open_channel_request_count, origin)
     state.hrmp_open_channel_requests_list.append(channel_id)
     state.hrmp_open_channel_requests[channel_id] = HrmpOpenChannelRequest(
         confirmed=False,
         age=0,
-        sender_deposit=config.hrmp_sender_deposit,
+        sender_deposit=deposit,
         limit_used_places=max_places,
         limit_used_bytes=config.hrmp_channel_max_size,
         limit_message_size=max_message_size,
     )
-    events.add(ChannelEventKind.REQUESTED, channel_id, sender_deposit=config.hrmp_sender_deposit)
-    return _notify(
-        state, events.block, recipient, b"\x07" + compact(origin) + compact(max_message_size) + compact(max_places)
-    )
+    events.add(ChannelEventKind.REQUESTED, channel_id, sender_deposit=deposit)
+    notification = b"\x07" + compact(origin) + compact(max_message_size) + compact(max_places)
+    return _notify(state, rules, events.block, recipient, notification)
 
 
 def hrmp_accept_open_channel(
-    state: RouterState, events: EventLog, origin: ParaId, sender: ParaId
+    state: RouterState, rules: Profile, events: EventLog, origin: ParaId, sender: ParaId
 ) -> tuple[MessageRef, ...]:
     """Confirm a request from ``sender`` to ``origin`` and reserve the recipient's deposit.
 
     Raises `AcceptHrmpChannelDoesntExist`, `AcceptHrmpChannelAlreadyConfirmed`, `AcceptHrmpChannelLimitExceeded`, `InsufficientBalance`.
     Source: router.txt ``hrmp_accept_open_channel``, router_rules 1.6.
     """
-    config = state.host_configuration
     channel_id = (sender, origin)
     request = state.hrmp_open_channel_requests.get(channel_id)
     if request is None:
@@ -110,24 +131,24 @@ def hrmp_accept_open_channel(
 
     inbound_channels = len(state.hrmp_ingress_channels_index.get(origin, ()))
     accepted_requests = state.hrmp_accepted_channel_request_count.get(origin, 0)
-    limit = config.hrmp_max_parachain_inbound_channels
-    if state.paras.get(origin) is ParaKind.PARATHREAD:
-        limit = config.hrmp_max_parathread_inbound_channels
+    limit = rules.inbound_limit(state, origin)
     if inbound_channels + accepted_requests >= limit:
         raise AcceptHrmpChannelLimitExceeded(
             inbound_channels=inbound_channels, accepted_requests=accepted_requests, limit=limit
         )
-    _check_balance(state, origin, config.hrmp_recipient_deposit)
+    _, deposit = rules.deposits(state.host_configuration, channel_id)
+    check_balance(state, origin, deposit)
 
-    reserve(state, origin, config.hrmp_recipient_deposit)
+    reserve(state, origin, deposit)
     request.confirmed = True
+    request.recipient_deposit = deposit
     increase(state.hrmp_accepted_channel_request_count, origin)
-    events.add(ChannelEventKind.CONFIRMED, channel_id, recipient_deposit=config.hrmp_recipient_deposit)
-    return _notify(state, events.block, sender, b"\x08" + compact(origin))
+    events.add(ChannelEventKind.CONFIRMED, channel_id, recipient_deposit=deposit)
+    return _notify(state, rules, events.block, sender, b"\x08" + compact(origin))
 
 
 def hrmp_close_channel(
-    state: RouterState, events: EventLog, origin: ParaId, channel_id: ChannelId
+    state: RouterState, rules: Profile, events: EventLog, origin: ParaId, channel_id: ChannelId
 ) -> tuple[MessageRef, ...]:
     """Request that a channel be closed at the next session change. Messages still flow until then.
 
@@ -146,7 +167,8 @@ def hrmp_close_channel(
     state.hrmp_close_channel_requests_list.append(channel_id)
     events.add(ChannelEventKind.CLOSE_REQUESTED, channel_id)
     other = recipient if origin == sender else sender
-    return _notify(state, events.block, other, b"\x09" + compact(origin) + compact(sender) + compact(recipient))
+    notification = b"\x09" + compact(origin) + compact(sender) + compact(recipient)
+    return _notify(state, rules, events.block, other, notification)
 
 
 def schedule_para_cleanup(state: RouterState, para: ParaId) -> None:
@@ -155,17 +177,81 @@ def schedule_para_cleanup(state: RouterState, para: ParaId) -> None:
         insort(state.outgoing_paras, para)
 
 
-def _check_balance(state: RouterState, para: ParaId, deposit: Balance) -> None:
+def outbound_limit(state: RouterState, para: ParaId) -> int:
+    """Return how many channels and requests a para may send over. Source: router.txt ``hrmp_init_open_channel`` 7."""
+    if state.paras.get(para) is ParaKind.PARATHREAD:
+        return state.host_configuration.hrmp_max_parathread_outbound_channels
+    return state.host_configuration.hrmp_max_parachain_outbound_channels
+
+
+def inbound_limit(state: RouterState, para: ParaId) -> int:
+    """Return how many channels and accepted requests may lead to a para. Source: router.txt ``hrmp_accept_open_channel`` 3."""
+    if state.paras.get(para) is ParaKind.PARATHREAD:
+        return state.host_configuration.hrmp_max_parathread_inbound_channels
+    return state.host_configuration.hrmp_max_parachain_inbound_channels
+
+
+def deposits(config: HostConfiguration, channel_id: ChannelId) -> tuple[Balance, Balance]:  # noqa: ARG001 - later rules look at it
+    """Return what sender and recipient of a channel leave as deposits."""
+    return config.hrmp_sender_deposit, config.hrmp_recipient_deposit
+
+
+def expiry(state: RouterState) -> SessionIndex | None:
+    """Return the session in which a request made now expires, unless it is confirmed."""
+    return state.session_index + max(1, state.host_configuration.hrmp_open_request_ttl)
+
+
+def may_always_offboard(state: RouterState, para: ParaId) -> None:
+    """Do nothing: by router.txt a para may be offboarded whatever it has sent."""
+
+
+def check_balance(state: RouterState, para: ParaId, deposit: Balance) -> None:
+    """Raise `InsufficientBalance` if a para cannot pay a deposit."""
     free = missing_funds(state, para, deposit)
     if free is not None:
         raise InsufficientBalance(free=free, deposit=deposit)
 
 
-def _notify(state: RouterState, now: BlockNumber, para: ParaId, notification: bytes) -> tuple[MessageRef, ...]:
-    """Queue an XCM v0 notification if the chain sends them. One that is too long is dropped silently (router_rules 1.6, I-11)."""
-    if not state.hrmp_notifications:
+def plain_notification(config: HostConfiguration, body: bytes) -> bytes:  # noqa: ARG001 - later rules look at it
+    """Return the notification with this body: XCM v0 needs nothing around it (I-11)."""
+    return body
+
+
+def _notify(state: RouterState, rules: Profile, now: BlockNumber, para: ParaId, body: bytes) -> tuple[MessageRef, ...]:
+    """Queue a notification if the chain sends them. One that is refused is dropped silently (router_rules 1.6, I-11)."""
+    wrap = rules.notification or (plain_notification if state.hrmp_notifications else None)
+    if wrap is None:
         return ()
+    message = DownwardMessage(para, wrap(state.host_configuration, body))
     try:
-        return (queue_downward_message(state, DownwardMessage(para, notification), now),)
-    except ExceedsMaxMessageSize:
+        return (queue_downward_message(state, rules, message, now),)
+    except Violation:
         return ()
+
+
+# --- the four entry points of router.txt as requests --------------------------------------------------------------------------
+
+
+def init_open_channel(call: Call, request: InitOpenChannel) -> Effects:
+    """Apply ``hrmp_init_open_channel``; raises its violations."""
+    messages = hrmp_init_open_channel(call.state, call.rules, call.events, *request)
+    return Effects(messages=messages, expires_session=call.rules.expiry(call.state))
+
+
+def accept_open_channel(call: Call, request: AcceptOpenChannel) -> Effects:
+    """Apply ``hrmp_accept_open_channel``; raises its violations."""
+    messages = hrmp_accept_open_channel(call.state, call.rules, call.events, *request)
+    return Effects(messages=messages, effective_session=call.state.session_index + 1)
+
+
+def close_channel(call: Call, request: CloseChannel) -> Effects:
+    """Apply ``hrmp_close_channel``; raises its violations."""
+    messages = hrmp_close_channel(call.state, call.rules, call.events, *request)
+    return Effects(messages=messages, effective_session=call.state.session_index + 1)
+
+
+def schedule_cleanup(call: Call, request: ScheduleParaCleanup) -> Effects:
+    """Apply ``schedule_para_cleanup``; raises the violations of ``rules.upward.may_offboard``."""
+    call.rules.upward.may_offboard(call.state, request.para_id)
+    schedule_para_cleanup(call.state, request.para_id)
+    return Effects(effective_session=call.state.session_index + 1)

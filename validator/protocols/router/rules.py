@@ -3,24 +3,20 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Any
 
 from validator.core.handlers.state import FIRST_OWNER
 from validator.core.handlers.upward import FixedWeightDispatcher, UpwardDispatcher
 from validator.core.hashing import blake2b_256
-from validator.core.limits import HEADROOM_WATERMARKS_MAX
 from validator.core.outcomes import ChannelHeadroom, Dispatch, ParaHeadroom
 from validator.core.root import merkle_root
-from validator.core.rules import ChainSettings, Effects, OrderedSet
-from validator.core.types import ChannelId, DownwardMessage, Hash, ParaId, SessionChange
+from validator.core.rules import ChainSettings, Effects, OrderedSet, in_force
+from validator.core.types import BlockNumber, ChannelId, DownwardMessage, Hash, ParaId, SessionChange
 from validator.protocols.kit import PendingCandidates
 from validator.protocols.router import records
 from validator.protocols.router.acceptance import check_candidate
-from validator.protocols.router.dispatch import process_pending_upward_messages
 from validator.protocols.router.enactment import enact_candidate, queue_downward_message
 from validator.protocols.router.encoding import (
-    PAGES,
     decode_state,
     encode_common_page,
     encode_para_page,
@@ -29,20 +25,13 @@ from validator.protocols.router.encoding import (
     owner_of,
     para_pages,
 )
+from validator.protocols.router.features.errors import RequestNotInForce
+from validator.protocols.router.features.message_queue import begin_message_queue
 from validator.protocols.router.host import RouterHost
-from validator.protocols.router.records import (
-    AcceptOpenChannel,
-    Candidate,
-    ChannelRequest,
-    CloseChannel,
-    InitOpenChannel,
-)
-from validator.protocols.router.requests import (
-    hrmp_accept_open_channel,
-    hrmp_close_channel,
-    hrmp_init_open_channel,
-    schedule_para_cleanup,
-)
+from validator.protocols.router.later_pages import HEADROOM_PAGE
+from validator.protocols.router.profile import SEED_RULES, Profile
+from validator.protocols.router.records import KINDS, Candidate, ChannelRequest
+from validator.protocols.router.requests import Call
 from validator.protocols.router.session import change_session, onboard_para
 from validator.protocols.router.state import RouterState
 
@@ -50,13 +39,19 @@ _ENACTED = Effects()
 
 
 class Router(PendingCandidates[RouterState]):
-    """A relay chain's message queues under the rules of router.txt."""
+    """A relay chain's message queues under the rules of router.txt and the features in force."""
 
     def __init__(
         self, state: RouterState, settings: ChainSettings | None = None, page_hashes: dict[int, Hash] | None = None
     ) -> None:
         super().__init__(state, settings, page_hashes)
         self._dispatcher: UpwardDispatcher = self.settings.upward_messages or FixedWeightDispatcher()
+        self._dispatched: list[Dispatch] = []
+
+    @property
+    def rules(self) -> Profile:
+        """The rules of the block that is being executed; those of router.txt if the chain lists none."""
+        return self.profile or SEED_RULES
 
     @classmethod
     def at_genesis(cls, settings: ChainSettings) -> Router:
@@ -66,12 +61,28 @@ class Router(PendingCandidates[RouterState]):
             onboard_para(state, para)
         return cls(state, settings)
 
+    def check_start(self, first_block: BlockNumber) -> None:
+        """Raise ``ValueError`` for a state with a message queue under rules that have none."""
+        rules = in_force(self.settings.rules, first_block).profile or SEED_RULES
+        if self.state.message_queue is not None and "message_queue" not in rules.features:
+            raise ValueError(f"ready_ring: expected null, since message_queue is not in force in block {first_block}")
+
+    def begin_block(self, now: BlockNumber) -> None:
+        """Start block ``now``; later rules take their place before everything else (router_profiles 1)."""
+        super().begin_block(now)
+        self._dispatched = []
+        state = self.state
+        if state.message_queue is None and "message_queue" in self.rules.features:
+            begin_message_queue(state)
+        if any(epoch.from_block == now for epoch in self.settings.rules[1:]):
+            state.touched.paras.update(dict.fromkeys(state.paras))  # their headroom is that of the new rules
+
     @classmethod
     def from_pages(cls, pages: list[bytes], settings: ChainSettings | None = None) -> Router:
         """Rebuild a Router from its `pages`. Raises `scale.DecodeError`."""
         common_page, headroom_page, *owned = pages
         state = decode_state(common_page, owned)
-        touched = PAGES.read_headroom_page(headroom_page)
+        touched = HEADROOM_PAGE.read_headroom_page(headroom_page)
         state.touched.paras, state.touched.channels = touched.paras, touched.channels
         hashes = {owner_of(page): blake2b_256(page) for page in owned if is_current(page)}
         return cls(state, settings, hashes)
@@ -85,44 +96,34 @@ class Router(PendingCandidates[RouterState]):
         return records.candidate(fields)
 
     def apply_request(self, request: ChannelRequest) -> Effects:
-        """Apply one of the four entry points; raises its violations."""
-        state, events = self.state, self.events
-        next_session = state.session_index + 1
-        if isinstance(request, InitOpenChannel):
-            messages = hrmp_init_open_channel(state, events, *request)
-            expires = state.session_index + max(1, state.host_configuration.hrmp_open_request_ttl)
-            return Effects(messages=messages, expires_session=expires)
-        if isinstance(request, AcceptOpenChannel):
-            messages = hrmp_accept_open_channel(state, events, *request)
-        elif isinstance(request, CloseChannel):
-            messages = hrmp_close_channel(state, events, *request)
-        else:
-            schedule_para_cleanup(state, request.para_id)
-            messages = ()
-        return Effects(messages=messages, effective_session=next_session)
+        """Apply a request of a kind in force; raises `RequestNotInForce`, then its own violations."""
+        apply = self.rules.requests.get(type(request))
+        if apply is None:
+            raise RequestNotInForce(request=KINDS[type(request)])
+        return apply(Call(self.state, self.rules, self.events, self._dispatcher, self._dispatched), request)
 
     def apply_downward(self, message: DownwardMessage) -> Effects:
-        """Queue a downward message. Raises `ExceedsMaxMessageSize`."""
-        return Effects(messages=(queue_downward_message(self.state, message, self.now),))
+        """Queue a downward message; raises the violations of `queue_downward_message`."""
+        return Effects(messages=(queue_downward_message(self.state, self.rules, message, self.now),))
 
     def check_candidate(self, candidate: Candidate) -> None:
         """Raise the first rule violation of a candidate, if any (`acceptance.check_candidate`)."""
-        check_candidate(self.state, candidate)
+        check_candidate(self.state, self.rules, candidate)
 
     def enact_candidate(self, candidate: Candidate) -> Effects:
         """Apply an accepted candidate and return the queue positions of its messages."""
-        messages = enact_candidate(self.state, candidate, self.now)
+        messages = enact_candidate(self.state, self.rules, candidate, self.now)
         return Effects(messages=messages) if messages else _ENACTED
 
     def dispatch(self) -> list[Dispatch]:
-        """Run one round of `process_pending_upward_messages`."""
-        return process_pending_upward_messages(
-            self.state, self._dispatcher, RouterHost(self.state, self.events), self.now
-        )
+        """Run the block's round of upward messages. Return what it handed over, after what requests had handed over before it."""
+        host = RouterHost(self.state, self.rules, self.events)
+        self.rules.upward.serve(self.state, self._dispatcher, host, self.now, self._dispatched)
+        return self._dispatched
 
     def change_session(self, change: SessionChange) -> None:
         """Change the session. Pending candidates stay pending unless the block record says otherwise."""
-        change_session(self.state, self.events, change)
+        change_session(self.state, self.rules, self.events, change)
 
     def take_headroom(self) -> list[ParaHeadroom | ChannelHeadroom]:
         """Return the headroom that changed since the last call: paras, then channels, each ascending."""
@@ -135,7 +136,6 @@ class Router(PendingCandidates[RouterState]):
             return ParaHeadroom(para, valid=False)
         config = state.host_configuration
         count, size = state.relay_dispatch_queue_size.get(para, (0, 0))
-        watermarks = tuple(islice(state.hrmp_channel_digests.get(para, ()), HEADROOM_WATERMARKS_MAX))
         return ParaHeadroom(
             para,
             valid=True,
@@ -143,7 +143,7 @@ class Router(PendingCandidates[RouterState]):
             upward_bytes_left=max(0, config.max_upward_queue_size - size),
             downward_pending=len(state.downward_message_queues.get(para, ())),
             watermark=state.hrmp_watermarks.get(para),
-            valid_watermarks=watermarks,
+            valid_watermarks=self.rules.valid_watermarks(state, para),
         )
 
     def channel_headroom(self, channel_id: ChannelId) -> ChannelHeadroom:
@@ -165,7 +165,7 @@ class Router(PendingCandidates[RouterState]):
 
     def headroom_page(self) -> bytes:
         """Return the page that lists the owners whose headroom has changed."""
-        return PAGES.headroom_page(self.state.touched)
+        return HEADROOM_PAGE.headroom_page(self.state.touched)
 
     def touched_owners(self) -> tuple[OrderedSet, ...]:
         """Return the paras, and the owners of handler state, whose pages have changed."""

@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from validator.core.events import EventLog
 from validator.core.outcomes import ChannelEventKind
 from validator.core.types import ChannelId, Para, ParaId, SessionChange
 from validator.protocols.kit import decrease, endow, remove_sorted, unreserve
 from validator.protocols.router.configuration import HostConfiguration
-from validator.protocols.router.enactment import remove_upward_queue
-from validator.protocols.router.state import HrmpChannel, RouterState, add_channel
+from validator.protocols.router.state import HrmpChannel, HrmpOpenChannelRequest, RouterState, add_channel
+
+if TYPE_CHECKING:
+    from validator.protocols.router.profile import Profile
 
 
-def change_session(state: RouterState, events: EventLog, change: SessionChange) -> None:
+def change_session(state: RouterState, rules: Profile, events: EventLog, change: SessionChange) -> None:
     """Offboard and onboard paras, settle open requests, settle close requests, then switch to the new configuration.
 
     Requests are settled under the old configuration (I-10). Source: router.txt "Session Change", router_rules 1.7.
@@ -25,11 +28,12 @@ def change_session(state: RouterState, events: EventLog, change: SessionChange) 
 
     outgoing = sorted(dict.fromkeys((*state.outgoing_paras, *change.outgoing)))
     state.outgoing_paras.clear()
+    rules.clean_requests(state, events, outgoing)
     for para in outgoing:
-        offboard_para(state, events, para)
+        offboard_para(state, rules, events, para)
     for onboarding in change.onboarding:
         onboard_para(state, onboarding)
-    process_hrmp_open_channel_requests(state, events, prev_config)
+    process_hrmp_open_channel_requests(state, rules, events, prev_config)
     process_hrmp_close_channel_requests(state, events)
 
     if change.new_config:
@@ -43,7 +47,7 @@ def onboard_para(state: RouterState, para: Para) -> None:
     state.touched.paras[para.para_id] = None
 
 
-def offboard_para(state: RouterState, events: EventLog, para: ParaId) -> None:
+def offboard_para(state: RouterState, rules: Profile, events: EventLog, para: ParaId) -> None:
     """Remove a para with its queues, its channels in both directions and its counts.
 
     Its watermark and digests are removed too: nothing can read them correctly once its channels are gone (I-08). Its unconfirmed requests
@@ -60,9 +64,7 @@ def offboard_para(state: RouterState, events: EventLog, para: ParaId) -> None:
     state.downward_message_queue_heads.pop(para, None)
     state.downward_messages_sent.pop(para, None)
 
-    remove_upward_queue(state, para)
-    if state.next_dispatch_round_start_with == para:
-        state.next_dispatch_round_start_with = None
+    rules.upward.drop(state, para)
 
     uncounted = state.hrmp_open_channel_request_count.pop(para, 0)
     if uncounted:
@@ -74,7 +76,19 @@ def offboard_para(state: RouterState, events: EventLog, para: ParaId) -> None:
     state.touched.pages[para] = state.touched.paras[para] = None
 
 
-def process_hrmp_open_channel_requests(state: RouterState, events: EventLog, config: HostConfiguration) -> None:
+def keep_requests(state: RouterState, events: EventLog, outgoing: list[ParaId]) -> None:
+    """Do nothing: by router.txt the requests of outgoing paras stay."""
+
+
+def age_request(request: HrmpOpenChannelRequest, config: HostConfiguration) -> bool:
+    """Add a session to an unconfirmed request's age, and return whether it has expired. Source: router.txt "Session Change" 2."""
+    request.age += 1
+    return request.age >= config.hrmp_open_request_ttl
+
+
+def process_hrmp_open_channel_requests(
+    state: RouterState, rules: Profile, events: EventLog, config: HostConfiguration
+) -> None:
     """Age and expire unconfirmed requests. Open confirmed ones if both parties are still valid.
 
     A confirmed request with an offboarded party is dropped and both deposits are returned (I-07: nothing else would ever return them).
@@ -86,8 +100,7 @@ def process_hrmp_open_channel_requests(state: RouterState, events: EventLog, con
         sender, recipient = channel_id
 
         if not request.confirmed:
-            request.age += 1
-            if request.age < config.hrmp_open_request_ttl:
+            if not rules.age_request(request, config):
                 kept.append(channel_id)
                 continue
             refund = unreserve(state, sender, request.sender_deposit)
@@ -97,7 +110,7 @@ def process_hrmp_open_channel_requests(state: RouterState, events: EventLog, con
             if sender in state.paras and recipient in state.paras:
                 channel = HrmpChannel(
                     sender_deposit=request.sender_deposit,
-                    recipient_deposit=config.hrmp_recipient_deposit,
+                    recipient_deposit=request.recipient_deposit,
                     limit_used_places=request.limit_used_places,
                     limit_used_bytes=request.limit_used_bytes,
                     limit_message_size=request.limit_message_size,
@@ -106,7 +119,7 @@ def process_hrmp_open_channel_requests(state: RouterState, events: EventLog, con
                 events.add(ChannelEventKind.OPENED, channel_id)
             else:
                 sender_refund = unreserve(state, sender, request.sender_deposit)
-                recipient_refund = unreserve(state, recipient, config.hrmp_recipient_deposit)
+                recipient_refund = unreserve(state, recipient, request.recipient_deposit)
                 events.add(
                     ChannelEventKind.REQUEST_DROPPED,
                     channel_id,
@@ -114,7 +127,7 @@ def process_hrmp_open_channel_requests(state: RouterState, events: EventLog, con
                     recipient_deposit=-recipient_refund,
                     reason="offboarded",
                 )
-        _forget_request(state, channel_id)
+        forget_request(state, channel_id)
     state.hrmp_open_channel_requests_list[:] = kept
 
 
@@ -146,7 +159,8 @@ def remove_hrmp_channel(state: RouterState, events: EventLog, channel_id: Channe
     )
 
 
-def _forget_request(state: RouterState, channel_id: ChannelId) -> None:
+def forget_request(state: RouterState, channel_id: ChannelId) -> None:
+    """Remove a request from the storage and its sender's count, but not from the list."""
     sender, _ = channel_id
     del state.hrmp_open_channel_requests[channel_id]
     if not decrease(state.hrmp_open_channel_request_count, sender):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Router's own input records: candidates with their messages, and the four channel requests."""
+"""The Router's own input records: candidates with their messages, and the channel requests."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from operator import itemgetter
 from typing import Any, Final
 
@@ -51,7 +52,28 @@ _REQUEST_FIELDS: Final[dict[str, tuple[int, tuple[str, ...]]]] = {
     "validator.router.AcceptOpenChannel": (1, ("origin", "sender")),
     "validator.router.CloseChannel": (2, ("origin", "channel")),
     "validator.router.ScheduleParaCleanup": (3, ("para_id",)),
+    "validator.router.CancelOpenRequest": (4, ("origin", "channel")),
+    "validator.router.ForceOpenChannel": (5, ("sender", "recipient", "max_places", "max_message_size")),
+    "validator.router.EstablishSystemChannel": (6, ("sender", "recipient")),
+    "validator.router.EstablishChannelWithSystem": (7, ("origin", "target")),
+    "validator.router.PokeChannelDeposits": (8, ("sender", "recipient")),
+    "validator.router.ServiceOverweight": (9, ("para_id", "page", "message_index", "weight_limit")),
 }
+"""The variant of each request (`records.REQUESTS`) and its fields in schema order."""
+
+
+def _channel(channel: dict[str, int]) -> tuple[int, int]:
+    sender, recipient = channel["sender"], channel["recipient"]
+    check_u32("request.channel.sender", sender)
+    check_u32("request.channel.recipient", recipient)
+    return sender, recipient
+
+
+_READ: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "channel": _channel,
+    "weight_limit": int.from_bytes,  # 8 bytes hold nothing greater than a u64
+}
+"""How to read the fields that are not u32."""
 
 
 def _shape_request(record: dict[str, Any]) -> tuple[Any, ...]:
@@ -60,10 +82,8 @@ def _shape_request(record: dict[str, Any]) -> tuple[Any, ...]:
     arguments: list[Any] = []
     for argument in names:
         value = call[argument]
-        if argument == "channel":
-            check_u32("request.channel.sender", value["sender"])
-            check_u32("request.channel.recipient", value["recipient"])
-            value = value["sender"], value["recipient"]
+        if argument in _READ:
+            value = _READ[argument](value)
         else:
             check_u32(f"request.{argument}", value)
         arguments.append(value)

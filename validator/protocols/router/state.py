@@ -25,6 +25,7 @@ from validator.core.types import (
     SessionIndex,
 )
 from validator.protocols.kit import Account, PendingCandidate, Touched, insert_sorted
+from validator.protocols.router.books import MessageQueue
 from validator.protocols.router.configuration import HostConfiguration
 
 
@@ -38,6 +39,8 @@ class HrmpOpenChannelRequest:
     limit_used_places: int
     limit_used_bytes: int
     limit_message_size: int
+    recipient_deposit: Balance = 0
+    """What the recipient left when it confirmed."""
 
 
 @dataclass(slots=True)
@@ -90,7 +93,8 @@ class RouterState:
     paras: dict[ParaId, ParaKind] = field(default_factory=dict)
     """Valid paras."""
     accounts: dict[ParaId, Account] = field(default_factory=dict)
-    """Accounts outlive their para. Invariant: ``reserved`` is the sum of the para's deposits in requests and channels."""
+    """Accounts outlive their para. Invariant: ``reserved`` is the sum of the para's deposits in requests and channels, and of its
+    `hrmp_stranded_deposits`."""
     outgoing_paras: list[ParaId] = field(default_factory=list)
     """Paras to be cleaned up at the end of the session, ascending, unique."""
     pending_candidates: dict[ParaId, deque[PendingCandidate]] = field(default_factory=dict)
@@ -99,11 +103,14 @@ class RouterState:
     relay_dispatch_queues: dict[ParaId, deque[bytes]] = field(default_factory=dict)
     """Upward messages, FIFO. Never empty."""
     relay_dispatch_queue_size: dict[ParaId, tuple[int, int]] = field(default_factory=dict)
-    """(messages, bytes). Invariant: same keys as `relay_dispatch_queues`."""
+    """(messages, bytes). Invariant: same keys as `relay_dispatch_queues`, unless there is a `message_queue`."""
     needs_dispatch: list[ParaId] = field(default_factory=list)
     """Ascending. Invariant: the keys of `relay_dispatch_queues`."""
     next_dispatch_round_start_with: ParaId | None = None
     """Invariant: None or in `needs_dispatch`."""
+    message_queue: MessageQueue | None = None
+    """The upward messages under the feature of this name (router_profiles 3.9), else None. While it holds them, the three fields of
+    queues and turns above are empty, and `relay_dispatch_queue_size` counts all messages that are not processed."""
 
     downward_message_queues: dict[ParaId, deque[InboundDownwardMessage]] = field(default_factory=dict)
     downward_message_queue_heads: dict[ParaId, Hash] = field(default_factory=dict)
@@ -119,6 +126,8 @@ class RouterState:
     hrmp_uncounted_requests: dict[ParaId, int] = field(default_factory=dict)
     """Requests that outlived the offboarding of their sender, which removed its count (I-06). Not in router.txt; they make the
     invariant exact."""
+    hrmp_stranded_deposits: dict[ParaId, Balance] = field(default_factory=dict)
+    """Deposits that stay reserved although their request is gone (PR-04). Not in router.txt; they make the invariant exact."""
     hrmp_accepted_channel_request_count: dict[ParaId, int] = field(default_factory=dict)
     """Invariant: the number of confirmed requests to each recipient."""
     hrmp_close_channel_requests: dict[ChannelId, None] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from validator.core.hashing import blake2b_256, message_hash
 from validator.core.types import ChannelId, ParaId
 from validator.plugin.protocol_api import StateSection, section_title
+from validator.protocols.router.books import Book
 from validator.protocols.router.state import RouterState
 
 FIRST_MESSAGES: Final = 5
@@ -38,7 +39,7 @@ def whole_sections(state: RouterState) -> list[StateSection]:
         ("pending candidates", f"{pending:,}"),
     )
     rows = (
-        ("upward", f"{upward[0]:,}", f"{upward[1]:,}", f"{len(state.relay_dispatch_queues):,} queues"),
+        ("upward", f"{upward[0]:,}", f"{upward[1]:,}", f"{len(state.relay_dispatch_queue_size):,} queues"),
         ("downward", f"{len(downward):,}", f"{sum(downward):,}", f"{len(state.downward_message_queues):,} queues"),
         ("horizontal", f"{in_channels:,}", f"{sum(horizontal):,}", f"{len(state.hrmp_channel_contents):,} channels"),
     )
@@ -54,8 +55,7 @@ def para_sections(state: RouterState, para: ParaId, page: bytes | None) -> list[
     account = state.accounts.get(para)
     kind = state.paras.get(para)
     leaving = " (outgoing)" if para in state.outgoing_paras else ""
-    upward = state.relay_dispatch_queues.get(para, ())
-    upward_bytes = sum(map(len, upward))
+    upward_count, upward_bytes = state.relay_dispatch_queue_size.get(para, (0, 0))
     downward = state.downward_message_queues.get(para, ())
     head = state.downward_message_queue_heads.get(para)
     sent = state.downward_messages_sent.get(para, 0)
@@ -65,7 +65,7 @@ def para_sections(state: RouterState, para: ParaId, page: bytes | None) -> list[
         ("watermark", _or_none(state.hrmp_watermarks.get(para))),
         (
             "upward queue",
-            f"{len(upward)} of {config.max_upward_queue_count} messages, {upward_bytes:,} of {config.max_upward_queue_size:,} bytes",
+            f"{upward_count} of {config.max_upward_queue_count} messages, {upward_bytes:,} of {config.max_upward_queue_size:,} bytes",
         ),
         (
             "downward queue",
@@ -74,7 +74,7 @@ def para_sections(state: RouterState, para: ParaId, page: bytes | None) -> list[
         ("MQC head", "none" if head is None else head.hex()),
         ("page", "none" if page is None else f"{_bytes(len(page))}, {blake2b_256(page).hex()}"),
     )
-    sections = [StateSection(facts=facts), *_upward(upward), *_downward(downward, sent), *_blocks(state, para)]
+    sections = [StateSection(facts=facts), *_upward(state, para), *_downward(downward, sent), *_blocks(state, para)]
     incoming = [(sender, para) for sender in state.hrmp_ingress_channels_index.get(para, ())]
     outgoing = [(para, recipient) for recipient in state.hrmp_egress_channels_index.get(para, ())]
     sections += _channels("inbound channels", state, incoming)
@@ -128,7 +128,22 @@ def _table(
     return [StateSection(title, columns=columns, rows=rows, left=left)] if rows else []
 
 
-def _upward(queue: Any) -> list[StateSection]:
+def _upward(state: RouterState, para: ParaId) -> list[StateSection]:
+    if state.message_queue is None:
+        return _waiting(state.relay_dispatch_queues.get(para, ()))
+    book = state.message_queue.books.get(para, Book())
+    aside = list(book.set_aside())
+    rows = [
+        (str(page), str(index), f"{len(payload):,}", _hex(payload)) for page, index, payload in aside[:FIRST_MESSAGES]
+    ]
+    columns = ("page", "index", "bytes", "payload")
+    return [
+        *_waiting(list(book.waiting())),
+        *_table("upward messages set aside as too heavy", columns, rows, ("payload",), len(aside), FIRST_MESSAGES),
+    ]
+
+
+def _waiting(queue: Any) -> list[StateSection]:
     rows = [(str(at), f"{len(payload):,}", _hex(payload)) for at, payload in enumerate(_first(queue), 1)]
     return _table("upward messages", ("", "bytes", "payload"), rows, ("payload",), len(queue), FIRST_MESSAGES)
 

@@ -11,6 +11,7 @@ from validator.core.hashing import blake2b_256
 from validator.core.types import ChannelId, ParaId
 from validator.plugin.protocol_api import StateSection, StateView
 from validator.protocols.kit import PendingCandidate
+from validator.protocols.router.books import MessageQueue
 from validator.protocols.router.encoding import encode_para_page
 from validator.protocols.router.rules import Router
 from validator.protocols.router.state import RouterState
@@ -44,7 +45,9 @@ def about_channel(state: RouterState, channel_id: ChannelId) -> RouterState | No
 def _whole_document(rules: Router) -> dict[str, Any]:
     state = rules.state
     return {
-        "host_configuration": asdict(state.host_configuration),
+        "host_configuration": {
+            name: value for name, value in asdict(state.host_configuration).items() if value is not None
+        },
         "balances": state.balances_mode.value,
         "hrmp_notifications": state.hrmp_notifications,
         "pending_candidates": _pending(state),
@@ -109,6 +112,7 @@ def _candidate(pending: PendingCandidate) -> dict[str, Any]:
 
 def _part(state: RouterState, paras: Collection[ParaId], channels: Collection[ChannelId]) -> RouterState:
     """Return a state that holds only what the given paras own, and the given channels and requests."""
+    queue = state.message_queue
     return RouterState(
         state.host_configuration,
         state.balances_mode,
@@ -124,6 +128,8 @@ def _part(state: RouterState, paras: Collection[ParaId], channels: Collection[Ch
         next_dispatch_round_start_with=(
             state.next_dispatch_round_start_with if state.next_dispatch_round_start_with in paras else None
         ),
+        message_queue=queue
+        and MessageQueue(_only(queue.books, paras), ring=[para for para in queue.ring if para in paras]),
         downward_message_queues=_only(state.downward_message_queues, paras),
         downward_message_queue_heads=_only(state.downward_message_queue_heads, paras),
         downward_messages_sent=_only(state.downward_messages_sent, paras),
@@ -131,6 +137,7 @@ def _part(state: RouterState, paras: Collection[ParaId], channels: Collection[Ch
         hrmp_open_channel_requests_list=[each for each in state.hrmp_open_channel_requests_list if each in channels],
         hrmp_open_channel_request_count=_only(state.hrmp_open_channel_request_count, paras),
         hrmp_uncounted_requests=_only(state.hrmp_uncounted_requests, paras),
+        hrmp_stranded_deposits=_only(state.hrmp_stranded_deposits, paras),
         hrmp_accepted_channel_request_count=_only(state.hrmp_accepted_channel_request_count, paras),
         hrmp_close_channel_requests=_only(state.hrmp_close_channel_requests, channels),
         hrmp_close_channel_requests_list=[each for each in state.hrmp_close_channel_requests_list if each in channels],

@@ -19,8 +19,10 @@ from validator.document import Node, read_para
 from validator.errors import UserError
 from validator.plugin.protocol_api import ChainSettings, RuleSet, StateFile
 from validator.protocols.kit import Account, channel_name, increase
+from validator.protocols.router.books import MESSAGE_OVERHEAD_BYTES, Book, MessageQueue, Page
 from validator.protocols.router.configuration import HostConfiguration
-from validator.protocols.router.invariants import broken_invariants
+from validator.protocols.router.features.message_queue import enact_upward_messages
+from validator.protocols.router.invariants import broken_book, broken_invariants
 from validator.protocols.router.rules import Router
 from validator.protocols.router.state import (
     HrmpChannel,
@@ -37,6 +39,15 @@ STATE_KEYS = tuple(view(RouterState(HostConfiguration())))
 HANDLER_STATES = "handler_states"
 """An extra key: the state of handlers by plugin and key; keys and values are hex. The conformance format has no key for it."""
 
+UMP_BOOKS = "ump_books"
+"""An extra key: the exact layout of the pages of upward messages, by para. It may be left out where `_read_message_queue` says."""
+
+STRANDED_DEPOSITS = "stranded_deposits"
+"""An extra key: by para, deposits that stay reserved although their request is gone (router_profiles PR-04)."""
+
+PAGE_MESSAGES_MAX = U32_MAX // MESSAGE_OVERHEAD_BYTES
+"""Greatest index of a message in a page: each takes room in the page's heap, whose size is a u32."""
+
 _HASH_BYTES = 32
 
 
@@ -52,7 +63,7 @@ def read_state(
     ``valid_paras`` lists para ids, or objects with ``para_id`` and ``kind``. Raises `UserError` for a malformed value, a derived key that
     disagrees, or an invariant that does not hold.
     """
-    node.refuse_misspelt((*STATE_KEYS, HANDLER_STATES))
+    node.refuse_misspelt((*STATE_KEYS, HANDLER_STATES, UMP_BOOKS, STRANDED_DEPOSITS))
     state = RouterState(config, balances, notifications)
     for para in node["valid_paras"].items() if node.has("valid_paras") else ():
         if isinstance(para.value, dict):
@@ -61,7 +72,11 @@ def read_state(
         else:
             state.paras[para.integer()] = ParaKind.PARACHAIN
     _read_accounts(node, state)
+    state.hrmp_stranded_deposits = {
+        _para(name, amount): _balance(amount) for name, amount in _members(node, STRANDED_DEPOSITS)
+    }
     _read_upward(node, state)
+    _read_message_queue(node, state)
     _read_downward(node, state)
     _read_requests(node, state)
     for name, channel in _members(node, "channels"):
@@ -84,6 +99,15 @@ def write_state(state: RouterState) -> dict[str, Any]:
     requests: dict[str, Any] = document["open_requests"]
     order = map(channel_name, state.hrmp_open_channel_requests_list)
     document["open_requests"] = {name: requests[name] for name in order}
+    configured = state.host_configuration.hrmp_recipient_deposit
+    for channel_id, request in state.hrmp_open_channel_requests.items():
+        if request.confirmed and request.recipient_deposit != configured:
+            document["open_requests"][channel_name(channel_id)]["recipient_deposit"] = request.recipient_deposit
+    if state.hrmp_stranded_deposits:
+        stranded = sorted(state.hrmp_stranded_deposits.items())
+        document[STRANDED_DEPOSITS] = {str(para): amount for para, amount in stranded}
+    if state.message_queue is not None:
+        document[UMP_BOOKS] = _books(state.message_queue)
     kept: dict[str, dict[str, str]] = {}
     for plugin, key, value in state.handler_states.entries():
         kept.setdefault(plugin, {})[key.hex()] = value.hex()
@@ -92,6 +116,11 @@ def write_state(state: RouterState) -> dict[str, Any]:
 
 def _check(node: Node, state: RouterState) -> None:
     given = {key: value for key, value in node.object().items() if key in STATE_KEYS and key != "valid_paras"}
+    if "open_requests" in given:  # a recipient's deposit is no key of the view
+        given["open_requests"] = {
+            name: {key: value for key, value in request.items() if key != "recipient_deposit"}
+            for name, request in given["open_requests"].items()
+        }
     difference = first_difference(given, view(state))
     if difference is not None:
         raise UserError(
@@ -120,6 +149,80 @@ def _read_upward(node: Node, state: RouterState) -> None:
     state.next_dispatch_round_start_with = node.get("next_dispatch_round_start_with", Node.integer, None)
 
 
+def _read_message_queue(node: Node, state: RouterState) -> None:
+    """Read the books of upward messages, if the state has a ring: as `UMP_BOOKS` lays them out, else as the other keys imply.
+
+    Without a layout, messages that were set aside keep their addresses, and waiting ones begin a page after them.
+    """
+    if not node.has("ready_ring"):
+        for key in (UMP_BOOKS, "ump_overweight"):
+            if node.has(key):
+                raise node[key].fail("null, since ready_ring is null")
+        return
+    waiting, state.relay_dispatch_queues = state.relay_dispatch_queues, {}
+    state.relay_dispatch_queue_size, state.needs_dispatch = {}, []
+    state.next_dispatch_round_start_with = None
+    queue = state.message_queue = MessageQueue()
+    if node.has(UMP_BOOKS):
+        queue.ring = [para.integer() for para in node["ready_ring"].items()]
+        for name, item in _members(node, UMP_BOOKS):
+            queue.books[_para(name, item)] = _read_book(item)
+    else:
+        for name, items in _members(node, "ump_overweight"):
+            queue.books[_para(name, items)] = _book_of_set_aside(items)
+        for item in node["ready_ring"].items():
+            if item.integer() not in waiting:
+                raise item.fail("a para with waiting messages in ump_queues")
+            enact_upward_messages(state, item.integer(), waiting[item.integer()])
+    for para, book in queue.books.items():
+        unprocessed = [*book.waiting(), *(payload for _, _, payload in book.set_aside())]
+        if unprocessed:
+            state.relay_dispatch_queue_size[para] = len(unprocessed), sum(map(len, unprocessed))
+
+
+def _book_of_set_aside(items: Node) -> Book:
+    book = Book()
+    for item in items.items():
+        number, index = item["page"].integer(), item["index"].integer(PAGE_MESSAGES_MAX)
+        page = book.pages.setdefault(number, Page())
+        if index < len(page.messages):
+            raise item["index"].fail(f"an index from {len(page.messages)} on")
+        page.messages += [None] * (index - len(page.messages))
+        page.append(item["msg"].hex())
+        book.begin = book.end = max(book.begin, number + 1)
+    return book
+
+
+def _read_book(node: Node) -> Book:
+    book = Book(node["begin"].integer(), node["end"].integer(), node.get("next_index", Node.integer, 0))
+    for name, item in _members(node, "pages"):
+        messages = [None if each.value is None else each.hex() for each in item["messages"].items()]
+        unprocessed = sum(payload is not None for payload in messages)
+        book.pages[_para(name, item)] = Page(messages, item["heap_used"].integer(), unprocessed)
+    broken = next(broken_book("this one", book), None)
+    if broken is not None:
+        raise UserError(f"{node.path}: {broken}")
+    return book
+
+
+def _books(queue: MessageQueue) -> dict[str, Any]:
+    return {
+        str(para): {
+            "begin": book.begin,
+            "end": book.end,
+            "next_index": book.next_index,
+            "pages": {
+                str(number): {
+                    "heap_used": page.heap_used,
+                    "messages": [None if payload is None else payload.hex() for payload in page.messages],
+                }
+                for number, page in sorted(book.pages.items())
+            },
+        }
+        for para, book in sorted(queue.books.items())
+    }
+
+
 def _read_downward(node: Node, state: RouterState) -> None:
     for name, queue in _members(node, "dmq"):
         messages = deque(InboundDownwardMessage(item["sent_at"].integer(), item["msg"].hex()) for item in queue.items())
@@ -141,6 +244,9 @@ def _read_requests(node: Node, state: RouterState) -> None:
             limit_used_bytes=item["limit_used_bytes"].integer(),
             limit_message_size=item["limit_message_size"].integer(),
         )
+        if request.confirmed:
+            configured = state.host_configuration.hrmp_recipient_deposit
+            request.recipient_deposit = item.get("recipient_deposit", _balance, configured)
         increase(state.hrmp_open_channel_request_count, channel_id[0])
         if request.confirmed:
             increase(state.hrmp_accepted_channel_request_count, channel_id[1])
@@ -148,6 +254,10 @@ def _read_requests(node: Node, state: RouterState) -> None:
         channel_id = _channel_id(item.text(), item)
         state.hrmp_close_channel_requests[channel_id] = None
         state.hrmp_close_channel_requests_list.append(channel_id)
+
+
+def _balance(node: Node) -> int:
+    return node.integer(U128_MAX)
 
 
 def _read_channel(channel: Node, node: Node, state: RouterState, channel_id: ChannelId) -> None:

@@ -8,17 +8,10 @@ from typing import Any, Final
 
 from validator.core.types import BlockNumber
 from validator.document import Node
-from validator.plugin.protocol_api import TraceFormat
+from validator.plugin.protocol_api import U32_MAX, U64_MAX, TraceFormat
 from validator.protocols.router.configuration import HostConfiguration
-from validator.protocols.router.records import (
-    AcceptOpenChannel,
-    Candidate,
-    ChannelRequest,
-    CloseChannel,
-    HorizontalMessage,
-    InitOpenChannel,
-    ScheduleParaCleanup,
-)
+from validator.protocols.router.features.table import FEATURES
+from validator.protocols.router.records import REQUESTS, Candidate, ChannelRequest, HorizontalMessage
 from validator.protocols.router.rules import Router
 from validator.protocols.router.state import RouterState
 from validator.protocols.router.view import view
@@ -30,20 +23,19 @@ _CANDIDATE_KEYS = (
 
 
 def _request(node: Node) -> ChannelRequest:
-    kind = node["kind"].one_of(["init_open_channel", "accept_open_channel", "close_channel", "schedule_para_cleanup"])
-    if kind == "schedule_para_cleanup":
-        return ScheduleParaCleanup(node["para_id"].integer())
-    origin = node["origin"].integer()
-    if kind == "init_open_channel":
-        return InitOpenChannel(
-            origin, node["recipient"].integer(), node["max_places"].integer(), node["max_message_size"].integer()
-        )
-    if kind == "accept_open_channel":
-        return AcceptOpenChannel(origin, node["sender"].integer())
-    ends = [end.integer() for end in node["channel"].items()]
+    made = REQUESTS[node["kind"].one_of(list(REQUESTS))]
+    return made._make(_argument(node[name]) for name in made._fields)
+
+
+def _argument(node: Node) -> Any:
+    """Return an argument of a request: a channel, a weight, or a number of 32 bits."""
+    name = node.path.rpartition(".")[2]
+    if name != "channel":
+        return node.integer(U64_MAX if name == "weight_limit" else U32_MAX)
+    ends = [end.integer() for end in node.items()]
     if len(ends) != 2:
-        raise node["channel"].fail("[sender, recipient]")
-    return CloseChannel(origin, (ends[0], ends[1]))
+        raise node.fail("[sender, recipient]")
+    return ends[0], ends[1]
 
 
 def _candidate(node: Node, block: BlockNumber) -> Candidate:
@@ -74,6 +66,6 @@ TRACES: Final = TraceFormat(
     candidate=_candidate,
     view=_view,
     state_keys=tuple(view(RouterState(HostConfiguration()))),
-    features=("delayed_enactment", "hrmp_notifications"),
+    features=("delayed_enactment", *(feature.name for feature in FEATURES)),
     suite=Path(__file__).resolve().parent / "conformance",
 )

@@ -11,6 +11,7 @@ from typing import Any
 
 from validator.core.types import ChannelId, ParaId
 from validator.protocols.kit import channel_name
+from validator.protocols.router.books import MessageQueue
 from validator.protocols.router.state import RouterState, mqc_heads
 
 
@@ -62,13 +63,7 @@ def view(state: RouterState) -> dict[str, Any]:
             for para, queue in sorted(state.downward_message_queues.items())
         },
         "dmq_heads": {str(para): head.hex() for para, head in sorted(state.downward_message_queue_heads.items())},
-        "ump_queues": {
-            str(para): [payload.hex() for payload in queue]
-            for para, queue in sorted(state.relay_dispatch_queues.items())
-        },
-        "ump_queue_size": {str(para): list(size) for para, size in sorted(state.relay_dispatch_queue_size.items())},
-        "needs_dispatch": list(state.needs_dispatch),
-        "next_dispatch_round_start_with": state.next_dispatch_round_start_with,
+        **_upward(state),
         "balances": {
             str(para): {"free": account.free, "reserved": account.reserved}
             for para, account in sorted(state.accounts.items())
@@ -80,11 +75,43 @@ def view(state: RouterState) -> dict[str, Any]:
         },
         "valid_paras": sorted(state.paras),
         "outgoing_paras": list(state.outgoing_paras),
+        **_message_queue(state.message_queue),
+    }
+
+
+def _upward(state: RouterState) -> dict[str, Any]:
+    """Return the keys of upward messages; under message_queue the ring stands for the paras in need of dispatch."""
+    queues: Iterable[tuple[ParaId, Iterable[bytes]]] = state.relay_dispatch_queues.items()
+    needs_dispatch, start = state.needs_dispatch, state.next_dispatch_round_start_with
+    if state.message_queue is not None:
+        books, ring = state.message_queue.books, state.message_queue.ring
+        queues = ((para, book.waiting()) for para, book in books.items() if book.waits)
+        needs_dispatch, start = sorted(ring), ring[0] if ring else None
+    return {
+        "ump_queues": {str(para): [payload.hex() for payload in queue] for para, queue in sorted(queues)},
+        "ump_queue_size": {str(para): list(size) for para, size in sorted(state.relay_dispatch_queue_size.items())},
+        "needs_dispatch": list(needs_dispatch),
+        "next_dispatch_round_start_with": start,
+    }
+
+
+def _message_queue(queue: MessageQueue | None) -> dict[str, Any]:
+    """Return the keys that message_queue adds; both are null without it."""
+    if queue is None:
+        return {"ready_ring": None, "ump_overweight": None}
+    aside = {para: list(book.set_aside()) for para, book in sorted(queue.books.items())}
+    return {
+        "ready_ring": list(queue.ring),
+        "ump_overweight": {
+            str(para): [{"page": page, "index": index, "msg": payload.hex()} for page, index, payload in messages]
+            for para, messages in aside.items()
+            if messages
+        },
     }
 
 
 def _names(channel_ids: Iterable[ChannelId]) -> list[str]:
-    return [channel_name(channel_id) for channel_id in sorted(channel_ids)]
+    return sorted(map(channel_name, channel_ids))
 
 
 def _by_para(values: dict[ParaId, int]) -> dict[str, int]:

@@ -58,7 +58,7 @@ def relay(balances: Balances = Balances.LEDGER, *, notifications: bool = False) 
 
 def host_of(router: Router) -> RouterHost:
     """Return the host that the Router passes to its dispatch round."""
-    return RouterHost(router.state, router.events)
+    return RouterHost(router.state, router.rules, router.events)
 
 
 def bound(

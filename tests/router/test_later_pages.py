@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What only later rules keep in a state: in pages, in state files and in the invariants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.router.test_invariants import CONFIG, rich_state
+from validator.core.handlers.upward import FixedWeightDispatcher
+from validator.core.rules import ChainSettings, RulesEpoch, pages
+from validator.core.scale import DecodeError
+from validator.core.types import Para, SessionChange
+from validator.document import Node
+from validator.errors import UserError
+from validator.protocols.router.books import Page
+from validator.protocols.router.encoding import decode_state, encode_state
+from validator.protocols.router.features import table
+from validator.protocols.router.invariants import broken_invariants
+from validator.protocols.router.later_pages import COMMON_PAGE, ENCODING_VERSION, PAGES, SEED_VERSION
+from validator.protocols.router.profile import rules_of
+from validator.protocols.router.records import (
+    AcceptOpenChannel,
+    Candidate,
+    EstablishSystemChannel,
+    InitOpenChannel,
+    ServiceOverweight,
+)
+from validator.protocols.router.rules import Router
+from validator.protocols.router.state import RouterState
+from validator.protocols.router.statefile import STATE_FILE
+from validator.protocols.router.view import view
+
+HEAVY = b"heavy"
+LATER = replace(
+    CONFIG,
+    preferred_dispatchable_upward_messages_step_weight=2,
+    max_upward_queue_count=10,
+    max_upward_queue_size=100,
+    message_queue_heap_size=21,
+    hrmp_notification_xcm_version=3,
+    hrmp_system_channel_max_places=3,
+    hrmp_system_channel_max_message_size=5,
+    hrmp_sender_deposit=7,
+    hrmp_recipient_deposit=5,
+)
+
+
+def chain(*features: str) -> ChainSettings:
+    held = table.with_implied(frozenset(features))
+    return ChainSettings(
+        LATER,
+        tuple(Para(para, balance=100) for para in (1, 2, 2003, 2004)),
+        upward_messages=FixedWeightDispatcher({HEAVY: 3}),
+        rules=(RulesEpoch(0, table.version_of(held), rules_of(held)),),
+    )
+
+
+SETTINGS = chain(
+    "message_queue", "clean_open_channel_requests", "system_channels_without_deposits", "establish_system_channel"
+)
+
+
+def later_router() -> Router:
+    """Return a chain with pages that wait and were set aside, one of them half served, and deposits of each kind."""
+    router = Router.at_genesis(SETTINGS)
+    router.begin_block(1)
+    router.apply_request(InitOpenChannel(2003, 2004, 2, 4))
+    router.change_session(SessionChange(outgoing=(2003,)))  # its deposit stays reserved
+    router.begin_block(2)
+    router.apply_request(EstablishSystemChannel(1, 2))  # the recipient leaves nothing
+    router.apply_candidate(Candidate(2004, 1, 1, (HEAVY, b"a", HEAVY)))
+    router.apply_candidate(Candidate(1, 1, 1, (b"b", b"c", b"d")))
+    router.dispatch()
+    router.apply_candidate(Candidate(2004, 2, 2, (HEAVY, b"e", b"f")))
+    return router
+
+
+def test_pages_hold_everything_that_later_rules_keep() -> None:
+    router = later_router()
+    state = router.state
+    assert list(broken_invariants(state)) == []
+    assert state.hrmp_stranded_deposits == {2003: 7}
+    assert state.message_queue is not None
+    assert [len(list(book.set_aside())) for book in state.message_queue.books.values()].count(0) < 2
+    common, owned = encode_state(state)
+    assert common[0] == ENCODING_VERSION
+    decoded = decode_state(common, owned.values())
+    assert view(decoded) == view(state)
+    assert encode_state(decoded) == (common, owned)
+    for name in ("message_queue", "host_configuration", "hrmp_stranded_deposits", "hrmp_open_channel_requests"):
+        assert getattr(decoded, name) == getattr(state, name)
+
+
+def test_restored_lane_serves_as_the_one_that_went_on() -> None:
+    one = later_router()
+    other = Router.from_pages(pages(one), SETTINGS)
+    for router in (one, other):
+        router.begin_block(3)
+    for block in (4, 5, 6):
+        assert one.dispatch() == other.dispatch()
+        assert pages(one) == pages(other)
+        for router in (one, other):
+            router.begin_block(block)
+    assert one.state_root() == other.state_root()
+
+
+def test_states_of_router_txt_keep_the_first_version() -> None:
+    common, owned = encode_state(rich_state())
+    assert {common[0], *(page[0] for page in owned.values())} == {SEED_VERSION}
+
+
+def test_pages_of_the_first_version_are_read_as_the_second() -> None:
+    common, owned = encode_state(rich_state())
+    second = [PAGES.upgrades[SEED_VERSION](page) for page in owned.values()]
+    decoded = decode_state(COMMON_PAGE.upgrades[SEED_VERSION](common), second)
+    assert encode_state(decoded) == (common, owned)
+
+
+def test_truncated_or_extended_pages_are_refused() -> None:
+    common, owned = encode_state(later_router().state)
+    everything = [common, *owned.values()]
+    for at, page in enumerate(everything):
+        for wrong in [page[:size] for size in range(len(page))] + [page + b"\0"]:
+            changed = [*everything[:at], wrong, *everything[at + 1 :]]
+            with pytest.raises(DecodeError):
+                decode_state(changed[0], changed[1:])
+
+
+def test_state_file_leads_to_the_same_pages() -> None:
+    router = later_router()
+    document = STATE_FILE.write(router)
+    again = STATE_FILE.read(Node(document, "state"), SETTINGS)
+    again.state.session_index = router.state.session_index  # a state file has no key for it
+    assert encode_state(again.state) == encode_state(router.state)
+
+
+def test_state_file_without_books_implies_them() -> None:
+    router = later_router()
+    document = STATE_FILE.write(router)
+    del document["ump_books"]
+    again = STATE_FILE.read(Node(document, "state"), SETTINGS)
+    assert view(again.state) == view(router.state)
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"ready_ring": [1]}, r"state.needs_dispatch: the file says \[1, 2004\], its other keys imply \[1\]"),
+        ({"ready_ring": None}, "state.ump_books: expected null, since ready_ring is null"),
+        ({"ready_ring": None, "ump_books": None}, "state.ump_overweight: expected null, since ready_ring is null"),
+        ({"ump_overweight": {"2004": []}}, "ump_overweight.2004: the file says"),
+        (
+            {"ump_books": {"1": {"begin": 0, "end": 1, "pages": {}}}},
+            "state.ump_books.1: the book of this one lacks a page",
+        ),
+    ],
+)
+def test_contradictory_state_file_is_refused(change: dict[str, Any], line: str) -> None:
+    document = STATE_FILE.write(later_router()) | change
+    with pytest.raises(UserError, match=line):
+        STATE_FILE.read(Node(document, "state"), SETTINGS)
+
+
+def test_ring_needs_the_feature_in_the_first_block() -> None:
+    router = later_router()
+    router.check_start(5)
+    rules = (RulesEpoch(0, 1, rules_of(frozenset())), RulesEpoch(9, 2, rules_of(frozenset({"message_queue"}))))
+    early = Router(router.state, replace(SETTINGS, rules=rules))
+    early.check_start(9)
+    with pytest.raises(ValueError, match="ready_ring: expected null, since message_queue is not in force in block 8"):
+        early.check_start(8)
+
+
+Corruption = Callable[[RouterState], Any]
+
+
+def _queue(state: RouterState) -> Any:
+    return state.message_queue
+
+
+CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
+    "ring": (lambda s: _queue(s).ring.append(2), "the ring is"),
+    "ring twice": (lambda s: _queue(s).ring.append(_queue(s).ring[0]), "the ring is"),
+    "size": (lambda s: s.relay_dispatch_queue_size.update({1: (9, 9)}), "relay_dispatch_queue_size is"),
+    "both kinds of queues": (lambda s: s.needs_dispatch.append(1), "both in the message queue and outside"),
+    "page missing": (lambda s: _queue(s).books[2004].pages.pop(_queue(s).books[2004].begin), "lacks a page"),
+    "page after the end": (lambda s: _queue(s).books[2004].pages.update({99: Page([b"x"], 6, 1)}), "ends at page"),
+    "empty page": (lambda s: _queue(s).books[1].pages.update({0: Page([None], 9, 0)}), "has no message left"),
+    "count of a page": (lambda s: setattr(_queue(s).books[2004].pages[0], "unprocessed", 9), "counts 9 messages"),
+    "heap": (lambda s: setattr(_queue(s).books[2004].pages[0], "heap_used", 1), "less than its messages take"),
+    "next index": (lambda s: setattr(_queue(s).books[2004], "next_index", 99), "past its page's end"),
+    "stranded": (lambda s: s.hrmp_stranded_deposits.clear(), "2003"),
+}
+
+
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_corruption_breaks_an_invariant(name: str) -> None:
+    corrupt, words = CORRUPTIONS[name]
+    state = later_router().state
+    corrupt(state)
+    assert any(words in sentence for sentence in broken_invariants(state)), list(broken_invariants(state))
+
+
+def test_serviced_message_leaves_its_page() -> None:
+    router = later_router()
+    aside = view(router.state)["ump_overweight"]["2004"]
+    router.begin_block(3)
+    for each in aside:
+        router.apply_request(ServiceOverweight(2004, each["page"], each["index"], 3))
+    assert [dispatch.payload for dispatch in router.dispatch()][: len(aside)] == [HEAVY] * len(aside)
+    assert list(broken_invariants(router.state)) == []
+
+
+def test_request_confirmed_without_deposit_round_trips() -> None:
+    settings = chain("system_channels_without_deposits")
+    router = Router.at_genesis(settings)
+    router.begin_block(1)
+    router.apply_request(InitOpenChannel(1, 2003, 2, 4))
+    router.apply_request(AcceptOpenChannel(2003, 1))
+    document = STATE_FILE.write(router)
+    assert document["open_requests"]["1->2003"]["recipient_deposit"] == 0
+    for again in (Router.from_pages(pages(router), settings), STATE_FILE.read(Node(document, "state"), settings)):
+        assert again.state.hrmp_open_channel_requests == router.state.hrmp_open_channel_requests
+        assert encode_state(again.state) == encode_state(router.state)

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator rules list|show|diff`: the rules that a chain can choose by height, in words."""
+
+from __future__ import annotations
+
+import json
+import sys
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+
+from validator.cli.common import ConfigPath, Json, say
+from validator.config import DEFAULT_PROTOCOL, load_config
+from validator.core.rules import in_force
+from validator.errors import UserError
+from validator.lanes.configured import rules_runtime
+from validator.plugin.runtime import installed_protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from validator.plugin.protocol_api import RuleProfiles
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",  # the default would take [chains] for markup
+    help="List the rules that a chain can choose by height; show one profile, or the difference of two.",
+)
+
+Protocol = Annotated[str, typer.Option("--protocol", help="The protocol whose rules to show.")]
+Profile = Annotated[str, typer.Argument(metavar="PROFILE", help="A profile, as `validator rules list` shows them.")]
+
+
+@app.command("list")
+def list_(config_path: ConfigPath = None, protocol: Protocol = DEFAULT_PROTOCOL, as_json: Json = False) -> None:
+    """List the profiles of a protocol, oldest first, each with what it adds and removes, and the chains that choose it."""
+    profiles = _profiles(protocol)
+    chosen = _chosen(config_path, protocol)
+    rows: list[dict[str, Any]] = []
+    before: frozenset[str] = frozenset()
+    for name, features in profiles.profiles.items():
+        plus, minus = _ordered(profiles, features - before), _ordered(profiles, before - features)
+        rows.append({"profile": name, "plus": plus, "minus": minus, "chains": chosen.get(name, [])})
+        before = features
+    if as_json:
+        _write_json(rows)
+        return
+    table = _table("profile", "what it changes", "chains")
+    for row in rows:
+        changes = [*(f"+ {each}" for each in row["plus"]), *(f"- {each}" for each in row["minus"])]
+        table.add_row(row["profile"], "\n".join(changes) or "the protocol's first rules", "\n".join(row["chains"]))
+    Console().print(table)
+
+
+@app.command()
+def show(
+    profile: Annotated[
+        str | None, typer.Argument(metavar="[PROFILE]", help="A profile, as `validator rules list` shows them.")
+    ] = None,
+    lane: Annotated[str | None, typer.Option(help="Instead of a profile: a configured chain, with --block.")] = None,
+    block: Annotated[int | None, typer.Option(min=0, help="The block whose rules to show; needs --lane.")] = None,
+    config_path: ConfigPath = None,
+    protocol: Protocol = DEFAULT_PROTOCOL,
+    as_json: Json = False,
+) -> None:
+    """Show what holds under a profile, or in a block of a configured chain: its features, each in a sentence."""
+    if profile is not None and lane is None and block is None:
+        profiles = _profiles(protocol)
+        features = _features(profiles, profile)
+    elif profile is None and lane is not None and block is not None:
+        chain = load_config(config_path).chains.get(lane)
+        if chain is None:
+            raise UserError(f"--lane: no chain {lane!r} is configured")
+        profiles = _profiles(chain.protocol)
+        features = profiles.features_of(in_force(rules_runtime(chain, lane).rules, block).version)
+        name = next((each for each, held in profiles.profiles.items() if held == features), "no named profile")
+        say(f"lane {lane}, block {block}: {name}")
+    else:
+        raise UserError("expected either PROFILE, or --lane and --block")
+    _print(
+        profiles, [("", each) for each in _ordered(profiles, features)], "the protocol's first rules", as_json=as_json
+    )
+
+
+@app.command()
+def diff(
+    profile: Profile,
+    other: Annotated[str, typer.Argument(metavar="PROFILE", help="The profile to compare it with.")],
+    protocol: Protocol = DEFAULT_PROTOCOL,
+    as_json: Json = False,
+) -> None:
+    """Show what changes from one profile to another: + begins to hold, - no longer holds."""
+    profiles = _profiles(protocol)
+    one, two = _features(profiles, profile), _features(profiles, other)
+    changes = [("+", feature) for feature in _ordered(profiles, two - one)]
+    changes += [("-", feature) for feature in _ordered(profiles, one - two)]
+    _print(profiles, changes, "no difference", as_json=as_json)
+
+
+def _profiles(protocol: str) -> RuleProfiles:
+    definition = installed_protocol(protocol)
+    if definition is None:
+        raise UserError(f"--protocol: expected an installed protocol, found {protocol!r}")
+    if definition.rule_profiles is None:
+        raise UserError(f"--protocol: {protocol} has one set of rules for every height")
+    return definition.rule_profiles
+
+
+def _features(profiles: RuleProfiles, name: str) -> frozenset[str]:
+    if name not in profiles.profiles:
+        close = [each for each in profiles.profiles if each.startswith(name)] or get_close_matches(
+            name, profiles.profiles, 1
+        )
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise UserError(f"PROFILE: expected one of {', '.join(profiles.profiles)}, found {name!r}{hint}")
+    return profiles.profiles[name]
+
+
+def _chosen(config_path: Any, protocol: str) -> dict[str, list[str]]:
+    """Return, by profile, the configured chains that choose it, each with the block from which it holds."""
+    chosen: dict[str, list[str]] = {}
+    for lane, chain in sorted(load_config(config_path).chains.items()):
+        for entry in chain.rules if chain.protocol == protocol else ():
+            if entry.profile is not None:
+                chosen.setdefault(entry.profile, []).append(f"{lane} from block {entry.from_block}")
+    return chosen
+
+
+def _ordered(profiles: RuleProfiles, features: Collection[str]) -> list[str]:
+    return [feature for feature in profiles.features if feature in features]
+
+
+def _print(profiles: RuleProfiles, changes: Iterable[tuple[str, str]], empty: str, *, as_json: bool) -> None:
+    rows = [
+        {"change": sign or None, "feature": feature, "says": profiles.features[feature]} for sign, feature in changes
+    ]
+    if as_json:
+        _write_json(rows)
+        return
+    if not rows:
+        sys.stdout.write(f"{empty}\n")
+        return
+    table = _table("feature", "what holds")
+    for row in rows:
+        table.add_row(f"{row['change']} {row['feature']}" if row["change"] else row["feature"], row["says"])
+    Console().print(table)
+
+
+def _table(*headings: str) -> Table:
+    return Table(Column(headings[0], no_wrap=True), *headings[1:], box=None, padding=(0, 2, 0, 0))
+
+
+def _write_json(rows: list[dict[str, Any]]) -> None:
+    sys.stdout.write("".join(json.dumps(row) + "\n" for row in rows))

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a chain's list of rules by height, as configuration files and traces write it. Source: router_profiles 1."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
+
+from validator.document import Node
+from validator.errors import UserError
+from validator.plugin.protocol_parts import RuleProfiles
+from validator.plugin.runtime import RulesUse
+
+_KEYS = ("from_block", "profile", "features")
+
+
+def read_rules(profiles: RuleProfiles, entries: Node) -> tuple[RulesUse, ...]:
+    """Return the rules by height that a list of ``{from_block, profile}`` or ``{from_block, features}`` describes.
+
+    Before the first entry the default profile holds. Raises `UserError` for the first error, entry by entry: an unknown key, a block that
+    is none or does not ascend, both or neither of profile and features, an unknown one, and a lasting feature that is taken away.
+    """
+    uses = [RulesUse(0, profiles.version_of(profiles.profiles[profiles.default]))]
+    before: frozenset[str] = profiles.profiles[profiles.default]
+    last_block = -1
+    for entry in entries.items():
+        for key in entry.object():
+            if key not in _KEYS:
+                raise UserError(f"{entry.path}.{key}: no such key{_suggestion(key, _KEYS)}")
+        from_block = entry["from_block"].integer()
+        if from_block <= last_block:
+            raise entry["from_block"].fail(f"a block after {last_block}, where the entry before begins")
+        features = _features(profiles, entry)
+        lost = sorted((profiles.lasting & before) - features)
+        if lost:
+            raise UserError(
+                f"{entry.path}: {lost[0]} cannot be taken away again: expected a profile or features with it"
+            )
+        if from_block == 0:
+            uses.clear()
+        uses.append(RulesUse(from_block, profiles.version_of(features)))
+        before, last_block = features, from_block
+    return tuple(uses)
+
+
+def rules_with(profiles: RuleProfiles, features: Iterable[str]) -> tuple[RulesUse, ...]:
+    """Return the rules of a chain that has these features, and those that they imply, from block 0 on."""
+    return (RulesUse(0, profiles.version_of(profiles.with_implied(frozenset(features)))),)
+
+
+def _features(profiles: RuleProfiles, entry: Node) -> frozenset[str]:
+    named, listed = "profile" in entry.object(), "features" in entry.object()
+    if named == listed:
+        raise UserError(f"{entry.path}: expected either profile or features, found {'both' if named else 'neither'}")
+    if named:
+        return profiles.profiles[_one_of(entry["profile"], profiles.profiles)]
+    return profiles.with_implied(frozenset(_one_of(each, profiles.features) for each in entry["features"].items()))
+
+
+def _one_of(node: Node, known: Collection[str]) -> str:
+    name = node.text()
+    if name not in known:
+        hint = _suggestion(name, known) or f"; known are {', '.join(known)}"
+        raise UserError(f"{node.path}: unknown {name!r}{hint}")
+    return name
+
+
+def _suggestion(name: str, known: Collection[str]) -> str:
+    close = [each for each in known if each.startswith(name)] or get_close_matches(name, known, 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
