@@ -41,18 +41,21 @@ class Conversion(NamedTuple):
     timed_out: int
 
 
-def convert(chain: str, run: Iterable[int], downward: dict[int, int] | None = None) -> Conversion:
+def convert(
+    chain: str, run: Iterable[int], downward: dict[int, int] | None = None, recorded: dict[int, Json] | None = None
+) -> Conversion:
     """Return the records of a run of blocks.
 
     ``downward`` names, by block, the para to which the relay chain sends a message that is not recorded there. A candidate that is still
-    pending when the next one of its para is backed has timed out.
+    pending when the next one of its para is backed has timed out. ``recorded`` are the blocks, by default those of `recorded.blocks`.
     """
+    recorded = blocks(chain) if recorded is None else recorded
     sent = downward or {}
     pending: dict[int, tuple[int, str]] = {}
     records: Records = []
     skipped = dropped = 0
     for number in run:
-        block = blocks(chain)[number]
+        block = recorded[number]
         included = []
         for event in block["events"]:
             assert event["event"] == "Included"
@@ -181,7 +184,9 @@ LIMITS = {"limit_used_places": 1000, "limit_used_bytes": 102_400, "limit_message
 """Deposit of nearly every real channel."""
 
 
-def definition(chain: str, state: Json, directory: Path, *, preset: str = "polkadot-2023") -> LaneDefinition:
+def definition(
+    chain: str, state: Json, directory: Path, *, preset: str = "polkadot-2023", profile: str = "router/seed"
+) -> LaneDefinition:
     """Return the lane that follows a chain from a state, made as the job makes it: from a configuration and a STATE.json."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{chain}-{state['first_block']}.json"
@@ -191,6 +196,7 @@ def definition(chain: str, state: Json, directory: Path, *, preset: str = "polka
         "balances": "unlimited",
         "state": str(path),
         "host_configuration": host_configuration(chain, state["first_block"], preset),
+        "rules": [{"from_block": 0, "profile": profile}],
     }
     config = Config.model_validate({"chains": {chain: table}, "job": {"directory": str(directory)}})
     return lane_definition(config, chain)

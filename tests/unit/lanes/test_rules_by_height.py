@@ -44,8 +44,7 @@ class CandidateRefused(Violation):
 class ByHeight(Router):
     """A Router that accepts no candidates while its profile is ``closed``."""
 
-    @property
-    def rules(self) -> Profile:
+    def rules_in_force(self) -> Profile:
         return SEED_RULES
 
     def check_candidate(self, candidate: Candidate) -> None:

@@ -47,10 +47,11 @@ class Router(PendingCandidates[RouterState]):
         super().__init__(state, settings, page_hashes)
         self._dispatcher: UpwardDispatcher = self.settings.upward_messages or FixedWeightDispatcher()
         self._dispatched: list[Dispatch] = []
+        self.rules = self.rules_in_force()
+        """The rules of the block that is being executed."""
 
-    @property
-    def rules(self) -> Profile:
-        """The rules of the block that is being executed; those of router.txt if the chain lists none."""
+    def rules_in_force(self) -> Profile:
+        """Return the rules of the current profile; those of router.txt if the chain lists none."""
         return self.profile or SEED_RULES
 
     @classmethod
@@ -70,6 +71,7 @@ class Router(PendingCandidates[RouterState]):
     def begin_block(self, now: BlockNumber) -> None:
         """Start block ``now``; later rules take their place before everything else (router_profiles 1)."""
         super().begin_block(now)
+        self.rules = self.rules_in_force()
         self._dispatched = []
         state = self.state
         if state.message_queue is None and "message_queue" in self.rules.features:
