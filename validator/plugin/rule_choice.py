@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a chain's list of rules by height, as configuration files and traces write it. Source: router_profiles 1."""
+"""Reads a chain's list of rules by height, as configuration files and traces write it."""
 
 from __future__ import annotations
 

@@ -5,13 +5,13 @@ A protocol names its page with `ProtocolDefinition.rules_page`; the lane has its
 
     # Title                                 once, first; then `- Page: `ADDRESS``, the path or address where people read the page
     ## Group                                e.g. a phase; contains the entries that follow
-    ### CODE Title                          rule R-12, invariant R-V03 or reading H-I04: the letter before the number says which
+    ### CODE Title                          rule R-12, invariant R-V03, reading H-I04 or PR-05: the letters before the number say which
     ### error KIND                          an error of verdicts, or an error of proofs, which has no clause
     ### reason NAME, ### outcome NAME       a reason of dead letters, an outcome of dispatches
 
 An entry's heading is followed by its attributes, then by its text. Each attribute occurs at most once, except `Fields`:
 
-    - Clause: `TEXT`, `TEXT`                for a rule, the clauses that verdicts cite for it; for an error, its one clause
+    - Clause: `TEXT`, `TEXT`                for a rule, the clauses that verdicts cite for it; for an error, one for each of its classes
     - Source: `TEXT`, `TEXT`                sections of source documents
     - Fields: `name: type`, ... or none     required for an error; once for each of its forms
     - Rule: CODE, CODE                      for an error: the rules that it violates
@@ -52,10 +52,10 @@ class Sort(StrEnum):
     OUTCOME = "outcome"
 
 
-CODE: Final = re.compile(r"[A-Z-]*([A-Z])-?[0-9]{2,}[a-z]?")
-"""Codes of rules, of readings (``I`` before the number) and of invariants (``V``)."""
+CODE: Final = re.compile(r"[A-Z-]*?(PR|[A-Z])-?[0-9]{2,}[a-z]?")
+"""Codes of rules, of readings (``I`` or ``PR`` before the number) and of invariants (``V``)."""
 
-_LETTERS: Final = {"I": Sort.READING, "V": Sort.INVARIANT}
+_LETTERS: Final = {"I": Sort.READING, "PR": Sort.READING, "V": Sort.INVARIANT}
 _NAMED: Final = (Sort.ERROR, Sort.REASON, Sort.OUTCOME)
 _ATTRIBUTE: Final = re.compile(r"- (Page|Clause|Source|Fields|Rule): (.+)")
 _QUOTED: Final = re.compile(r"`([^`]+)`(?:, |$)")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Candidate acceptance. It reads the state, raises the first violation and changes nothing.
 
-The order of the groups and of the checks inside a group is normative (router_rules 1.1, 1.3; I-13, I-18). The functions are those of
+The order of the groups and of the checks inside a group is normative (router_rules 1.1, 1.3; I-13, I-18). These functions hold under
 router.txt; a block's `profile.Profile` says where later rules take their place.
 """
 

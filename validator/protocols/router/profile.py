@@ -58,8 +58,8 @@ class UpwardRules(NamedTuple):
 class Profile:
     """The rules that features change, as functions; each has its signature's documentation where router.txt's own one stands.
 
-    ``downward_checks`` come after the size of a downward message. ``notification`` wraps what requests tell the other party; None sends
-    nothing. ``valid_watermarks`` are those of a para's headroom. ``requests`` has a function for each kind of request in force.
+    ``downward_checks`` come after the size of a downward message. ``notification`` wraps what requests send to the other party; None
+    sends nothing. ``valid_watermarks`` returns what a para's headroom lists. ``requests`` has a function for each kind of request in force.
     """
 
     features: frozenset[str]

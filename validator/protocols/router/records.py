@@ -139,7 +139,7 @@ REQUESTS: Final[Mapping[str, type[ChannelRequest]]] = {
     "poke_channel_deposits": PokeChannelDeposits,
     "service_overweight": ServiceOverweight,
 }
-"""The request kinds, by the names of the conformance format. Their order is that of the variants in `request`."""
+"""The request kinds, by the names of the conformance format. `request` numbers its variants in this order."""
 
 KINDS: Final[Mapping[type[ChannelRequest], str]] = {made: kind for kind, made in REQUESTS.items()}
 

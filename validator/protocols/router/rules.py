@@ -77,7 +77,7 @@ class Router(PendingCandidates[RouterState]):
         if state.message_queue is None and "message_queue" in self.rules.features:
             begin_message_queue(state)
         if any(epoch.from_block == now for epoch in self.settings.rules[1:]):
-            state.touched.paras.update(dict.fromkeys(state.paras))  # their headroom is that of the new rules
+            state.touched.paras.update(dict.fromkeys(state.paras))  # the new rules may leave another headroom
 
     @classmethod
     def from_pages(cls, pages: list[bytes], settings: ChainSettings | None = None) -> Router:

@@ -68,7 +68,7 @@ class ChannelCreationNotAuthorized(ChannelRequestViolation):
 
 @dataclass(eq=False)
 class DownwardQueueFull(Violation):
-    """The para's downward queue is full; the kind is that of a message that is too long."""
+    """The para's downward queue is full; the kind is the same as for a message that is too long."""
 
     kind: ClassVar[str] = "ExceedsMaxMessageSize"
     clause: ClassVar[str] = "router_profiles 3.7"
