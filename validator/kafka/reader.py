@@ -11,9 +11,10 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaErr
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from validator.errors import UserError
+from validator.kafka import retry
 from validator.kafka.client import admin_config, consumer_config
 from validator.kafka.consume import available
-from validator.kafka.retry import ANSWER_S_MAX, answer, await_broker, is_missing, partitions_of, passes
+from validator.kafka.retry import answer, await_broker, is_missing, partitions_of, passes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,8 +44,8 @@ class TopicReader:
     """Reads all partitions of some topics, or the ``partitions`` of one topic.
 
     It starts at the first record or, with ``tail``, that many offsets before each partition's end. Records without a value, which delete a
-    key from a compacted topic, are left out; with ``nulls`` they are returned with an empty value. Kafka has ``patience_s`` to answer a
-    request, and to come back if all brokers are gone. As a context manager it closes its connections on exit. Every method raises
+    key from a compacted topic, are left out; with ``nulls`` they are returned with an empty value. Kafka has ``patience_s``, by default
+    `retry.ANSWER_S_MAX`, to answer a request, and to come back if all brokers are gone. As a context manager it closes its connections on exit. Every method raises
     `UserError` if the topics do not exist or no broker answers.
     """
 
@@ -57,12 +58,12 @@ class TopicReader:
         partitions: Sequence[int] | None = None,
         tail: int | None = None,
         nulls: bool = False,
-        patience_s: float = ANSWER_S_MAX,
+        patience_s: float | None = None,
     ) -> None:
         self._kafka = kafka
         self._prefix = prefix
         self._nulls = nulls
-        self._patience_s = patience_s
+        self._patience_s = retry.ANSWER_S_MAX if patience_s is None else patience_s
         config = consumer_config(kafka, group_id="validator-reader", partition_eof=True)
         self._bootstrap = config["bootstrap.servers"]
         self._ends: dict[tuple[str, int], int] = {}
