@@ -45,8 +45,8 @@ class TopicReader:
 
     It starts at the first record or, with ``tail``, that many offsets before each partition's end. Records without a value, which delete a
     key from a compacted topic, are left out; with ``nulls`` they are returned with an empty value. Kafka has ``patience_s``, by default
-    `retry.ANSWER_S_MAX`, to answer a request, and to come back if all brokers are gone. As a context manager it closes its connections on exit. Every method raises
-    `UserError` if the topics do not exist or no broker answers.
+    `retry.ANSWER_S_MAX`, to answer a request, and to come back if all brokers are gone. As a context manager it closes its connections on
+    exit. Every method raises `UserError` if the topics do not exist or no broker answers.
     """
 
     def __init__(
