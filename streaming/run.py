@@ -71,6 +71,12 @@ def run_job(config: Config, output: Output | None = None) -> int:
         log.info(
             "started", lanes=list(definitions), directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG)
         )
+        kept = directory / "lanes"
+        if _has_checkpoint(settings):
+            refuse_changed_past(
+                kept, definitions, lambda lane: read_marker(settings.kafka, settings.prefix, lane).block
+            )
+        keep_rules(kept, definitions)
         try:
             return _run_in_session(config, settings, stop, log)
         except JvmGone:
@@ -96,12 +102,6 @@ def _run_in_session(config: Config, settings: JobSettings, stop: _StopSignal, lo
             if not config.job.rebuild:
                 refuse_written_topics(settings)
             refuse_cut_inputs(settings)
-        kept = job_directory(config) / "lanes"
-        if _has_checkpoint(settings):
-            refuse_changed_past(
-                kept, settings.definitions, lambda lane: read_marker(settings.kafka, settings.prefix, lane).block
-            )
-        keep_rules(kept, settings.definitions)
         try:
             return _run_queries(spark, settings, stop, log)
         except Exception as error:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,9 @@ from pyspark.errors import StreamingQueryException
 from streaming import run
 from streaming.run import _BatchFailed, _follow, _reason, _run_queries
 from validator import exit_codes
+from validator.config import Config
+from validator.errors import UserError
+from validator.lanes.marker import Marker
 
 TRACEBACK = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted: Task 0 failed 1 times
 Traceback (most recent call last):
@@ -210,3 +214,31 @@ def test_only_consecutive_failures_are_counted(
     settings = SimpleNamespace(output=None)
     assert _run_queries(None, settings, ended, log) == code  # type: ignore[arg-type]
     assert [values["attempt"] for event, values in log.events if event == "restarting"] == restarts
+
+
+# --- rules by height ---
+
+
+def test_change_of_executed_blocks_is_refused_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def start(*_: object, **__: object) -> int:
+        raise RuntimeError("Spark starts")
+
+    def config(from_block: int) -> Config:
+        rules = [{"from_block": from_block, "profile": "router/2021-09"}]
+        return Config.model_validate({"job": {"directory": str(tmp_path)}, "chains": {"a": {"rules": rules}}})
+
+    monkeypatch.setattr(run, "_run_in_session", start)
+    monkeypatch.setattr(run, "read_marker", lambda *_: Marker(30))
+    with pytest.raises(RuntimeError, match="Spark starts"):
+        run.run_job(config(31))
+    (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
+    (tmp_path / "checkpoint" / "offsets" / "0").touch()
+    with pytest.raises(UserError, match="lane a: its rules differ from block 30 on, but block 30 is already executed"):
+        run.run_job(config(30))
+    for _ in range(2):  # the refused rules are not kept
+        with pytest.raises(RuntimeError, match="Spark starts"):
+            run.run_job(config(32))
+    with pytest.raises(RuntimeError, match="Spark starts"):
+        run.run_job(config(31))
