@@ -48,6 +48,66 @@ def test_every_kind_goes_to_its_topic_with_lane_as_key(chain: Follower, tmp_path
     assert on_topic(chain, kind) == [(LANE.encode(), record) for record in records]
 
 
+@pytest.mark.parametrize(
+    ("topic", "records"),
+    [
+        (
+            "channel-requests",
+            [
+                {"kind": "cancel_open_request", "origin": 1000, "channel": [1000, 2000]},
+                {
+                    "kind": "force_open_channel",
+                    "sender": 1000,
+                    "recipient": 2000,
+                    "max_places": 8,
+                    "max_message_size": 1024,
+                },
+                {"kind": "establish_system_channel", "sender": 1000, "recipient": 1001},
+                {"kind": "establish_channel_with_system", "origin": 2000, "target": 1000},
+                {"kind": "poke_channel_deposits", "sender": 1000, "recipient": 2000},
+                {
+                    "kind": "service_overweight",
+                    "para_id": 2000,
+                    "page": 0,
+                    "message_index": 3,
+                    "weight_limit": 2**64 - 1,
+                },
+            ],
+        ),
+        (
+            "blocks",
+            [
+                {"session_change": {"outgoing": [], "onboarding": [], "new_config": change, "limits": {}}}
+                for change in (
+                    {"hrmp_notification_xcm_version": 5},
+                    {"hrmp_system_channel_max_places": 0, "hrmp_system_channel_max_message_size": 2**32 - 1},
+                    {"message_queue_heap_size": 65_536},
+                )
+            ],
+        ),
+    ],
+)
+def test_requests_and_limits_of_later_rules_go_to_their_topic(
+    chain: Follower, tmp_path: Path, topic: str, records: list[dict[str, Any]]
+) -> None:
+    block = {"block": 1, "parent_number": 0, "block_hash": None, "candidates": 0, "requests": 0, "downward": 0}
+    place: dict[str, Any] = (
+        {"block": 1, "index": 0} if topic != "blocks" else {**block, "included": [], "timed_out": []}
+    )
+    full = [{"lane": LANE, **place, **record} for record in records]
+    result = invoke("submit", topic, written(tmp_path / "r.jsonl", *full), chain.option())
+    assert result.exit_code == 0, result.output
+    assert on_topic(chain, topic) == [(LANE.encode(), record) for record in full]
+
+
+def test_misspelt_request_gets_a_suggestion(chain: Follower, tmp_path: Path) -> None:
+    request = {"lane": LANE, "block": 1, "index": 0, "kind": "poke_chanel_deposits", "sender": 1, "recipient": 2}
+    result = invoke("submit", "channel-requests", written(tmp_path / "r.jsonl", request), chain.option())
+    assert result.exit_code == 2
+    assert "line 1: kind: expected one of init_open_channel, " in result.stderr
+    assert result.stderr.endswith("found 'poke_chanel_deposits'; did you mean 'poke_channel_deposits'?\n")
+
+
 def test_file_with_a_bad_line_sends_nothing(chain: Follower, tmp_path: Path) -> None:
     file = written(tmp_path / "r.jsonl", downward(0), "", downward(1, para_id=-1), downward(2))
     result = invoke("submit", "downward-messages", file, chain.option())

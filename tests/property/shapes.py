@@ -8,15 +8,7 @@ from typing import Any
 
 from validator.core.errors import Violation
 from validator.core.types import DownwardMessage, Para, ParaKind, PendingRef, SessionChange
-from validator.protocols.router.records import (
-    AcceptOpenChannel,
-    Candidate,
-    ChannelRequest,
-    CloseChannel,
-    HorizontalMessage,
-    InitOpenChannel,
-    ScheduleParaCleanup,
-)
+from validator.protocols.router.records import REQUESTS, Candidate, ChannelRequest, HorizontalMessage
 
 Json = dict[str, Any]
 
@@ -37,14 +29,8 @@ def candidate_of(json: Json, now: int) -> Candidate:
 
 
 def request_of(json: Json) -> ChannelRequest:
-    if json["kind"] == "init_open_channel":
-        return InitOpenChannel(json["origin"], json["recipient"], json["max_places"], json["max_message_size"])
-    if json["kind"] == "accept_open_channel":
-        return AcceptOpenChannel(json["origin"], json["sender"])
-    if json["kind"] == "close_channel":
-        sender, recipient = json["channel"]
-        return CloseChannel(json["origin"], (sender, recipient))
-    return ScheduleParaCleanup(json["para_id"])
+    made = REQUESTS[json["kind"]]
+    return made(*(tuple(json[name]) if name == "channel" else json[name] for name in made._fields))
 
 
 def downward_of(json: Json) -> DownwardMessage:

@@ -105,7 +105,7 @@ def _profiles(protocol: str) -> RuleProfiles:
     if definition is None:
         raise UserError(f"--protocol: expected an installed protocol, found {protocol!r}")
     if definition.rule_profiles is None:
-        raise UserError(f"--protocol: {protocol} has one set of rules for every height")
+        raise UserError(f"protocol {protocol} has one set of rules for every height")
     return definition.rule_profiles
 
 

@@ -25,9 +25,15 @@ def simulate(
         typer.Option("--json", help='Write to standard output instead, one {"kind": ..., "record": ...} per line.'),
     ] = False,
     seed: Annotated[int, typer.Option(help="Same seed and settings, same bytes.")] = 1,
-    blocks: Annotated[int, typer.Option(help="Number of blocks.")] = 100,
+    blocks: Annotated[
+        int | None, typer.Option(help="Number of blocks; by default 100, 400 with profile history.", show_default=False)
+    ] = None,
     profile: Annotated[
-        str, typer.Option(help="demo, real (45 paras, few messages), full (100 cores) or ceiling (full of messages).")
+        str,
+        typer.Option(
+            help="demo, real (45 paras, few messages), full (100 cores), ceiling (full of messages) or history (the rules change "
+            "with height, as they did)."
+        ),
     ] = "demo",
     violations: Annotated[float, typer.Option(help="Share of records that try to break a rule, 0 to 1.")] = 0.1,
     protocol: Annotated[str, typer.Option(help="Rule set: the name of an installed protocol.")] = DEFAULT_PROTOCOL,

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records as JSON: what users write to `validator submit` and read from `validator watch --json`.
 
-Names come from the schemas. Bytes and hashes are lower-case hex without a prefix, balances plain integers, absent optional fields null.
-Some forms differ from the Avro ones. A channel request is flat, with a ``kind``. A verdict has ``ok`` and holds its error as the
-conformance traces do (``{"kind", **fields}``, with the clause next to it). A record whose schema has the attribute ``"json": "pair"`` is
-the array of its fields (a channel is ``[sender, recipient]``). One with ``"json": "sparse"`` is an object without its null fields.
+Names come from the schemas. Bytes and hashes are lower-case hex without a prefix, balances and weights plain integers, absent optional
+fields null. Some forms differ from the Avro ones. A channel request is flat, with a ``kind``, so none of its arguments may have the name of
+one of the record's own fields, such as ``index``. A verdict has ``ok`` and holds its error as the conformance traces do
+(``{"kind", **fields}``, with the clause next to it). A record whose schema has the attribute ``"json": "pair"`` is the array of its fields
+(a channel is ``[sender, recipient]``). One with ``"json": "sparse"`` is an object without its null fields.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from validator.codec.encode import LONG_MAX, write
 from validator.codec.schemas import HEADER_SIZE, short_name
 from validator.codec.walk import named_types
 from validator.core.inputs import DeadLetter, RecordKind, Source
-from validator.core.limits import RECORD_BYTES_MAX, U32_MAX, U128_MAX
+from validator.core.limits import RECORD_BYTES_MAX, U32_MAX
 from validator.errors import UserError
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ _LONG_RANGES: Final[dict[str | None, tuple[int, int]]] = {
     "u32": (0, U32_MAX),
     "u63": (0, LONG_MAX),
 }
+_UNSIGNED: Final = frozenset({"u64", "u128"})
+"""Logical types of big-endian integers of a fixed size."""
 _CALL: Final = "request"
 """The field of a channel request that is a union of calls: JSON has the call's name as ``kind``, with its arguments next to it."""
 
@@ -203,7 +206,10 @@ class _ToAvro(_Named):
         """Nest a flat request's arguments in its call."""
         kind = value.get("kind")
         if not isinstance(kind, str) or kind not in calls:
-            raise self.error(self.join(path, "kind"), f"one of {', '.join(calls)}", kind)
+            close = get_close_matches(str(kind), calls, 1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            refused = self.error(self.join(path, "kind"), f"one of {', '.join(calls)}", kind)
+            raise UserError(f"{refused}{hint}")
         outer: dict[str, Any] = {key: value[key] for key in ("lane", "block", "index") if key in value}
         inner = {key: value[key] for key in value if key not in ("lane", "block", "index", "kind")}
         return {**outer, _CALL: (calls[kind], inner)}
@@ -234,6 +240,7 @@ class _ToAvro(_Named):
 
     def to_long(self, attributes: dict[str, Any], value: Json, path: str) -> int:
         low, high = _LONG_RANGES[attributes.get("logicalType")]
+        high = attributes.get("maximum", high)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
             raise self.error(path, f"an integer from {low} to {high}", value)
         return value
@@ -255,9 +262,10 @@ class _ToAvro(_Named):
 
     def to_fixed(self, attributes: dict[str, Any], value: Json, path: str) -> bytes:
         size: int = attributes["size"]
-        if attributes.get("logicalType") == "u128":
-            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= U128_MAX:
-                raise self.error(path, f"an integer from 0 to {U128_MAX}", value)
+        if attributes.get("logicalType") in _UNSIGNED:
+            greatest = 2 ** (8 * size) - 1
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= greatest:
+                raise self.error(path, f"an integer from 0 to {greatest}", value)
             return value.to_bytes(size)
         converted = self.to_bytes({}, value, path)
         if len(converted) != size:
@@ -313,7 +321,7 @@ class _ToJson(_Named):
             case "bytes":
                 return datum.hex()
             case "fixed":
-                return int.from_bytes(datum) if attributes.get("logicalType") == "u128" else datum.hex()
+                return int.from_bytes(datum) if attributes.get("logicalType") in _UNSIGNED else datum.hex()
             case "array":
                 return [self.value(attributes["items"], item) for item in datum]
             case "map":

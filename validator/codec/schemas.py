@@ -7,9 +7,9 @@ Canonical Form, then the Avro binary. Source: Avro 1.12 specification, "Single-o
 `avro/<name>.avsc` is the schema that this version writes; `avro/versions/<name>/<n>.avsc` are its released versions, ``n`` from 1. A record
 written with any of them is read as the current one.
 
-Two attributes are our own. Neither is part of the Parsing Canonical Form, so neither changes a fingerprint. ``topic``, on the outermost
-record, names the topic that carries it. ``json``, on any record, says how JSON represents it if not as an object with all fields
-(`json_form`).
+Three attributes are our own. None is part of the Parsing Canonical Form, so none changes a fingerprint. ``topic``, on the outermost record,
+names the topic that carries it. ``json``, on any record, says how JSON represents it if not as an object with all fields (`json_form`).
+``maximum``, on a long, is the greatest value if it is less than that of the logical type.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def make_schema(source: Json, *, version: int | None = None) -> Schema:
     )
 
 
-_NOT_BINARY: Final = frozenset({"doc", "logicalType", "topic", "json"})
+_NOT_BINARY: Final = frozenset({"doc", "logicalType", "topic", "json", "maximum"})
 
 
 def _bare(schema: Json) -> Json:

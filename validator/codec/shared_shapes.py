@@ -70,7 +70,10 @@ def _limits(record: Json) -> tuple[tuple[str, int | None], ...]:
 
 
 def _greatest(kind: Json) -> int | None:
-    return LONG_MAXIMA[kind["logicalType"]] if isinstance(kind, dict) and kind["type"] == "long" else None
+    if not isinstance(kind, dict) or kind["type"] != "long":
+        return None
+    greatest: int = kind.get("maximum", LONG_MAXIMA[kind["logicalType"]])
+    return greatest
 
 
 def _shape_pending(field: str, refs: list[dict[str, Any]]) -> tuple[tuple[int, int | None], ...]:

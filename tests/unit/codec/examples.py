@@ -8,6 +8,8 @@ from typing import Any
 from tests.codecs import codec_for, decoded
 from validator.codec.encode import write
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
+from validator.protocols.router import records
+from validator.protocols.router.records import ChannelRequest
 
 SOURCE = Source("validator.candidates", 3, 17)
 HASH = bytes(range(32))
@@ -35,6 +37,29 @@ BLOCK: dict[str, Any] = {
     "timed_out": [],
     "session_change": None,
 }
+_CHANNEL = {"sender": 1, "recipient": 2}
+CALLS: dict[str, tuple[dict[str, Any], ChannelRequest]] = {
+    "InitOpenChannel": (
+        {"origin": 1, "recipient": 2, "max_places": 3, "max_message_size": 4},
+        records.InitOpenChannel(1, 2, 3, 4),
+    ),
+    "AcceptOpenChannel": ({"origin": 1, "sender": 2}, records.AcceptOpenChannel(1, 2)),
+    "CloseChannel": ({"origin": 1, "channel": _CHANNEL}, records.CloseChannel(1, (1, 2))),
+    "ScheduleParaCleanup": ({"para_id": 1}, records.ScheduleParaCleanup(1)),
+    "CancelOpenRequest": ({"origin": 1, "channel": _CHANNEL}, records.CancelOpenRequest(1, (1, 2))),
+    "ForceOpenChannel": (
+        {"sender": 1, "recipient": 2, "max_places": 3, "max_message_size": 4},
+        records.ForceOpenChannel(1, 2, 3, 4),
+    ),
+    "EstablishSystemChannel": (_CHANNEL, records.EstablishSystemChannel(1, 2)),
+    "EstablishChannelWithSystem": ({"origin": 1, "target": 2}, records.EstablishChannelWithSystem(1, 2)),
+    "PokeChannelDeposits": (_CHANNEL, records.PokeChannelDeposits(1, 2)),
+    "ServiceOverweight": (
+        {"para_id": 1, "page": 2, "message_index": 3, "weight_limit": (2**64 - 1).to_bytes(8)},
+        records.ServiceOverweight(1, 2, 3, 2**64 - 1),
+    ),
+}
+"""A call of each kind in the form that fastavro takes, and what it decodes to. The first four are in the schema's first version, too."""
 REQUEST: dict[str, Any] = {
     "lane": "polkadot",
     "block": 17,
@@ -59,6 +84,11 @@ EXAMPLES = {
 
 def value_of(kind: RecordKind, **changes: Any) -> bytes:
     return write(codec_for().schemas[NAMES[kind]], {**EXAMPLES[kind], **changes})
+
+
+def session_change(**new_config: Any) -> dict[str, Any]:
+    """Return the changes of a block record that set limits."""
+    return {"session_change": {"outgoing": [], "onboarding": [], "new_config": new_config, "limits": {}}}
 
 
 def read(kind: RecordKind, value: bytes) -> Input:

@@ -27,10 +27,12 @@ from validator.core.outcomes import (
 )
 from validator.protocols.kit import pending
 from validator.protocols.router import errors
-from validator.protocols.router.configuration import CONFIGURATION_FIELDS
+from validator.protocols.router.configuration import MAXIMA, XCM_VERSION_MAX
+from validator.protocols.router.features import errors as later_errors
 
 U32 = st.integers(0, limits.U32_MAX)
 U63 = st.integers(0, 2**63 - 1)
+U64 = st.integers(0, limits.U64_MAX)
 U128 = st.integers(0, limits.U128_MAX)
 INDEX = st.integers(0, limits.RECORDS_PER_BLOCK_MAX - 1)
 COUNT = st.integers(0, limits.RECORDS_PER_BLOCK_MAX)
@@ -51,10 +53,12 @@ PENDING = st.lists(st.fixed_dictionaries({"para_id": U32, "backed_at": optional(
 def _configuration_value(name: str) -> st.SearchStrategy[int]:
     if "deposit" in name:
         return U128
+    if name == "hrmp_notification_xcm_version":
+        return st.integers(0, XCM_VERSION_MAX)
     return U63 if name.endswith("weight") else U32
 
 
-CONFIGURATION = st.fixed_dictionaries({}, optional={name: _configuration_value(name) for name in CONFIGURATION_FIELDS})
+CONFIGURATION = st.fixed_dictionaries({}, optional={name: _configuration_value(name) for name in MAXIMA})
 SESSION_CHANGE = st.fixed_dictionaries(
     {
         "outgoing": st.lists(U32, max_size=3),
@@ -98,22 +102,24 @@ CANDIDATE = st.fixed_dictionaries(
     }
 )
 DOWNWARD = st.fixed_dictionaries({**_PLACE, "para_id": U32, "msg": HEX})
+_CHANNEL = st.lists(U32, min_size=2, max_size=2)
+_ENDS = {"sender": U32, "recipient": U32}
+_SIZES = {"max_places": U32, "max_message_size": U32}
+REQUESTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
+    "init_open_channel": {"origin": U32, "recipient": U32, **_SIZES},
+    "accept_open_channel": {"origin": U32, "sender": U32},
+    "close_channel": {"origin": U32, "channel": _CHANNEL},
+    "schedule_para_cleanup": {"para_id": U32},
+    "cancel_open_request": {"origin": U32, "channel": _CHANNEL},
+    "force_open_channel": {**_ENDS, **_SIZES},
+    "establish_system_channel": _ENDS,
+    "establish_channel_with_system": {"origin": U32, "target": U32},
+    "poke_channel_deposits": _ENDS,
+    "service_overweight": {"para_id": U32, "page": U32, "message_index": U32, "weight_limit": U64},
+}
+"""The arguments of requests in JSON, by kind."""
 REQUEST = st.one_of(
-    st.fixed_dictionaries(
-        {
-            **_PLACE,
-            "kind": st.just("init_open_channel"),
-            "origin": U32,
-            "recipient": U32,
-            "max_places": U32,
-            "max_message_size": U32,
-        }
-    ),
-    st.fixed_dictionaries({**_PLACE, "kind": st.just("accept_open_channel"), "origin": U32, "sender": U32}),
-    st.fixed_dictionaries(
-        {**_PLACE, "kind": st.just("close_channel"), "origin": U32, "channel": st.lists(U32, min_size=2, max_size=2)}
-    ),
-    st.fixed_dictionaries({**_PLACE, "kind": st.just("schedule_para_cleanup"), "para_id": U32}),
+    [st.fixed_dictionaries({**_PLACE, "kind": st.just(kind), **arguments}) for kind, arguments in REQUESTS.items()]
 )
 INPUTS: dict[RecordKind, st.SearchStrategy[dict[str, Any]]] = {
     RecordKind.BLOCK: BLOCK,
@@ -131,15 +137,17 @@ def _all_violations(base: type[Violation]) -> list[type[Violation]]:
 
 
 VIOLATION_TYPES = [
-    each for each in _all_violations(Violation) if each.__module__ in (errors.__name__, pending.__name__)
+    each
+    for each in _all_violations(Violation)
+    if each.__module__ in (errors.__name__, later_errors.__name__, pending.__name__)
 ]
 
 
 def _violation(kind: type[Violation]) -> st.SearchStrategy[Violation]:
-    channel = st.fixed_dictionaries({"sender": U32, "recipient": U32})
+    values = {int: U128, str: TEXT}
     hints = get_type_hints(kind)
-    names = [field.name for field in fields(kind)]
-    return st.builds(kind, **{name: U128 if hints[name] is int else channel for name in names})
+    channel = st.fixed_dictionaries(_ENDS)
+    return st.builds(kind, **{field.name: values.get(hints[field.name], channel) for field in fields(kind)})
 
 
 VIOLATION = st.sampled_from(VIOLATION_TYPES).flatmap(_violation)

@@ -9,7 +9,18 @@ from typing import Any
 import pytest
 
 from tests.codecs import decoded, encoded
-from tests.unit.codec.examples import DOWNWARD, EXAMPLES, HASH, NAMES, SOURCE, dead, read, value_of
+from tests.unit.codec.examples import (
+    CALLS,
+    DOWNWARD,
+    EXAMPLES,
+    HASH,
+    NAMES,
+    SOURCE,
+    dead,
+    read,
+    session_change,
+    value_of,
+)
 from validator.codec.encode import write
 from validator.codec.schemas import schemas
 from validator.core import limits
@@ -18,14 +29,8 @@ from validator.core.inputs import DeadLetter, DeadReason, RecordKind
 from validator.core.records import block_record
 from validator.core.types import BlockRecord, DownwardMessage, Para, ParaKind, PendingRef, SessionChange
 from validator.protocols.router import records
-from validator.protocols.router.records import (
-    AcceptOpenChannel,
-    Candidate,
-    CloseChannel,
-    HorizontalMessage,
-    InitOpenChannel,
-    ScheduleParaCleanup,
-)
+from validator.protocols.router.configuration import LATER_FIELDS, MAXIMA
+from validator.protocols.router.records import Candidate, HorizontalMessage
 
 # --- valid records ---
 
@@ -56,24 +61,17 @@ def test_downward_message_decodes_with_its_hash() -> None:
     assert DownwardMessage._make(item.fields) == DownwardMessage(2000, b"hello", message_hash(b"hello"))
 
 
-@pytest.mark.parametrize(
-    ("name", "call", "expected"),
-    [
-        (
-            "InitOpenChannel",
-            {"origin": 1, "recipient": 2, "max_places": 3, "max_message_size": 4},
-            InitOpenChannel(1, 2, 3, 4),
-        ),
-        ("AcceptOpenChannel", {"origin": 1, "sender": 2}, AcceptOpenChannel(1, 2)),
-        ("CloseChannel", {"origin": 1, "channel": {"sender": 1, "recipient": 2}}, CloseChannel(1, (1, 2))),
-        ("ScheduleParaCleanup", {"para_id": 1}, ScheduleParaCleanup(1)),
-    ],
-)
-def test_request_decodes_to_its_type(name: str, call: dict[str, Any], expected: Any) -> None:
+@pytest.mark.parametrize("name", CALLS)
+def test_request_decodes_to_its_type(name: str) -> None:
+    call, expected = CALLS[name]
     item = read(RecordKind.REQUEST, value_of(RecordKind.REQUEST, request=(f"validator.router.{name}", call)))
     request = records.request(item.fields)
     assert request == expected
     assert type(request) is type(expected)
+
+
+def test_every_request_of_the_router_has_a_record() -> None:
+    assert [type(made) for _, made in CALLS.values()] == list(records.REQUESTS.values())
 
 
 def test_block_record_decodes_to_its_fields() -> None:
@@ -118,6 +116,15 @@ def test_block_record_decodes_to_its_fields() -> None:
 def test_block_record_without_parent_defaults_to_previous_block() -> None:
     record = block_record(read(RecordKind.BLOCK, value_of(RecordKind.BLOCK)).fields)
     assert record == BlockRecord(17, 16, 2, 1, 0)
+
+
+@pytest.mark.parametrize("name", LATER_FIELDS)
+def test_limit_of_later_rules_decodes_up_to_its_maximum(name: str) -> None:
+    for limit in (0, MAXIMA[name]):
+        record = block_record(
+            read(RecordKind.BLOCK, value_of(RecordKind.BLOCK, **session_change(**{name: limit}))).fields
+        )
+        assert record.session_change == SessionChange((), (), ((name, limit),))
 
 
 # --- invalid records ---
@@ -171,6 +178,10 @@ def test_dead_letter_without_lane_takes_it_from_key(key: bytes | None, lane: str
 
 U32_OVER = limits.U32_MAX + 1
 RANGE = "0 to 4294967295"
+ENDS = {"sender": 1, "recipient": 2}
+U32_ARGUMENTS = [
+    (name, field) for name, (call, _) in CALLS.items() for field in call if field not in ("channel", "weight_limit")
+]
 
 
 @pytest.mark.parametrize(
@@ -227,6 +238,53 @@ RANGE = "0 to 4294967295"
             RecordKind.REQUEST,
             {"request": ("validator.router.CloseChannel", {"origin": 1, "channel": {"sender": 1, "recipient": -1}})},
             f"request.channel.recipient: expected {RANGE}, found -1",
+        ),
+        *(
+            (
+                RecordKind.REQUEST,
+                {"request": (f"validator.router.{name}", {**CALLS[name][0], field: value})},
+                f"request.{field}: expected {RANGE}, found {value}",
+            )
+            for name, field in U32_ARGUMENTS
+            for value in (-1, U32_OVER)
+        ),
+        *(
+            (
+                RecordKind.REQUEST,
+                {"request": (f"validator.router.{name}", {**CALLS[name][0], "channel": {**ENDS, end: U32_OVER}})},
+                f"request.channel.{end}: expected {RANGE}, found {U32_OVER}",
+            )
+            for name in ("CloseChannel", "CancelOpenRequest")
+            for end in ENDS
+        ),
+        (
+            RecordKind.REQUEST,
+            {"request": ("validator.router.ForceOpenChannel", dict.fromkeys(CALLS["ForceOpenChannel"][0], -1))},
+            f"request.sender: expected {RANGE}, found -1",
+        ),
+        (
+            RecordKind.REQUEST,
+            {
+                "request": (
+                    "validator.router.CancelOpenRequest",
+                    {"origin": -1, "channel": {"sender": -1, "recipient": 1}},
+                )
+            },
+            f"request.origin: expected {RANGE}, found -1",
+        ),
+        *(
+            (
+                RecordKind.BLOCK,
+                session_change(**{name: value}),
+                f"session_change.new_config.{name}: expected 0 to {MAXIMA[name]}, found {value}",
+            )
+            for name in LATER_FIELDS
+            for value in (-1, MAXIMA[name] + 1, 2**63 - 1)
+        ),
+        (
+            RecordKind.BLOCK,
+            session_change(message_queue_heap_size=-1, hrmp_notification_xcm_version=6, max_upward_queue_size=0),
+            "session_change.new_config.hrmp_notification_xcm_version: expected 0 to 5, found 6",
         ),
         (RecordKind.BLOCK, {"parent_number": 17}, "parent_number: expected 0 to 16, below the block, found 17"),
         (RecordKind.BLOCK, {"parent_number": -1}, "parent_number: expected 0 to 16, below the block, found -1"),

@@ -32,6 +32,7 @@ from validator.core.outcomes import (
     Verdict,
 )
 from validator.protocols.router.errors import InsufficientBalance, OpenHrmpChannelToSelf, OutboundNoSuchChannel
+from validator.protocols.router.features.errors import InsufficientWeight, RequestNotInForce
 
 DIGEST = bytes(range(32))
 ENCODER = Encoder("polkadot", DIGEST)
@@ -76,7 +77,7 @@ def test_encoded_verdict_matches_fastavro(lane: str, verdict: Verdict) -> None:
 @pytest.mark.parametrize("kind", make.VIOLATION_TYPES, ids=lambda kind: kind.__name__)
 def test_verdict_shows_every_violation_with_its_fields(kind: type[Violation]) -> None:
     values: dict[str, Any] = {
-        name: {"sender": 1, "recipient": 2} if name == "channel_id" else at
+        name: {"channel_id": {"sender": 1, "recipient": 2}, "request": "poke_channel_deposits"}.get(name, at)
         for at, name in enumerate(field.name for field in fields(kind))
     }
     document = to_json("verdicts", ENCODER.verdict(Verdict(InputKind.REQUEST, 5, 0, 1, kind(**values))))
@@ -108,6 +109,10 @@ def test_verdict_in_json_has_every_field() -> None:
     rejected = Verdict(InputKind.REQUEST, 17, 0, 2000, InsufficientBalance(2**63, limits.U128_MAX))
     document = to_json("verdicts", ENCODER.verdict(rejected))
     assert document["error"] == {"kind": "InsufficientBalance", "free": 2**63, "deposit": limits.U128_MAX}
+    unknown = Verdict(InputKind.REQUEST, 17, 0, 2000, RequestNotInForce("cancel_open_request"))
+    document = to_json("verdicts", ENCODER.verdict(unknown))
+    assert document["error"] == {"kind": "RequestNotInForce", "request": "cancel_open_request"}
+    assert document["clause"] == "router_profiles 1"
 
 
 @pytest.mark.parametrize(
@@ -116,6 +121,8 @@ def test_verdict_in_json_has_every_field() -> None:
         OpenHrmpChannelToSelf(),
         InsufficientBalance(2**63 - 1, 2**63),
         OutboundNoSuchChannel(0, {"sender": 1, "recipient": 2}),
+        RequestNotInForce("service_overweight"),
+        InsufficientWeight(2**64 - 1, 2**63 - 1),
     ],
 )
 def test_violation_details_of_every_type_match_fastavro(violation: Violation) -> None:

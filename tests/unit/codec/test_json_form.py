@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.codecs import codec_for, decoded, encoded
-from tests.unit.codec.records import INPUTS
+from tests.unit.codec.records import INPUTS, REQUESTS
 from validator.codec.json_form import encode_json, to_json
 from validator.codec.schemas import schemas
 from validator.core import limits
@@ -20,7 +20,8 @@ from validator.core.records import block_record
 from validator.core.types import DownwardMessage
 from validator.errors import UserError
 from validator.protocols.router import records
-from validator.protocols.router.records import AcceptOpenChannel, CloseChannel, InitOpenChannel, ScheduleParaCleanup
+from validator.protocols.router.configuration import LATER_FIELDS, MAXIMA
+from validator.protocols.router.records import CancelOpenRequest, CloseChannel, ServiceOverweight
 from validator.topics import TOPIC_OF_KIND
 
 ANYTHING = st.recursive(
@@ -82,16 +83,12 @@ def _downward(fields: tuple[Any, ...]) -> dict[str, Any]:
 
 def _request(fields: tuple[Any, ...]) -> dict[str, Any]:
     request = records.request(fields)
-    kinds = {
-        InitOpenChannel: "init_open_channel",
-        AcceptOpenChannel: "accept_open_channel",
-        CloseChannel: "close_channel",
-        ScheduleParaCleanup: "schedule_para_cleanup",
-    }
     arguments = request._asdict()
-    if isinstance(request, CloseChannel):
+    if isinstance(request, CloseChannel | CancelOpenRequest):
         arguments["channel"] = list(request.channel)
-    return {"kind": kinds[type(request)], **arguments}
+    if isinstance(request, ServiceOverweight):
+        arguments["message_index"] = arguments.pop("index")
+    return {"kind": records.KINDS[type(request)], **arguments}
 
 
 def _block(fields: tuple[Any, ...]) -> dict[str, Any]:
@@ -126,8 +123,47 @@ AS_JSON = {
 
 DOWNWARD = {"lane": "polkadot", "block": 17, "index": 0, "para_id": 2000, "msg": "00ff"}
 REQUEST = {"lane": "polkadot", "block": 17, "index": 0, "kind": "close_channel", "origin": 1, "channel": [1, 2]}
+SERVICE = {
+    "lane": "polkadot",
+    "block": 17,
+    "index": 0,
+    "kind": "service_overweight",
+    "para_id": 2000,
+    "page": 1,
+    "message_index": 2,
+    "weight_limit": 2**64 - 1,
+}
+U32_OVER = limits.U32_MAX + 1
 CANDIDATE = {"lane": "polkadot", "block": 17, "index": 0, "para_id": 2000, "hrmp_watermark": 16}
 BLOCK = {"lane": "polkadot", "block": 17, "candidates": 0, "requests": 0, "downward": 0}
+
+
+@given(st.data(), st.sampled_from(sorted(REQUESTS)))
+def test_request_of_every_kind_survives_avro_and_core(data: st.DataObject, kind: str) -> None:
+    record = {"lane": "polkadot", "block": 17, "index": 3, "kind": kind}
+    record |= {name: data.draw(argument) for name, argument in REQUESTS[kind].items()}
+    value = encoded(RecordKind.REQUEST, record)
+    assert to_json("channel-requests", value, codec_for()) == record
+    result = decoded(RecordKind.REQUEST, value, Source("t", 0, 0))
+    assert not isinstance(result, DeadLetter)
+    assert AS_JSON[RecordKind.REQUEST](result[1].fields) == _with_numbers(RecordKind.REQUEST, record)
+
+
+def test_every_request_of_the_router_has_a_json_form() -> None:
+    assert list(REQUESTS) == list(records.REQUESTS)
+
+
+@pytest.mark.parametrize("name", LATER_FIELDS)
+def test_limit_of_later_rules_in_json_is_absent_null_or_a_number(name: str) -> None:
+    for limit in (0, MAXIMA[name]):
+        record = {**BLOCK, "session_change": {"new_config": {name: limit}}}
+        document = to_json("blocks", encoded(RecordKind.BLOCK, record))
+        assert document["session_change"]["new_config"] == {name: limit}
+    null, absent = (
+        encoded(RecordKind.BLOCK, {**BLOCK, "session_change": {"new_config": change}}) for change in ({name: None}, {})
+    )
+    assert null == absent
+    assert to_json("blocks", null)["session_change"]["new_config"] == {}
 
 
 def test_missing_fields_take_their_defaults() -> None:
@@ -200,7 +236,7 @@ def test_missing_fields_take_their_defaults() -> None:
         (
             RecordKind.REQUEST,
             {**REQUEST, "kind": "close"},
-            "kind: expected one of init_open_channel, accept_open_channel, close_channel, schedule_para_cleanup, found 'close'",
+            f"kind: expected one of {', '.join(REQUESTS)}, found 'close'",
         ),
         (RecordKind.REQUEST, {**REQUEST, "channel": [1]}, "channel: expected [sender, recipient], found [1]"),
         (
@@ -209,6 +245,52 @@ def test_missing_fields_take_their_defaults() -> None:
             "channel.recipient: expected an integer from 0 to 4294967295, found '2'",
         ),
         (RecordKind.REQUEST, {**REQUEST, "sender": 2}, "sender: no such field; known are origin, channel"),
+        *(
+            (RecordKind.REQUEST, {**SERVICE, **change}, error)
+            for change, error in (
+                (
+                    {"kind": "service_overwieght"},
+                    f"kind: expected one of {', '.join(REQUESTS)}, found 'service_overwieght'; did you mean 'service_overweight'?",
+                ),
+                ({"kind": "zzz"}, f"kind: expected one of {', '.join(REQUESTS)}, found 'zzz'"),
+                ({"kind": ["service_overweight"]}, "kind: expected one of init_open_channel, "),
+                ({"pag": 0}, "pag: no such field; did you mean 'page'?"),
+                ({"page": U32_OVER}, f"page: expected an integer from 0 to 4294967295, found {U32_OVER}"),
+                ({"message_index": -1}, "message_index: expected an integer from 0 to 4294967295, found -1"),
+                ({"weight_limit": 2**64}, f"weight_limit: expected an integer from 0 to {2**64 - 1}, found {2**64}"),
+                ({"weight_limit": -1}, f"weight_limit: expected an integer from 0 to {2**64 - 1}, found -1"),
+                ({"weight_limit": True}, f"weight_limit: expected an integer from 0 to {2**64 - 1}, found True"),
+                ({"weight_limit": "ff" * 8}, f"weight_limit: expected an integer from 0 to {2**64 - 1}, found 'ffff"),
+            )
+        ),
+        (
+            RecordKind.REQUEST,
+            {name: value for name, value in SERVICE.items() if name != "message_index"},
+            "message_index: expected a value, found none",
+        ),
+        (
+            RecordKind.REQUEST,
+            {**REQUEST, "kind": "cancel_open_request", "channel": {"sender": 1, "recipient": 2}},
+            "channel: expected [sender, recipient], found {",
+        ),
+        (
+            RecordKind.REQUEST,
+            {**REQUEST, "kind": "establish_channel_with_system", "channel": [1, 2]},
+            "channel: no such field; known are origin, target",
+        ),
+        *(
+            (
+                RecordKind.BLOCK,
+                {**BLOCK, "session_change": {"new_config": {name: MAXIMA[name] + 1}}},
+                f"session_change.new_config.{name}: expected an integer from 0 to {MAXIMA[name]}, found {MAXIMA[name] + 1}",
+            )
+            for name in LATER_FIELDS
+        ),
+        (
+            RecordKind.BLOCK,
+            {**BLOCK, "session_change": {"new_config": {"hrmp_notification_version": 1}}},
+            "session_change.new_config.hrmp_notification_version: no such field; did you mean 'hrmp_notification_xcm_version'?",
+        ),
         (RecordKind.BLOCK, {**BLOCK, "candidates": 65_537}, "candidates: expected 0 to 65536, found 65537"),
         (
             RecordKind.BLOCK,

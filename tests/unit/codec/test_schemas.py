@@ -15,8 +15,9 @@ from validator import exit_codes
 from validator.cli import schemas as command
 from validator.codec.compatibility import BACKWARD_TRANSITIVE, FULL_TRANSITIVE, check_schemas, policy
 from validator.codec.schemas import MARKER, SchemaSet, schemas
+from validator.core.limits import U32_MAX, U64_MAX, U128_MAX
 from validator.errors import UserError
-from validator.protocols.router.configuration import CONFIGURATION_FIELDS
+from validator.protocols.router.configuration import CONFIGURATION_FIELDS, LATER_FIELDS, MAXIMA
 from validator.resources import schemas_directory
 from validator.topics import TOPICS
 
@@ -71,7 +72,7 @@ def test_fingerprints_of_released_schemas_do_not_change() -> None:
     """A changed fingerprint makes every record on the topics unreadable: add a version instead."""
     released = {name: [schema.fingerprint.hex() for schema in schemas().versions[name]] for name in NAMES}
     assert released == {
-        "validator.Block": ["0dce87d03aba4147"],
+        "validator.Block": ["0dce87d03aba4147", "5ee84962ea7dd0de"],
         "validator.ChannelEvent": ["b6dfd523b088f563"],
         "validator.DeadLetter": ["7023803d80af843a"],
         "validator.DeadLetterReplay": ["ffbec200d80290b4"],
@@ -83,7 +84,7 @@ def test_fingerprints_of_released_schemas_do_not_change() -> None:
         "validator.Verdict": ["32374cc17585a3bb"],
         "validator.router.Candidate": ["a6df7674698fa48c"],
         "validator.router.ChannelHeadroom": ["5be83efebcf19502"],
-        "validator.router.ChannelRequest": ["ad92dce9d643b110"],
+        "validator.router.ChannelRequest": ["ad92dce9d643b110", "72c90ff64328ab34"],
         "validator.router.ParaHeadroom": ["2d7f2daacb6c5421"],
     }
 
@@ -99,6 +100,7 @@ def test_schema_attributes_do_not_change_fingerprint() -> None:
     marked = {name: _attributes(schemas()[name].source) for name in NAMES}
     assert all("topic" in found for found in marked.values())
     assert {name for name in NAMES if "json" in marked[name]} == {"validator.Block", "validator.router.ChannelRequest"}
+    assert {name for name in NAMES if "maximum" in marked[name]} == {"validator.Block"}
     for name in NAMES:
         current, released = schemas()[name], schemas().versions[name][-1]
         assert not _attributes(released.source)
@@ -111,7 +113,7 @@ def _attributes(schema: Any) -> set[str]:
         return {found for each in schema for found in _attributes(each)}
     if not isinstance(schema, dict):
         return set()
-    own = {"topic", "json"} & schema.keys()
+    own = {"topic", "json", "maximum"} & schema.keys()
     below = (_attributes(schema[key]) for key in ("type", "items", "values", "fields") if key in schema)
     return own.union(*below)
 
@@ -146,7 +148,20 @@ def test_configuration_in_block_has_fields_of_core() -> None:
     block = json.loads(schemas()["validator.Block"].canonical)
     change = next(field for field in block["fields"] if field["name"] == "session_change")["type"][1]
     config = next(field for field in change["fields"] if field["name"] == "new_config")["type"][1]
-    assert tuple(field["name"] for field in config["fields"]) == CONFIGURATION_FIELDS
+    assert tuple(field["name"] for field in config["fields"]) == (*CONFIGURATION_FIELDS, *LATER_FIELDS) == tuple(MAXIMA)
+
+
+def test_limits_in_block_have_maxima_of_protocol() -> None:
+    change = next(field for field in schemas()["validator.Block"].source["fields"] if field["name"] == "session_change")
+    config = next(field for field in change["type"][1]["fields"] if field["name"] == "new_config")["type"][1]
+    kinds = {field["name"]: field["type"][1] for field in config["fields"]}
+    narrower = {"u32": U32_MAX, "u63": 2**63 - 1}
+    maxima = {
+        name: U128_MAX if kind == "validator.U128" else kind.get("maximum", narrower[kind["logicalType"]])
+        for name, kind in kinds.items()
+    }
+    # an Avro long does not hold every u64
+    assert maxima == {name: 2**63 - 1 if greatest == U64_MAX else greatest for name, greatest in MAXIMA.items()}
 
 
 def test_receipt_in_lane_status_matches_receipt_schema() -> None:
