@@ -145,7 +145,9 @@ class HandlerDispatcher:
             raise HandlerFault(bound.name, bound.handler.kind, f"{type(error).__name__} is not a verdict") from error
         except HandlerInterrupted as interruption:
             raise HandlerFault(bound.name, bound.handler.kind, str(interruption)) from None
-        except Exception:  # noqa: BLE001 - `process` reports it
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001 - `process` reports it
             return True
 
     def _run(self, bound: BoundHandler, host: Host, para: ParaId, payload: bytes, limit: Weight) -> Processed:
