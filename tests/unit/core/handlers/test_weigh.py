@@ -115,7 +115,7 @@ def test_serviced_message_runs_its_handler_with_the_requests_limit() -> None:
     router.dispatch()
     router.begin_block(2)
     router.apply_request(ServiceOverweight(1, 0, 1, 30))  # nothing left for the transfer
-    (dispatched,) = router.dispatch()
+    dispatched, *_ = router.dispatch()
     assert (dispatched.payload, dispatched.weight, dispatched.outcome) == (b"h", 30, DispatchOutcome.OUT_OF_WEIGHT)
     assert view(router.state)["ump_overweight"] == {}
 
