@@ -17,16 +17,14 @@ _KEYS = ("from_block", "profile", "features")
 def read_rules(profiles: RuleProfiles, entries: Node) -> tuple[RulesUse, ...]:
     """Return the rules by height that a list of ``{from_block, profile}`` or ``{from_block, features}`` describes.
 
-    Before the first entry the default profile holds. Raises `UserError` for the first error, entry by entry: an unknown key, a block that
+    Before the first entry the default profile holds. Raises `UserError` for the first error, entry by entry: a misspelt key, a block that
     is none or does not ascend, both or neither of profile and features, an unknown one, and a lasting feature that is taken away.
     """
     uses = [RulesUse(0, profiles.version_of(profiles.profiles[profiles.default]))]
     before: frozenset[str] = profiles.profiles[profiles.default]
     last_block = -1
     for entry in entries.items():
-        for key in entry.object():
-            if key not in _KEYS:
-                raise UserError(f"{entry.path}.{key}: no such key{_suggestion(key, _KEYS)}")
+        entry.refuse_misspelt(_KEYS)
         from_block = entry["from_block"].integer()
         if from_block <= last_block:
             raise entry["from_block"].fail(f"a block after {last_block}, where the entry before begins")
