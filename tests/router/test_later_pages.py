@@ -31,6 +31,7 @@ from validator.protocols.router.records import (
 )
 from validator.protocols.router.rules import Router
 from validator.protocols.router.state import RouterState
+from validator.protocols.router.state_view import STATE_VIEW
 from validator.protocols.router.statefile import STATE_FILE
 from validator.protocols.router.view import view
 
@@ -226,3 +227,19 @@ def test_request_confirmed_without_deposit_round_trips() -> None:
     for again in (Router.from_pages(pages(router), settings), STATE_FILE.read(Node(document, "state"), settings)):
         assert again.state.hrmp_open_channel_requests == router.state.hrmp_open_channel_requests
         assert encode_state(again.state) == encode_state(router.state)
+
+
+def test_state_view_shows_what_waits_and_what_was_set_aside() -> None:
+    router = later_router()
+    sections = {section.title: section for section in STATE_VIEW.para_sections(router, 2004) or ()}
+    assert [row[-1] for row in sections["upward messages (3)"].rows] == [HEAVY.hex(), b"e".hex(), b"f".hex()]
+    assert [row[:2] for row in sections["upward messages set aside as too heavy (2)"].rows] == [("0", "0"), ("1", "0")]
+    document = STATE_VIEW.para_document(router, 2004)
+    assert document is not None
+    assert set(document["state"]["ump_overweight"]) == {"2004"}
+    other = STATE_VIEW.para_document(router, 1)
+    assert other is not None
+    assert other["state"]["ump_overweight"] == {}
+    assert other["state"]["ready_ring"] == [1]
+    (facts, *_) = STATE_VIEW.whole_sections(router)
+    assert facts.facts
