@@ -7,11 +7,18 @@ from pathlib import Path
 
 from tests.router import (
     downward_scenarios,
+    heights_scenarios,
     horizontal_scenarios,
+    later_downward_scenarios,
+    later_notifications_scenarios,
+    later_requests_scenarios,
+    later_watermark_scenarios,
+    message_queue_scenarios,
     notifications_scenarios,
     order_scenarios,
     requests_scenarios,
     session_scenarios,
+    system_channels_scenarios,
     upward_scenarios,
     watermark_scenarios,
 )
@@ -28,6 +35,13 @@ GROUPS = {
     "upward": upward_scenarios,
     "notifications": notifications_scenarios,
     "order": order_scenarios,
+    "heights": heights_scenarios,
+    "later_notifications": later_notifications_scenarios,
+    "later_requests": later_requests_scenarios,
+    "later_downward": later_downward_scenarios,
+    "later_watermark": later_watermark_scenarios,
+    "message_queue": message_queue_scenarios,
+    "system_channels": system_channels_scenarios,
 }
 
 

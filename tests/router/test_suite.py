@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from validator.document import Node, read_document
 from validator.plugin.rule_pages import Sort, installed_pages
 from validator.protocols.kit import InclusionCandidateNotPending, TimeoutCandidateNotPending, pending
 from validator.protocols.router import errors
+from validator.protocols.router.features import errors as later_errors
 from validator.protocols.router.simulation.scenario import play
 from validator.replay.run import judge_scenario, run_scenario
 from validator.replay.scenario import read_scenarios
@@ -25,19 +27,20 @@ from validator.replay.suites import suite_files
 
 SCENARIOS = [scenario for group in GROUPS for scenario in scenarios_of(group)]
 SHARED = Path(__file__).resolve().parents[3] / "shared"
-SAMPLES = SHARED / "traces" / "router_samples.json"
-RULES = SHARED / "spec" / "router_rules.md"
+SAMPLES = tuple(SHARED / "traces" / name for name in ("router_samples.json", "router_profiles_samples.json"))
+RULES = tuple(SHARED / "spec" / name for name in ("router_rules.md", "router_profiles.md"))
 INPUTS = ("requests", "downward", "candidates")
 NOT_IN_TRACES = {InclusionCandidateNotPending.kind, TimeoutCandidateNotPending.kind}
 """Verdicts on entries of block records, which traces do not have (tests/router/test_pending.py)."""
 
 
 def violations() -> list[type[Violation]]:
+    modules = (errors.__name__, later_errors.__name__, pending.__name__)
     found: list[type[Violation]] = []
     open_ends = [Violation]
     while open_ends:
         children = open_ends.pop().__subclasses__()
-        found += [child for child in children if child.__module__ in (errors.__name__, pending.__name__) and child.kind]
+        found += [child for child in children if child.__module__ in modules and child.kind]
         open_ends += children
     return sorted(found, key=lambda violation: violation.kind)
 
@@ -78,9 +81,10 @@ def test_core_and_naive_model_pass_scenario(scenario: dict[str, Any]) -> None:
         assert ours == theirs, f"step {step}"
 
 
-@pytest.mark.skipif(not SAMPLES.exists(), reason="../shared/traces is not next to this checkout")
-def test_core_passes_sample_traces() -> None:
-    for scenario in read_scenarios(read_document(SAMPLES)):
+@pytest.mark.skipif(not all(path.exists() for path in SAMPLES), reason="../shared/traces is not next to this checkout")
+@pytest.mark.parametrize("samples", SAMPLES, ids=lambda path: path.stem)
+def test_core_passes_sample_traces(samples: Path) -> None:
+    for scenario in read_scenarios(read_document(samples)):
         assert judge_scenario(scenario, run_scenario(scenario)) is None, scenario.id
 
 
@@ -119,19 +123,22 @@ def test_fields_of_expected_error_match_its_class(violation: type[Violation]) ->
 
 
 def test_violations_have_unique_kinds_and_a_clause() -> None:
-    kinds = [violation.kind for violation in violations()]
-    assert len(kinds) == len(set(kinds)) == 34
-    assert all(violation.clause for violation in violations())
+    named = [(violation.kind, violation.clause) for violation in violations()]
+    assert len(named) == len(set(named)) == 48
+    assert all(clause for _, clause in named)
+    kinds = [kind for kind, _ in named]
+    # a downward queue that is full is refused with the kind of a message that is too long
+    assert {kind for kind in kinds if kinds.count(kind) > 1} == {later_errors.DownwardQueueFull.kind}
 
 
-@pytest.mark.skipif(not RULES.exists(), reason="../shared/spec is not next to this checkout")
+@pytest.mark.skipif(not all(path.exists() for path in RULES), reason="../shared/spec is not next to this checkout")
 @pytest.mark.parametrize("violation", [v for v in violations() if v.kind not in NOT_IN_TRACES], ids=lambda v: v.kind)
 def test_kinds_and_fields_match_specification(violation: type[Violation]) -> None:
-    rules = RULES.read_text(encoding="utf-8")
+    rules = "".join(path.read_text(encoding="utf-8") for path in RULES)
     name = violation.kind.rpartition("/")[2]
-    assert f"`{name}" in rules
+    assert re.search(rf"`(?:\w+/)?{name}\b", rules)
     if violation.normative and fields(violation):
-        listed = [text.partition("}`")[0] for text in rules.split(f"`{name}{{")[1:]]
+        listed = [text.partition("}`")[0] for text in re.split(rf"`(?:\w+/)?{name}\{{", rules)[1:]]
         assert any(all(field.name in text for field in fields(violation)) for text in listed)
 
 
@@ -144,7 +151,7 @@ def test_every_state_key_is_expected_in_some_scenario() -> None:
 def test_every_reading_is_pinned_by_scenario_or_needs_none() -> None:
     pinned = {scenario["interpretation"]["id"] for scenario in SCENARIOS if "interpretation" in scenario}
     # I-15 is pinned by upward/dispatch-comes-before-the-session-change; scenarios of the others name no alternative
-    silent = {"I-15", "I-21", "I-22", "I-23", "I-24", "I-25", "I-26", "I-27"}
+    silent = {"I-15", "I-21", "I-22", "I-23", "I-24", "I-25", "I-26", "I-27", "PR-11", "PR-14"}
     (page,) = (page for page in installed_pages(["router"])[0] if page.protocol == "router")
     assert {entry.name for entry in page.entries if entry.sort is Sort.READING} == pinned | silent
     assert not pinned & silent

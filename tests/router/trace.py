@@ -7,7 +7,10 @@ package, and a test compares the two.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+from validator.protocols.router.features.table import FEATURES, PROFILES
 
 Json = dict[str, Any]
 
@@ -33,7 +36,11 @@ BASE_CONFIG: dict[str, int] = {
 """Tiny limits, all different within a kind, so that scenarios reach each of them and cannot confuse two."""
 
 PARAS = {2000: "parachain", 2001: "parachain", 2002: "parachain", 2003: "parathread", 2004: "parathread"}
+WITH_SYSTEM = {1000: "parachain", 1001: "parachain", 2000: "parachain", 2001: "parachain", 2003: "parathread"}
+"""Two system paras and some others."""
+
 BALANCE = 100
+NOT_IN_FORCE = "RequestNotInForce"
 
 
 class Trace:
@@ -49,6 +56,7 @@ class Trace:
         paras: dict[int, str] | None = None,
         balances: dict[int, int] | None = None,
         needs: tuple[str, ...] = (),
+        rules: dict[int, str | Sequence[str]] | None = None,
         interpretation: tuple[str, str, str] | None = None,
         weights: dict[str, int] | None = None,
         default_weight: int = 10,
@@ -63,7 +71,8 @@ class Trace:
             "group": group,
             "source": source,
             "rule": rule,
-            "needs": list(needs),
+            "needs": [*needs, *_features(rules or {})],
+            **({} if rules is None else {"rules": [_entry(*each) for each in rules.items()]}),
             "config": {**BASE_CONFIG, **(config or {})},
             "genesis_paras": [
                 {"para_id": para, "kind": kind, "balance": balances[para]} for para, kind in paras.items()
@@ -109,9 +118,40 @@ class Trace:
         request = {"kind": "close_channel", "origin": origin, "channel": [sender, recipient]}
         return self._add("requests", request, error, {})
 
-    def cleanup(self, para: int) -> Trace:
-        """Add a schedule_para_cleanup, which cannot fail."""
-        return self._add("requests", {"kind": "schedule_para_cleanup", "para_id": para}, None, {})
+    def cleanup(self, para: int, *, error: str | None = None) -> Trace:
+        """Add a schedule_para_cleanup."""
+        return self._add("requests", {"kind": "schedule_para_cleanup", "para_id": para}, error, {})
+
+    def cancel(self, origin: int, sender: int, recipient: int, *, error: str | None = None) -> Trace:
+        """Add a cancel_open_request."""
+        return self._later("cancel_open_request", error, origin=origin, channel=[sender, recipient])
+
+    def force(self, sender: int, recipient: int, places: int = 4, size: int = 8, *, error: str | None = None) -> Trace:
+        """Add a force_open_channel."""
+        arguments = {"sender": sender, "recipient": recipient, "max_places": places, "max_message_size": size}
+        return self._later("force_open_channel", error, **arguments)
+
+    def establish(self, sender: int, recipient: int, *, error: str | None = None) -> Trace:
+        """Add an establish_system_channel."""
+        return self._later("establish_system_channel", error, sender=sender, recipient=recipient)
+
+    def establish_with(self, origin: int, target: int, *, error: str | None = None) -> Trace:
+        """Add an establish_channel_with_system."""
+        return self._later("establish_channel_with_system", error, origin=origin, target=target)
+
+    def poke(self, sender: int, recipient: int, *, error: str | None = None) -> Trace:
+        """Add a poke_channel_deposits."""
+        return self._later("poke_channel_deposits", error, sender=sender, recipient=recipient)
+
+    def service(self, para: int, page: int, index: int, limit: int, *, error: str | None = None) -> Trace:
+        """Add a service_overweight."""
+        return self._later("service_overweight", error, para_id=para, page=page, index=index, weight_limit=limit)
+
+    def _later(self, kind: str, error: str | None, **arguments: Any) -> Trace:
+        """Add a request of a kind that only features bring."""
+        return self._add(
+            "requests", {"kind": kind, **arguments}, error, {"request": kind} if error == NOT_IN_FORCE else {}
+        )
 
     def downward(self, para: int, msg: str, *, error: str | None = None) -> Trace:
         """Add a downward message."""
@@ -176,6 +216,16 @@ class Trace:
             self.init(sender, recipient, places, size).accept(recipient, sender)
         names = [f"{sender}->{recipient}" for sender, recipient in sorted(channels)]
         return self.at(block + 1).session().state(open_request_set=[], channel_set=names)
+
+
+def _entry(from_block: int, held: str | Sequence[str]) -> Json:
+    return {"from_block": from_block, **({"profile": held} if isinstance(held, str) else {"features": list(held)})}
+
+
+def _features(rules: dict[int, str | Sequence[str]]) -> list[str]:
+    """Return every feature that occurs in a list of rules by height."""
+    held = {name for each in rules.values() for name in (PROFILES[each] if isinstance(each, str) else each)}
+    return [feature.name for feature in FEATURES if feature.name in held]
 
 
 def _plain(value: Any) -> Any:

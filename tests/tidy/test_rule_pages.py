@@ -26,10 +26,13 @@ OF_ALL = (InclusionCandidateNotPending, TimeoutCandidateNotPending)
 """Errors that every protocol shares."""
 
 READ = (".py", ".md", ".in", ".json", ".toml", ".avsc")
-CODE = re.compile(r"(?<![\w-])(?:[HLNRX]-[IV]|[HILRX]-)[0-9]{2}[a-z]?(?![\w-])")
+CODE = re.compile(r"(?<![\w-])(?:[HLNRX]-[IV]|[HILRX]-|PR-)[0-9]{2}[a-z]?(?![\w-])")
 """Codes of our pages. Tests use codes with three digits for entries that do not exist."""
 
-SECTION = re.compile(r"\b((?:router_rules|xcmp_rules)(?:\.md)? (?:[0-9]\.[0-9]+|(?:[HX]-)?I-?[0-9]{2}[a-z]?))")
+SECTION = re.compile(
+    r"\b((?:router_rules|xcmp_rules)(?:\.md)? (?:[0-9]\.[0-9]+|(?:[HX]-)?I-?[0-9]{2}[a-z]?)"
+    r"|router_profiles(?:\.md)? (?:[0-9](?:\.[0-9]+)?|PR-[0-9]{2}))"
+)
 ROUTINE = re.compile(r"\b((?:router|early_hrmp|xcmp_channels)\.txt) ``(\w+)``")
 QUOTED = re.compile(r'\b((?:router|early_hrmp|xcmp_channels)\.txt) "(\w[\w ]+)"(?: ([0-9.]+[0-9]|[0-9]))?')
 
@@ -178,7 +181,8 @@ def test_every_section_in_a_scenario_has_an_entry() -> None:
             if source.startswith(("traces FORMAT", "README")) or source in ("", "router.txt"):
                 continue
             first = re.match(
-                r"(?:[a-z_]+\.txt |[a-z]+_rules )?(?:[A-Z]-[A-Z]?\d+|[A-Za-z_]+(?: [A-Z][a-z]+)*|[0-9.]+[0-9])", source
+                r"(?:[a-z_]+\.txt |[a-z]+_rules |router_profiles )?(?:[A-Z]-[A-Z]?\d+|[A-Za-z_]+(?: [A-Z][a-z]+)*|[0-9.]*[0-9])",
+                source,
             )
             assert first is not None, source
             if not any(find_entries(pages().values(), f"{prefix}{first[0]}") for prefix in ("", "router.txt ")):

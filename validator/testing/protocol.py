@@ -44,19 +44,22 @@ def differences(scenarios: Iterable[Scenario]) -> dict[str, str]:
 def unexplained(page: RulesPage, violations: Iterable[type[Violation]]) -> list[str]:
     """Return descriptions of the errors that a rules page lacks or gets wrong, and of its errors with a clause that do not exist.
 
-    Each error needs an entry of its kind with its clause. One of the entry's forms must list the fields and types that the class declares.
-    The entry's rules must be on the page, and one of them must have the clause.
+    Each error needs an entry of its kind with its clause; an entry has the clauses of all classes of its kind, and no other. One of the
+    entry's forms must list the fields and types that the class declares. The entry's rules must be on the page, and one of them must have
+    the clause.
     """
     entries = {entry.name: entry for entry in page.entries}
     lacking = []
-    kinds = set()
+    clauses: dict[str, set[str]] = {}
+    violations = list(violations)
     for violation in violations:
-        kinds.add(violation.kind)
+        clauses.setdefault(violation.kind, set()).add(violation.clause)
+    for violation in violations:
         entry = entries.get(violation.kind)
         if entry is None or entry.sort is not Sort.ERROR:
             lacking.append(f"{violation.kind}: no entry")
             continue
-        if entry.clauses != (violation.clause,):
+        if len(entry.clauses) != len(clauses[violation.kind]) or set(entry.clauses) != clauses[violation.kind]:
             lacking.append(f"{violation.kind}: clause {violation.clause!r}, the page has {entry.clauses}")
         if declared_fields(violation) not in entry.fields:
             lacking.append(f"{violation.kind}: fields {declared_fields(violation)}, the page has {entry.fields}")
@@ -64,7 +67,7 @@ def unexplained(page: RulesPage, violations: Iterable[type[Violation]]) -> list[
         if len(rules) != len(entry.rules) or not any(violation.clause in rule.clauses for rule in rules):
             lacking.append(f"{violation.kind}: no rule of {entry.rules} gives clause {violation.clause!r}")
     stale = [
-        name for name, entry in entries.items() if entry.sort is Sort.ERROR and entry.clauses and name not in kinds
+        name for name, entry in entries.items() if entry.sort is Sort.ERROR and entry.clauses and name not in clauses
     ]
     return [*lacking, *(f"{name}: no such error" for name in stale)]
 

@@ -42,6 +42,23 @@ Words.
 """
 
 
+@pytest.mark.parametrize(
+    ("code", "sort"),
+    [
+        ("R-12", Sort.RULE),
+        ("R-91a", Sort.RULE),
+        ("I-06b", Sort.READING),
+        ("H-I04", Sort.READING),
+        ("PR-05", Sort.READING),
+        ("H-PR05", Sort.READING),
+        ("R-V03", Sort.INVARIANT),
+    ],
+)
+def test_letters_of_a_code_say_its_sort(code: str, sort: Sort) -> None:
+    (entry,) = parse_page("mine", HEAD + f"### {code} Title\n").entries
+    assert (entry.name, entry.sort) == (code, sort)
+
+
 def test_page_is_parsed_into_entries() -> None:
     page = parse_page("mine", HEAD + ENTRIES)
     assert (page.title, page.address) == ("Rules of mine", "docs/mine.md")

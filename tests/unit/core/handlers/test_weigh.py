@@ -122,7 +122,7 @@ def test_serviced_message_runs_its_handler_with_the_requests_limit() -> None:
 
 def test_failing_handler_consumes_its_message_and_leaves_nothing() -> None:
     def fail(context: Any, _: Any) -> None:
-        context.queue_downward_message(2, b"told")
+        context.queue_downward_message(2, b"sent")
         raise ValueError("no")
 
     router = queue(fail, 10_000)
