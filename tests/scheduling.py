@@ -20,6 +20,7 @@ LONGEST_FIRST: Final[Sequence[tuple[str, ...]]] = (
         "tests/streaming/test_state_reader.py",
         "tests/streaming/test_outcomes.py",
         "tests/streaming/test_protocols.py",
+        "tests/streaming/test_history.py",
         "tests/streaming/test_real_data.py",
         "tests/streaming/test_options.py",
     ),
