@@ -14,12 +14,13 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.sending import send
+from validator.config import Config
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.kafka.client import producer_config
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
 from validator.plugin.api import Manifest, Record, Transport, TransportContext, hookimpl
-from validator.service.transport import KafkaTransportContext
+from validator.service.transport import KafkaTransportContext, record_forms
 from validator.testing.transport import MemoryTransport
 
 TOPICS = ("verdicts", "lanes")
@@ -41,7 +42,9 @@ class OnKafka:
         """Start the transport again, in place of the running one."""
         self.stop = Event()
         self.open.close()
-        return self.open.enter_context(KafkaTransportContext(self.kafka, self.prefix, "t", TOPICS, CONFIG, self.stop))
+        return self.open.enter_context(
+            KafkaTransportContext(self.kafka, self.prefix, "t", TOPICS, CONFIG, self.stop, record_forms(Config()))
+        )
 
     def submitted(self) -> list[Record]:
         with TopicReader(self.kafka, self.prefix, ["blocks", "candidates"]) as reader:
@@ -157,6 +160,63 @@ def test_wrong_argument_is_value_error(backend: Backend, call: Callable[[Transpo
         call(context)
     assert str(caught.value).startswith(text)
     assert backend.submitted() == []
+
+
+CANDIDATE = {"lane": "polkadot", "block": 5, "index": 0, "para_id": 7, "hrmp_watermark": 4, "upward_messages": ["ff"]}
+CANDIDATE |= {"processed_downward_messages": 0, "horizontal_messages": []}
+
+
+def test_records_are_converted_from_and_to_json(backend: Backend) -> None:
+    context = backend.start()
+    key, value = context.encode("candidates", CANDIDATE)
+    context.submit("candidates", key, value)
+    assert (key, context.decode("candidates", value)) == (
+        b"polkadot",
+        {**CANDIDATE, "relay_parent_number": None, "candidate_hash": None},
+    )
+    assert backend.submitted() == [("candidates", key, value)]
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda c: c.encode("verdicts", CANDIDATE), "topic: expected one of blocks, candidates, channel-requests, "),
+        (lambda c: c.encode("candidates", {**CANDIDATE, "lane": None}), "candidates: expected an object with a lane, "),
+        (lambda c: c.encode("candidates", [1]), "candidates: expected an object with a lane, found [1]"),
+        (
+            lambda c: c.encode("candidates", {**CANDIDATE, "para_id": -1}),
+            "candidates: para_id: expected an integer from 0 to 4294967295, found -1",
+        ),
+        (lambda c: c.encode("candidates", {**CANDIDATE, "parra": 1}), "candidates: parra: no such field"),
+        (lambda c: c.decode("nothing", b""), "topic: expected one of blocks, "),
+        (lambda c: c.decode("verdicts", "x"), "value: expected bytes, found str"),
+        (lambda c: c.decode("verdicts", b"x"), "verdicts: expected a record of "),
+    ],
+)
+def test_wrong_record_is_value_error(backend: Backend, call: Callable[[TransportContext], Any], text: str) -> None:
+    with pytest.raises(ValueError, match=r"expected|no such") as caught:
+        call(backend.start())
+    assert str(caught.value).startswith(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_lane_has_the_records_of_its_protocol() -> None:
+    memory = InMemory().memory
+    plugin = memory.plugin.hooks["validator_transports"].plugin
+    other = MemoryTransport(plugin, protocols={"westend": "xcmp"})
+    request = {
+        "lane": "westend",
+        "block": 1,
+        "index": 0,
+        "kind": "close_channel",
+        "origin": 1,
+        "sender": 1,
+        "recipient": 2,
+    }
+    key, value = other.forms.encode("channel-requests", request)
+    assert (key, other.forms.decode("channel-requests", value)["lane"]) == (b"westend", "westend")
+    with pytest.raises(ValueError, match="channel-requests: "):
+        other.forms.encode("channel-requests", {**request, "lane": "polkadot"})
 
 
 # --- on a broker only ---

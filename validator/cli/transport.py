@@ -12,7 +12,7 @@ import typer
 from validator import exit_codes
 from validator.cli.common import ConfigPath, kafka_table, say
 from validator.config import load_config
-from validator.service.transport import choose_transport, run_transport
+from validator.service.transport import choose_transport, record_forms, run_transport
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -55,7 +55,7 @@ def run(
     before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         say(f"transport {chosen.name}: {chosen.plugin}")
-        run_transport(chosen, kafka_table(config), config.topics.prefix, stop)
+        run_transport(chosen, kafka_table(config), config.topics.prefix, stop, record_forms(config))
     except KeyboardInterrupt:
         raise typer.Exit(exit_codes.INTERRUPTED) from None
     finally:

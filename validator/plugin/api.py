@@ -10,7 +10,7 @@ the API, names are added but never removed or changed in meaning.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -95,10 +95,21 @@ Record: TypeAlias = tuple[str, bytes, bytes]
 class TransportContext(Protocol):
     """A transport's connection to Kafka, in the transport's own process.
 
-    ``config`` is the transport's configuration. Input records go to Kafka and output records come from it, in the encodings of `avro/`.
+    ``config`` is the transport's configuration. Input records go to Kafka and output records come from it, in the encodings of `avro/`;
+    `encode` and `decode` convert them from and to their JSON form, in which people write and read them (docs/commands.md).
     """
 
     config: Any
+
+    def encode(self, topic: str, record: Mapping[str, Any]) -> tuple[bytes, bytes]:
+        """Return key and value, for `submit`, of an input record given in JSON form.
+
+        The record belongs to the protocol that the configuration gives its lane. Raises ``ValueError`` that says what was expected and
+        found: a topic that is not an input, a record without a lane, then its first wrong field.
+        """
+
+    def decode(self, topic: str, value: bytes) -> dict[str, Any]:
+        """Return a record of an input or output topic in JSON form. Raises ``ValueError`` for an unknown topic, then for a wrong value."""
 
     def submit(self, topic: str, key: bytes, value: bytes) -> None:
         """Write a record to an input topic, named without its prefix. Returns once Kafka has the record. Raises `ValueError`."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
@@ -13,10 +14,11 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from validator.errors import UserError
 from validator.kafka.client import consumer_config
 from validator.kafka.retry import ANSWER_S_MAX, answer, check, partitions_of
+from validator.lanes.configured import configured_codec, protocol_of
 from validator.plugin.lock import check_lock, check_versions, read_lock
 from validator.plugin.pack import use_artefacts
 from validator.plugin.registry import PluginError, Problem, canonical, configure, discover, installed, transports_of
-from validator.plugin.submission import check_submission, check_timeout
+from validator.plugin.submission import RecordForms, check_submission, check_timeout
 from validator.service.sender import RecordSender
 from validator.topics import OUTPUT_TOPICS
 
@@ -106,9 +108,17 @@ class KafkaTransportContext:
     """
 
     def __init__(
-        self, kafka: KafkaTable, prefix: str, name: str, topics: tuple[str, ...], config: Any, stop: Event
+        self,
+        kafka: KafkaTable,
+        prefix: str,
+        name: str,
+        topics: tuple[str, ...],
+        config: Any,
+        stop: Event,
+        forms: RecordForms,
     ) -> None:
         self.config = config
+        self.encode, self.decode = forms.encode, forms.decode
         self._prefix = prefix
         self._stop = stop
         self._name = name
@@ -203,12 +213,18 @@ class KafkaTransportContext:
         return UserError(f"transport {self._name}: error from {self._bootstrap}: {error.str()} ({error.name()})")
 
 
-def run_transport(chosen: Chosen, kafka: KafkaTable, prefix: str, stop: Event) -> None:
+def record_forms(config: Config) -> RecordForms:
+    """Return the forms of the records of all configured chains. Raises `UserError`."""
+    return RecordForms(configured_codec(config), partial(protocol_of, config))
+
+
+def run_transport(chosen: Chosen, kafka: KafkaTable, prefix: str, stop: Event, forms: RecordForms) -> None:
     """Run a transport until it ends by itself, or after ``stop`` is set.
 
     Raises `UserError` as its context does, and for any exception of the transport itself.
     """
-    with KafkaTransportContext(kafka, prefix, chosen.name, chosen.transport.topics, chosen.config, stop) as context:
+    topics = chosen.transport.topics
+    with KafkaTransportContext(kafka, prefix, chosen.name, topics, chosen.config, stop, forms) as context:
         try:
             chosen.transport.run(context)
         except UserError:

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from validator.codec.json_form import encode_json
+from validator.config import DEFAULT_PROTOCOL
 from validator.errors import UserError
 from validator.plugin.api import Manifest, Record, Transport
 from validator.plugin.registry import (
@@ -19,7 +21,9 @@ from validator.plugin.registry import (
     register,
     transports_of,
 )
-from validator.plugin.submission import check_submission, check_timeout
+from validator.plugin.runtime import RuntimePlan, codec_of
+from validator.plugin.submission import RecordForms, check_submission, check_timeout
+from validator.topics import OUTPUT_TOPICS
 
 
 class MemoryTransport:
@@ -27,7 +31,7 @@ class MemoryTransport:
 
     ``plugin`` is a module or object with hooks, or the name of an installed plugin. ``config`` is what ``[transports.<name>]`` would hold.
     ``transport`` selects one if the plugin yields several. `outputs` are the records of all output topics; the transport receives those of
-    its topics. `submitted` are the records that it wrote.
+    its topics. `submitted` are the records that it wrote. ``protocols`` are the protocols by lane; other lanes have the default one.
 
     Raises `PluginError` for problems of the plugin or its configuration, then `UserError` if the plugin does not yield this transport.
     """
@@ -39,17 +43,36 @@ class MemoryTransport:
         *,
         transport: str | None = None,
         outputs: Iterable[Record] = (),
+        protocols: Mapping[str, str] | None = None,
     ) -> None:
         self.plugin = _resolve(plugin)
         values = canonical(dict(config or {}))
         self.config = configure(self.plugin, values)
         self.transport = _choose(self.plugin, transports_of(self.plugin, values), transport)
+        lanes = dict(protocols or {})
+        codec = codec_of(map(RuntimePlan, {DEFAULT_PROTOCOL, *lanes.values()}))
+        self.forms = RecordForms(codec, lambda lane: lanes.get(lane, DEFAULT_PROTOCOL))
+        """Converts records for the transport, and for its tests."""
         self.outputs: list[Record] = list(outputs)
         """The job's output records, in order; append to the list between two runs."""
         self.submitted: list[Record] = []
         """The records written to input topics, in order."""
         self.acknowledged = 0
         """How many of `outputs` are acknowledged and not received again."""
+
+    def emit(self, topic: str, record: Mapping[str, Any]) -> None:
+        """Append an output record, given in JSON form, as the job would emit it. Raises `UserError` for a wrong topic or record."""
+        names = self.forms.codec.names(topic) if topic in OUTPUT_TOPICS else ()
+        for at, name in enumerate(names):
+            try:
+                value = encode_json(self.forms.codec.schemas[name], dict(record))
+            except UserError:
+                if at + 1 == len(names):
+                    raise
+                continue
+            self.outputs.append((topic, str(record["lane"]).encode(), value))
+            return
+        raise UserError(f"topic: expected one of {', '.join(OUTPUT_TOPICS)}, found {topic!r}")
 
     def run(self, *, receives_max: int | None = None, submits_max: int | None = None) -> None:
         """Start the transport, as a restarted process does, from the first record not acknowledged, and run it until it returns.
@@ -65,6 +88,7 @@ class MemoryContext:
 
     def __init__(self, memory: MemoryTransport, receives_max: int | None, submits_max: int | None) -> None:
         self.config = memory.config
+        self.encode, self.decode = memory.forms.encode, memory.forms.decode
         self._memory = memory
         self._position = memory.acknowledged
         self._receives_left = receives_max

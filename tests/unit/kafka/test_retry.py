@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 
 from streaming import markers
+from validator.config import Config
 from validator.errors import UserError
 from validator.kafka import reader, retry, topics
 from validator.kafka.retry import answer, await_broker, missing_topics, partitions_of
@@ -215,7 +216,9 @@ def ends(broker: Broker) -> object:
 
 
 def transport_places(broker: Broker) -> object:
-    context = transport.KafkaTransportContext(KAFKA, "t.", "echo", ("verdicts",), None, None)  # type: ignore[arg-type]
+    context = transport.KafkaTransportContext(
+        KAFKA, "t.", "echo", ("verdicts",), None, None, transport.record_forms(Config())
+    )  # type: ignore[arg-type]
     context._received["t.verdicts", 0] = 5
     context.acknowledge()
     return [place.offset for place in broker.assigned], context._received  # type: ignore[attr-defined]
