@@ -211,7 +211,7 @@ def test_lane_has_the_records_of_its_protocol() -> None:
         "kind": "close_channel",
         "origin": 1,
         "sender": 1,
-        "recipient": 2,
+        "column_index": 2,
     }
     key, value = other.forms.encode("channel-requests", request)
     assert (key, other.forms.decode("channel-requests", value)["lane"]) == (b"westend", "westend")
