@@ -2,7 +2,8 @@
 """The Router against the naive model, step by step: the test compares every result with its fields, and the state after every step.
 
 Limits are tiny and paras few, so that rare cases are frequent: full queues and channels, paras that leave with open requests and return,
-candidates that are enacted several sessions after they were accepted.
+candidates that are enacted several sessions after they were accepted. The chain's rules change at drawn heights, to each feature alone, to
+all of them, to any set, to a profile.
 """
 
 from __future__ import annotations
@@ -16,6 +17,25 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.hypothesis_profile import examples
+from tests.property.router_inputs import (
+    FAILING,
+    GENEROUS,
+    LIMITS,
+    NOBODY,
+    PARAS,
+    WEIGHTS,
+    changes_of_rules,
+    epochs_of,
+    kinds,
+    later_request_of,
+    new_configs,
+    onboardings,
+    paras,
+    payloads,
+    service_of,
+    sizes,
+    upward,
+)
 from tests.property.shapes import (
     Json,
     candidate_of,
@@ -34,67 +54,13 @@ from validator.core.handlers.handler import BoundHandler, Handler, MessageWeight
 from validator.core.handlers.upward import FixedWeightDispatcher
 from validator.core.outcomes import DispatchOutcome, Processed
 from validator.core.rules import ChainSettings, pages
-from validator.core.types import Balances, Enactment, ParaId
+from validator.core.types import Balances, Enactment, ParaId, Weight
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.encoding import decode_state, encode_state
 from validator.protocols.router.invariants import check_invariants
 from validator.protocols.router.rules import Router, state_hash
 from validator.protocols.router.simulation.model import NaiveRouter
 from validator.protocols.router.view import view
-
-PARAS = (1, 2, 3, 4, 70)
-NOBODY = 99
-MESSAGE_BYTES_MAX = 4
-
-LIMITS = {
-    "max_upward_message_num_per_candidate": st.integers(0, 3),
-    "max_upward_message_size": st.integers(0, MESSAGE_BYTES_MAX),
-    "max_upward_queue_count": st.integers(0, 5),
-    "max_upward_queue_size": st.integers(0, 10),
-    "preferred_dispatchable_upward_messages_step_weight": st.integers(0, 6),
-    "max_downward_message_size": st.sampled_from((0, 3, 4, 12)),
-    "hrmp_max_message_num_per_candidate": st.integers(0, 3),
-    "hrmp_channel_max_places": st.integers(1, 3),
-    "hrmp_channel_max_message_size": st.integers(1, MESSAGE_BYTES_MAX),
-    # at least the size of a message: a candidate that waits while its channel is closed and reopened is enacted unchecked
-    "hrmp_channel_max_size": st.integers(MESSAGE_BYTES_MAX, 9),
-    "hrmp_max_parachain_outbound_channels": st.integers(1, 3),
-    "hrmp_max_parathread_outbound_channels": st.integers(0, 2),
-    "hrmp_max_parachain_inbound_channels": st.integers(1, 3),
-    "hrmp_max_parathread_inbound_channels": st.integers(0, 2),
-    "hrmp_sender_deposit": st.integers(0, 7),
-    "hrmp_recipient_deposit": st.integers(0, 7),
-    "hrmp_open_request_ttl": st.integers(0, 4),
-}
-GENEROUS = {
-    "max_upward_message_num_per_candidate": 3,
-    "max_upward_message_size": 4,
-    "max_upward_queue_count": 5,
-    "max_upward_queue_size": 10,
-    "preferred_dispatchable_upward_messages_step_weight": 4,
-    "max_downward_message_size": 12,
-    "hrmp_max_message_num_per_candidate": 3,
-    "hrmp_channel_max_places": 3,
-    "hrmp_channel_max_message_size": 4,
-    "hrmp_channel_max_size": 5,
-    "hrmp_max_parachain_outbound_channels": 3,
-    "hrmp_max_parathread_outbound_channels": 2,
-    "hrmp_max_parachain_inbound_channels": 3,
-    "hrmp_max_parathread_inbound_channels": 2,
-    "hrmp_sender_deposit": 5,
-    "hrmp_recipient_deposit": 3,
-    "hrmp_open_request_ttl": 2,
-}
-WEIGHTS = {"": 0, "aa": 2, "bb": 9}
-FAILING = ("aa", "cc")
-
-paras = st.sampled_from((*PARAS, *PARAS, NOBODY))
-kinds = st.sampled_from(("parachain", "parathread"))
-payloads = st.sampled_from(("", "aa", "bb", "cc", "0102", "010203", "01020304")) | st.binary(
-    max_size=MESSAGE_BYTES_MAX + 1
-).map(bytes.hex)
-onboardings = st.fixed_dictionaries({"para_id": paras, "kind": kinds, "balance": st.integers(0, 30)})
-new_configs = st.none() | st.fixed_dictionaries({}, optional=LIMITS)
 
 
 def meddle(context: Context, payload: bytes) -> None:
@@ -107,7 +73,7 @@ def meddle(context: Context, payload: bytes) -> None:
             partial(context.close_channel, para, context.origin),
             partial(context.queue_downward_message, para, payload),
             partial(context.transfer, para, 1),
-            partial(context.write, bytes((para,)), payload),
+            partial(context.write, para.to_bytes(2), payload),
         ):
             with suppress(Violation, ContextError):
                 call()
@@ -122,8 +88,8 @@ class MeddlingDispatcher(FixedWeightDispatcher):
 
     handlers = HandlerDispatcher([HandlerEpoch(0, DispatchTable([MEDDLING]))], weight_max=10**9)
 
-    def process(self, host: Host, para: ParaId, payload: bytes) -> Processed:
-        processed = super().process(host, para, payload)
+    def process(self, host: Host, para: ParaId, payload: bytes, limit: Weight | None = None) -> Processed:
+        processed = super().process(host, para, payload, limit)
         if processed.outcome is DispatchOutcome.FAILED:
             assert self.handlers.process(host, para, payload).failure == "ValueError: "
         return processed
@@ -144,6 +110,7 @@ class RouterMachine(RuleBasedStateMachine):
         unlimited=st.booleans(),
         on_inclusion=st.booleans(),
         first_block=st.integers(1, 100),
+        changes=changes_of_rules,
         channels=st.lists(
             st.sampled_from([(s, r) for s in PARAS for r in PARAS if s != r]), min_size=3, max_size=8, unique=True
         ),
@@ -158,6 +125,7 @@ class RouterMachine(RuleBasedStateMachine):
         unlimited: bool,
         on_inclusion: bool,
         first_block: int,
+        changes: list[Json],
         channels: list[tuple[int, int]],
     ) -> None:
         genesis = [
@@ -170,6 +138,8 @@ class RouterMachine(RuleBasedStateMachine):
             1,
             frozenset(bytes.fromhex(payload) for payload in FAILING),
         )
+        rules = [{**change, "from_block": first_block + change["from_block"]} for change in changes]
+        self.epochs = epochs_of(rules)
         self.enactment = Enactment.ON_INCLUSION if on_inclusion else Enactment.IMMEDIATE
         self.router = Router.at_genesis(
             ChainSettings(
@@ -179,6 +149,7 @@ class RouterMachine(RuleBasedStateMachine):
                 notifications=notifications,
                 upward_messages=self.dispatcher,
                 enactment=self.enactment,
+                rules=self.epochs,
             )
         )
         self.naive = NaiveRouter(
@@ -189,6 +160,7 @@ class RouterMachine(RuleBasedStateMachine):
             notifications=notifications,
             enactment="on-inclusion" if on_inclusion else "immediate",
             unlimited_balances=unlimited,
+            rules=rules,
         )
         self.begin(first_block, [], [])
         for sender, recipient in channels:
@@ -211,12 +183,7 @@ class RouterMachine(RuleBasedStateMachine):
     def request(self, request: Json) -> None:
         assert result_of(self.router.apply_request, request_of(request)) == self.naive.request(request)
 
-    @rule(
-        origin=paras,
-        recipient=paras,
-        max_places=st.sampled_from((1, 1, 1, 2, 3, 4, 0)),
-        max_message_size=st.sampled_from((1, 1, 1, 3, 4, 5, 0)),
-    )
+    @rule(origin=paras, recipient=paras, **sizes)
     def init_open_channel(self, **arguments: int) -> None:
         self.request({"kind": "init_open_channel", **arguments})
 
@@ -244,6 +211,16 @@ class RouterMachine(RuleBasedStateMachine):
     def schedule_para_cleanup(self, para: int) -> None:
         self.request({"kind": "schedule_para_cleanup", "para_id": para})
 
+    @rule(data=st.data(), count=st.integers(1, 3))
+    def later_requests(self, data: st.DataObject, count: int) -> None:
+        for _ in range(count):
+            self.request(later_request_of(data.draw, self.naive))
+
+    @precondition(lambda self: self.naive.queue is not None and self.naive.queue.overweight())
+    @rule(data=st.data())
+    def service_overweight(self, data: st.DataObject) -> None:
+        self.request(service_of(data.draw, self.naive))
+
     # --- messages ---
 
     @rule(para=paras, msg=payloads)
@@ -258,9 +235,15 @@ class RouterMachine(RuleBasedStateMachine):
         assert result == self.naive.candidate(candidate)
         return result
 
-    @rule(data=st.data(), candidates_of=st.lists(st.sampled_from(PARAS), min_size=1, max_size=5))
-    def traffic(self, data: st.DataObject, candidates_of: list[int]) -> None:
-        """Play a block of candidates, and the next block."""
+    @rule(
+        data=st.data(),
+        requests=st.integers(0, 3),
+        candidates_of=st.lists(st.sampled_from(PARAS), min_size=1, max_size=5),
+    )
+    def traffic(self, data: st.DataObject, requests: int, candidates_of: list[int]) -> None:
+        """Play a block of requests and candidates, and the next block."""
+        for _ in range(requests):
+            self.request(later_request_of(data.draw, self.naive))
         for para in candidates_of:
             if data.draw(st.integers(0, 3), label="good unless 0"):
                 self.good_candidate(data, para)
@@ -287,7 +270,7 @@ class RouterMachine(RuleBasedStateMachine):
                 "para_id": para,
                 "relay_parent_number": data.draw(st.sampled_from((None, None, None, self.now, self.now - 1, last + 1))),
                 "hrmp_watermark": data.draw(st.sampled_from((self.now - 1, self.now - 1, *landings, last, last + 1))),
-                "upward_messages": data.draw(st.lists(payloads, max_size=3)),
+                "upward_messages": data.draw(st.lists(upward, max_size=3)),
                 "processed_downward_messages": data.draw(
                     st.sampled_from((min(1, waiting), waiting, waiting + 1, 0)), label="processed"
                 ),
@@ -304,7 +287,7 @@ class RouterMachine(RuleBasedStateMachine):
         candidate = {
             "para_id": para,
             "hrmp_watermark": data.draw(st.sampled_from((self.now - 1, *landings))),
-            "upward_messages": data.draw(st.lists(payloads, max_size=2)),
+            "upward_messages": data.draw(st.lists(upward, max_size=2)),
             "processed_downward_messages": data.draw(st.integers(min(1, waiting), waiting)),
             "horizontal_messages": [{"recipient": to, "data": data.draw(payloads)} for to in sent_to],
         }
@@ -363,12 +346,13 @@ class RouterMachine(RuleBasedStateMachine):
 
     # --- restarts and roots ---
 
+    @precondition(lambda self: not self.naive.serviced)  # a block's messages are not among the pages
     @rule()
     def restart(self) -> None:
         """Continue with a Router made from the pages of this one."""
         before = pages(self.router)
         self.router = Router.from_pages(
-            before, ChainSettings(enactment=self.enactment, upward_messages=self.dispatcher)
+            before, ChainSettings(enactment=self.enactment, upward_messages=self.dispatcher, rules=self.epochs)
         )
         assert pages(self.router) == before
         self.router.begin_block(self.now)
@@ -395,5 +379,5 @@ class RouterMachine(RuleBasedStateMachine):
             assert self.router.state_root() == state_hash(self.router.state)
 
 
-RouterMachine.TestCase.settings = settings(examples(200), stateful_step_count=40)
+RouterMachine.TestCase.settings = settings(examples(130), stateful_step_count=40)
 TestRouter = RouterMachine.TestCase

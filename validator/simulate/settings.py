@@ -41,6 +41,9 @@ class SimulationSettings:
     configuration_changes_per_100_sessions: int = 40
     enactment: Literal["immediate", "on-inclusion"] = "immediate"
     notifications: bool = False
+    history: bool = (
+        False  # live through the protocol's named rules, the oldest first; a protocol with one set of rules ignores it
+    )
     unlimited_balances: bool = False
 
     def __post_init__(self) -> None:
@@ -60,7 +63,8 @@ class SimulationSettings:
 
 # "real" is the load of real chains: 3.4 candidates a second at blocks of 6 s, with one message per hundred candidates. "full"
 # is 100 fully used cores. "ceiling" adds as many messages as the configuration lets a candidate send. Sessions are Kusama's.
-PROFILES: Final[dict[str, dict[str, int]]] = {
+# "history" is a small chain that lives through all named rules of its protocol, with limits that it reaches.
+PROFILES: Final[dict[str, dict[str, Any]]] = {
     "demo": {},
     "real": {
         "candidates_per_block": 20,
@@ -90,6 +94,15 @@ PROFILES: Final[dict[str, dict[str, int]]] = {
         "messages_per_round": 1200,
         "session_length_blocks": 100,
         "configuration_changes_per_100_sessions": 5,
+    },
+    "history": {
+        "history": True,
+        "blocks": 400,
+        "preset": "tight",
+        "paras": 26,
+        "candidates_per_block": 10,
+        "requests_per_100_blocks": 400,
+        "configuration_changes_per_100_sessions": 60,
     },
 }
 

@@ -11,8 +11,11 @@ import pytest
 
 from validator.protocols.router.simulation.scenario import play
 
-SAMPLES = Path(__file__).resolve().parents[4] / "shared" / "traces" / "router_samples.json"
-SCENARIOS: list[dict[str, Any]] = json.loads(SAMPLES.read_text()) if SAMPLES.exists() else []
+TRACES = Path(__file__).resolve().parents[4] / "shared" / "traces"
+FILES = ("router_samples.json", "router_profiles_samples.json")
+SCENARIOS: list[dict[str, Any]] = [
+    scenario for name in FILES if (TRACES / name).exists() for scenario in json.loads((TRACES / name).read_text())
+]
 
 
 def disagreement(expected: Any, found: Any, where: str = "") -> str | None:
@@ -29,9 +32,9 @@ def disagreement(expected: Any, found: Any, where: str = "") -> str | None:
     return None if same else f"{where}: expected {expected!r}, found {found!r}"
 
 
-@pytest.mark.skipif(not SAMPLES.exists(), reason="../shared/traces is not next to this checkout")
+@pytest.mark.skipif(not TRACES.exists(), reason="../shared/traces is not next to this checkout")
 def test_all_sample_traces_are_present() -> None:
-    assert len(SCENARIOS) >= 26
+    assert len(SCENARIOS) >= 26 + 12
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: f"{scenario['id']}-{scenario['name']}")

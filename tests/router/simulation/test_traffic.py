@@ -197,7 +197,7 @@ def test_unknown_preset_and_topology_raise_user_error() -> None:
 
 
 def test_simulated_polkadot_differs_from_preset_polkadot_2021_09_only_in_ttl() -> None:
-    preset = asdict(PRESETS["polkadot-2021-09"])
+    preset = {name: value for name, value in asdict(PRESETS["polkadot-2021-09"]).items() if value is not None}
     assert {**LIMITS["polkadot"], "hrmp_open_request_ttl": preset["hrmp_open_request_ttl"]} == preset
     assert LIMITS["polkadot"]["hrmp_open_request_ttl"] == 2
 

@@ -51,7 +51,7 @@ def test_simulate_json_writes_chain_then_blocks() -> None:
 def test_simulate_mistake_gives_one_line_and_exit_code_2(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for arguments, expected in (
-        (["--json", "--profile", "x"], "profile: expected one of demo, real, full, ceiling, found 'x'"),
+        (["--json", "--profile", "x"], "profile: expected one of demo, real, full, ceiling, history, found 'x'"),
         (["--json", "--preset", "x"], "preset: expected one of polkadot, tight, found 'x'"),
         ([], "expected either --out DIR or --json, found neither"),
         (["--out", str(tmp_path / "file")], "cannot be written"),

@@ -27,7 +27,7 @@ def test_invalid_settings_raise_user_error(wrong: dict[str, Any]) -> None:
 
 
 def test_unknown_profile_raises_user_error() -> None:
-    with pytest.raises(UserError, match="profile: expected one of demo, real, full, ceiling, found 'x'"):
+    with pytest.raises(UserError, match="profile: expected one of demo, real, full, ceiling, history, found 'x'"):
         settings_of_profile("x")
 
 

@@ -11,51 +11,114 @@ if TYPE_CHECKING:
     from validator.protocols.router.simulation.model import NaiveRouter
 
 
+def relay_parent_of(router: NaiveRouter, candidate: Json) -> int:
+    """Return the block number of the candidate's relay parent: the parent block unless it says otherwise."""
+    given: int | None = candidate.get("relay_parent_number")
+    return router.now - 1 if given is None else given
+
+
 def check_downward(router: NaiveRouter, candidate: Json) -> Json | None:
-    """Check that waiting downward messages are processed, and no more than the queue holds."""
+    """Check that waiting downward messages are processed, and no more than the queue holds.
+
+    Under dmp_by_relay_parent a para need not process what its relay parent had not seen (router_profiles 3.10).
+    """
     group = "ProcessedDownwardMessages/"
     processed = candidate["processed_downward_messages"]
-    length = len(router.dmq.get(candidate["para_id"], []))
-    if length > 0 and processed == 0:
-        return failed(group + "AdvancementRule")
-    if processed > length:
-        return failed(group + "Underflow", processed_downward_messages=processed, dmq_length=length)
+    queue = router.dmq.get(candidate["para_id"], [])
+    if queue and processed == 0:
+        seen = queue[0]["sent_at"] <= relay_parent_of(router, candidate)
+        if seen or not router.has("dmp_by_relay_parent"):
+            return failed(group + "AdvancementRule")
+    if processed > len(queue):
+        return failed(group + "Underflow", processed_downward_messages=processed, dmq_length=len(queue))
     return None
 
 
 def check_upward(router: NaiveRouter, candidate: Json) -> Json | None:
-    """Check number and sizes, then the room in the queue: count before bytes (I-18)."""
-    group = "UpwardMessages/"
-    messages = candidate["upward_messages"]
-    permitted = router.config["max_upward_message_num_per_candidate"]
-    if len(messages) > permitted:
-        return failed(group + "MoreMessagesThanPermitted", sent=len(messages), permitted=permitted)
-    max_size = router.config["max_upward_message_size"]
-    for idx, message in enumerate(messages):
-        if size_of(message) > max_size:
-            return failed(group + "MessageSize", idx=idx, msg_size=size_of(message), max_size=max_size)
-    after = router.ump.get(candidate["para_id"], []) + messages
-    limit = router.config["max_upward_queue_count"]
-    if len(after) > limit:
-        return failed(group + "CapacityExceeded", count=len(after), limit=limit)
-    limit = router.config["max_upward_queue_size"]
-    total_size = sum(size_of(message) for message in after)
-    if total_size > limit:
-        return failed(group + "TotalSizeExceeded", total_size=total_size, limit=limit)
+    """Check number, sizes and the room in the queue; the order of the checks depends on message_queue (I-18, router_profiles 3.9)."""
+    if router.has("message_queue"):
+        return _offboarding(router, candidate) or _first_broken(router, candidate, "number", "count", "size and bytes")
+    return _first_broken(router, candidate, "number", "size", "count", "bytes")
+
+
+def _offboarding(router: NaiveRouter, candidate: Json) -> Json | None:
+    if candidate["para_id"] in router.outgoing and candidate["upward_messages"]:
+        return failed("UpwardMessages/IsOffboarding")
     return None
 
 
+def _first_broken(router: NaiveRouter, candidate: Json, *order: str) -> Json | None:
+    for check in order:
+        result = _UPWARD[check](router, router.upward_waiting(candidate["para_id"]), candidate["upward_messages"])
+        if result is not None:
+            return result
+    return None
+
+
+def _number(router: NaiveRouter, _waiting: list[str], messages: list[str]) -> Json | None:
+    permitted = router.config["max_upward_message_num_per_candidate"]
+    if len(messages) > permitted:
+        return failed("UpwardMessages/MoreMessagesThanPermitted", sent=len(messages), permitted=permitted)
+    return None
+
+
+def _sizes(router: NaiveRouter, _waiting: list[str], messages: list[str]) -> Json | None:
+    max_size = router.config["max_upward_message_size"]
+    for idx, message in enumerate(messages):
+        if size_of(message) > max_size:
+            return failed("UpwardMessages/MessageSize", idx=idx, msg_size=size_of(message), max_size=max_size)
+    return None
+
+
+def _count(router: NaiveRouter, waiting: list[str], messages: list[str]) -> Json | None:
+    limit = router.config["max_upward_queue_count"]
+    count = len(waiting) + len(messages)
+    return failed("UpwardMessages/CapacityExceeded", count=count, limit=limit) if count > limit else None
+
+
+def _bytes(router: NaiveRouter, waiting: list[str], messages: list[str]) -> Json | None:
+    limit = router.config["max_upward_queue_size"]
+    total_size = sum(map(size_of, waiting + messages))
+    return (
+        failed("UpwardMessages/TotalSizeExceeded", total_size=total_size, limit=limit) if total_size > limit else None
+    )
+
+
+def _sizes_and_bytes(router: NaiveRouter, waiting: list[str], messages: list[str]) -> Json | None:
+    """Check each message's own size, then the bytes with it, before the next message."""
+    max_size, limit = router.config["max_upward_message_size"], router.config["max_upward_queue_size"]
+    total_size = sum(map(size_of, waiting))
+    for idx, message in enumerate(messages):
+        if size_of(message) > max_size:
+            return failed("UpwardMessages/MessageSize", idx=idx, msg_size=size_of(message), max_size=max_size)
+        total_size += size_of(message)
+        if total_size > limit:
+            return failed("UpwardMessages/TotalSizeExceeded", total_size=total_size, limit=limit)
+    return None
+
+
+_UPWARD = {"number": _number, "size": _sizes, "count": _count, "bytes": _bytes, "size and bytes": _sizes_and_bytes}
+
+
 def check_watermark(router: NaiveRouter, candidate: Json) -> Json | None:
-    """Check that the watermark advances, to the relay parent or to a block with messages (I-12)."""
+    """Check that the watermark advances, to the relay parent or to a block with messages (I-12, router_profiles 3.8)."""
     group = "HrmpWatermark/"
     para, new = candidate["para_id"], candidate["hrmp_watermark"]
-    relay_parent = candidate.get("relay_parent_number")
-    if relay_parent is None:
-        relay_parent = router.now - 1
-    if para in router.watermarks and new <= router.watermarks[para]:
-        return failed(group + "AdvancementRule", new_watermark=new, last_watermark=router.watermarks[para])
+    relay_parent = relay_parent_of(router, candidate)
+    last = router.watermarks.get(para)
+    stands = last is not None and new <= last
+    ahead = failed(group + "AheadRelayParent", new_watermark=new, relay_chain_parent_number=relay_parent)
+    if router.has("relaxed_watermark"):
+        if new == relay_parent:
+            return None
+        if new > relay_parent:
+            return ahead
+        if new == last and router.has("watermark_may_stay"):
+            return None
+    if stands:
+        return failed(group + "AdvancementRule", new_watermark=new, last_watermark=last)
     if new > relay_parent:
-        return failed(group + "AheadRelayParent", new_watermark=new, relay_chain_parent_number=relay_parent)
+        return ahead
     if new < relay_parent and all(block != new for block, _ in router.digests.get(para, [])):
         return failed(group + "LandsOnBlockWithNoMessages", new_watermark=new)
     return None

@@ -11,16 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from validator.protocols.router.simulation.acceptance import relay_parent_of
 from validator.protocols.router.simulation.model import NaiveRouter
 from validator.simulate import Draws, Json
 
 Way = Callable[[NaiveRouter, Draws, Json, list[int], int], bool]
 """(model, random, candidate to change, recipients of the para's channels, maximum bytes to spend) -> whether it succeeded."""
-
-
-def _relay_parent(router: NaiveRouter, candidate: Json) -> int:
-    given: int | None = candidate["relay_parent_number"]
-    return router.now - 1 if given is None else given
 
 
 def put_message(candidate: Json, recipient: int, data: str, most: int) -> None:
@@ -41,7 +37,10 @@ def _put(router: NaiveRouter, candidate: Json, recipient: int, data: str) -> boo
 
 
 def no_downward_processed(router: NaiveRouter, _rng: Draws, candidate: Json, _egress: list[int], _cost: int) -> bool:
-    if not router.dmq.get(candidate["para_id"]):
+    queue = router.dmq.get(candidate["para_id"])
+    if not queue:
+        return False
+    if router.has("dmp_by_relay_parent") and queue[0]["sent_at"] > relay_parent_of(router, candidate):
         return False
     candidate["processed_downward_messages"] = 0
     return True
@@ -69,7 +68,7 @@ def large_upward(router: NaiveRouter, rng: Draws, candidate: Json, _egress: list
 
 
 def full_upward_queue(router: NaiveRouter, rng: Draws, candidate: Json, _egress: list[int], _cost: int) -> bool:
-    room = router.config["max_upward_queue_count"] - len(router.ump.get(candidate["para_id"], []))
+    room = router.config["max_upward_queue_count"] - len(router.upward_waiting(candidate["para_id"]))
     if max(room + 1, 0) > router.config["max_upward_message_num_per_candidate"]:
         return False
     while len(candidate["upward_messages"]) <= room:
@@ -78,7 +77,7 @@ def full_upward_queue(router: NaiveRouter, rng: Draws, candidate: Json, _egress:
 
 
 def full_upward_bytes(router: NaiveRouter, rng: Draws, candidate: Json, _egress: list[int], cost: int) -> bool:
-    queue = router.ump.get(candidate["para_id"], [])
+    queue = router.upward_waiting(candidate["para_id"])
     count = min(
         router.config["max_upward_message_num_per_candidate"], router.config["max_upward_queue_count"] - len(queue)
     )
@@ -100,19 +99,24 @@ def standing_watermark(router: NaiveRouter, rng: Draws, candidate: Json, _egress
     last = router.watermarks.get(candidate["para_id"])
     if last is None:
         return False
-    candidate["hrmp_watermark"] = max(0, last - rng.choice((0, 0, 1, 5)))
+    new = max(0, last - rng.choice((0, 0, 1, 5)))
+    if router.has("relaxed_watermark") and new == relay_parent_of(router, candidate):
+        return False
+    if router.has("watermark_may_stay") and new == last:
+        return False
+    candidate["hrmp_watermark"] = new
     return True
 
 
 def watermark_ahead(router: NaiveRouter, rng: Draws, candidate: Json, _egress: list[int], _cost: int) -> bool:
-    candidate["hrmp_watermark"] = _relay_parent(router, candidate) + rng.choice((1, 1, 2, 100))
+    candidate["hrmp_watermark"] = relay_parent_of(router, candidate) + rng.choice((1, 1, 2, 100))
     return True
 
 
 def watermark_between(router: NaiveRouter, rng: Draws, candidate: Json, _egress: list[int], _cost: int) -> bool:
     para = candidate["para_id"]
     busy = {block for block, _ in router.digests.get(para, [])}
-    relay_parent = _relay_parent(router, candidate)
+    relay_parent = relay_parent_of(router, candidate)
     start = max(router.watermarks.get(para, -1) + 1, relay_parent - 50)
     quiet = [block for block in range(start, relay_parent) if block not in busy]
     if quiet:

@@ -22,12 +22,12 @@ LAGGING_SHARE: Final = 0.15
 class Upward:
     """The heavy, weightless and failing upward messages of a chain, and their weights."""
 
-    def __init__(self, rng: Draws, budget: int, messages_per_round: int) -> None:
+    def __init__(self, rng: Draws, budget: int, messages_per_round: int, size_max: int = UPWARD[-1]) -> None:
         heavy = (budget * 6 // 10, budget, budget * 3)
         self.default_weight = budget // messages_per_round
-        self.heavy = [rng.hex(draw_size(rng, UPWARD, 107)) for _ in heavy]
-        self.weightless = rng.hex(draw_size(rng, UPWARD, 107))
-        self.failing = [rng.hex(draw_size(rng, UPWARD, 107)) for _ in range(2)]
+        self.heavy = [rng.hex(draw_size(rng, UPWARD, size_max)) for _ in heavy]
+        self.weightless = rng.hex(draw_size(rng, UPWARD, size_max))
+        self.failing = [rng.hex(draw_size(rng, UPWARD, size_max)) for _ in range(2)]
         self.weights = dict(zip(self.heavy, heavy, strict=True)) | {self.weightless: 0, self.failing[0]: budget // 4}
         self.special = [*self.heavy, self.weightless, *self.failing]
 
@@ -40,6 +40,7 @@ class CandidateTraffic:
         self.router = router
         self.rng = rng
         self.upward = upward
+        self.ways = dict(WAYS)
         self.seen: dict[str, int] = dict.fromkeys(WAYS, 0)  # error kinds in verdicts so far
         self.egress: dict[int, list[int]] = {}
         self.lagging: list[int] = []
@@ -76,8 +77,8 @@ class CandidateTraffic:
         unseen = [kind for kind, count in self.seen.items() if count == 0]
         for kind in unseen:
             for para in paras:
-                candidate = self._good(para)
-                if candidate and WAYS[kind](self.router, self.rng, candidate, self.egress.get(para, []), ANY_COST):
+                candidate = self.good(para)
+                if candidate and self.ways[kind](self.router, self.rng, candidate, self.egress.get(para, []), ANY_COST):
                     return candidate, kind
         return None
 
@@ -85,13 +86,13 @@ class CandidateTraffic:
         """Return a candidate, or None if the para can make none, and the error kinds that it targets."""
         if self.rare is not None and self.rare[0]["para_id"] == para:
             return self.rare[0], (self.rare[1],)
-        candidate = self._good(para)
+        candidate = self.good(para)
         if candidate is None:
             return None, ()
         if self.rng.random() < self.settings.violation_share:
             return candidate, self._break(candidate)
         if self.rng.random() < AT_THE_LIMIT_SHARE:
-            self._fill_up(candidate)
+            self.fill_up(candidate)
         return candidate, ()
 
     def note(self, result: Json) -> None:
@@ -101,8 +102,9 @@ class CandidateTraffic:
 
     # -- good ones ------------------------------------------------------------------------------------------------
 
-    def _good(self, para: int) -> Json | None:
-        relay_parent, watermark = self._watermark(para)
+    def good(self, para: int) -> Json | None:
+        """Return a candidate that breaks no rule, or None if the para can make none."""
+        relay_parent, watermark = self.watermark(para)
         if watermark is None:
             return None
         return {
@@ -114,7 +116,7 @@ class CandidateTraffic:
             "horizontal_messages": self._horizontal(para),
         }
 
-    def _watermark(self, para: int) -> tuple[int | None, int | None]:
+    def watermark(self, para: int) -> tuple[int | None, int | None]:
         """Return the relay parent to state (None: the parent block) and the watermark, or None if no watermark is possible."""
         last = self.router.watermarks.get(para, -1)
         parent = self.router.now - 1
@@ -133,7 +135,7 @@ class CandidateTraffic:
         return length if length == 0 or self.rng.random() < 0.7 else self.rng.randint(1, length)
 
     def _upward(self, para: int) -> list[str]:
-        config, queue = self.router.config, self.router.ump.get(para, [])
+        config, queue = self.router.config, self.router.upward_waiting(para)
         count = self.rng.count(self.settings.upward_per_100_candidates)
         # a burst fills the queue with messages so heavy that a round takes only one
         burst = count > 0 and self.rng.random() < self.burst_share
@@ -176,7 +178,7 @@ class CandidateTraffic:
         room: int = min(channel["limit_message_size"], channel["limit_used_bytes"] - self.router.used_bytes(pair))
         return room
 
-    def _fill_up(self, candidate: Json) -> None:
+    def fill_up(self, candidate: Json) -> None:
         """Exhaust a limit without exceeding it: the boundary case next to a violation."""
         config, para = self.router.config, candidate["para_id"]
         channels = self.egress.get(para, [])
@@ -193,7 +195,7 @@ class CandidateTraffic:
                 {"recipient": recipient, "data": "" if empty else self.rng.hex(1)} for recipient in open_to
             ]
         else:
-            queue = self.router.ump.get(para, [])
+            queue = self.router.upward_waiting(para)
             count = min(config["max_upward_message_num_per_candidate"], config["max_upward_queue_count"] - len(queue))
             candidate["upward_messages"] = ["" if number == 1 else "00" for number in range(max(0, count))]
 
@@ -201,7 +203,7 @@ class CandidateTraffic:
 
     def _break(self, candidate: Json) -> tuple[str, ...]:
         """Break one rule, sometimes two. Half of the time, rules that were rarely broken come first."""
-        kinds = self.rng.sample(list(WAYS), len(WAYS))
+        kinds = self.rng.sample(list(self.ways), len(self.ways))
         if self.rng.random() < 0.5:
             kinds.sort(key=lambda kind: self.seen[kind])
         wanted = 2 if self.rng.random() < TWO_RULES_SHARE else 1
@@ -209,7 +211,7 @@ class CandidateTraffic:
         egress = self.egress.get(candidate["para_id"], [])
         for kind in kinds:
             cost = ANY_COST if self.seen[kind] == 0 or self.rng.random() < 0.01 else CHEAP_BYTES
-            if WAYS[kind](self.router, self.rng, candidate, egress, cost):
+            if self.ways[kind](self.router, self.rng, candidate, egress, cost):
                 broken.append(kind)
             if len(broken) == wanted:
                 break

@@ -127,6 +127,8 @@ def initial_state(settings: SettingsLoad) -> dict[str, Any]:
         "balances": {str(para): {"free": 0, "reserved": reserved[para]} for para in paras},
         "valid_paras": paras,
         "outgoing_paras": [],
+        "ready_ring": None,
+        "ump_overweight": None,
     }
 
 

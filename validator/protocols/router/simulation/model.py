@@ -5,7 +5,8 @@ It shares no code with the core and has a different design. State is plain dicts
 one list of messages per channel. Every count, size, index and set is computed by a scan when it is needed. The expected
 verdicts of simulated traffic come only from this model, never from the core.
 
-Numbers in brackets are sections of the Router's rules; I-nn are the readings chosen there.
+Which later features are in force in a block follows from the chain's rules by height. Numbers in brackets are sections of router_rules
+unless router_profiles is named; I-nn and PR-nn are the readings chosen there.
 """
 
 from __future__ import annotations
@@ -14,13 +15,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from validator.protocols.router.simulation.acceptance import CHECKS_IN_ORDER
-from validator.protocols.router.simulation.hashing import (
-    ZERO_HASH,
-    accepted_notification,
-    closing_notification,
-    next_head,
-    open_notification,
-)
+from validator.protocols.router.simulation.entry_points import apply_request, saved
+from validator.protocols.router.simulation.hashing import ZERO_HASH, next_head
+from validator.protocols.router.simulation.later_rules import REQUESTS, features_at, is_system, limit_of
+from validator.protocols.router.simulation.message_queue import NaiveMessageQueue
+from validator.protocols.router.simulation.refusal import Refused
+from validator.protocols.router.simulation.sessions import change_session
 from validator.protocols.router.simulation.snapshot import load_state, router_state
 from validator.simulate import Json, accepted, failed, size_of
 
@@ -46,6 +46,7 @@ class NaiveRouter:
         notifications: bool = False,
         enactment: Enactment = "immediate",
         unlimited_balances: bool = False,
+        rules: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self.config: dict[str, int] = dict(config)
         self.ump_weights = dict(ump_weights or {})
@@ -55,6 +56,8 @@ class NaiveRouter:
         self.notifications = notifications
         self.enactment: Enactment = enactment
         self.unlimited_balances = unlimited_balances
+        self.rules = list(rules)  # {"from_block", and "features" or "profile"}
+        self.features: frozenset[str] = frozenset()  # in force in the current block
         self.now = 0
         self.kinds: dict[int, str] = {}  # of the valid paras
         self.outgoing: list[int] = []
@@ -71,9 +74,11 @@ class NaiveRouter:
         self.dmq_heads: dict[int, str] = {}
         self.ump: dict[int, list[str]] = {}
         self.next_dispatch_round_start_with: int | None = None
+        self.queue: NaiveMessageQueue | None = None  # in place of the two above once message_queue is in force
+        self.serviced: list[list[Any]] = []  # handed over by this block's requests
         self.pending: list[Json] = []  # accepted and not yet enacted: {"backed_at", "candidate"}
         for para in genesis_paras:
-            self._onboard(para)
+            self.onboard(para)
 
     @classmethod
     def from_state(cls, config: Mapping[str, int], state: Mapping[str, Any], **settings: Any) -> NaiveRouter:
@@ -88,9 +93,34 @@ class NaiveRouter:
 
     # -- computed on demand -------------------------------------------------------------------------------------
 
+    def has(self, feature: str) -> bool:
+        """Return whether a feature is in force in the current block."""
+        return feature in self.features or (self.notifications and feature == "hrmp_notifications")
+
+    def limit(self, key: str) -> int:
+        """Return a limit of the configuration; later ones have defaults."""
+        return limit_of(self.config, key)
+
     def needs_dispatch(self) -> list[int]:
         """Return the paras with upward messages waiting, ascending."""
+        if self.queue is not None:
+            return sorted(self.queue.ring)
         return sorted(para for para, queue in self.ump.items() if queue)
+
+    def upward_waiting(self, para: int) -> list[str]:
+        """Return the para's upward messages that are not processed, those set aside included."""
+        return self.ump.get(para, []) if self.queue is None else self.queue.unprocessed(para)
+
+    def longest_downward_queue(self) -> int:
+        """Return the length that a downward queue may have for one more message to fit (router_profiles 3.7)."""
+        size = self.config["max_downward_message_size"]
+        return 33554432 // size if size else 0
+
+    def deposits(self, channel: Channel) -> tuple[int, int]:
+        """Return what a request for the channel and its acceptance take now."""
+        if self.has("system_channels_without_deposits") and any(is_system(para) for para in channel):
+            return 0, 0
+        return self.config["hrmp_sender_deposit"], self.config["hrmp_recipient_deposit"]
 
     def egress(self, para: int) -> list[int]:
         """Return the recipients of the para's channels, ascending."""
@@ -115,6 +145,8 @@ class NaiveRouter:
     def channel_limit(self, para: int, direction: Literal["inbound", "outbound"]) -> int:
         """Return how many channels the para may have. An id that is not a valid para counts as a parachain (1.6)."""
         kind = "parathread" if self.kinds.get(para) == "parathread" else "parachain"
+        if self.has("single_channel_limit"):
+            kind = "parachain"
         return self.config[f"hrmp_max_{kind}_{direction}_channels"]
 
     def upward_weight(self, payload: str) -> int:
@@ -128,6 +160,10 @@ class NaiveRouter:
     ) -> list[Json]:
         """Enact included candidates and drop timed-out ones. Return one result for each entry, `included` first."""
         self.now = block
+        self.features = features_at(self.rules, block)
+        self.serviced = []
+        if self.has("message_queue") and self.queue is None:
+            self._begin_message_queue()
         results = []
         for entry in included:
             found = self._take_pending(entry)
@@ -140,6 +176,19 @@ class NaiveRouter:
             found = self._take_pending(entry)
             results.append(accepted() if found else failed("Timeout/CandidateNotPending", para_id=entry["para_id"]))
         return results
+
+    def _begin_message_queue(self) -> None:
+        """Move the queues over in the order of the next round under the older rules (PR-07)."""
+        self.queue = NaiveMessageQueue()
+        ring = sorted(para for para, queue in self.ump.items() if queue)
+        first = self.next_dispatch_round_start_with
+        if first in ring:
+            ring = ring[ring.index(first) :] + ring[: ring.index(first)]
+        for para in ring:
+            for payload in self.ump[para]:
+                self.queue.enact(para, payload, self.limit("message_queue_heap_size"))
+        self.ump = {}
+        self.next_dispatch_round_start_with = None
 
     def _take_pending(self, entry: Mapping[str, Any]) -> Json | None:
         for position, item in enumerate(self.pending):
@@ -168,7 +217,11 @@ class NaiveRouter:
     def _enact(self, candidate: Json) -> None:
         para, watermark = candidate["para_id"], candidate["hrmp_watermark"]
         self.dmq[para] = self.dmq.get(para, [])[candidate["processed_downward_messages"] :]
-        self.ump[para] = self.ump.get(para, []) + candidate["upward_messages"]
+        if self.queue is None:
+            self.ump[para] = self.ump.get(para, []) + candidate["upward_messages"]
+        else:
+            for payload in candidate["upward_messages"]:
+                self.queue.enact(para, payload, self.limit("message_queue_heap_size"))
         # A waiting message's block is always in its recipient's digest, so the digest need not be consulted.
         for (_, recipient), channel in self.channels.items():
             if recipient == para and channel["messages"]:
@@ -188,8 +241,14 @@ class NaiveRouter:
     # -- upward dispatch ----------------------------------------------------------------------------------------
 
     def dispatch_round(self) -> list[list[Any]]:
-        """Dispatch one message per para in turn until the budget is used up; return [[para, payload], ...] (1.5)."""
+        """Run the block's round; return [[para, payload], ...], after what requests had handed over (1.5, router_profiles 3.9)."""
         budget = self.config["preferred_dispatchable_upward_messages_step_weight"]
+        if self.queue is not None:
+            return self.serviced + self.queue.serve(budget, self.upward_weight)
+        return self._round_of_single_messages(budget)
+
+    def _round_of_single_messages(self, budget: int) -> list[list[Any]]:
+        """Dispatch one message per para in turn until the budget is used up (1.5)."""
         used, dispatched = 0, []
         waiting = self.needs_dispatch()
         turn = self.next_dispatch_round_start_with
@@ -207,160 +266,55 @@ class NaiveRouter:
     # -- downward messages --------------------------------------------------------------------------------------
 
     def downward(self, message: Mapping[str, Any]) -> Json:
-        """Queue a downward message to any para id (I-20). Reject one that is too large."""
-        if size_of(message["msg"]) > self.config["max_downward_message_size"]:
+        """Queue a downward message to any para id (I-20), unless later rules want a head. Reject one that is too large."""
+        para, payload, limit = message["para_id"], message["msg"], self.config["max_downward_message_size"]
+        if size_of(payload) > limit:
             return failed("ExceedsMaxMessageSize")
-        para, payload = message["para_id"], message["msg"]
+        if self.has("dmq_length_limit") and len(self.dmq.get(para, [])) > self.longest_downward_queue():
+            return failed("ExceedsMaxMessageSize")
+        if self.has("downward_needs_head") and para not in self.kinds:
+            return failed("Unroutable")
         self.dmq.setdefault(para, []).append({"sent_at": self.now, "msg": payload})
         self.dmq_heads[para] = next_head(self.dmq_heads.get(para, ZERO_HASH), self.now, payload)
         return accepted()
 
-    def _notify(self, para: int, payload: str) -> None:
-        if self.notifications:
-            self.downward(
-                {"para_id": para, "msg": payload}
-            )  # a notification that is too large is dropped silently (1.6)
+    def notify(self, para: int, body: str) -> None:
+        """Queue a notification for the other party of a request; a refused one leaves no trace (router_profiles 3.1, 3.2)."""
+        if not self.has("hrmp_notifications"):
+            return
+        if self.has("versioned_notifications"):
+            version = self.limit("hrmp_notification_xcm_version")
+            body = f"{version:02x}" + ("04" if version >= 2 else "") + body
+        self.downward({"para_id": para, "msg": body})
 
-    # -- channel requests ---------------------------------------------------------------------------------------
+    # -- requests -----------------------------------------------------------------------------------------------
 
     def request(self, request: Mapping[str, Any]) -> Json:
-        """Apply one entry point, or return the first check that fails (order of router.txt, I-02, I-14)."""
-        kind = request["kind"]
-        if kind == "init_open_channel":
-            return self._init_open_channel(request)
-        if kind == "accept_open_channel":
-            return self._accept_open_channel(request["origin"], request["sender"])
-        if kind == "close_channel":
-            sender, recipient = request["channel"]
-            return self._close_channel(request["origin"], (sender, recipient))
-        if kind == "schedule_para_cleanup":
-            self.outgoing = sorted({*self.outgoing, request["para_id"]})
-            return accepted()
-        raise ValueError(f"unknown kind of request: {kind!r}")
-
-    def _init_open_channel(self, request: Mapping[str, Any]) -> Json:
-        origin, recipient = request["origin"], request["recipient"]
-        places, size = request["max_places"], request["max_message_size"]
-        deposit = self.config["hrmp_sender_deposit"]
-        channels = len(self.egress(origin)) + self.open_request_count.get(origin, 0)
-        checks = [
-            (origin == recipient, "OpenHrmpChannelToSelf"),
-            (places == 0, "OpenHrmpChannelZeroCapacity"),
-            (places > self.config["hrmp_channel_max_places"], "OpenHrmpChannelCapacityExceedsLimit"),
-            (size == 0, "OpenHrmpChannelZeroMessageSize"),
-            (size > self.config["hrmp_channel_max_message_size"], "OpenHrmpChannelMessageSizeExceedsLimit"),
-            (recipient not in self.kinds, "OpenHrmpChannelInvalidRecipient"),
-            ((origin, recipient) in self.channels, "OpenHrmpChannelAlreadyExists"),
-            ((origin, recipient) in self.requests, "OpenHrmpChannelAlreadyRequested"),
-            (channels >= self.channel_limit(origin, "outbound"), "OpenHrmpChannelLimitExceeded"),
-            (not self.can_reserve(origin, deposit), "InsufficientBalance"),
-        ]
-        for broken, error in checks:
-            if broken:
-                return failed(error)
-        self._reserve(origin, deposit)
-        self.open_request_count[origin] = self.open_request_count.get(origin, 0) + 1
-        self.requests[(origin, recipient)] = {
-            "confirmed": False,
-            "age": 0,
-            "sender_deposit": deposit,
-            "limit_used_places": places,
-            "limit_used_bytes": self.config["hrmp_channel_max_size"],
-            "limit_message_size": size,
-        }
-        self._notify(recipient, open_notification(origin, size, places))
+        """Apply one entry point, or return the first check that fails; then nothing of its earlier parts stays."""
+        before = saved(self) if request["kind"] in REQUESTS else {}
+        try:
+            apply_request(self, request)
+        except Refused as refused:
+            vars(self).update(before)
+            return refused.result
         return accepted()
 
-    def _accept_open_channel(self, origin: int, sender: int) -> Json:
-        request = self.requests.get((sender, origin))
-        if request is None:
-            return failed("AcceptHrmpChannelDoesntExist")
-        if request["confirmed"]:
-            return failed("AcceptHrmpChannelAlreadyConfirmed")
-        channels = len(self.ingress(origin)) + self.accepted_request_count(origin)
-        if channels >= self.channel_limit(origin, "inbound"):
-            return failed("AcceptHrmpChannelLimitExceeded")
-        deposit = self.config["hrmp_recipient_deposit"]
-        if not self.can_reserve(origin, deposit):
-            return failed("InsufficientBalance")
-        self._reserve(origin, deposit)
-        request["confirmed"] = True
-        self._notify(sender, accepted_notification(origin))
-        return accepted()
-
-    def _close_channel(self, origin: int, channel: Channel) -> Json:
-        if origin not in channel:
-            return failed("CloseHrmpChannelUnauthorized")
-        if channel not in self.channels:
-            return failed("CloseHrmpChannelDoesntExist")
-        if channel in self.closing:
-            return failed("CloseHrmpChannelAlreadyUnderway")
-        self.closing.append(channel)
-        other = channel[1] if origin == channel[0] else channel[0]
-        self._notify(other, closing_notification(origin, *channel))
-        return accepted()
+    def count_one_request_less(self, sender: int) -> None:
+        """Lower the count of the sender's open requests; it never goes below 0 (I-06)."""
+        self.open_request_count[sender] = max(0, self.open_request_count.get(sender, 0) - 1)
 
     # -- session change -----------------------------------------------------------------------------------------
 
     def session_change(self, change: Mapping[str, Any]) -> None:
-        """Offboard and onboard, then age, expire and open requests, then close channels (1.7). This is a block's last step."""
-        before = self.config
-        self.config = {**before, **(change.get("new_config") or {})}
-        leaving = sorted({*self.outgoing, *(change.get("outgoing") or [])})
-        self.outgoing = []
-        for para in leaving:
-            self.kinds.pop(para, None)
-        for para in change.get("onboarding") or []:
-            self._onboard(para)
-        for para in leaving:
-            self._clean_up(para)
-        for pair in sorted(self.requests):
-            self._resolve_request(pair, before)
-        for pair in self.closing:
-            self._remove_channel(pair)
-        self.closing = []
+        """End the session, as the last step of its block (1.7)."""
+        change_session(self, change)
 
-    def _onboard(self, para: Mapping[str, Any]) -> None:
+    def onboard(self, para: Mapping[str, Any]) -> None:
+        """Make a para valid. Its account outlives it, because its deposits are returned to it: a new balance adds to the old one."""
         para_id = para["para_id"]
         self.kinds[para_id] = para["kind"]
-        # An account outlives its para, because its deposits are returned to it. So a new balance adds to the old one.
         self.free[para_id] = self.free.get(para_id, 0) + para["balance"]
         self.reserved.setdefault(para_id, 0)
-
-    def _clean_up(self, para: int) -> None:
-        """Remove an offboarded para's storage (1.8, I-08). Its requests stay and end by their own rules."""
-        for pair in sorted(self.channels):
-            if para in pair:
-                self._remove_channel(pair)
-        per_para: list[dict[int, Any]] = [self.dmq, self.dmq_heads, self.ump, self.open_request_count]
-        for table in [*per_para, self.watermarks, self.digests]:
-            table.pop(para, None)
-        if self.next_dispatch_round_start_with == para:
-            self.next_dispatch_round_start_with = None
-
-    def _resolve_request(self, pair: Channel, config: Mapping[str, int]) -> None:
-        sender, recipient = pair
-        request = self.requests[pair]
-        if not request["confirmed"]:
-            request["age"] += 1
-            if request["age"] < config["hrmp_open_request_ttl"]:
-                return
-            self._unreserve(sender, request["sender_deposit"])
-        elif sender in self.kinds and recipient in self.kinds:
-            kept = {key: value for key, value in request.items() if key not in ("confirmed", "age")}
-            deposit = config["hrmp_recipient_deposit"]
-            self.channels[pair] = {**kept, "recipient_deposit": deposit, "mqc_head": ZERO_HASH, "messages": []}
-        else:  # a party was offboarded: both deposits are returned (I-07)
-            self._unreserve(sender, request["sender_deposit"])
-            self._unreserve(recipient, config["hrmp_recipient_deposit"])
-        del self.requests[pair]
-        self.open_request_count[sender] = max(0, self.open_request_count.get(sender, 0) - 1)
-
-    def _remove_channel(self, pair: Channel) -> None:
-        channel = self.channels.pop(pair, None)
-        if channel is not None:
-            self._unreserve(pair[0], channel["sender_deposit"])
-            self._unreserve(pair[1], channel["recipient_deposit"])
 
     # -- ledger -------------------------------------------------------------------------------------------------
 
@@ -368,11 +322,13 @@ class NaiveRouter:
         """Return whether the free balance covers the amount; equality is enough (1.6)."""
         return self.unlimited_balances or self.free.get(para, 0) >= amount
 
-    def _reserve(self, para: int, amount: int) -> None:
+    def reserve(self, para: int, amount: int) -> None:
+        """Move an amount from the para's free balance to its deposits."""
         self.free[para] = self.free.get(para, 0) - amount
         self.reserved[para] = self.reserved.get(para, 0) + amount
 
-    def _unreserve(self, para: int, amount: int) -> None:
+    def unreserve(self, para: int, amount: int) -> None:
+        """Move an amount back; more than is reserved cannot be."""
         moved = min(amount, self.reserved.get(para, 0))
         self.free[para] = self.free.get(para, 0) + moved
         self.reserved[para] = self.reserved.get(para, 0) - moved

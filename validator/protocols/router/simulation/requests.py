@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from validator.protocols.router.simulation.broken_requests import WAYS, accept_request, close_request, init_request
@@ -38,6 +39,7 @@ class ChannelTraffic:
         self.sessions = 0
         self.blocks_of_session = 0
         self.ignored: set[Channel] = set()
+        self.changes: Mapping[str, tuple[int, ...]] = CHANGES[limits_name(settings)]
         self.gone: list[int] = []
         self.seen: dict[str, int] = dict.fromkeys(WAYS, 0)
 
@@ -82,7 +84,8 @@ class ChannelTraffic:
     def note(self, result: Json) -> None:
         """Record the verdict, so that rules not yet broken come first."""
         if not result["ok"]:
-            self.seen[result["error"]["kind"]] += 1
+            kind = result["error"]["kind"]
+            self.seen[kind] = self.seen.get(kind, 0) + 1
 
     def session_change(self) -> Json:
         """Return the session change at the end of this block."""
@@ -102,10 +105,11 @@ class ChannelTraffic:
         if len(self.plan) > MOST_PLANNED_PER_PARA * self.wanted_paras:  # forget the channels of paras that never return
             known = {*self.router.kinds, *self.gone[-10:], *(para["para_id"] for para in onboarding)}
             self.plan = [pair for pair in self.plan if pair[0] in known and pair[1] in known]
-        return {"outgoing": outgoing, "onboarding": onboarding, "new_config": self._new_config()}
+        return {"outgoing": outgoing, "onboarding": onboarding, "new_config": self.new_config()}
 
-    def _new_config(self) -> dict[str, int] | None:
-        changes = CHANGES[limits_name(self.settings)]
+    def new_config(self) -> dict[str, int] | None:
+        """Return the limits that a session change sets."""
+        changes = self.changes
         if self.settings.configuration_changes_per_100_sessions and self.sessions == 1:
             return dict(FIRST_CHANGE[limits_name(self.settings)])
         if self.router.config[BUDGET] == 0:  # one session without dispatch is enough

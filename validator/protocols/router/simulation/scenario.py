@@ -6,14 +6,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from validator.protocols.router.simulation.later_rules import FEATURES
 from validator.protocols.router.simulation.model import NaiveRouter
 
-FEATURES = ("delayed_enactment", "hrmp_notifications")
+NEEDS = ("delayed_enactment", *FEATURES)
 
 
 def play(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """Run a Router scenario and return its results in the shape of `validator replay --json`. `expect` is not read."""
-    unknown = [need for need in scenario.get("needs", []) if need not in FEATURES]
+    unknown = [need for need in scenario.get("needs", []) if need not in NEEDS]
     if unknown or scenario.get("protocol", "router") != "router":
         return {"id": scenario["id"], "skipped": f"not a part of the naive model: {unknown or scenario['protocol']}"}
     router = NaiveRouter(
@@ -22,7 +23,7 @@ def play(scenario: Mapping[str, Any]) -> dict[str, Any]:
         ump_weights=scenario.get("ump_weights", {}),
         ump_default_weight=scenario.get("ump_default_weight", 1),
         ump_failing_messages=scenario.get("ump_failing_messages", []),
-        notifications="hrmp_notifications" in scenario.get("needs", []),
+        rules=_rules(scenario),
     )
     steps = scenario["steps"]
     delayed: list[tuple[int, dict[str, Any]]] = []  # (block of enactment, entry of `included`)
@@ -48,6 +49,13 @@ def play(scenario: Mapping[str, Any]) -> dict[str, Any]:
         results = {"requests": requests, "downward": downward, "candidates": candidates}
         played.append({"block": block, **results, "dispatched": dispatched, "state": router.state()})
     return {"id": scenario["id"], "steps": played}
+
+
+def _rules(scenario: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the scenario's rules by height; without a list, its features hold from block 0 on."""
+    if "rules" in scenario:
+        return list(scenario["rules"])
+    return [{"from_block": 0, "features": [need for need in scenario.get("needs", []) if need in FEATURES]}]
 
 
 def _enact_until(router: NaiveRouter, delayed: list[tuple[int, dict[str, Any]]], block: int) -> None:

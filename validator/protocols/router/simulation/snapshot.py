@@ -37,10 +37,10 @@ def router_state(router: NaiveRouter) -> dict[str, Any]:
     )
     return {
         "channels": {channel_name(pair): _channel(router, pair) for pair in channels},
-        "channel_set": [channel_name(pair) for pair in channels],
-        "open_requests": {channel_name(pair): dict(router.requests[pair]) for pair in sorted(router.requests)},
-        "open_request_set": [channel_name(pair) for pair in sorted(router.requests)],
-        "close_request_set": [channel_name(pair) for pair in sorted(router.closing)],
+        "channel_set": sorted(channel_name(pair) for pair in channels),
+        "open_requests": {channel_name(pair): _request(router, pair) for pair in sorted(router.requests)},
+        "open_request_set": sorted(channel_name(pair) for pair in router.requests),
+        "close_request_set": sorted(channel_name(pair) for pair in router.closing),
         "open_request_count": _rows({para: count for para, count in router.open_request_count.items() if count}),
         "accepted_request_count": _rows({para: count for para, count in accepted.items() if count}),
         "ingress": _rows({para: router.ingress(para) for para in paras_in}),
@@ -57,27 +57,49 @@ def router_state(router: NaiveRouter) -> dict[str, Any]:
         "mqc_heads": _rows(
             {para: [[s, router.channels[(s, para)]["mqc_head"]] for s in router.ingress(para)] for para in paras_in}
         ),
-        "ump_queues": _rows({para: list(queue) for para, queue in router.ump.items() if queue}),
-        "ump_queue_size": _rows(
-            {para: [len(queue), sum(len(m) // 2 for m in queue)] for para, queue in router.ump.items() if queue}
-        ),
-        "needs_dispatch": router.needs_dispatch(),
-        "next_dispatch_round_start_with": router.next_dispatch_round_start_with,
+        **_upward(router),
         "balances": _rows(
             {para: {"free": free.get(para, 0), "reserved": router.reserved.get(para, 0)} for para in accounts}
         ),
         "valid_paras": sorted(router.kinds),
         "outgoing_paras": list(router.outgoing),
+        "ready_ring": None if router.queue is None else list(router.queue.ring),
+        "ump_overweight": None if router.queue is None else router.queue.overweight(),
+    }
+
+
+def _upward(router: NaiveRouter) -> dict[str, Any]:
+    """Return the keys of upward messages. Those set aside have a size, but stand in no queue."""
+    queue = router.queue
+    paras = router.ump if queue is None else queue.messages
+    waiting = router.ump if queue is None else {para: queue.waiting(para) for para in paras}
+    unprocessed = {para: router.upward_waiting(para) for para in paras}
+    first = router.next_dispatch_round_start_with
+    if queue is not None:
+        first = queue.ring[0] if queue.ring else None
+    return {
+        "ump_queues": _rows({para: list(payloads) for para, payloads in waiting.items() if payloads}),
+        "ump_queue_size": _rows(
+            {para: [len(every), sum(len(m) // 2 for m in every)] for para, every in unprocessed.items() if every}
+        ),
+        "needs_dispatch": router.needs_dispatch(),
+        "next_dispatch_round_start_with": first,
     }
 
 
 def load_state(router: NaiveRouter, state: Mapping[str, Any]) -> None:
-    """Load a state into an empty Router. Every para of `valid_paras` becomes a parachain."""
+    """Load a state without the message queue into an empty Router. Every para of `valid_paras` becomes a parachain.
+
+    A state names no recipient's deposit of a confirmed request: it is taken to be the configuration's.
+    """
+    assert state.get("ready_ring") is None, "the keys of a state do not say which pages the messages are in"
     for name, channel in state.get("channels", {}).items():
         kept = {key: value for key, value in channel.items() if key not in ("used_places", "used_bytes")}
         messages = [dict(message) for message in state.get("contents", {}).get(name, [])]
         router.channels[channel_of(name)] = {**kept, "messages": messages}
-    router.requests = {channel_of(name): dict(request) for name, request in state.get("open_requests", {}).items()}
+    for name, request in state.get("open_requests", {}).items():
+        left = router.config["hrmp_recipient_deposit"] if request["confirmed"] else 0
+        router.requests[channel_of(name)] = {**request, "recipient_deposit": left}
     router.closing = [channel_of(name) for name in state.get("close_request_set", [])]
     router.open_request_count = _ids(state, "open_request_count")
     router.watermarks = _ids(state, "watermarks")
@@ -93,6 +115,10 @@ def load_state(router: NaiveRouter, state: Mapping[str, Any]) -> None:
         router.free[para], router.reserved[para] = balance["free"], balance["reserved"]
     router.kinds = dict.fromkeys(state.get("valid_paras", []), "parachain")
     router.outgoing = sorted(state.get("outgoing_paras", []))
+
+
+def _request(router: NaiveRouter, pair: Channel) -> dict[str, Any]:
+    return {key: value for key, value in router.requests[pair].items() if key != "recipient_deposit"}
 
 
 def _channel(router: NaiveRouter, pair: Channel) -> dict[str, Any]:

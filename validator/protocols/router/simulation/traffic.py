@@ -7,9 +7,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from validator.protocols.router.simulation.candidates import CHEAP_BYTES, CandidateTraffic, Upward
+from validator.protocols.router.simulation.history import rules_of_history
+from validator.protocols.router.simulation.later_requests import request_record
+from validator.protocols.router.simulation.later_traffic import (
+    SPECIAL_BYTES_MAX,
+    LaterCandidateTraffic,
+    LaterChannelTraffic,
+    later_downward,
+)
 from validator.protocols.router.simulation.limits import BUDGET, LIMITS, limits_name
 from validator.protocols.router.simulation.model import NaiveRouter
-from validator.protocols.router.simulation.payloads import DOWNWARD, draw_size
+from validator.protocols.router.simulation.payloads import DOWNWARD, UPWARD, draw_size
 from validator.protocols.router.simulation.requests import ChannelTraffic, genesis_balance
 from validator.protocols.router.simulation.topology import recorded_channels, topology
 from validator.simulate import Json, Judged, SimulatedBlock, SimulatedChain, SimulationSettings
@@ -22,6 +30,7 @@ class RouterSimulation(SimulatedChain):
         super().__init__(settings)
         rng = self.draws
         self.config = dict(LIMITS[limits_name(settings)])
+        self.rules = rules_of_history(settings, rng) if settings.history else []
         whose = "polkadot" if settings.topology is None else settings.topology
         count = settings.paras
         if count is None:
@@ -35,7 +44,8 @@ class RouterSimulation(SimulatedChain):
                 genesis_balance(settings, rng) if para not in paras[:5] else 100 * self.config["hrmp_sender_deposit"]
             )
             self.genesis_paras.append({"para_id": para, "kind": kind, "balance": balance})
-        self.upward = Upward(rng, self.config[BUDGET], settings.messages_per_round)
+        largest = SPECIAL_BYTES_MAX if settings.history else UPWARD[-1]
+        self.upward = Upward(rng, self.config[BUDGET], settings.messages_per_round, largest)
         self.router = NaiveRouter(
             self.config,
             self.genesis_paras,
@@ -45,14 +55,18 @@ class RouterSimulation(SimulatedChain):
             notifications=settings.notifications,
             enactment=settings.enactment,
             unlimited_balances=settings.unlimited_balances,
+            rules=self.rules,
         )
-        self.traffic = CandidateTraffic(settings, self.router, rng, self.upward)
+        candidates, requests = CandidateTraffic, ChannelTraffic
+        if settings.history:
+            candidates, requests = LaterCandidateTraffic, LaterChannelTraffic
+        self.traffic = candidates(settings, self.router, rng, self.upward)
         self.large_downward = False  # whether one has been refused
-        self.channels = ChannelTraffic(settings, self.router, rng, paras, plan)
+        self.channels = requests(settings, self.router, rng, paras, plan)
         self.traffic.new_session()
 
     def chain(self) -> Json:
-        """Return the lane's full configuration: all that a Router needs to reach the same verdicts."""
+        """Return the lane's full configuration: all that a Router needs to reach the same verdicts; ``rules`` if they change."""
         return {
             "lane": self.settings.lane,
             "protocol": "router",
@@ -65,6 +79,7 @@ class RouterSimulation(SimulatedChain):
             "ump_weights": self.upward.weights,
             "ump_default_weight": self.upward.default_weight,
             "ump_failing_messages": self.upward.failing,
+            **({"rules": self.rules} if self.rules else {}),
         }
 
     def paras(self) -> list[int]:
@@ -86,10 +101,15 @@ class RouterSimulation(SimulatedChain):
             if request is not None:
                 result = self.router.request(request)
                 self.channels.note(result)
-                yield request, result
+                yield request_record(request), result
 
     def downward(self) -> Iterator[Judged]:
         """Make messages of recorded sizes; some are too large, some go to unknown paras."""
+        if self.settings.history:
+            for _ in range(self.draws.count(self.settings.downward_per_100_blocks)):
+                for later in later_downward(self.router, self.draws, breaks=self.breaks()):
+                    yield later, self.router.downward(later)
+            return
         limit = self.router.config["max_downward_message_size"]
         paras = self.paras()
         for _ in range(self.draws.count(self.settings.downward_per_100_blocks)):

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests, session changes, candidates and downward messages of a chain whose rules change with height."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from validator.protocols.router.simulation.acceptance import relay_parent_of
+from validator.protocols.router.simulation.broken_candidates import watermark_ahead
+from validator.protocols.router.simulation.candidates import CHEAP_BYTES, HUNTS_PER_SHARE, CandidateTraffic, Upward
+from validator.protocols.router.simulation.history import CHANGES, LONG_DOWNWARD_EVERY, LONG_DOWNWARD_SIZE
+from validator.protocols.router.simulation.later_requests import LaterRequests
+from validator.protocols.router.simulation.later_rules import STANDS_FOR
+from validator.protocols.router.simulation.model import Channel, NaiveRouter
+from validator.protocols.router.simulation.payloads import DOWNWARD, draw_size
+from validator.protocols.router.simulation.requests import ChannelTraffic
+from validator.simulate import Draws, Json, SimulationSettings, size_of
+
+SPECIAL_BYTES_MAX: Final = 70
+"""Size limit of heavy, weightless and failing upward messages; lowered limits of the chain do not keep these out."""
+LATER_SHARE: Final = 0.4  # of requests
+BROKEN_FACTOR: Final = 2
+"""By this, requests of the later kinds break rules more often than others: they have many errors, and few blocks to meet them in."""
+LEAVING_WITH_REQUESTS_SHARE: Final = 0.1  # of sessions
+LEAVING_IN_TIME_SHARE: Final = 0.4
+"""Share of sessions under message_queue in which a para without upward messages requests its cleanup, and may then send none."""
+STANDING_SHARE: Final = 0.12  # of candidates, whose watermark is one that only the later rules allow
+OVERWEIGHT_SHARE: Final = 0.08  # of candidates with upward messages; one of these is heavier than a round
+UNPROCESSED_SHARE: Final = 0.7  # of candidates that need not process anything
+LONGEST_BURST: Final = 8  # a downward queue that takes more messages than this is not filled
+
+
+class LaterChannelTraffic(ChannelTraffic):
+    """Requests of every kind, and session changes that set later limits and offboard paras with requests."""
+
+    def __init__(
+        self, settings: SimulationSettings, router: NaiveRouter, rng: Draws, paras: list[int], plan: list[Channel]
+    ) -> None:
+        super().__init__(settings, router, rng, paras, plan)
+        self.later = LaterRequests(router, rng)
+        self.changes = {**self.changes, **CHANGES}
+
+    def request(self) -> Json | None:
+        """Return the next request, or None if there is nothing to request."""
+        if self.leaver is None and self.rng.random() < LATER_SHARE:
+            request = self.later.rare() if self.rng.random() < HUNTS_PER_SHARE * self.settings.violation_share else None
+            request = request or self.later.request(
+                breaks=self.rng.random() < BROKEN_FACTOR * self.settings.violation_share
+            )
+            if request is not None:
+                return request
+        return super().request()
+
+    def session_change(self) -> Json:
+        """Return the session change at the end of this block; at times another para leaves, one with open requests."""
+        change = super().session_change()
+        router = self.router
+        leaving = {*change["outgoing"], *router.outgoing}
+        parties = {para for pair in router.requests for para in pair if para in router.kinds} - {*self.hubs, *leaving}
+        if len(router.kinds) > 6 and parties and self.rng.random() < LEAVING_WITH_REQUESTS_SHARE:
+            leaver = self.rng.choice(sorted(parties))
+            change["outgoing"].append(leaver)
+            self.gone.append(leaver)
+            leaving.add(leaver)
+        if self.leaver is None and router.has("message_queue") and self.rng.random() < LEAVING_IN_TIME_SHARE:
+            paras = [para for para in sorted(router.kinds) if para not in {*self.hubs, *leaving}]
+            self.leaver = self.rng.one_of([para for para in paras if not router.upward_waiting(para)])
+        return change
+
+    def new_config(self) -> dict[str, int] | None:
+        """Return the limits that a session change sets: those of one session let a few downward messages fill a queue."""
+        config = super().new_config()
+        if not self.settings.configuration_changes_per_100_sessions:
+            return config
+        for_now = "max_downward_message_size"
+        own: dict[str, int] = {}
+        if self.sessions % LONG_DOWNWARD_EVERY == 0:
+            own[for_now] = LONG_DOWNWARD_SIZE
+        elif self.router.config[for_now] == LONG_DOWNWARD_SIZE:
+            own[for_now] = self.changes[for_now][0]
+        for key, general in STANDS_FOR.items():
+            if self.router.limit(key) > self.router.config[general]:
+                own[key] = self.changes[key][0]  # one session without these requests is enough
+        return {**(config or {}), **own} or None
+
+
+class LaterCandidateTraffic(CandidateTraffic):
+    """Candidates that do what the later rules allow, and break them."""
+
+    def __init__(self, settings: SimulationSettings, router: NaiveRouter, rng: Draws, upward: Upward) -> None:
+        super().__init__(settings, router, rng, upward)
+        self.ways |= {
+            "HrmpWatermark/AheadRelayParent": ahead_or_behind,
+            "UpwardMessages/IsOffboarding": sent_while_leaving,
+        }
+        self.seen = dict.fromkeys(self.ways, 0)
+
+    def good(self, para: int) -> Json | None:
+        """Return a candidate that breaks no rule, or None if the para can make none."""
+        candidate = super().good(para)
+        if candidate is None:
+            return None
+        messages = candidate["upward_messages"]
+        if messages and self.router.has("message_queue") and self.rng.random() < OVERWEIGHT_SHARE:
+            self._make_overweight(para, messages)
+        if self._is_offboarding(para):
+            candidate["upward_messages"] = []
+        queue = self.router.dmq.get(para, [])
+        if self.router.has("dmp_by_relay_parent") and queue:
+            seen = queue[0]["sent_at"] <= relay_parent_of(self.router, candidate)
+            if not seen and self.rng.random() < UNPROCESSED_SHARE:
+                candidate["processed_downward_messages"] = 0
+        return candidate
+
+    def _make_overweight(self, para: int, messages: list[str]) -> None:
+        """Put a message that no round can take in the place of one of the messages, if the queue has room for it."""
+        config, heavy = self.router.config, self.upward.heavy[-1]
+        place = self.rng.randrange(len(messages))
+        others = [*self.router.upward_waiting(para), *messages[:place], *messages[place + 1 :]]
+        room = config["max_upward_queue_size"] - sum(map(size_of, others))
+        if size_of(heavy) <= min(room, config["max_upward_message_size"]):
+            messages[place] = heavy
+
+    def watermark(self, para: int) -> tuple[int | None, int | None]:
+        """Return relay parent and watermark; at times the watermark stays, or goes back with the relay parent (PR-06)."""
+        last = self.router.watermarks.get(para)
+        if last is not None and self.router.has("relaxed_watermark") and self.rng.random() < STANDING_SHARE:
+            if self.router.has("watermark_may_stay") and self.rng.random() < 0.6:
+                return None, last
+            parent = max(0, last - self.rng.choice((0, 0, 1)))
+            return parent, parent
+        return super().watermark(para)
+
+    def fill_up(self, candidate: Json) -> None:
+        """Exhaust a limit, unless the para is about to leave."""
+        if not self._is_offboarding(candidate["para_id"]):
+            super().fill_up(candidate)
+
+    def _is_offboarding(self, para: int) -> bool:
+        return self.router.has("message_queue") and para in self.router.outgoing
+
+
+def sent_while_leaving(router: NaiveRouter, rng: Draws, candidate: Json, _egress: list[int], _cost: int) -> bool:
+    """Let a para that is scheduled for offboarding send an upward message."""
+    if not router.has("message_queue") or candidate["para_id"] not in router.outgoing:
+        return False
+    candidate["upward_messages"] = [rng.hex(rng.randint(0, 8))]
+    return True
+
+
+def ahead_or_behind(router: NaiveRouter, rng: Draws, candidate: Json, egress: list[int], cost: int) -> bool:
+    """Give a watermark after the relay parent, at times one that is also not after the last one: then the order of checks decides."""
+    last = router.watermarks.get(candidate["para_id"])
+    if last is None or last == 0 or rng.random() < 0.6:
+        return watermark_ahead(router, rng, candidate, egress, cost)
+    candidate["relay_parent_number"] = last - 1
+    candidate["hrmp_watermark"] = last
+    return True
+
+
+def later_downward(router: NaiveRouter, rng: Draws, *, breaks: bool) -> Iterator[Json]:
+    """Yield downward messages: one, or as many as fill a queue and one more."""
+    limit = router.config["max_downward_message_size"]
+    para = rng.choice(sorted(router.kinds))
+    size = draw_size(rng, DOWNWARD, limit)
+    count = 1
+    if breaks and router.has("dmq_length_limit") and router.longest_downward_queue() <= LONGEST_BURST:
+        count = router.longest_downward_queue() + 2 - min(1, len(router.dmq.get(para, [])))
+    elif breaks and limit <= CHEAP_BYTES and rng.random() < 0.35:
+        size = limit + 1
+    elif breaks:
+        para = 60_000 + rng.randrange(10)  # accepted until downward_needs_head
+    for _ in range(count):
+        yield {"para_id": para, "msg": rng.hex(size)}
