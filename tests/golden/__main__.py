@@ -18,18 +18,24 @@ app = typer.Typer(add_completion=False, no_args_is_help=True)
 class Layer(StrEnum):
     """The part of the recording to use."""
 
+    DOCUMENTS = "documents"
     PROCESS = "process"
     JOB = "job"
     ALL = "all"
 
 
-OfLayer = Annotated[Layer, typer.Option(help="In this process, through the real job (about a minute), or both.")]
+OfLayer = Annotated[
+    Layer, typer.Option(help="In this process, through the real job (about a minute), or both; or its documents alone.")
+]
 Servers = Annotated[str | None, typer.Option(help="A broker for the job; by default an embedded one is started.")]
 
 
 @app.command()
 def record(layer: OfLayer = Layer.ALL, bootstrap: Servers = None) -> None:
-    """Make a new recording from the current code."""
+    """Make a new recording from the current code. With --layer documents, the recorded inputs and what lanes emit stay as they are."""
+    if layer is Layer.DOCUMENTS:
+        typer.echo(layers.record_documents())
+        return
     if layer is not Layer.JOB:
         for line in layers.record_process():
             typer.echo(line)
@@ -43,9 +49,11 @@ def record(layer: OfLayer = Layer.ALL, bootstrap: Servers = None) -> None:
 def check(layer: OfLayer = Layer.ALL, bootstrap: Servers = None) -> None:
     """Compare the recording with the current output; exit with code 1 if anything differs."""
     found: list[str] = []
-    if layer is not Layer.JOB:
+    if layer is Layer.DOCUMENTS:
+        found += layers.check_documents()
+    if layer in (Layer.PROCESS, Layer.ALL):
         found += layers.check_process()
-    if layer is not Layer.PROCESS:
+    if layer in (Layer.JOB, Layer.ALL):
         from tests.golden import job
 
         found += job.check_job(bootstrap)

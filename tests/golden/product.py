@@ -25,6 +25,7 @@ from validator.codec.inflight import unpack
 from validator.codec.schemas import schemas
 from validator.config import Config
 from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind
+from validator.errors import UserError
 from validator.lanes import sink as sink_module
 from validator.lanes import store as store_module
 from validator.lanes.configured import lane_definition
@@ -58,6 +59,7 @@ __all__ = [
     "OutputRecord",
     "SimulationSettings",
     "TransactionalSink",
+    "UserError",
     "chain_table",
     "consumed_by",
     "encode_dead_letter",
