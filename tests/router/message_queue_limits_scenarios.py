@@ -151,7 +151,7 @@ def offboarding() -> Iterator[Trace]:
 
 
 def switches() -> Iterator[Trace]:
-    """Yield the scenarios of the switch in mid-life."""
+    """Yield the scenarios of the switch of waiting messages."""
     one_a_round = {STEP_WEIGHT: 10}
     moved = ("PR-07", "queues from before the switch", "they move over, in the order of the next old round")
     trace = Trace(

@@ -29,7 +29,7 @@ FIRST = [next(at for at, record in enumerate(HISTORY.records) if record.block ==
 
 
 def outputs(batches: Sequence[Batch], *, restart: bool) -> tuple[list[OutputRecord], list[bytes]]:
-    """Return what a lane emits besides its status, and its state at the end; restarted, each batch has a worker of its own."""
+    """Return what a lane emits besides its status, and its state at the end; restarted, each batch has a new worker."""
     store, cache, emitted = Store(), LaneCache(), list[OutputRecord]()
     for batch in batches:
         records = run(DEFINITION, store, LaneCache() if restart else cache, batch)
