@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from validator.kafka.reader import TopicRecord
 
 CALL_S_MAX: Final = 60.0
-"""Seconds that one call to Kafka may take, and that reading a topic may make no progress."""
+"""Seconds that one call to Kafka may take."""
+
+PROGRESS_S_MAX: Final = 60.0
+"""Seconds that reading a topic may make no progress."""
 
 MARKER_PARTITION: Final = 0
 
@@ -65,7 +68,7 @@ def _committed(kafka: KafkaTable, prefix: str, topic: str, lane: str) -> Iterato
     """Yield a lane's committed records up to the topic's current end, those without a value too."""
     key = lane.encode()
     with TopicReader(kafka, prefix, [topic], nulls=True, patience_s=CALL_S_MAX) as reader:
-        yield from (record for record in reader.read_past_transactions() if record.key == key)
+        yield from (record for record in reader.read_past_transactions(PROGRESS_S_MAX) if record.key == key)
 
 
 def last_write(admin: AdminClient, prefix: str, lane: str) -> LastWrite:

@@ -218,7 +218,7 @@ def _may_pass(error: str, reason: str) -> bool:
     """Return whether a retry of a failed batch may succeed: Kafka rejected it, or a worker died instead of raising."""
     if reason.startswith(_HUNG):
         return False
-    return ".WriteFailed:" in reason or ("Traceback (most recent call last)" not in error and _WORKER_DIED in error)
+    return ".WriteFailed:" in reason or ("Traceback (most recent call last)" not in error and _worker_died(error))
 
 
 def _log_batches(query: StreamingQuery, last_batch: int, log: Any) -> int:
@@ -255,6 +255,19 @@ def _finished_batch(query: StreamingQuery) -> int:
 
 _WORKER_DIED = "Python worker exited unexpectedly"
 """Spark's message for a worker that was killed, by a person or by the system's out-of-memory killer."""
+
+_LOST_WORKER = re.compile(
+    r"java\.(io\.(EOF|IO)|net\.Socket|nio\.channels\.(AsynchronousClose|ClosedChannel))Exception(: (Broken pipe|Connection reset|Socket "
+    r"closed)|$)",
+    re.MULTILINE,
+)
+_TALKS_TO_WORKERS = "org.apache.spark.api.python."
+"""What Spark reports instead if it was writing to the worker: the error of the connection, from its classes for Python."""
+
+
+def _worker_died(error: str) -> bool:
+    return _WORKER_DIED in error or (_TALKS_TO_WORKERS in error and _LOST_WORKER.search(error) is not None)
+
 
 _FORESEEN = (".HandlerFault:", ".WaitingOverflow:", ".PluginError:", ".UserError:", ".WriteFailed:", ".WriterFenced:")
 """Errors that a worker raises if a lane cannot continue although the program is correct.

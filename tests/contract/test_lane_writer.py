@@ -205,7 +205,7 @@ def test_transaction_of_dead_writer_does_not_block_another_lane(
     dead.write([Marker(1).encode("kusama")])
     dead._producer.flush(30)
     with monkeypatch.context() as patch:
-        patch.setattr(markers, "CALL_S_MAX", 2.0)
+        patch.setattr(markers, "PROGRESS_S_MAX", 2.0)
         with pytest.raises(UserError, match="cannot be read to its end"):
             read_marker(kafka, prefix, LANE)
     take_over(kafka, prefix, [LANE, "kusama"])

@@ -123,18 +123,18 @@ class TopicReader:
             if self.at_end:
                 return
 
-    def read_past_transactions(self) -> Iterator[TopicRecord]:
+    def read_past_transactions(self, progress_s: float) -> Iterator[TopicRecord]:
         """Yield every committed record up to the present end, waiting for the transactions that are open before it.
 
-        Raises `UserError` if there is no progress within the reader's patience.
+        Raises `UserError` if there is no progress for ``progress_s`` seconds.
         """
         with self._translated():
             wanted = {place: end for place, end in self._ends_with_uncommitted().items() if end}
-        deadline = time.monotonic() + self._patience_s
+        deadline = time.monotonic() + progress_s
         while any(self._ends.get(place, -1) < end for place, end in wanted.items()):
             records = self.poll(POLL_S)
             if records:
-                deadline = time.monotonic() + self._patience_s
+                deadline = time.monotonic() + progress_s
             elif time.monotonic() > deadline:
                 topics = ", ".join(sorted({topic for topic, _ in wanted}))
                 raise UserError(f"{topics} cannot be read to its end: a transaction may be open there")

@@ -112,20 +112,20 @@ def test_records_without_value_are_skipped_unless_requested(play: Any) -> None:
 def test_reader_past_transactions_does_not_stop_at_open_one(play: Any) -> None:
     polls = [record(0), end(1)], [], [end(1)], [record(3), end(5)]
     assert offsets(play(*polls).read_to_end()) == [(0, 0)]
-    assert offsets(play(*polls).read_past_transactions()) == [(0, 0), (0, 3)]
+    assert offsets(play(*polls).read_past_transactions(60.0)) == [(0, 0), (0, 3)]
 
 
 def test_transaction_that_stays_open_is_error_after_timeout(play: Any) -> None:
-    reader = play([record(0), end(1)], patience_s=3.0)
+    reader = play([record(0), end(1)])
     taken = []
     with pytest.raises(UserError, match=r"^t\.markers cannot be read to its end: a transaction may be open there$"):
-        taken.extend(reader.read_past_transactions())
+        taken.extend(reader.read_past_transactions(3.0))
     assert offsets(taken) == [(0, 0)]
     assert 3.0 < module.time.monotonic() < 4.0  # type: ignore[attr-defined]
 
 
 def test_empty_topic_ends_at_once(play: Any) -> None:
-    assert list(play(ends=0).read_past_transactions()) == []
+    assert list(play(ends=0).read_past_transactions(60.0)) == []
 
 
 def test_restarted_partition_is_read_from_offset(play: Any) -> None:

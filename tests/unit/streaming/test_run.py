@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from streaming import run
-from streaming.run import _BatchFailed, _follow, _reason, _run_queries
+from streaming.run import _BatchFailed, _follow, _may_pass, _reason, _run_queries
 from validator import exit_codes
 from validator.config import Config
 from validator.errors import UserError
@@ -31,6 +31,13 @@ KILLED = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborte
 org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider this and that.
 	at org.apache.spark.api.python.BasePythonRunner
 """
+CUT_OFF = """Job aborted due to stage failure: Task 1 in stage 102.0 failed 1 times: java.io.IOException: Broken pipe
+	at java.base/sun.nio.ch.SocketDispatcher.write(SocketDispatcher.java:62)
+	at org.apache.spark.api.python.BasePythonRunner$ReaderInputStream.writeAdditionalInputToPythonWorker(PythonRunner.scala:904)
+"""
+ANOTHER_CONNECTION = CUT_OFF.replace(
+    "org.apache.spark.api.python.BasePythonRunner", "org.apache.kafka.clients.NetworkClient"
+)
 FAULT = TRACEBACK.replace(
     "lane.WaitingOverflow: lane polkadot", "handlers.errors.HandlerFault: handler tally@1.0.0 (tally)"
 )
@@ -41,6 +48,7 @@ FAILURES = {
     "fails": TRACEBACK,
     "faults": FAULT,
     "is killed": KILLED,
+    "is cut off": CUT_OFF,
     "not taken": NOT_TAKEN,
     "raises, then is killed": MORE_THAN_KILLED,
 }
@@ -190,6 +198,7 @@ def test_worker_that_raised_before_dying_stops_job() -> None:
     ("runs", "code", "restarts"),
     [
         ([["is killed"]] * 6, exit_codes.STOPPED, [1, 2, 3, 4, 5]),
+        ([["is cut off"], ["nothing"]], exit_codes.OK, [1]),
         ([["batch", "is killed"]] * 9 + [["nothing"]], exit_codes.OK, [1] * 9),
         ([["not taken"], ["is killed"], ["batch", "not taken"], ["nothing"]], exit_codes.OK, [1, 2, 1]),
     ],
@@ -214,6 +223,24 @@ def test_only_consecutive_failures_are_counted(
     settings = SimpleNamespace(output=None)
     assert _run_queries(None, settings, ended, log) == code  # type: ignore[arg-type]
     assert [values["attempt"] for event, values in log.events if event == "restarting"] == restarts
+
+
+@pytest.mark.parametrize(
+    ("error", "passes"),
+    [
+        (KILLED, True),
+        (CUT_OFF, True),
+        (CUT_OFF.replace("IOException: Broken pipe", "IOException: Connection reset by peer"), True),
+        (CUT_OFF.replace("java.io.IOException: Broken pipe", "java.net.SocketException: Connection reset"), True),
+        (CUT_OFF.replace("java.io.IOException: Broken pipe", "java.io.EOFException"), True),
+        (CUT_OFF.replace("Broken pipe", "No space left on device"), False),
+        (CUT_OFF.replace("java.io.IOException: Broken pipe", "java.lang.NullPointerException"), False),
+        (ANOTHER_CONNECTION, False),
+        (f"{CUT_OFF}{TRACEBACK}", False),
+    ],
+)
+def test_batch_of_lost_worker_is_retried(error: str, passes: bool) -> None:
+    assert _may_pass(error, error.splitlines()[0]) is passes
 
 
 # --- rules by height ---
