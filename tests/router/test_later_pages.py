@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from tests.router.test_invariants import CONFIG, rich_state
+from validator.core.errors import Violation
+from validator.core.execute import Intervals, execute
 from validator.core.handlers.upward import FixedWeightDispatcher
 from validator.core.rules import ChainSettings, RulesEpoch, pages
 from validator.core.scale import DecodeError
-from validator.core.types import Para, SessionChange
+from validator.core.types import Block, BlockRecord, Para, SessionChange
 from validator.document import Node
 from validator.errors import UserError
 from validator.protocols.router.books import Page
@@ -25,6 +27,7 @@ from validator.protocols.router.profile import rules_of
 from validator.protocols.router.records import (
     AcceptOpenChannel,
     Candidate,
+    EstablishChannelWithSystem,
     EstablishSystemChannel,
     InitOpenChannel,
     ServiceOverweight,
@@ -243,3 +246,108 @@ def test_state_view_shows_what_waits_and_what_was_set_aside() -> None:
     assert other["state"]["ready_ring"] == [1]
     (facts, *_) = STATE_VIEW.whole_sections(router)
     assert facts.facts
+
+
+def test_uncounted_requests_round_trip() -> None:
+    settings = chain("no_ttl")
+    router = Router.at_genesis(settings)
+    router.begin_block(1)
+    router.apply_request(InitOpenChannel(1, 2003, 2, 4))
+    router.change_session(SessionChange(outgoing=(1,)))  # its count goes, the request stays
+    router.change_session(SessionChange(onboarding=(Para(1, balance=100),)))
+    router.apply_request(InitOpenChannel(1, 2004, 2, 4))
+    document = STATE_FILE.write(router)
+    assert document["uncounted_requests"] == {"1": 1}
+    again = STATE_FILE.read(Node(document, "state"), settings)
+    again.state.session_index = router.state.session_index
+    assert encode_state(again.state) == encode_state(router.state)
+    document["uncounted_requests"] = {"1": 3}
+    with pytest.raises(UserError, match=r"state.uncounted_requests.1: expected at most the 2 open requests of para 1"):
+        STATE_FILE.read(Node(document, "state"), settings)
+
+
+@pytest.mark.parametrize(
+    ("state", "line"),
+    [
+        ({"ump_overweight": {"1": [{"page": 2**32 - 1, "index": 0, "msg": "aa"}]}}, "page: expected an integer from 0 to 2147483648"),
+        ({"ump_overweight": {"1": [{"page": 0, "index": 2**30, "msg": "aa"}]}}, "index: expected an integer from 0 to 1048576"),
+        ({"ump_books": {"1": {"begin": 2**32 - 1, "end": 2**32 - 1, "pages": {}}}}, "begin: expected an integer from 0 to 2147483648"),
+        (
+            {"open_requests": {"1->2": {"confirmed": False, "age": 0, "sender_deposit": 0, "limit_used_places": 1,
+             "limit_used_bytes": 1, "limit_message_size": 1, "recipient_deposit": "x"}}},
+            "recipient_deposit: expected an integer",
+        ),
+    ],
+)  # fmt: skip
+def test_state_file_with_number_out_of_range_is_refused(state: dict[str, Any], line: str) -> None:
+    with pytest.raises(UserError, match=line):
+        STATE_FILE.read(Node({"valid_paras": [1, 2], "ready_ring": [], **state}, "state"), SETTINGS)
+
+
+def test_absent_and_empty_parts_of_a_state_file_give_the_same_pages() -> None:
+    plain = {"valid_paras": [1, 2], "ready_ring": []}
+    one = STATE_FILE.read(Node(plain, "state"), SETTINGS)
+    empty = {
+        "stranded_deposits": {"7": 0},
+        "uncounted_requests": {"7": 0},
+        "ump_books": {"1": {"begin": 0, "end": 0, "pages": {}}},
+        "ump_overweight": None,
+    }
+    other = STATE_FILE.read(Node(plain | empty, "state"), SETTINGS)
+    assert pages(one) == pages(other)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda book: setattr(book, "next_index", 7),
+        lambda book: setattr(book, "begin", book.end + 1),
+        lambda book: setattr(book.pages[book.end - 1], "heap_used", 1),
+        lambda book: book.pages[book.end - 1].messages.__setitem__(-1, None),
+    ],
+    ids=["next index", "begin", "heap", "processed"],
+)
+def test_damaged_book_is_a_decode_error(damage: Callable[[Any], None]) -> None:
+    state = later_router().state
+    damage(_queue(state).books[2004])
+    common, owned = encode_state(state)
+    with pytest.raises(DecodeError, match=r"a para|the ring"):
+        decode_state(common, owned.values())
+
+
+def test_refused_composite_marks_no_headroom() -> None:
+    settings = chain("establish_channel_with_system", "hrmp_notifications")
+    poor = tuple(Para(para, balance=100 if para == 2003 else 6) for para in (1, 2003))
+    router = Router.at_genesis(replace(settings, paras=poor))
+    router.begin_block(1)
+    router.take_headroom()
+    with pytest.raises(Violation):
+        router.apply_request(EstablishChannelWithSystem(2003, 1))
+    assert router.take_headroom() == []
+
+
+@pytest.mark.parametrize("blocks", [(1, 2, 3, 4), (1, 2, 4)], ids=["each block", "switch in a skipped number"])
+def test_switch_emits_the_headroom_of_every_para(blocks: tuple[int, ...]) -> None:
+    stay = table.with_implied(frozenset({"watermark_may_stay"}))
+    rules = (RulesEpoch(0, 1, rules_of(frozenset())), RulesEpoch(3, table.version_of(stay), rules_of(stay)))
+    router = Router.at_genesis(replace(chain(), rules=rules))
+    emitted = []
+    parent = 0
+    for block in blocks:
+        router.begin_block(block, parent)
+        emitted.append(len(router.take_headroom()))
+        parent = block
+    assert emitted == [
+        4 if block == 1 or block == next(each for each in blocks if each >= 3) else 0 for block in blocks
+    ]
+
+
+def test_weight_of_a_block_has_a_greatest_value() -> None:
+    heaviest = 2**63 - 1
+    settings = replace(SETTINGS, upward_messages=FixedWeightDispatcher(default_weight=heaviest))
+    router = Router.at_genesis(settings)
+    record = BlockRecord(1, 0)
+    execute(router, Block(record, candidates=(Candidate(1, 0, 0, (b"a", b"b", b"c")),)), Intervals())
+    requests = tuple(ServiceOverweight(1, 0, index, 2**64 - 1) for index in range(3))
+    done = execute(router, Block(replace(record, block=2, parent_number=1), requests=requests), Intervals())
+    assert ([each.weight for each in done.dispatches], done.receipt.weight_used) == ([heaviest] * 3, 2**64 - 1)

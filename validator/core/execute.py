@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from validator.core.errors import Violation
-from validator.core.limits import HEADROOM_INTERVAL_BLOCKS_DEFAULT, ROOT_INTERVAL_BLOCKS_DEFAULT
+from validator.core.limits import HEADROOM_INTERVAL_BLOCKS_DEFAULT, ROOT_INTERVAL_BLOCKS_DEFAULT, U64_MAX
 from validator.core.outcomes import Executed, InputKind, Receipt, Verdict
 from validator.core.rules import Effects, RuleSet
 from validator.core.types import Block, BlockNumber, ParaId
@@ -32,7 +32,7 @@ def execute(rules: RuleSet[Any], block: Block, intervals: Intervals) -> Executed
     """
     record = block.record
     now = record.block
-    rules.begin_block(now)
+    rules.begin_block(now, record.parent_number)
 
     verdicts = [
         _judge(InputKind.INCLUSION, now, at, ref.para_id, rules.apply_inclusion, ref)
@@ -70,7 +70,7 @@ def execute(rules: RuleSet[Any], block: Block, intervals: Intervals) -> Executed
         rejected=sum(verdict.violation is not None for verdict in verdicts),
         enacted=sum(verdict.enacted and verdict.kind in _ENACTING for verdict in verdicts),
         dispatched=len(dispatches),
-        weight_used=sum(dispatch.weight for dispatch in dispatches),
+        weight_used=min(sum(dispatch.weight for dispatch in dispatches), U64_MAX),
         state_root=rules.state_root() if session_ends or _is_due(now, intervals.root) else None,
     )
     return Executed(verdicts, dispatches, channel_events, headroom, receipt)

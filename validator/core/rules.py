@@ -144,8 +144,8 @@ class RuleSet(ABC, Generic[S]):
 
     # --- a block, in the order of `execute.execute` ---
 
-    def begin_block(self, now: BlockNumber) -> None:
-        """Start block ``now`` under the rules in force at its height."""
+    def begin_block(self, now: BlockNumber, parent: BlockNumber | None = None) -> None:  # noqa: ARG002
+        """Start block ``now`` under the rules in force at its height; ``parent`` is the number of the block executed before, if known."""
         self.now = now
         self.profile = in_force(self.settings.rules, now).profile
         self.events = EventLog(now, self.state.session_index)

@@ -56,6 +56,15 @@ def test_rules_may_change_only_for_blocks_to_come(
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("text", [SEED, AT_12], ids=["removed", "moved"])
+def test_a_later_first_block_does_not_hide_a_changed_past(tmp_path: Path, text: str) -> None:
+    keep_rules(tmp_path / "lanes", definition(tmp_path, AT_10))
+    now = definition(tmp_path, text.replace(SEED, SEED + "first_block = 40\n"))
+    with pytest.raises(UserError, match="its rules differ from block 11 on, but block 11 is already executed"):
+        refuse_changed_past(tmp_path / "lanes", now, lambda _: 11)
+    refuse_changed_past(tmp_path / "lanes", now, lambda _: 9)
+
+
 def test_lane_that_is_new_or_whose_file_is_damaged_is_left_to_the_store(tmp_path: Path) -> None:
     now = definition(tmp_path, AT_10)
     refuse_changed_past(tmp_path / "lanes", now, lambda _: 99)

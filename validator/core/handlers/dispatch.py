@@ -145,10 +145,12 @@ class HandlerDispatcher:
             raise HandlerFault(bound.name, bound.handler.kind, f"{type(error).__name__} is not a verdict") from error
         except HandlerInterrupted as interruption:
             raise HandlerFault(bound.name, bound.handler.kind, str(interruption)) from None
+        except Exception:  # noqa: BLE001 - `process` reports it
+            return True
         except KeyboardInterrupt:
             raise
-        except BaseException:  # noqa: BLE001 - `process` reports it
-            return True
+        except BaseException as error:  # SystemExit and the like would end the process
+            raise HandlerFault(bound.name, bound.handler.kind, f"{type(error).__name__} raised") from error
 
     def _run(self, bound: BoundHandler, host: Host, para: ParaId, payload: bytes, limit: Weight) -> Processed:
         handler = bound.handler

@@ -10,6 +10,7 @@ from validator.core.scale import DecodeError, Reader, Upgrade, Writer
 from validator.core.types import ParaId
 from validator.protocols.kit import PageLayout
 from validator.protocols.router.books import Book, MessageQueue, Page
+from validator.protocols.router.invariants import broken_book
 from validator.protocols.router.state import RouterState
 
 ENCODING_VERSION = 2
@@ -120,8 +121,8 @@ def _read_book(reader: Reader) -> Book:
         number, heap_used = reader.u32(), reader.u32()
         messages = list(reader.items(lambda: reader.option(reader.bytes)))
         book.pages[number] = Page(messages, heap_used, sum(payload is not None for payload in messages))
-    if any(number not in book.pages for number in range(book.begin, book.end)):
-        raise DecodeError(f"a book lacks a page from {book.begin} to {book.end}")
+    if broken := next(broken_book("a para", book), None):
+        raise DecodeError(broken)
     return book
 
 

@@ -68,15 +68,16 @@ class Router(PendingCandidates[RouterState]):
         if self.state.message_queue is not None and "message_queue" not in rules.features:
             raise ValueError(f"ready_ring: expected null, since message_queue is not in force in block {first_block}")
 
-    def begin_block(self, now: BlockNumber) -> None:
+    def begin_block(self, now: BlockNumber, parent: BlockNumber | None = None) -> None:
         """Start block ``now``; later rules take their place before everything else (router_profiles 1)."""
-        super().begin_block(now)
+        super().begin_block(now, parent)
         self.rules = self.rules_in_force()
         self._dispatched = []
         state = self.state
         if state.message_queue is None and "message_queue" in self.rules.features:
             begin_message_queue(state)
-        if any(epoch.from_block == now for epoch in self.settings.rules[1:]):
+        rules = self.settings.rules
+        if parent is not None and in_force(rules, parent) != in_force(rules, now):
             state.touched.paras.update(dict.fromkeys(state.paras))  # the new rules may leave another headroom
 
     @classmethod

@@ -19,7 +19,7 @@ from validator.document import Node, read_para
 from validator.errors import UserError
 from validator.plugin.protocol_api import ChainSettings, RuleSet, StateFile
 from validator.protocols.kit import Account, channel_name, increase
-from validator.protocols.router.books import MESSAGE_OVERHEAD_BYTES, Book, MessageQueue, Page
+from validator.protocols.router.books import Book, MessageQueue, Page
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.features.message_queue import enact_upward_messages
 from validator.protocols.router.invariants import broken_book, broken_invariants
@@ -45,8 +45,14 @@ UMP_BOOKS = "ump_books"
 STRANDED_DEPOSITS = "stranded_deposits"
 """An extra key: by para, deposits that stay reserved although their request is gone (router_profiles PR-04)."""
 
-PAGE_MESSAGES_MAX = U32_MAX // MESSAGE_OVERHEAD_BYTES
-"""Greatest index of a message in a page: each takes room in the page's heap, whose size is a u32."""
+UNCOUNTED_REQUESTS = "uncounted_requests"
+"""An extra key: by para, requests that outlived the offboarding of their sender, which removed its count (I-06)."""
+
+PAGE_MESSAGES_MAX = 2**20
+"""Greatest index of a message in a page. A page of the default size holds 13,107 empty messages."""
+
+PAGES_MAX = 2**31
+"""Greatest number of a page: a lane can number as many again."""
 
 _HASH_BYTES = 32
 
@@ -63,7 +69,7 @@ def read_state(
     ``valid_paras`` lists para ids, or objects with ``para_id`` and ``kind``. Raises `UserError` for a malformed value, a derived key that
     disagrees, or an invariant that does not hold.
     """
-    node.refuse_misspelt((*STATE_KEYS, HANDLER_STATES, UMP_BOOKS, STRANDED_DEPOSITS))
+    node.refuse_misspelt((*STATE_KEYS, HANDLER_STATES, UMP_BOOKS, STRANDED_DEPOSITS, UNCOUNTED_REQUESTS))
     state = RouterState(config, balances, notifications)
     for para in node["valid_paras"].items() if node.has("valid_paras") else ():
         if isinstance(para.value, dict):
@@ -73,7 +79,7 @@ def read_state(
             state.paras[para.integer()] = ParaKind.PARACHAIN
     _read_accounts(node, state)
     state.hrmp_stranded_deposits = {
-        _para(name, amount): _balance(amount) for name, amount in _members(node, STRANDED_DEPOSITS)
+        _para(name, amount): _balance(amount) for name, amount in _members(node, STRANDED_DEPOSITS) if amount.value != 0
     }
     _read_upward(node, state)
     _read_message_queue(node, state)
@@ -103,6 +109,9 @@ def write_state(state: RouterState) -> dict[str, Any]:
     for channel_id, request in state.hrmp_open_channel_requests.items():
         if request.confirmed and request.recipient_deposit != configured:
             document["open_requests"][channel_name(channel_id)]["recipient_deposit"] = request.recipient_deposit
+    if state.hrmp_uncounted_requests:
+        uncounted = sorted(state.hrmp_uncounted_requests.items())
+        document[UNCOUNTED_REQUESTS] = {str(para): count for para, count in uncounted}
     if state.hrmp_stranded_deposits:
         stranded = sorted(state.hrmp_stranded_deposits.items())
         document[STRANDED_DEPOSITS] = {str(para): amount for para, amount in stranded}
@@ -115,7 +124,8 @@ def write_state(state: RouterState) -> dict[str, Any]:
 
 
 def _check(node: Node, state: RouterState) -> None:
-    given = {key: value for key, value in node.object().items() if key in STATE_KEYS and key != "valid_paras"}
+    stated = {key: value for key, value in node.object().items() if value is not None}
+    given = {key: value for key, value in stated.items() if key in STATE_KEYS and key != "valid_paras"}
     if "open_requests" in given:  # a recipient's deposit is no key of the view
         given["open_requests"] = {
             name: {key: value for key, value in request.items() if key != "recipient_deposit"}
@@ -166,7 +176,9 @@ def _read_message_queue(node: Node, state: RouterState) -> None:
     if node.has(UMP_BOOKS):
         queue.ring = [para.integer() for para in node["ready_ring"].items()]
         for name, item in _members(node, UMP_BOOKS):
-            queue.books[_para(name, item)] = _read_book(item)
+            book = _read_book(item)
+            if book != Book():
+                queue.books[_para(name, item)] = book
     else:
         for name, items in _members(node, "ump_overweight"):
             queue.books[_para(name, items)] = _book_of_set_aside(items)
@@ -183,7 +195,7 @@ def _read_message_queue(node: Node, state: RouterState) -> None:
 def _book_of_set_aside(items: Node) -> Book:
     book = Book()
     for item in items.items():
-        number, index = item["page"].integer(), item["index"].integer(PAGE_MESSAGES_MAX)
+        number, index = item["page"].integer(PAGES_MAX), item["index"].integer(PAGE_MESSAGES_MAX)
         page = book.pages.setdefault(number, Page())
         if index < len(page.messages):
             raise item["index"].fail(f"an index from {len(page.messages)} on")
@@ -194,7 +206,8 @@ def _book_of_set_aside(items: Node) -> Book:
 
 
 def _read_book(node: Node) -> Book:
-    book = Book(node["begin"].integer(), node["end"].integer(), node.get("next_index", Node.integer, 0))
+    begin, end = node["begin"].integer(PAGES_MAX), node["end"].integer(PAGES_MAX)
+    book = Book(begin, end, node.get("next_index", Node.integer, 0))
     for name, item in _members(node, "pages"):
         messages = [None if each.value is None else each.hex() for each in item["messages"].items()]
         unprocessed = sum(payload is not None for payload in messages)
@@ -244,16 +257,29 @@ def _read_requests(node: Node, state: RouterState) -> None:
             limit_used_bytes=item["limit_used_bytes"].integer(),
             limit_message_size=item["limit_message_size"].integer(),
         )
-        if request.confirmed:
-            configured = state.host_configuration.hrmp_recipient_deposit
-            request.recipient_deposit = item.get("recipient_deposit", _balance, configured)
+        left = item.get("recipient_deposit", _balance, state.host_configuration.hrmp_recipient_deposit)
+        request.recipient_deposit = left if request.confirmed else 0
         increase(state.hrmp_open_channel_request_count, channel_id[0])
         if request.confirmed:
             increase(state.hrmp_accepted_channel_request_count, channel_id[1])
+    for name, count in _members(node, UNCOUNTED_REQUESTS):
+        _uncount(state, _para(name, count), count)
     for item in node["close_request_set"].items() if node.has("close_request_set") else ():
         channel_id = _channel_id(item.text(), item)
         state.hrmp_close_channel_requests[channel_id] = None
         state.hrmp_close_channel_requests_list.append(channel_id)
+
+
+def _uncount(state: RouterState, para: ParaId, node: Node) -> None:
+    counted = state.hrmp_open_channel_request_count.get(para, 0)
+    uncounted = node.integer()
+    if uncounted > counted:
+        raise node.fail(f"at most the {counted} open requests of para {para}")
+    if uncounted:
+        state.hrmp_uncounted_requests[para] = uncounted
+        state.hrmp_open_channel_request_count[para] = counted - uncounted
+        if uncounted == counted:
+            del state.hrmp_open_channel_request_count[para]
 
 
 def _balance(node: Node) -> int:

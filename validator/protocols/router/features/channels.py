@@ -79,8 +79,12 @@ def clean_requests(state: RouterState, events: EventLog, outgoing: list[ParaId])
     The outgoing party's deposit stays reserved (PR-04). Source: router_profiles 3.5.
     """
     gone = dict.fromkeys(outgoing)
-    for channel_id in [each for each in state.hrmp_open_channel_requests_list if gone.keys() & set(each)]:
+    kept = []
+    for channel_id in state.hrmp_open_channel_requests_list:
         sender, recipient = channel_id
+        if sender not in gone and recipient not in gone:
+            kept.append(channel_id)
+            continue
         request = state.hrmp_open_channel_requests[channel_id]
         if request.confirmed:
             decrease(state.hrmp_accepted_channel_request_count, recipient)
@@ -88,7 +92,7 @@ def clean_requests(state: RouterState, events: EventLog, outgoing: list[ParaId])
             _return_or_strand(state, para, deposit, stays=para not in gone)
             for para, deposit in ((sender, request.sender_deposit), (recipient, request.recipient_deposit))
         ]
-        _remove_request(state, channel_id)
+        forget_request(state, channel_id)
         events.add(
             ChannelEventKind.REQUEST_DROPPED,
             channel_id,
@@ -96,6 +100,7 @@ def clean_requests(state: RouterState, events: EventLog, outgoing: list[ParaId])
             recipient_deposit=-returned[1],
             reason="offboarded",
         )
+    state.hrmp_open_channel_requests_list[:] = kept
 
 
 def _return_or_strand(state: RouterState, para: ParaId, deposit: Balance, *, stays: bool) -> Balance:
@@ -105,11 +110,6 @@ def _return_or_strand(state: RouterState, para: ParaId, deposit: Balance, *, sta
         return unreserve(state, para, deposit)
     state.hrmp_stranded_deposits[para] = state.hrmp_stranded_deposits.get(para, 0) + deposit
     return 0
-
-
-def _remove_request(state: RouterState, channel_id: ChannelId) -> None:
-    forget_request(state, channel_id)
-    state.hrmp_open_channel_requests_list.remove(channel_id)
 
 
 # --- later requests -----------------------------------------------------------------------------------------------------------
@@ -137,7 +137,8 @@ def _cancel(call: Call, channel_id: ChannelId) -> None:
     request = state.hrmp_open_channel_requests[channel_id]
     if request.confirmed:
         raise OpenHrmpChannelAlreadyConfirmed(sender=sender, recipient=recipient)
-    _remove_request(state, channel_id)
+    forget_request(state, channel_id)
+    state.hrmp_open_channel_requests_list.remove(channel_id)
     returned = unreserve(state, sender, request.sender_deposit)
     call.events.add(ChannelEventKind.REQUEST_DROPPED, channel_id, sender_deposit=-returned, reason="cancelled")
 
@@ -213,10 +214,14 @@ def _at_once(call: Call, open_channels: Callable[[RouterHost], list[MessageRef]]
     """Apply a request made of several parts: if one part is refused, nothing stays of the others."""
     host = RouterHost(call.state, call.rules, call.events)
     host.begin()
+    touched = call.state.touched
+    paras = dict(touched.paras)
     try:
         messages = open_channels(host)
     except Violation:
         host.roll_back()
+        touched.paras.clear()
+        touched.paras.update(paras)
         raise
     return Effects(messages=tuple(messages), effective_session=call.state.session_index + 1)
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 
 from validator.core.handlers.context import Host
 from validator.core.handlers.upward import UpwardDispatcher
-from validator.core.outcomes import Dispatch
+from validator.core.limits import U64_MAX
+from validator.core.outcomes import Dispatch, DispatchOutcome
 from validator.core.rules import Effects
 from validator.core.types import BlockNumber, ParaId, Weight
 from validator.protocols.router.books import MESSAGE_OVERHEAD_BYTES, Book, MessageQueue, Page
@@ -170,11 +171,19 @@ def _hand_over(
     index: int,
     limit: Weight,
     dispatched: list[Dispatch],
+    *,
+    may_retry: bool = False,
 ) -> Weight:
-    """Hand a message over, mark it as processed and return its weight. The caller removes a page that is finished."""
+    """Hand a message over, mark it as processed and return its weight. The caller removes a page that is finished.
+
+    Raises `InsufficientWeight`, and leaves everything as it was, if the message ``may_retry`` and its handler runs out of weight.
+    """
     page = queue_of(state).books[para].pages[number]
     payload = page.messages[index]
     assert payload is not None
+    processed = dispatcher.process(host, para, payload, limit)
+    if processed.outcome is DispatchOutcome.OUT_OF_WEIGHT and may_retry:
+        raise InsufficientWeight(weight=processed.weight, weight_limit=limit)
     page.process(index)
     count, size = state.relay_dispatch_queue_size[para]
     if count > 1:
@@ -182,7 +191,6 @@ def _hand_over(
     else:
         del state.relay_dispatch_queue_size[para]
     state.touched.pages[para] = state.touched.paras[para] = None
-    processed = dispatcher.process(host, para, payload, limit)
     dispatched.append(Dispatch(now, len(dispatched), para, payload, *processed))
     return processed.weight
 
@@ -190,7 +198,8 @@ def _hand_over(
 def service_overweight(call: Call, request: ServiceOverweight) -> Effects:
     """Hand over a message that was set aside, outside of the round's budget.
 
-    Raises `NoPage`, `NoMessage`, `Queued`, `AlreadyProcessed`, `InsufficientWeight`.
+    Besides its own weight, a handler may use at most that of a round, and no more than the request allows in all. If the request's limit is
+    what stops it, the message stays. Raises `NoPage`, `NoMessage`, `Queued`, `AlreadyProcessed`, `InsufficientWeight`.
     """
     state, (para, number, index, weight_limit) = call.state, request
     book = queue_of(state).books.get(para, Book())
@@ -209,7 +218,10 @@ def service_overweight(call: Call, request: ServiceOverweight) -> Effects:
     if weight > weight_limit:
         raise InsufficientWeight(weight=weight, weight_limit=weight_limit)
     now, dispatched = call.events.block, call.dispatched
-    _hand_over(state, call.dispatcher, host, now, para, number, index, weight_limit, dispatched)
+    budget = state.host_configuration.preferred_dispatchable_upward_messages_step_weight
+    limit = min(weight + budget, U64_MAX)
+    may_retry, limit = weight_limit < limit, min(weight_limit, limit)
+    _hand_over(state, call.dispatcher, host, now, para, number, index, limit, dispatched, may_retry=may_retry)
     if not page.unprocessed:
         del book.pages[number]
     return Effects()
