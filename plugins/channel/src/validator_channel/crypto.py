@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sealing under counters, the replay window, and the keys of a handshake. Source: channel_rules 1.2.4, 1.2.6."""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+
+from validator_channel.limits import COUNTER_MAX, INSTANCE_ID_BYTES, KEY_BYTES
+from validator_channel.wire import Kind
+
+NO_PSK: Final = bytes(KEY_BYTES)
+"""The pre-shared key when none is configured."""
+
+_KIND_CODES: Final = {kind: code for code, kind in enumerate(Kind, start=1)}
+_AAD_PREFIX: Final = b"channel/1\0"
+_TRANSCRIPT_PREFIX: Final = b"channel/1 transcript\0"
+_SIGNED_PREFIXES: Final = (b"channel/1 client\0", b"channel/1 server\0")
+
+
+class DecryptError(Exception):
+    """The tag of a sealed payload is wrong."""
+
+
+class CounterExhausted(Exception):
+    """No frame counter is left for this frame."""
+
+
+def nonce(counter: int) -> bytes:
+    """Return the 12-byte nonce of a frame counter: 4 zero bytes, then the counter as 64 bits, little-endian. Source: 1.2.4."""
+    return bytes(4) + counter.to_bytes(8, "little")
+
+
+def associated_data(kind: Kind, peer: int, message_id: int) -> bytes:
+    """Return the 43 bytes that a tag covers besides the ciphertext: prefix, kind code, sender and message ID. Source: 1.2.4."""
+    return _AAD_PREFIX + bytes([_KIND_CODES[kind]]) + peer.to_bytes(16, "big") + message_id.to_bytes(16, "big")
+
+
+class Sealer:
+    """Seals the frames of one direction, each under the next counter; one owner, never copied or stored.
+
+    ``key`` has 32 bytes. Raises ``ValueError`` for another length.
+    """
+
+    __slots__ = ("_cipher", "_counter", "_peer")
+
+    def __init__(self, key: bytes, peer: int) -> None:
+        self._cipher = ChaCha20Poly1305(key)
+        self._peer = peer
+        self._counter = 0
+
+    def seal(self, kind: Kind, message_id: int, plaintext: bytes, *, is_last: bool = False) -> tuple[int, bytes]:
+        """Return the counter used and the ciphertext with its tag.
+
+        Raises `CounterExhausted` at 2^53-1, the counter that only the last frame of a session may use (``is_last``). Source: 1.2.4.
+        """
+        counter = self._counter
+        if counter > COUNTER_MAX - (not is_last):
+            raise CounterExhausted
+        self._counter = counter + 1
+        return counter, self._cipher.encrypt(nonce(counter), plaintext, associated_data(kind, self._peer, message_id))
+
+
+class Opener:
+    """Opens the frames of the peer's direction. ``key`` has 32 bytes. Raises ``ValueError`` for another length."""
+
+    __slots__ = ("_cipher", "_peer")
+
+    def __init__(self, key: bytes, peer: int) -> None:
+        self._cipher = ChaCha20Poly1305(key)
+        self._peer = peer
+
+    def open(self, kind: Kind, message_id: int, counter: int, sealed: bytes) -> bytes:
+        """Return the plaintext. Raises `DecryptError` unless the tag covers exactly these values. Source: 1.2.4."""
+        try:
+            return self._cipher.decrypt(nonce(counter), sealed, associated_data(kind, self._peer, message_id))
+        except InvalidTag:
+            raise DecryptError from None
+
+
+class ReplayWindow:
+    """The counters seen lately: ``size`` marks that end at the highest counter. Source: 1.2.4."""
+
+    __slots__ = ("_marks", "_size", "_top")
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._top = -1
+        self._marks = 0  # bit n is the counter _top - n
+
+    def mark(self, counter: int) -> bool:
+        """Mark a counter whose tag was verified, and return whether it was fresh.
+
+        Fresh is a counter above the highest one, or less than ``size`` below it and not marked yet.
+        """
+        ahead = counter - self._top
+        if ahead > 0:
+            # A jump may be as long as 2^53: shift only within the window.
+            kept = self._marks << ahead & (1 << self._size) - 1 if ahead < self._size else 0
+            self._top, self._marks = counter, kept | 1
+            return True
+        bit = 1 << -ahead if -ahead < self._size else 0
+        is_fresh = bit != 0 and not self._marks & bit
+        self._marks |= bit
+        return is_fresh
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKeys:
+    """What a handshake yields: one key per direction, and the session instance ID, which is not secret."""
+
+    client_to_server: bytes = field(repr=False)
+    server_to_client: bytes = field(repr=False)
+    session_instance_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """What both ends of a handshake sign; keys are SubjectPublicKeyInfo in DER, ephemeral keys 32 bytes."""
+
+    channel: int
+    client: int
+    server: int
+    session: int
+    client_ephemeral: bytes
+    server_ephemeral: bytes
+    client_spki: bytes
+    server_spki: bytes
+
+    def digest(self) -> bytes:
+        """Return the 32-byte transcript hash. Source: 1.2.6."""
+        return sha256(
+            _TRANSCRIPT_PREFIX
+            + self.channel.to_bytes(8, "big")
+            + self.client.to_bytes(16, "big")
+            + self.server.to_bytes(16, "big")
+            + self.session.to_bytes(2, "big")
+            + self.client_ephemeral
+            + self.server_ephemeral
+            + sha256(self.client_spki).digest()
+            + sha256(self.server_spki).digest()
+        ).digest()
+
+
+def client_signs(digest: bytes) -> bytes:
+    """Return the bytes that the client signs. Source: 1.2.6."""
+    return _SIGNED_PREFIXES[0] + digest
+
+
+def server_signs(digest: bytes) -> bytes:
+    """Return the bytes that the server signs. Source: 1.2.6."""
+    return _SIGNED_PREFIXES[1] + digest
+
+
+def pseudorandom_key(digest: bytes, shared_secret: bytes, psk: bytes = NO_PSK) -> bytes:
+    """Return HKDF-Extract of the X25519 result and the pre-shared key, with the transcript hash as salt. Source: 1.2.6; RFC 5869, 2.2."""
+    return hmac.digest(digest, shared_secret + psk, "sha256")
+
+
+def key_schedule(prk: bytes) -> SessionKeys:
+    """Return the keys of a session from the pseudorandom key. Source: 1.2.6; RFC 5869 section 2.3."""
+    return SessionKeys(
+        _expand(prk, b"channel/1 key c2s", KEY_BYTES),
+        _expand(prk, b"channel/1 key s2c", KEY_BYTES),
+        _expand(prk, b"channel/1 session", INSTANCE_ID_BYTES),
+    )
+
+
+def _expand(prk: bytes, info: bytes, length: int) -> bytes:
+    return HKDFExpand(SHA256(), length, info).derive(prk)

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One session's stream: bytes to verified messages and back. Source: channel_rules 1.2.8 steps 1 to 8."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from validator_channel.crypto import CounterExhausted, DecryptError, Opener, ReplayWindow, Sealer
+from validator_channel.errors import ErrorCode, Fault, WireError
+from validator_channel.ids import pack_message_id, unpack_message_id
+from validator_channel.limits import Settings
+from validator_channel.topics import Received
+from validator_channel.wire import FrameDecoder, Kind, Message, encode_frame, encode_message, parse_message
+
+
+class Link:
+    """Frames, metadata, keys and counters of a session; `secure` must come before everything else.
+
+    ``frame_deadline`` is when an incomplete frame must have ended, in seconds, or None.
+    """
+
+    def __init__(self, channel: int, session: int, local_peer: int, remote_peer: int, settings: Settings) -> None:
+        self._channel = channel
+        self._session = session
+        self._local_peer = local_peer
+        self._remote_peer = remote_peer
+        self._frame_timeout = settings.frame_timeout
+        self._decoder = FrameDecoder(settings.max_frame)
+        self._window = ReplayWindow(settings.replay_window)
+        self._output: list[bytes] = []
+        self._sealer: Sealer | None = None
+        self._opener: Opener | None = None
+        self.frame_deadline: float | None = None
+
+    def secure(self, tx_key: bytes, rx_key: bytes) -> None:
+        """Take the keys. Raises ``ValueError`` for a key that has not 32 bytes."""
+        self._sealer, self._opener = Sealer(tx_key, self._local_peer), Opener(rx_key, self._remote_peer)
+
+    def close(self) -> None:
+        """Drop the keys and what was received incompletely; the output remains."""
+        self._sealer = self._opener = self.frame_deadline = None
+        self._decoder.take_rest()
+
+    def message_id(self, topic: int, index: int) -> int:
+        """Return the ID of a message of this session."""
+        return pack_message_id(self._channel, self._session, topic, index)
+
+    def send(self, kind: Kind, topic: int, index: int, plaintext: bytes, *, is_last: bool = False) -> None:
+        """Seal a message under the next counter and queue its frame.
+
+        Raises `Fault` with COUNTER_EXHAUSTED when only the counter of the session's last frame is left. Source: 1.2.4.
+        """
+        assert self._sealer is not None
+        message_id = self.message_id(topic, index)
+        try:
+            counter, sealed = self._sealer.seal(kind, message_id, plaintext, is_last=is_last)
+        except CounterExhausted:
+            raise Fault(ErrorCode.COUNTER_EXHAUSTED) from None
+        self._output.append(encode_frame(encode_message(Message(kind, self._local_peer, message_id, counter, sealed))))
+
+    def take_output(self) -> list[bytes]:
+        """Return the queued frames and forget them."""
+        output, self._output = self._output, []
+        return output
+
+    def feed(self, data: bytes, now: float) -> deque[bytes]:
+        """Return the frames that are complete; a frame that begins here must end within ``frame_timeout``. Source: 1.2.12."""
+        frames = self._decoder.feed(data)
+        if not self._decoder.is_inside_frame:
+            self.frame_deadline = None
+        elif frames or self.frame_deadline is None:
+            self.frame_deadline = now + self._frame_timeout
+        return deque(frames)
+
+    def check_length(self) -> None:
+        """Check the length after the last complete frame. Raises `Fault` with BAD_FRAME or FRAME_TOO_LARGE."""
+        if self._decoder.error is not None:
+            raise Fault(self._decoder.error)
+
+    def open(self, frame: bytes) -> Received:
+        """Return the verified message of a frame; its counter is marked as seen.
+
+        Raises `Fault` with the codes of `parse_message`, then WRONG_CHANNEL, WRONG_PEER, WRONG_SESSION, DECRYPT_FAILED. The fault names the
+        message if channel and session of its ID are right. Source: 1.2.8 steps 2 to 8.
+        """
+        assert self._opener is not None
+        try:
+            message = parse_message(frame)
+        except WireError as error:
+            raise Fault(error.code, is_answered=not error.claims_error) from None
+        parts = unpack_message_id(message.id)
+        is_ours = parts.channel == self._channel and parts.session == self._session
+        named = (parts.topic, parts.index) if is_ours else None
+        is_answered = message.kind is not Kind.ERROR
+        if parts.channel != self._channel:
+            raise Fault(ErrorCode.WRONG_CHANNEL, named, is_answered=is_answered)
+        if message.peer != self._remote_peer:
+            raise Fault(ErrorCode.WRONG_PEER, named, is_answered=is_answered)
+        if parts.session != self._session:
+            raise Fault(ErrorCode.WRONG_SESSION, named, is_answered=is_answered)
+        try:
+            plaintext = self._opener.open(message.kind, message.id, message.counter, message.sealed)
+        except DecryptError:
+            raise Fault(ErrorCode.DECRYPT_FAILED, named, is_answered=is_answered) from None
+        is_fresh = self._window.mark(message.counter)
+        return Received(message.kind, parts.topic, parts.index, plaintext, is_fresh)

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frames and messages: a length and a JSON object of six members. Source: channel_rules 1.2.3, 1.2.8 steps 1 to 3."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from validator_channel.errors import ErrorCode, WireError
+from validator_channel.ids import format_id, parse_id
+from validator_channel.limits import COUNTER_MAX, LENGTH_BYTES, TAG_BYTES
+from validator_channel.strict_json import decode_base64, encode_base64, is_integer, parse_json
+
+VERSION: Final = 1
+"""The version in every message and hello."""
+
+
+class Kind(StrEnum):
+    """The seven kinds, in the order of the specification. Source: channel_protocol."""
+
+    JOIN_SESSION = "JOIN_SESSION"
+    LEAVE_SESSION = "LEAVE_SESSION"
+    TOPIC_REGISTER = "TOPIC_REGISTER"
+    TOPIC_DEREGISTER = "TOPIC_DEREGISTER"
+    APPLICATION = "APPLICATION"
+    ACKNOWLEDGE = "ACKNOWLEDGE"
+    ERROR = "ERROR"
+
+
+class Message(NamedTuple):
+    """A message as its frame carries it; ``sealed`` is the ciphertext with its tag."""
+
+    kind: Kind
+    peer: int
+    id: int
+    counter: int
+    sealed: bytes
+
+
+class FrameDecoder:
+    """Cuts a stream into frames; it holds at most one incomplete frame and what `feed` was given with it.
+
+    ``error`` is the code of the first bad length, after which nothing is decoded.
+    """
+
+    def __init__(self, max_frame: int) -> None:
+        self._max_frame = max_frame
+        self._buffer = bytearray()
+        self.error: ErrorCode | None = None
+
+    @property
+    def is_inside_frame(self) -> bool:
+        """Return whether a frame has begun and not ended."""
+        return bool(self._buffer)
+
+    def feed(self, data: bytes, frames_max: int | None = None) -> list[bytes]:
+        """Return the frames that are complete, at most ``frames_max`` of them, without their lengths.
+
+        Sets ``error`` to BAD_FRAME for the length 0, then to FRAME_TOO_LARGE for one above ``max_frame``, before the body arrives.
+        Source: 1.2.8 step 1.
+        """
+        self._buffer += data
+        frames: list[bytes] = []
+        start = 0
+        while self.error is None and len(frames) != frames_max and len(self._buffer) - start >= LENGTH_BYTES:
+            body = start + LENGTH_BYTES
+            length = int.from_bytes(self._buffer[start:body], "big")
+            if not 1 <= length <= self._max_frame:
+                self.error = ErrorCode.FRAME_TOO_LARGE if length else ErrorCode.BAD_FRAME
+            elif len(self._buffer) < body + length:
+                break
+            else:
+                start = body + length
+                frames.append(bytes(self._buffer[body:start]))
+        del self._buffer[:start]
+        return frames
+
+    def take_rest(self) -> bytes:
+        """Return and forget what was not decoded."""
+        rest = bytes(self._buffer)
+        self._buffer.clear()
+        return rest
+
+
+def encode_frame(body: bytes) -> bytes:
+    """Return a frame: the length of the body as 4 bytes, big-endian, then the body. Source: 1.2.3."""
+    return len(body).to_bytes(LENGTH_BYTES, "big") + body
+
+
+def encode_message(message: Message) -> bytes:
+    """Return the JSON object of a message. Source: 1.2.3."""
+    return (
+        f'{{"v":{VERSION},"kind":"{message.kind}","peer":"{format_id(message.peer)}","id":"{format_id(message.id)}"'
+        f',"ctr":{message.counter},"payload":"{encode_base64(message.sealed)}"}}'
+    ).encode("ascii")
+
+
+def frame_bytes(kind: Kind, plaintext_bytes: int) -> int:
+    """Return the bytes of a frame, without its length, that fits a message of this kind under every counter."""
+    empty = len(encode_message(Message(kind, 0, 0, COUNTER_MAX, b"")))
+    return empty + (plaintext_bytes + TAG_BYTES + 2) // 3 * 4
+
+
+def parse_message(body: bytes) -> Message:
+    """Return the message of a frame.
+
+    Raises `WireError` with BAD_JSON for what is not strict JSON; BAD_MESSAGE for what is not an object or has no integer `v`; BAD_VERSION
+    for another version; BAD_MESSAGE for a missing, extra or mistyped member, an unknown kind, an ID that is not 32 lower-case hex digits,
+    a counter outside 0 to 2^53-1, or a payload that is not canonical base64 of at least 16 bytes. Source: 1.2.8 steps 2 and 3.
+    """
+    try:
+        value = parse_json(body)
+    except ValueError:
+        raise WireError(ErrorCode.BAD_JSON) from None
+    claims_error = isinstance(value, dict) and value.get("kind") == Kind.ERROR
+    check_version(value, ErrorCode.BAD_MESSAGE, claims_error=claims_error)
+    try:
+        return _message(**value)
+    except (TypeError, ValueError):
+        raise WireError(ErrorCode.BAD_MESSAGE, claims_error=claims_error) from None
+
+
+def check_version(value: Any, otherwise: ErrorCode, *, claims_error: bool = False) -> None:
+    """Check that a value is an object of this version.
+
+    Raises `WireError`: ``otherwise`` for what is not an object or has no integer `v`, then BAD_VERSION. Source: 1.2.3.
+    """
+    version = value.get("v") if isinstance(value, dict) else None
+    if type(version) is not int:
+        raise WireError(otherwise, claims_error=claims_error)
+    if version != VERSION:
+        raise WireError(ErrorCode.BAD_VERSION, claims_error=claims_error)
+
+
+def _message(v: int, kind: Any, peer: Any, id: Any, ctr: Any, payload: Any) -> Message:  # noqa: A002, ARG001
+    """The parameters are exactly the members: a missing or extra one is a ``TypeError``, as is a mistyped one."""
+    if not is_integer(ctr, 0, COUNTER_MAX) or not isinstance(payload, str):
+        raise TypeError
+    message = Message(Kind(kind), parse_id(peer), parse_id(id), ctr, decode_base64(payload))
+    if len(message.sealed) < TAG_BYTES:
+        raise ValueError
+    return message

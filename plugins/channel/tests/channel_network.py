@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two sessions over a network that loses, repeats and reorders frames, with a record of everything that both applications saw."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+from channel_world import CHANNEL, KEYS, PEERS, SESSION
+from validator_channel.errors import LocalError
+from validator_channel.events import (
+    MessageDelivered,
+    MessageReceived,
+    MessageRejected,
+    SessionClosed,
+    SessionError,
+    SessionOnline,
+)
+from validator_channel.ids import Role, unpack_message_id
+from validator_channel.limits import Settings
+from validator_channel.session import Session
+from validator_channel.states import State
+from validator_channel.wire import parse_message
+
+SETTINGS: dict[str, Any] = {
+    "ack_timeout": 1.0,
+    "backoff": 1.0,
+    "max_retries": 60,
+    "setup_timeout": 1e6,
+    "teardown_timeout": 1e6,
+    "window": 8,
+    "max_inflight": 6,
+    "outbox_limit": 10,
+    "inbox_limit": 12,
+    "max_topics": 4,
+    "stale_limit": 100_000,
+}
+DELAY_MAX = 6
+"""Steps by which a reordered frame may be late."""
+
+
+class End:
+    """One session with its application."""
+
+    def __init__(self, role: Role) -> None:
+        settings = Settings(**SETTINGS)
+        self.role = role
+        self.session = Session(role, CHANNEL, PEERS[role], PEERS[role.other], SESSION, settings)
+        self.sent: dict[tuple[int, int], bytes] = {}
+        self.received: list[tuple[int, int, bytes]] = []
+        self.settled: Counter[tuple[int, int]] = Counter()
+        self.rejected: set[tuple[int, int]] = set()
+        self.events: list[Any] = []
+        self.counters: list[int] = []
+        self.unconsumed = 0
+        self.session.open(0.0)
+        self.session.secured(KEYS[role], KEYS[role.other], 0.0)
+
+    @property
+    def is_online(self) -> bool:
+        return SessionOnline() in self.events and self.session.state is State.ONLINE
+
+    def send(self, topic: int, payload: bytes, now: float) -> None:
+        try:
+            index = unpack_message_id(self.session.send(topic, payload, now)).index
+        except LocalError:
+            return
+        assert (topic, index) not in self.sent
+        self.sent[topic, index] = payload
+
+    def take(self) -> list[bytes]:
+        frames = [bytes(frame) for frame in self.session.data_to_send()]
+        self.counters += [parse_message(frame[4:]).counter for frame in frames]
+        while (event := self.session.next_event()) is not None:
+            self.events.append(event)
+            if isinstance(event, MessageReceived):
+                self.received.append((event.topic, event.index, event.payload))
+                self.unconsumed += 1
+            elif isinstance(event, MessageDelivered | MessageRejected):
+                self.settled[event.topic, event.index] += 1
+                if isinstance(event, MessageRejected):
+                    self.rejected.add((event.topic, event.index))
+        self._check_bounds()
+        return frames
+
+    def consume(self) -> None:
+        self.session.consumed(self.unconsumed)
+        self.unconsumed = 0
+
+    def _check_bounds(self) -> None:
+        assert self.unconsumed <= SETTINGS["inbox_limit"]
+        topics = list(self.session._topics)
+        assert len(topics) <= SETTINGS["max_topics"]
+        for topic in topics:
+            assert len(topic.outbox.in_flight) <= SETTINGS["max_inflight"]
+            assert len(topic.outbox.waiting) <= SETTINGS["outbox_limit"]
+            assert len(topic.inbox._held) <= SETTINGS["window"]
+
+
+class Network:
+    """Both ends; each rate is the share of frames that are lost, repeated or late."""
+
+    def __init__(self, random: Random, loss: float, repetition: float, lateness: float) -> None:
+        self.random = random
+        self.rates = loss, repetition, lateness
+        self.now = 0.0
+        self.steps = 0
+        self.ends = End(Role.CONNECTOR), End(Role.LISTENER)
+        self.wires: tuple[list[tuple[int, bytes]], list[tuple[int, bytes]]] = ([], [])
+
+    def step(self) -> None:
+        """Move frames that have arrived, in both directions, then run the timers; a step takes 0.1 seconds."""
+        self.steps += 1
+        self.now = self.steps / 10
+        for end in self.ends:
+            self._transmit(end)
+        for end in self.ends:
+            wire = self.wires[end.role]
+            arrived = [frame for due, frame in wire if due <= self.steps]
+            wire[:] = [(due, frame) for due, frame in wire if due > self.steps]
+            for frame in arrived:
+                end.session.receive_data(frame, self.now)
+                self._transmit(end)
+            deadline = end.session.next_deadline()
+            if deadline is not None and deadline <= self.now:
+                end.session.handle_timer(self.now)
+            self._transmit(end)
+
+    def finish(self) -> None:
+        """Leave from both ends until both are OFFLINE, and check what both applications saw."""
+        for steps in range(20_000):
+            for end in self.ends:
+                end.consume()
+                if end.session.state is State.ONLINE and (steps > 50 or self.random.random() < 0.1):
+                    end.session.leave(self.now)
+            self.step()
+            for end, other in (self.ends, self.ends[::-1]):
+                if end.session.is_closed and not self.wires[other.role]:
+                    other.session.connection_lost(self.now)
+                    other.take()
+            if all(end.session.is_closed for end in self.ends):
+                break
+        for end, other in (self.ends, self.ends[::-1]):
+            self._check(end, other)
+
+    def _transmit(self, end: End) -> None:
+        loss, repetition, lateness = self.rates
+        for frame in end.take():
+            copies = (self.random.random() >= loss) + (self.random.random() < repetition)
+            for _ in range(copies):
+                late = self.random.randint(1, DELAY_MAX) if self.random.random() < lateness else 0
+                self.wires[end.role.other].append((self.steps + late, frame))
+
+    def _check(self, end: End, other: End) -> None:
+        """Exactly once and in order; delivered or rejected, never both; counters 0, 1, 2, ...; a clean end."""
+        assert not [event for event in end.events if isinstance(event, SessionError)]
+        assert end.events[-1] == SessionClosed(is_clean=True, undelivered=())
+        assert end.counters == list(range(len(end.counters)))
+        assert end.settled == Counter(end.sent.keys())
+        accepted = {key: payload for key, payload in end.sent.items() if key not in end.rejected}
+        assert {(topic, index): payload for topic, index, payload in other.received} == accepted
+        assert len(other.received) == len(accepted)
+        for topic in {topic for topic, _, _ in other.received}:
+            indices = [index for each, index, _ in other.received if each == topic]
+            assert indices == sorted(indices)
