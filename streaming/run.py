@@ -72,10 +72,8 @@ def run_job(config: Config, output: Output | None = None) -> int:
             "started", lanes=list(definitions), directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG)
         )
         kept = directory / "lanes"
-        if _has_checkpoint(settings):
-            refuse_changed_past(
-                kept, definitions, lambda lane: read_marker(settings.kafka, settings.prefix, lane).block
-            )
+        # without a checkpoint, too: topics that hold a lane's output hold it under the rules of before
+        refuse_changed_past(kept, definitions, lambda lane: read_marker(settings.kafka, settings.prefix, lane).block)
         keep_rules(kept, definitions)
         try:
             return _run_in_session(config, settings, stop, log)

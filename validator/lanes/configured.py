@@ -160,7 +160,7 @@ def _chain_rules(chain: Chain, lane: str) -> tuple[RulesUse, ...] | None:
     path = f"chains.{lane}.rules"
     if profiles is None:
         raise UserError(f"{path}: protocol {chain.protocol} has one set of rules: expected no list")
-    listed = [entry.model_dump(exclude_unset=True) for entry in chain.rules]
+    listed = [entry.model_dump(exclude_none=True) for entry in chain.rules]
     return read_rules(profiles, Node(listed, path))
 
 

@@ -47,7 +47,7 @@ def rules_with(profiles: RuleProfiles, features: Iterable[str]) -> tuple[RulesUs
 
 
 def _features(profiles: RuleProfiles, entry: Node) -> frozenset[str]:
-    named, listed = "profile" in entry.object(), "features" in entry.object()
+    named, listed = entry.has("profile"), entry.has("features")
     if named == listed:
         raise UserError(f"{entry.path}: expected either profile or features, found {'both' if named else 'neither'}")
     if named:

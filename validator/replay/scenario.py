@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any
 
 from validator.config import DEFAULT_PROTOCOL
@@ -76,7 +77,9 @@ def _scenario(node: Node, expectations: bool) -> Scenario:
     needs = [item.text() for item in node["needs"].items()] if node.has("needs") else []
     for feature in needs:
         if feature not in protocol.traces.features:
-            return Scenario(scenario_id, name, skipped=f"needs {feature!r}, which is not supported")
+            close = get_close_matches(feature, protocol.traces.features, 1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            return Scenario(scenario_id, name, skipped=f"needs {feature!r}, which is not supported{hint}")
     rules = _rules(node, protocol, needs)
 
     steps = tuple(_step(step, protocol, expectations) for step in node["steps"].items())

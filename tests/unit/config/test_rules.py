@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,14 @@ def test_each_block_has_the_rules_of_the_last_entry_before_it(tmp_path: Path) ->
     assert features_at(config, 9) == frozenset()
     assert features_at(config, 10) == features_at(config, 19) == table.PROFILES["router/2021-09"]
     assert features_at(config, 20) == {"versioned_notifications", "hrmp_notifications"}
+
+
+def test_list_survives_the_json_that_a_job_is_given(tmp_path: Path) -> None:
+    text = f"rules = [{{from_block = 10, {PROFILE}}}, {{from_block = 20, features = ['no_ttl']}}]"
+    config = load(tmp_path, text)
+    given = Config.model_validate(json.loads(json.dumps(config.model_dump(mode="json"))))
+    assert lane_definition(given, "a").rules == lane_definition(config, "a").rules
+    assert lane_definition(given, "a").runtime_digest == lane_definition(config, "a").runtime_digest
 
 
 def test_first_entry_may_begin_at_block_0(tmp_path: Path) -> None:

@@ -264,6 +264,9 @@ def test_change_of_executed_blocks_is_refused_before_spark_starts(
     (tmp_path / "checkpoint" / "offsets" / "0").touch()
     with pytest.raises(UserError, match="lane a: its rules differ from block 30 on, but block 30 is already executed"):
         run.run_job(config(30))
+    (tmp_path / "checkpoint" / "offsets" / "0").unlink()  # as for --rebuild
+    with pytest.raises(UserError, match="its rules differ from block 30 on"):
+        run.run_job(config(30))
     for _ in range(2):  # the refused rules are not kept
         with pytest.raises(RuntimeError, match="Spark starts"):
             run.run_job(config(32))
