@@ -64,7 +64,9 @@ def test_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
 def test_unknown_profile_is_reported() -> None:
     result = invoke("demo", "--profile=dmeo")
     assert result.exit_code == 2
-    assert result.stderr.startswith("validator: profile: expected one of demo, real, full, ceiling, history, found 'dmeo'")
+    assert result.stderr.startswith(
+        "validator: profile: expected one of demo, real, full, ceiling, history, found 'dmeo'"
+    )
 
 
 # --- the screen ---
