@@ -15,7 +15,6 @@ from random import Random
 from statistics import median
 from typing import Annotated
 
-import matplotlib as mpl
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -28,9 +27,6 @@ from validator.protocols.router.features import table
 from validator.protocols.router.profile import rules_of
 from validator.protocols.router.records import Candidate
 from validator.protocols.router.rules import Router
-
-mpl.use("Agg")
-from matplotlib import pyplot as plt
 
 BLOCKS = 400
 BUSY_BLOCKS = range(50, 200)
@@ -135,6 +131,11 @@ def main(out: Annotated[Path, typer.Option(help="Where the figure goes.")] = Pat
 
 
 def _draw(found: dict[str, Followed], path: Path) -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
     figure, rows = plt.subplots(len(KINDS), 1, figsize=(9, 8), sharex=True, layout="constrained")
     for kind, axes in zip(KINDS, rows, strict=True):
         members = [para for para, each in paras().items() if each is kind]

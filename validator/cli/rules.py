@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import sys
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +16,7 @@ from validator.config import DEFAULT_PROTOCOL, load_config
 from validator.core.rules import in_force
 from validator.errors import UserError
 from validator.lanes.configured import rules_runtime
+from validator.plugin.rule_choice import suggestion
 from validator.plugin.runtime import installed_protocol
 
 if TYPE_CHECKING:
@@ -111,10 +111,7 @@ def _profiles(protocol: str) -> RuleProfiles:
 
 def _features(profiles: RuleProfiles, name: str) -> frozenset[str]:
     if name not in profiles.profiles:
-        close = [each for each in profiles.profiles if each.startswith(name)] or get_close_matches(
-            name, profiles.profiles, 1
-        )
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        hint = suggestion(name, profiles.profiles)
         raise UserError(f"PROFILE: expected one of {', '.join(profiles.profiles)}, found {name!r}{hint}")
     return profiles.profiles[name]
 

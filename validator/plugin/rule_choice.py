@@ -58,11 +58,12 @@ def _features(profiles: RuleProfiles, entry: Node) -> frozenset[str]:
 def _one_of(node: Node, known: Collection[str]) -> str:
     name = node.text()
     if name not in known:
-        hint = _suggestion(name, known) or f"; known are {', '.join(known)}"
+        hint = suggestion(name, known) or f"; known are {', '.join(known)}"
         raise UserError(f"{node.path}: unknown {name!r}{hint}")
     return name
 
 
-def _suggestion(name: str, known: Collection[str]) -> str:
+def suggestion(name: str, known: Collection[str]) -> str:
+    """Return what an error adds for a name that is none of those known: the likeliest one as a question, or nothing."""
     close = [each for each in known if each.startswith(name)] or get_close_matches(name, known, 1)
     return f"; did you mean {close[0]!r}?" if close else ""

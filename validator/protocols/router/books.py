@@ -71,6 +71,11 @@ class Book:
                 if payload is not None:
                     yield number, index, payload
 
+    def size(self) -> tuple[int, int]:
+        """Return the number and the bytes of the messages that are not processed: those that wait and those set aside."""
+        unprocessed = [*self.waiting(), *(payload for _, _, payload in self.set_aside())]
+        return len(unprocessed), sum(map(len, unprocessed))
+
 
 @dataclass(slots=True)
 class MessageQueue:

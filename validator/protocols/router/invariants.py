@@ -58,9 +58,9 @@ def _message_queue(state: RouterState, queue: MessageQueue) -> Iterator[str]:
     sizes = {}
     for para, book in queue.books.items():
         yield from broken_book(f"{para}", book)
-        unprocessed = [*book.waiting(), *(payload for _, _, payload in book.set_aside())]
-        if unprocessed:
-            sizes[para] = len(unprocessed), sum(map(len, unprocessed))
+        size = book.size()
+        if size != (0, 0):
+            sizes[para] = size
     if sizes != state.relay_dispatch_queue_size:
         yield f"relay_dispatch_queue_size is {state.relay_dispatch_queue_size}, the pages have {sizes}"
 

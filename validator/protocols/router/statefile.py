@@ -187,9 +187,9 @@ def _read_message_queue(node: Node, state: RouterState) -> None:
                 raise item.fail("a para with waiting messages in ump_queues")
             enact_upward_messages(state, item.integer(), waiting[item.integer()])
     for para, book in queue.books.items():
-        unprocessed = [*book.waiting(), *(payload for _, _, payload in book.set_aside())]
-        if unprocessed:
-            state.relay_dispatch_queue_size[para] = len(unprocessed), sum(map(len, unprocessed))
+        size = book.size()
+        if size != (0, 0):
+            state.relay_dispatch_queue_size[para] = size
 
 
 def _book_of_set_aside(items: Node) -> Book:

@@ -187,8 +187,3 @@ def features_of(version: int) -> frozenset[str]:
     if with_implied(features) != features:
         raise ValueError(f"rules of version {version}")
     return features
-
-
-def name_of(features: Collection[str]) -> str | None:
-    """Return the name of the profile with exactly these features, or None."""
-    return next((name for name, held in PROFILES.items() if held == frozenset(features)), None)
