@@ -8,21 +8,19 @@ truth: after a Kafka 4.3 broker is killed during a commit, they can stay in doub
 
 from __future__ import annotations
 
-import time
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from confluent_kafka import OFFSET_INVALID, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, TopicPartition
 
+from validator.kafka.client import consumer_config
 from validator.kafka.reader import TopicReader
-from validator.kafka.retry import answer
+from validator.kafka.retry import answer, check, passes
 from validator.lanes.marker import Marker
 from validator.topics import DEAD_LETTERS, MARKERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from confluent_kafka.admin import AdminClient
 
     from validator.kafka.client import KafkaTable
     from validator.kafka.reader import TopicRecord
@@ -71,27 +69,40 @@ def _committed(kafka: KafkaTable, prefix: str, topic: str, lane: str) -> Iterato
         yield from (record for record in reader.read_past_transactions(PROGRESS_S_MAX) if record.key == key)
 
 
-def last_write(admin: AdminClient, prefix: str, lane: str) -> LastWrite:
-    """Return the last write according to the lane's consumer group. Raises `confluent_kafka.KafkaException`.
+class LaneOffsets:
+    """The consumer group of a lane, in whose offsets each write leaves its block and its job.
 
-    Waits at most `IN_DOUBT_S_MAX` for a commit in progress; after that the previous commit counts.
+    librdkafka's admin client is not used here: it crashes the process if the group's coordinator is still loading.
     """
-    place = TopicPartition(prefix + MARKERS, MARKER_PARTITION)
-    asked = ConsumerGroupTopicPartitions(group_of(prefix, lane), [place])
 
-    def ask(left_s: float, *, stable: bool) -> TopicPartition:
-        (future,) = admin.list_consumer_group_offsets([asked], require_stable=stable, request_timeout=left_s).values()
-        (found,) = future.result().topic_partitions
-        if found.error is not None and found.error.code() != KafkaError.UNSTABLE_OFFSET_COMMIT:
-            raise KafkaException(found.error)
+    def __init__(self, kafka: KafkaTable, prefix: str, lane: str) -> None:
+        """Raises `confluent_kafka.KafkaException`."""
+        settings = consumer_config(kafka, group_id=group_of(prefix, lane))
+        self._place = TopicPartition(prefix + MARKERS, MARKER_PARTITION)
+        self._settled = Consumer(settings)
+        self._any = Consumer(settings | {"isolation.level": "read_uncommitted"})
+
+    def group_metadata(self) -> Any:
+        """Return the metadata with which a producer commits offsets in a transaction."""
+        return self._settled.consumer_group_metadata()
+
+    def last_write(self) -> LastWrite:
+        """Return the last write. Raises `confluent_kafka.KafkaException`.
+
+        Waits at most `IN_DOUBT_S_MAX` for a commit in progress; after that the previous commit counts.
+        """
+        # right after a broker starts, the group's coordinator must first be found and load its state
+        found = answer(partial(self._ask, self._any), patience_s=CALL_S_MAX)
+        try:
+            found = answer(partial(self._ask, self._settled), patience_s=IN_DOUBT_S_MAX)
+        except KafkaException as error:
+            if not passes(error.args[0]):
+                raise
+        return (
+            LastWrite(None, None) if found.offset == OFFSET_INVALID else LastWrite(found.offset, found.metadata or None)
+        )
+
+    def _ask(self, consumer: Consumer, left_s: float) -> TopicPartition:
+        (found,) = consumer.committed([self._place], timeout=left_s)
+        check(found.error)
         return found
-
-    # right after a broker starts, the group's coordinator must first be found and load its state
-    stable, unstable = partial(ask, stable=True), partial(ask, stable=False)
-    deadline = time.monotonic() + IN_DOUBT_S_MAX
-    while (found := answer(stable, patience_s=CALL_S_MAX)).offset == OFFSET_INVALID:
-        found = answer(unstable, patience_s=CALL_S_MAX)
-        if found.offset == OFFSET_INVALID or time.monotonic() > deadline:
-            break
-        time.sleep(IN_DOUBT_S_MAX / 20)
-    return LastWrite(None, None) if found.offset == OFFSET_INVALID else LastWrite(found.offset, found.metadata or None)

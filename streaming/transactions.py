@@ -15,20 +15,19 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from streaming.markers import (
     CALL_S_MAX,
     MARKER_PARTITION,
+    LaneOffsets,
     LastWrite,
     group_of,
-    last_write,
     read_dead_letters,
     read_marker,
 )
 from validator.errors import UserError
-from validator.kafka.client import admin_config, consumer_config, producer_config
+from validator.kafka.client import producer_config
 from validator.topics import MARKERS
 
 if TYPE_CHECKING:
@@ -87,12 +86,11 @@ class TransactionalWriter:
         self._topics: dict[str, str] = {}
         self._open = False
         self._failure: KafkaError | None = None
-        self._consumer = Consumer(consumer_config(kafka, group_id=group_of(prefix, lane)))
         self._marker: Marker | None = None
         self._seen = LastWrite(None, None)
         self._dead_letters: set[bytes] | None = None
         try:
-            self._admin = AdminClient(admin_config(kafka))
+            self._offsets = LaneOffsets(kafka, prefix, lane)
             self._producer = _open_producer(kafka, prefix, lane)
         except KafkaException as error:
             raise self._failed(error) from error
@@ -151,9 +149,7 @@ class TransactionalWriter:
         self.write([marker.encode(self._lane)])
         try:
             if offsets:
-                self._producer.send_offsets_to_transaction(
-                    offsets, self._consumer.consumer_group_metadata(), CALL_S_MAX
-                )
+                self._producer.send_offsets_to_transaction(offsets, self._offsets.group_metadata(), CALL_S_MAX)
             self._producer.commit_transaction(CALL_S_MAX)
         except KafkaException as error:
             raise self._failed(error) from error
@@ -182,7 +178,7 @@ class TransactionalWriter:
 
     def _last_write(self) -> LastWrite:
         try:
-            return last_write(self._admin, self._prefix, self._lane)
+            return self._offsets.last_write()
         except KafkaException as error:
             raise WriteFailed(f"Kafka does not say who wrote lane {self._lane}: {error.args[0].str()}") from error
 

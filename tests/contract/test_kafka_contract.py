@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from tests.contract.kafka_backends import Backend, Container, embedded, no_docker
 from validator.errors import UserError
 from validator.kafka.client import admin_config, consumer_config, producer_config
+from validator.kafka.retry import answer
 from validator.kafka.topics import create_topics, list_topics, topic_config
 from validator.topics import TOPICS
 
@@ -174,6 +177,17 @@ def test_topics_are_created_once_as_in_the_table(kafka: Table) -> None:
         assert {name: found[name].value for name in wanted} == wanted, topic.name
 
 
+LAST_WRITE = """
+import sys
+from streaming.markers import LaneOffsets
+print([LaneOffsets({"bootstrap.servers": sys.argv[1]}, "once.", f"lane-{number}").last_write() for number in range(20)])
+"""
+
+
+def start_python(program: str, *arguments: object) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", program, *map(str, arguments)])
+
+
 def test_data_topics_and_positions_survive_a_restart(backend: tuple[Backend, Table]) -> None:
     broker, kafka = backend
     topic = new_topic(kafka, "restart")
@@ -186,7 +200,10 @@ def test_data_topics_and_positions_survive_a_restart(backend: tuple[Backend, Tab
     producer.commit_transaction(30)
     broker.stop()
     assert broker.start() == kafka["bootstrap.servers"]
-    assert consumer.committed([TopicPartition(topic, 0)], timeout=30)[0].offset == 1
+    asking = [start_python(LAST_WRITE, kafka["bootstrap.servers"]) for _ in range(3)]  # while the coordinator loads
+    assert [process.wait(60) for process in asking] == [0, 0, 0]
+    (position,) = answer(lambda left_s: consumer.committed([TopicPartition(topic, 0)], timeout=left_s))
+    assert position.offset == 1
     consumer.close()
     produce(kafka, topic, b"after")
     assert read_all(kafka, topic) == [b"before", b"after"]

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from streaming import markers
 from validator.config import Config
@@ -160,7 +160,10 @@ class Broker:
 
     def committed(self, places: list[TopicPartition], timeout: float) -> list[Any]:
         error = self.fail("committed")  # a partition's error is part of the answer
-        return [SimpleNamespace(topic=each.topic, partition=each.partition, offset=4, error=error) for each in places]
+        return [
+            SimpleNamespace(topic=each.topic, partition=each.partition, offset=4, metadata="job", error=error)
+            for each in places
+        ]
 
     def commit(self, offsets: list[TopicPartition], *, asynchronous: bool) -> list[Any]:
         return [SimpleNamespace(error=self.fail("commit")) for _ in offsets]
@@ -180,11 +183,6 @@ class Broker:
 
     def create_topics(self, wanted: list[Any], **_: object) -> dict[str, Any]:
         return {each.topic: self.future("create_topics", None) for each in wanted}
-
-    def list_consumer_group_offsets(self, asked: list[ConsumerGroupTopicPartitions], **_: object) -> dict[str, Any]:
-        (place,) = asked[0].topic_partitions
-        found = SimpleNamespace(topic_partitions=[SimpleNamespace(error=None, offset=8, metadata="job")])
-        return {place.topic: self.future("list_consumer_group_offsets", found)}
 
     def assign(self, places: object) -> None:
         self.assigned = places
@@ -243,7 +241,7 @@ CALLERS: dict[str, tuple[Callable[[Broker], object], object]] = {
     "replayer": (lambda _: replayer.Replayer(KAFKA, "t.")._open, False),
     "topics": (lambda _: {state.records for state in topics.list_topics(KAFKA, prefix="t.")}, {0}),
     "create": (create, None),
-    "last_write": (lambda broker: markers.last_write(broker, "t.", "lane"), (8, "job")),  # type: ignore[arg-type]
+    "last_write": (lambda _: markers.LaneOffsets(KAFKA, "t.", "lane").last_write(), (4, "job")),
     "ends": (ends, {("t.markers", 0): 5}),
 }
 
