@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# Enqueues numbered records and appends what it reads to a file, until the file `enough` exists.
+# Enqueues numbered records, and appends what it reads and receives to files, until the file `enough` exists.
 SOURCE = """
 import json
 from dataclasses import dataclass
@@ -51,6 +51,11 @@ def run(context):
             if record is not None:
                 read.write(json.dumps([record.offset, record.value.decode()]) + "\\n")
                 read.flush()
+            received = context.receive(0)
+            if received is not None:
+                context.acknowledge()
+                with (folder / "received").open("ab") as file:
+                    file.write(received[2] + b"\\n")
 
 @hookimpl
 def validator_manifest():
@@ -58,7 +63,7 @@ def validator_manifest():
 
 @hookimpl
 def validator_transports(config):
-    yield Transport("echo", run)
+    yield Transport("echo", run, ("dispatches",))
 """
 
 
@@ -76,6 +81,10 @@ class World(Transports):
         path = self.folder / "read"
         return [tuple(json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
 
+    def received(self) -> list[str]:
+        path = self.folder / "received"
+        return path.read_text().splitlines() if path.exists() else []
+
     def enqueued(self) -> int:
         return (self.folder / "enqueued").stat().st_size if (self.folder / "enqueued").exists() else 0
 
@@ -87,8 +96,8 @@ class World(Transports):
         while start_time(pid) == started:
             time.sleep(0.01)
 
-    def send(self, *values: str) -> None:
-        send(self.kafka, self.prefix, [("verdicts", b"polkadot", value.encode()) for value in values])
+    def send(self, *values: str, topic: str = "verdicts") -> None:
+        send(self.kafka, self.prefix, [(topic, b"polkadot", value.encode()) for value in values])
 
 
 @pytest.fixture
@@ -105,13 +114,15 @@ def test_killed_broker_loses_and_doubles_nothing(world: World) -> None:
     running = world.begin()
     sent = [f"verdict {at}" for at in range(300)]
     world.send(*sent[:200])
-    until(lambda: len(world.read()) >= 50 and world.enqueued() >= 200, running)
+    world.send(*sent[:100], topic="dispatches")
+    until(lambda: len(world.read()) >= 50 and world.enqueued() >= 200 and len(world.received()) == 100, running)
     world.kill_broker()
     before = world.enqueued()
     until(lambda: world.enqueued() >= before + 200, running)
     assert world.broker.start() == world.kafka["bootstrap.servers"]
     world.send(*sent[200:])
-    until(lambda: len(world.read()) == 300, running)
+    world.send(*sent[100:], topic="dispatches")
+    until(lambda: len(world.read()) == 300 == len(world.received()), running)
     (world.folder / "enough").touch()
     assert (running.end(), running.lines[1:]) == (exit_codes.OK, [])
 
@@ -121,6 +132,7 @@ def test_killed_broker_loses_and_doubles_nothing(world: World) -> None:
         found = [(each.value, each.headers) for each in reader.read_to_end()]
     assert found == [(b"%d:" % at + bytes(500), (("number", b"%d" % at),)) for at in range(count)]
     assert world.read() == list(enumerate(sent))
+    assert world.received() == sent
 
 
 @pytest.mark.broker
