@@ -52,7 +52,7 @@ def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -
     imported = imported_state_path(config, lane)
     if chain.state is None and imported.exists():
         chain = chain.model_copy(update={"state": str(imported)})
-    runtime = _checked_runtime(config, lane)
+    runtime = _checked_runtime(config, chain, lane)
     digest = runtime.digest
     protocol = runtime.protocol
     if kept_in is None or chain.state is None:
@@ -86,7 +86,7 @@ def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -
 def check_chains(config: Config) -> None:
     """Raise `UserError` for the first chain, by name, with limits, rules or plugins that the job would refuse; states are not read."""
     for lane in sorted(config.chains):
-        _checked_runtime(config, lane)
+        _checked_runtime(config, config.chains[lane], lane)
 
 
 def configured_codec(config: Config) -> Codec:
@@ -154,8 +154,7 @@ def read_state_file(path: Path, chain: Chain, lane: str, runtime: Runtime) -> tu
     return first_block, rules
 
 
-def _checked_runtime(config: Config, lane: str) -> Runtime:
-    chain = config.chains[lane]
+def _checked_runtime(config: Config, chain: Chain, lane: str) -> Runtime:
     use_artefacts(config.plugins.artefacts)
     table = find_limits(chain.protocol).table
     if table is not None:
