@@ -129,5 +129,9 @@ def options(
 
 
 def main() -> None:
-    """Run the command line. This is the entry point of the installed `validator`."""
-    app()
+    """Run the command line. This is the entry point of the installed `validator`. A bug prints its traceback and has its own exit code."""
+    try:
+        app()
+    except Exception:  # noqa: BLE001 - Python's own exit code would be 1, which says that a command's answer is no
+        traceback.print_exc()
+        sys.exit(exit_codes.INTERNAL_ERROR)
