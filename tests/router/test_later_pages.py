@@ -142,6 +142,22 @@ def test_state_file_leads_to_the_same_pages() -> None:
     assert encode_state(again.state) == encode_state(router.state)
 
 
+def test_state_with_messages_of_a_para_that_has_left_reads_back() -> None:
+    """A candidate may be enacted after its para has left (I-25, I-28), so such a state is reachable."""
+    router = later_router()
+    router.begin_block(5)
+    router.change_session(SessionChange(outgoing=(2004,)))
+    router.begin_block(6)
+    router.enact_candidate(Candidate(2004, 5, 5, (HEAVY, b"late"), 0, ()))
+    router.dispatch()
+    document = STATE_FILE.write(router)
+    assert 2004 not in router.state.paras
+    assert set(document["ump_overweight"]) == {"2004"}
+    again = STATE_FILE.read(Node(document, "state"), SETTINGS)
+    again.state.session_index = router.state.session_index
+    assert encode_state(again.state) == encode_state(router.state)
+
+
 def test_state_file_without_books_implies_them() -> None:
     router = later_router()
     document = STATE_FILE.write(router)
