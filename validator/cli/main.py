@@ -31,6 +31,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("validator.cli.run:run", "Run only the job, on the configured Kafka."),
     "submit": ("validator.cli.submit:submit", "Validate JSON lines of one kind and send them to their topic."),
     "watch": ("validator.cli.watch:watch", "Show an output topic as a live table or as JSON."),
+    "compare": (
+        "validator.cli.compare:compare",
+        "Compare the verdicts or dispatches on Kafka, or in a file, with expected ones.",
+    ),
     "dead-letters": (
         "validator.cli.dead_letters:app",
         "List and show records that no block will take; replay them once fixed.",
