@@ -26,9 +26,9 @@ _PAGE: Final = """\
 
 Every field of every record on Kafka, for protocol `router`. The schemas in [avro/](../avro) are the source of this page;
 `python -m tests.tidy.record_page` writes it. `validator schemas show NAME` prints a schema, and [commands.md](commands.md#sending) has an
-example of each input. Other protocols have candidates, channel requests and headroom of their own.
+example of each input. Candidates, channel requests and headroom are different for each protocol.
 
-The types are those of JSON, as `validator submit` takes it and `validator watch --json` prints it. `u32` is an integer from 0 to 2^32 - 1,
+Types are types of JSON, as `validator submit` takes it and `validator watch --json` prints it. `u32` is an integer from 0 to 2^32 - 1,
 `u63`, `u64` and `u128` likewise. `hex` are bytes in hex without a prefix. A field with a default may be left out.
 
 JSON differs from Avro in two records. A channel request has the name of its call as `kind`, and the call's arguments next to it. A verdict
