@@ -27,6 +27,7 @@ LONGEST_FIRST: Final[Sequence[tuple[str, ...]]] = (
     ("tests/crash/test_short.py",),
     ("tests/streaming/test_process.py",),
     ("tests/docs/test_write_a_handler.py",),
+    ("tests/docs/test_compare.py",),
     ("tests/golden/test_job.py",),
     ("tests/cli/test_demo.py",),
     ("tests/streaming/test_artefacts.py",),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares output with what a trace expects. Source: traces FORMAT, "Expect"."""
+"""Compares output with what a trace expects. See `docs/trace-format.md`, "Expectation"."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def parse_document(data: bytes, name: str) -> Node:
 
 
 def read_para(node: Node) -> Para:
-    """Return a para that becomes valid. Raises `UserError`. Source: traces FORMAT, ``genesis_paras``."""
+    """Return a para that becomes valid. Raises `UserError`. See `docs/trace-format.md`, "Para"."""
     kind = node["kind"].one_of(list(ParaKind)) if node.has("kind") else ParaKind.PARACHAIN
     return Para(
         node["para_id"].integer(), ParaKind(kind), node.get("balance", lambda member: member.integer(U128_MAX), 0)

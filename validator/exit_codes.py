@@ -13,15 +13,16 @@ DISAGREEMENT: Final = 1
 nothing runs."""
 
 USER_ERROR: Final = 2
-"""Bad input, configuration or environment: one line on stderr says which, what was expected and what was found."""
+"""Bad input, configuration or environment: one line on stderr says which, what was expected and what was found. A job that refuses to
+start ends so, too."""
 
 STOPPED: Final = 3
-"""The job stopped by itself because continuing would have lost something: a lane's limit, a configuration that does not fit its state, a
-Kafka that does not accept records. One line says why. Nothing is lost, and the job continues where it stopped once the cause is gone.
-A transport ended because another process of its name may have taken over."""
+"""The job stopped by itself because continuing would have lost something: a lane's limit, a plugin's fault, a stored state that cannot be
+used, a Kafka that does not accept records. One line says why. Nothing is lost, and the job continues where it stopped once the cause is
+gone. A transport ended because another process of its name may have taken over."""
 
 INTERNAL_ERROR: Final = 70
 """A bug: a traceback is printed."""
 
 INTERRUPTED: Final = 130
-"""Ctrl-C, before the command had something to stop in an orderly way."""
+"""Ctrl-C, before the command had something to stop in an orderly way, or a second time."""

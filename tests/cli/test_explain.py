@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 from tests.unit.plugin.distributions import IMPORTS, MANIFEST, install, on_path
 from validator.cli.main import app
 from validator.plugin.rule_pages import installed_pages
+from validator.protocols.router.features import table
 
 THIRD_PARTY = f"""\
 {IMPORTS}
@@ -27,6 +28,8 @@ def validator_protocols():
     yield replace(installed_protocol("router"), name="mine", rules_page=Path(__file__).with_name("mine_rules.md"))
 """
 PAGE = "# Mine\n\n- Page: `https://example.org/mine.md`\n\n## All\n\n### M-01 Nothing is forbidden\n\n- Clause: `paper 1`\n"
+
+EXPECTED = "expected a code, an error kind, a clause, a feature or a profile of"
 
 
 def run(*arguments: str) -> Result:
@@ -79,6 +82,23 @@ def test_all_protocols_with_a_match_are_printed_unless_one_is_chosen() -> None:
     assert [entry["protocol"] for entry in entries("InsufficientBalance", "--protocol=xcmp")] == ["xcmp"]
 
 
+def test_feature_prints_all_of_its_rules() -> None:
+    assert [entry["name"] for entry in entries("Message_Queue")] == ["R-91", "R-91a", "R-91b", "R-91c", "R-91d"]
+
+
+def test_profile_prints_what_it_changes() -> None:
+    assert run("router/2023-06").stdout == (
+        "router/2023-06  (router, profile, Profiles)\n  page: docs/rules/router.md\n\nChanges since `router/2023-05`:\n\n"
+        f"- adds `force_open_channel` (R-87): {table.BY_NAME['force_open_channel'].says}\n"
+        f"- removes `force_open_channel_plain` (R-86): {table.BY_NAME['force_open_channel_plain'].says}\n"
+    )
+
+
+def test_misspelt_feature_is_suggested() -> None:
+    assert "found 'no_tll'; did you mean 'no_ttl'?" in run("no_tll").stderr
+    assert "did you mean 'router/2021-09'" in run("router/2021-9").stderr
+
+
 def test_plain_output_has_title_facts_and_text() -> None:
     result = run("R-18")
     assert result.exit_code == 0
@@ -105,13 +125,16 @@ def test_explain_without_code_lists_every_entry() -> None:
     [
         (
             ("I-061",),
-            "CODE: expected a code, an error kind or a clause of any installed protocol, found 'I-061'; did you mean ",
+            f"CODE: {EXPECTED} any installed protocol, found 'I-061'; did you mean ",
         ),
         (
             ("outboundhrmp/capacityexceded", "--protocol=router"),
-            "CODE: expected a code, an error kind or a clause of protocol router, found 'outboundhrmp/capacityexceded'; did you mean",
+            f"CODE: {EXPECTED} protocol router, found 'outboundhrmp/capacityexceded'; did you mean",
         ),
-        (("?",), "CODE: expected a code, an error kind or a clause of any installed protocol, found '?'\n"),
+        (
+            ("?",),
+            f"CODE: {EXPECTED} any installed protocol, found '?'\n",
+        ),
         (
             ("R-18", "--protocol=mine"),
             "--protocol: expected one with a page of rules (lane, early-hrmp, router, xcmp), found",

@@ -4,18 +4,16 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from validator import __version__
-from validator.cli.main import COMMANDS, app
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from validator import __version__, exit_codes
+from validator.cli.main import COMMANDS, app, main
 
 
 def modules_after(program: str) -> set[str]:
@@ -87,3 +85,25 @@ def test_status_of_no_broker_exits_with_code_1(tmp_path: Path) -> None:
     done = run("broker", "status", "--json", home=tmp_path)
     assert done.returncode == 1
     assert '"running": false' in done.stdout
+
+
+def test_bug_prints_its_traceback_and_exits_with_code_70(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setitem(COMMANDS, "jars", (f"{__name__}:broken", ""))
+    monkeypatch.setattr(sys.modules[__name__], "broken", broken, raising=False)
+    monkeypatch.setattr(sys, "argv", ["validator", "jars"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == exit_codes.INTERNAL_ERROR == 70
+    assert capsys.readouterr().err.splitlines()[-1] == "KeyError: 'a bug'"
+
+
+def test_documented_exit_codes_are_all_there_are() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
+    table = text.partition("| exit code | means |")[2].partition("\n\n")[0]
+    codes = {value for name, value in vars(exit_codes).items() if name.isupper()}
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)} == codes

@@ -21,6 +21,17 @@ profile = "router/2021-09"
 [[chains.polkadot.rules]]
 from_block = 20
 features = ["versioned_notifications"]
+[[chains.polkadot.rules]]
+from_block = 30
+features = ["dmq_length_limit", "no_ttl"]
+[chains.kusama]
+hrmp_notifications = true
+[[chains.kusama.rules]]
+from_block = 40
+features = ["no_ttl", "dmq_length_limit"]
+[[chains.kusama.rules]]
+from_block = 50
+profile = "router/2021-02"
 [chains.other]
 protocol = "xcmp"
 """
@@ -44,14 +55,29 @@ def rows(*arguments: str) -> list[dict[str, Any]]:
 
 def test_list_has_every_profile_with_its_changes_and_chains() -> None:
     listed = rows("list")
-    assert [row["profile"] for row in listed] == list(table.PROFILES)
+    assert [row["profile"] for row in listed] == [*table.PROFILES, None]
     features: frozenset[str] = frozenset()
-    for row in listed:
+    named = [row for row in listed if row["profile"] is not None]
+    for row in named:
         features = (features | set(row["plus"])) - set(row["minus"])
         assert features == table.PROFILES[row["profile"]]
     assert {row["profile"]: row["chains"] for row in listed if row["chains"]} == {
-        "router/2021-09": ["polkadot from block 10"]
+        "router/2021-09": ["polkadot from block 10"],
+        "router/2021-02": ["kusama from block 50", "polkadot from block 20"],
+        None: ["kusama from block 40", "polkadot from block 30"],
     }
+    assert (listed[-1]["plus"], listed[-1]["minus"]) == (["no_ttl", "dmq_length_limit"], [])
+    assert "no named profile" in run("list").stdout
+
+
+def test_list_names_a_bad_list_and_shows_the_rest(tmp_path: Path) -> None:
+    (tmp_path / "validator.toml").write_text(CONFIGURATION.replace('"router/2021-09"', '"router/2021-9"'))
+    result = run("list", "--json")
+    assert result.exit_code == 0
+    assert result.stderr == (
+        "validator: chains.polkadot.rules[0].profile: unknown 'router/2021-9'; did you mean 'router/2021-09'?\n"
+    )
+    assert len(result.stdout.splitlines()) == len(table.PROFILES) + 1
 
 
 def test_tables_fit_a_terminal_of_80_columns() -> None:
@@ -81,6 +107,27 @@ def test_show_says_what_holds_in_a_block(block: int, name: str, features: frozen
     arguments = ("show", "--lane", "polkadot", "--block", str(block))
     assert {row["feature"] for row in rows(*arguments)} == features
     assert run(*arguments).stderr == f"lane polkadot, block {block}: {name}\n"
+
+
+@pytest.mark.parametrize(
+    ("block", "name", "features"),
+    [
+        (1, "router/2020-11", {"hrmp_notifications"}),
+        (40, "no named profile", {"hrmp_notifications", "no_ttl", "dmq_length_limit"}),
+    ],
+)
+def test_show_has_the_notifications_of_the_chains_own_key(block: int, name: str, features: set[str]) -> None:
+    arguments = ("show", "--lane", "kusama", "--block", str(block))
+    assert {row["feature"] for row in rows(*arguments)} == features
+    assert run(*arguments).stderr.splitlines() == [
+        "lane kusama: hrmp_notifications holds in every block, since chains.kusama.hrmp_notifications is true",
+        f"lane kusama, block {block}: {name}",
+    ]
+
+
+def test_show_mentions_the_key_only_where_it_matters() -> None:
+    arguments = ("show", "--lane", "kusama", "--block", "50")
+    assert run(*arguments).stderr == "lane kusama, block 50: router/2021-02\n"
 
 
 def test_diff_goes_both_ways() -> None:

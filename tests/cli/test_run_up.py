@@ -41,6 +41,33 @@ def test_wrong_configuration_is_reported_with_its_key(command: str, tmp_path: Pa
     assert result.stderr == f"validator: {path}: chains.polkadot.enactement: no such key; did you mean 'enactment'?\n"
 
 
+BAD_CHAINS = {
+    "[[chains.polkadot.rules]]\nfrom_block = 1\nprofile = 'router/2021-9'\n": (
+        "chains.polkadot.rules[0].profile: unknown 'router/2021-9'; did you mean 'router/2021-09'?"
+    ),
+    "[[chains.polkadot.rules]]\nfrom_block = 1\nfeatures = ['no_tll']\n": (
+        "chains.polkadot.rules[0].features[0]: unknown 'no_tll'; did you mean 'no_ttl'?"
+    ),
+    "[[chains.polkadot.handlers]]\nname = 'nothing'\n": "chain polkadot: nothing: no installed plugin of group",
+}
+
+
+@pytest.mark.parametrize("command", ["run", "up"])
+@pytest.mark.parametrize("table", BAD_CHAINS)
+def test_bad_chain_is_refused_before_anything_starts(
+    command: str, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VALIDATOR_HOME", str(tmp_path / "home"))
+    path = tmp_path / "validator.toml"
+    path.write_text(f"[chains.polkadot]\n{table}")
+    result = invoke(command, f"--config={path}")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith(f"validator: {BAD_CHAINS[table]}")
+    assert len(result.stderr.splitlines()) == 1
+    assert not (tmp_path / "home").exists()
+
+
 def test_run_refuses_missing_topics(chain: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VALIDATOR_TOPICS__PREFIX", "nowhere.")
     result = invoke("run", chain.option())

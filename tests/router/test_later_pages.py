@@ -142,6 +142,22 @@ def test_state_file_leads_to_the_same_pages() -> None:
     assert encode_state(again.state) == encode_state(router.state)
 
 
+def test_state_with_messages_of_a_para_that_has_left_reads_back() -> None:
+    """A candidate may be enacted after its para has left (I-25, I-28), so such a state is reachable."""
+    router = later_router()
+    router.begin_block(5)
+    router.change_session(SessionChange(outgoing=(2004,)))
+    router.begin_block(6)
+    router.enact_candidate(Candidate(2004, 5, 5, (HEAVY, b"late"), 0, ()))
+    router.dispatch()
+    document = STATE_FILE.write(router)
+    assert 2004 not in router.state.paras
+    assert set(document["ump_overweight"]) == {"2004"}
+    again = STATE_FILE.read(Node(document, "state"), SETTINGS)
+    again.state.session_index = router.state.session_index
+    assert encode_state(again.state) == encode_state(router.state)
+
+
 def test_state_file_without_books_implies_them() -> None:
     router = later_router()
     document = STATE_FILE.write(router)
@@ -192,6 +208,10 @@ CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
     "size": (lambda s: s.relay_dispatch_queue_size.update({1: (9, 9)}), "relay_dispatch_queue_size is"),
     "both kinds of queues": (lambda s: s.needs_dispatch.append(1), "both in the message queue and outside"),
     "page missing": (lambda s: _queue(s).books[2004].pages.pop(_queue(s).books[2004].begin), "lacks a page"),
+    "processed message waits": (
+        lambda s: _queue(s).books[2004].pages[_queue(s).books[2004].end - 1].messages.__setitem__(-1, None),
+        "of 2004 is processed",
+    ),
     "page after the end": (lambda s: _queue(s).books[2004].pages.update({99: Page([b"x"], 6, 1)}), "ends at page"),
     "empty page": (lambda s: _queue(s).books[1].pages.update({0: Page([None], 9, 0)}), "has no message left"),
     "count of a page": (lambda s: setattr(_queue(s).books[2004].pages[0], "unprocessed", 9), "counts 9 messages"),
@@ -207,6 +227,17 @@ def test_corruption_breaks_an_invariant(name: str) -> None:
     state = later_router().state
     corrupt(state)
     assert any(words in sentence for sentence in broken_invariants(state)), list(broken_invariants(state))
+
+
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_broken_book_does_not_hide_other_broken_invariants(name: str) -> None:
+    corrupt, words = CORRUPTIONS[name]
+    state = later_router().state
+    corrupt(state)
+    state.outgoing_paras = [2, 1]  # checked after everything else
+    sentences = list(broken_invariants(state))
+    assert any(words in sentence for sentence in sentences)
+    assert sentences[-1] == "outgoing_paras is not ascending and unique: [2, 1]"
 
 
 def test_serviced_message_leaves_its_page() -> None:

@@ -34,7 +34,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per l
 
 
 def load_job_config(path: Path | None, *, rebuild: bool = False) -> Config:
-    """Return a job's configuration; ``rebuild`` overrides its key. Raises `UserError`, also if it has no chain."""
+    """Return a job's configuration; ``rebuild`` overrides its key.
+
+    Raises `UserError`, also if it has no chain, or one with limits, rules or plugins that the job would refuse: nothing is started for it.
+    """
+    from validator.lanes.configured import check_chains  # imports what few commands need
+
     config = load_config(path)
     if not config.chains:
         found = (
@@ -45,6 +50,7 @@ def load_job_config(path: Path | None, *, rebuild: bool = False) -> Config:
             else "no ./validator.toml"
         )
         raise UserError(f"no chain is configured: expected a table [chains.<lane>], found {found}")
+    check_chains(config)
     return config.model_copy(update={"job": config.job.model_copy(update={"rebuild": True})}) if rebuild else config
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator explain`: prints the meaning of a code, an error kind or a verdict's clause."""
+"""`validator explain`: prints the meaning of a code, an error kind, a verdict's clause, a feature or a profile."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rich.text import Text
 
 from validator.cli.common import Json, say
 from validator.errors import UserError
+from validator.plugin.rule_features import close_features_and_profiles, find_feature_or_profile
 from validator.plugin.rule_pages import Sort, close_names, find_entries, installed_pages, series_of
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ def explain(
         list[str] | None,
         typer.Argument(
             metavar="[CODE]",
-            help="A code (R-12, I-06), an error kind, or a clause, which may be several words. Case does not matter.",
+            help="A code (R-12, I-06), an error kind, a clause, which may be several words, or a feature or profile of rules by "
+            "height. Case does not matter.",
         ),
     ] = None,
     protocol: Annotated[
@@ -42,21 +44,23 @@ def explain(
 ) -> None:
     """Print the rule, reading, invariant or error behind a code, from the pages of all installed protocols.
 
-    Without CODE, list all entries.
+    A feature prints its rules, a profile what it changes. Without CODE, list all entries.
     """
     pages = _pages(protocol)
     if not words:
         _list([entry for page in pages for entry in page.entries], as_json=as_json)
         return
     wanted = " ".join(words)
-    entries = find_entries(pages, wanted)
+    entries = find_entries(pages, wanted) or find_feature_or_profile(pages, wanted)
     if not entries:
-        close = " or ".join(map(repr, close_names(pages, wanted)))
+        close = " or ".join(map(repr, close_features_and_profiles(pages, wanted) or close_names(pages, wanted)))
         where = f"protocol {protocol}" if protocol else "any installed protocol"
         hint = f"; did you mean {close}?" if close else ""
         series = series_of(pages, wanted)
         hint += f" these codes go from {series[0]} to {series[1]}" if series else ""
-        raise UserError(f"CODE: expected a code, an error kind or a clause of {where}, found {wanted!r}{hint}")
+        raise UserError(
+            f"CODE: expected a code, an error kind, a clause, a feature or a profile of {where}, found {wanted!r}{hint}"
+        )
     _print(entries, as_json=as_json)
 
 

@@ -31,6 +31,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("validator.cli.run:run", "Run only the job, on the configured Kafka."),
     "submit": ("validator.cli.submit:submit", "Validate JSON lines of one kind and send them to their topic."),
     "watch": ("validator.cli.watch:watch", "Show an output topic as a live table or as JSON."),
+    "compare": (
+        "validator.cli.compare:compare",
+        "Compare the verdicts or dispatches on Kafka, or in a file, with expected ones.",
+    ),
     "dead-letters": (
         "validator.cli.dead_letters:app",
         "List and show records that no block will take; replay them once fixed.",
@@ -129,5 +133,9 @@ def options(
 
 
 def main() -> None:
-    """Run the command line. This is the entry point of the installed `validator`."""
-    app()
+    """Run the command line. This is the entry point of the installed `validator`. A bug prints its traceback and has its own exit code."""
+    try:
+        app()
+    except Exception:  # noqa: BLE001 - Python's own exit code would be 1, which says that a command's answer is no
+        traceback.print_exc()
+        sys.exit(exit_codes.INTERNAL_ERROR)

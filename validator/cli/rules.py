@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -22,7 +22,10 @@ from validator.plugin.runtime import installed_protocol
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from validator.config import Chain
     from validator.plugin.protocol_api import RuleProfiles
+
+NO_PROFILE: Final = "no named profile"
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -36,22 +39,29 @@ Profile = Annotated[str, typer.Argument(metavar="PROFILE", help="A profile, as `
 
 @app.command("list")
 def list_(config_path: ConfigPath = None, protocol: Protocol = DEFAULT_PROTOCOL, as_json: Json = False) -> None:
-    """List the profiles of a protocol, oldest first, each with what it adds and removes, and the chains that choose it."""
+    """List the profiles of a protocol, oldest first, each with what it adds and removes, and the chains that choose it.
+
+    Sets of features that chains list and that no profile names come last.
+    """
     profiles = _profiles(protocol)
-    chosen = _chosen(config_path, protocol)
+    chosen = _chosen(profiles, config_path, protocol)
     rows: list[dict[str, Any]] = []
     before: frozenset[str] = frozenset()
     for name, features in profiles.profiles.items():
         plus, minus = _ordered(profiles, features - before), _ordered(profiles, before - features)
-        rows.append({"profile": name, "plus": plus, "minus": minus, "chains": chosen.get(name, [])})
+        rows.append({"profile": name, "plus": plus, "minus": minus, "chains": chosen.pop(features, [])})
         before = features
+    for features, chains in chosen.items():
+        rows.append({"profile": None, "plus": _ordered(profiles, features), "minus": [], "chains": chains})
     if as_json:
         _write_json(rows)
         return
     table = _table("profile", "what it changes", "chains")
     for row in rows:
         changes = [*(f"+ {each}" for each in row["plus"]), *(f"- {each}" for each in row["minus"])]
-        table.add_row(row["profile"], "\n".join(changes) or "the protocol's first rules", "\n".join(row["chains"]))
+        table.add_row(
+            row["profile"] or NO_PROFILE, "\n".join(changes) or "the protocol's first rules", "\n".join(row["chains"])
+        )
     Console().print(table)
 
 
@@ -75,8 +85,8 @@ def show(
         if chain is None:
             raise UserError(f"--lane: no chain {lane!r} is configured")
         profiles = _profiles(chain.protocol)
-        features = profiles.features_of(in_force(rules_runtime(chain, lane).rules, block).version)
-        name = next((each for each, held in profiles.profiles.items() if held == features), "no named profile")
+        features = _in_block(profiles, chain, lane, block)
+        name = next((each for each, held in profiles.profiles.items() if held == features), NO_PROFILE)
         say(f"lane {lane}, block {block}: {name}")
     else:
         raise UserError("expected either PROFILE, or --lane and --block")
@@ -116,13 +126,36 @@ def _features(profiles: RuleProfiles, name: str) -> frozenset[str]:
     return profiles.profiles[name]
 
 
-def _chosen(config_path: Any, protocol: str) -> dict[str, list[str]]:
-    """Return, by profile, the configured chains that choose it, each with the block from which it holds."""
-    chosen: dict[str, list[str]] = {}
+def _in_block(profiles: RuleProfiles, chain: Chain, lane: str, block: int) -> frozenset[str]:
+    """Return what holds in a block of a chain: the features of its list, and the notifications that its own key switches on."""
+    features = profiles.features_of(in_force(rules_runtime(chain, lane).rules, block).version)
+    everywhere = profiles.notifications if chain.hrmp_notifications else None
+    if everywhere is None or everywhere in features:
+        return features
+    say(f"lane {lane}: {everywhere} holds in every block, since chains.{lane}.hrmp_notifications is true")
+    return features | {everywhere}
+
+
+def _chosen(profiles: RuleProfiles, config_path: Any, protocol: str) -> dict[frozenset[str], list[str]]:
+    """Return, by features, the configured chains that list them, each with the block from which they hold.
+
+    A chain with a bad list is named on standard error and left out: this command shows what a list may hold.
+    """
+    chosen: dict[frozenset[str], list[str]] = {}
     for lane, chain in sorted(load_config(config_path).chains.items()):
-        for entry in chain.rules if chain.protocol == protocol else ():
-            if entry.profile is not None:
-                chosen.setdefault(entry.profile, []).append(f"{lane} from block {entry.from_block}")
+        if chain.protocol != protocol or not chain.rules:
+            continue
+        try:
+            epochs = rules_runtime(chain, lane).rules
+        except UserError as error:
+            say(f"validator: {error}")
+            continue
+        listed = {entry.from_block for entry in chain.rules}
+        for epoch in epochs:
+            if epoch.from_block in listed:
+                chosen.setdefault(profiles.features_of(epoch.version), []).append(
+                    f"{lane} from block {epoch.from_block}"
+                )
     return chosen
 
 

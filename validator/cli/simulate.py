@@ -8,14 +8,29 @@ import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
 import typer
 
 from validator.config import DEFAULT_PROTOCOL
 from validator.errors import UserError
 
-FILES = ("blocks", "channel-requests", "downward-messages", "candidates", "expected-verdicts")
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FILES: Final = (
+    "blocks", "channel-requests", "downward-messages", "candidates", "expected-verdicts", "expected-dispatches",
+)  # fmt: skip
+
+CONFIGURATION: Final = "validator.toml"
+WRITTEN_BY: Final = "# Written by `validator simulate`"
+"""How a configuration begins that this command may replace."""
+
+HEADER: Final = f"""\
+{WRITTEN_BY}: the chain of the records in this folder. To run it: validator up --config {CONFIGURATION}
+# Every other key has its default; without [kafka] the embedded broker is used.
+
+"""
 
 
 def simulate(
@@ -63,8 +78,9 @@ def simulate(
 ) -> None:
     """Write a seeded relay chain's traffic, and the verdicts expected by a model that shares no code with the core.
 
-    Writes blocks.jsonl, channel-requests.jsonl, downward-messages.jsonl, candidates.jsonl, expected-verdicts.jsonl and chain.json (the
-    lane's configuration) to the directory.
+    Writes blocks.jsonl, channel-requests.jsonl, downward-messages.jsonl and candidates.jsonl for `validator submit`,
+    expected-verdicts.jsonl and expected-dispatches.jsonl for `validator compare`, validator.toml (the chain as a configuration) and
+    chain.json (the same as JSON) to the directory.
     """
     from validator.service.simulation import simulation_of
     from validator.simulate import settings_of_profile
@@ -109,17 +125,27 @@ def _line(record: dict[str, Any]) -> str:
 
 
 def _write_lines(simulation: Any, stream: TextIO) -> None:
-    stream.write(_line({"kind": "chain", "record": simulation.chain()}))
+    chain = simulation.chain()
+    stream.write(_line({"kind": "chain", "record": chain}))
     for block in simulation.blocks():
         for kind, record in block.records:
             stream.write(_line({"kind": kind, "record": record}))
-        for verdict in block.expected:
-            stream.write(_line({"kind": "expected-verdicts", "record": verdict}))
+        for kind, expected in _expected(chain, block):
+            stream.write(_line({"kind": kind, "record": expected}))
 
 
 def _write_files(simulation: Any, out: Path) -> dict[str, int]:
+    from validator.service.simulation import chain_table
+    from validator.service.toml import to_toml
+
+    chain, configuration = simulation.chain(), out / CONFIGURATION
     out.mkdir(parents=True, exist_ok=True)
-    (out / "chain.json").write_text(json.dumps(simulation.chain(), indent=2) + "\n", encoding="utf-8")
+    if configuration.exists() and not configuration.read_text(encoding="utf-8", errors="replace").startswith(
+        WRITTEN_BY
+    ):
+        raise UserError(f"{configuration}: is not from this command, which would replace it: expected another --out")
+    configuration.write_text(HEADER + to_toml({"chains": {chain["lane"]: chain_table(chain)}}), encoding="utf-8")
+    (out / "chain.json").write_text(json.dumps(chain, indent=2) + "\n", encoding="utf-8")
     counts = dict.fromkeys(FILES, 0)
     with ExitStack() as stack:
         files = {
@@ -127,7 +153,18 @@ def _write_files(simulation: Any, out: Path) -> dict[str, int]:
             for kind in FILES
         }
         for block in simulation.blocks():
-            for kind, record in [*block.records, *(("expected-verdicts", verdict) for verdict in block.expected)]:
+            for kind, record in [*block.records, *_expected(chain, block)]:
                 files[kind].write(_line(record))
                 counts[kind] += 1
     return counts
+
+
+def _expected(chain: dict[str, Any], block: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the expected verdicts and dispatches of a block, each with the name of its file."""
+    for verdict in block.expected:
+        yield "expected-verdicts", verdict
+    failing = chain.get("ump_failing_messages", ())
+    for index, (para, payload) in enumerate(block.dispatched):
+        place = {"lane": chain["lane"], "block": block.block, "index": index}
+        outcome = "failed" if payload in failing else "ok"
+        yield "expected-dispatches", {**place, "para_id": para, "payload": payload, "outcome": outcome}

@@ -7,15 +7,15 @@ import json
 import sys
 from difflib import get_close_matches
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, Final
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say
+from validator.cli.json_lines import lines, opened, parse
 from validator.codec.json_form import encode_input
 from validator.config import load_config
-from validator.core.limits import RECORD_BYTES_MAX
 from validator.errors import UserError
 from validator.lanes.configured import protocol_of
 from validator.plugin.runtime import RuntimePlan, codec_of
@@ -23,12 +23,7 @@ from validator.service.sender import RecordSender
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from validator.config import Config
-
-LINE_BYTES_MAX: Final = 4 * RECORD_BYTES_MAX
-"""Bytes of a line: hex doubles the payloads, and the field names are short in comparison."""
 
 
 def submit(
@@ -72,14 +67,11 @@ def submit(
 
 
 def _submit_file(submission: _Submission, path: Path, *, keep_going: bool) -> None:
-    try:
-        with path.open("rb") as stream:
-            if stream.seekable() and not keep_going:
-                submission.check(stream, str(path))
-                stream.seek(0)
-            submission.send(stream, str(path))
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    with opened(str(path)) as (stream, name):
+        if stream.seekable() and not keep_going:
+            submission.check(stream, name)
+            stream.seek(0)
+        submission.send(stream, name)
 
 
 class _Submission:
@@ -96,12 +88,12 @@ class _Submission:
 
     def check(self, stream: IO[bytes], name: str) -> None:
         """Raise `UserError` for the first bad line."""
-        for number, line in _lines(stream, name):
+        for number, line in lines(stream, name):
             self._encode(line, f"{name}, line {number}")
 
     def send(self, stream: IO[bytes], name: str) -> None:
         """Send line by line. Raises `UserError` for the first bad line, unless ``keep_going``."""
-        for number, line in _lines(stream, name):
+        for number, line in lines(stream, name):
             try:
                 lane, value = self._encode(line, f"{name}, line {number}")
             except UserError as error:
@@ -119,10 +111,7 @@ class _Submission:
         self._sender.flush()
 
     def _encode(self, line: bytes, where: str) -> tuple[str, bytes]:
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{where}: expected a JSON object, found {_start(line)} ({error})") from None
+        record = parse(line, where)
         try:
             protocol = self._protocol_of(record)
             value = encode_input(codec_of([RuntimePlan(protocol)]), INPUT_TOPICS[self._kind], record, protocol)
@@ -141,22 +130,3 @@ class _Submission:
             close = get_close_matches(lane, self._lanes, 1)
             hint = f"did you mean {close[0]!r}?" if close else f"configured are {', '.join(sorted(self._lanes))}"
             raise UserError(f"lane: no chain {lane!r} is configured; {hint}")
-
-
-def _lines(stream: IO[bytes], name: str) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines that are not empty, with their numbers."""
-    for number, line in enumerate(_bounded(stream), start=1):
-        if len(line) > LINE_BYTES_MAX:
-            raise UserError(f"{name}, line {number}: expected at most {LINE_BYTES_MAX} bytes, found more")
-        if line.strip():
-            yield number, line
-
-
-def _bounded(stream: IO[bytes]) -> Iterable[bytes]:
-    while line := stream.readline(LINE_BYTES_MAX + 1):
-        yield line
-
-
-def _start(line: bytes) -> str:
-    text: Any = line.strip().decode("utf-8", "replace")
-    return repr(text if len(text) <= 40 else f"{text[:37]}...")

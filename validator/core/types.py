@@ -54,7 +54,7 @@ class Balances(StrEnum):
 class Para:
     """A para that becomes valid, with the balance its account receives.
 
-    Source: traces FORMAT ``genesis_paras``.
+    See `docs/trace-format.md`, "Para".
     """
 
     para_id: ParaId

@@ -52,11 +52,7 @@ def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -
     imported = imported_state_path(config, lane)
     if chain.state is None and imported.exists():
         chain = chain.model_copy(update={"state": str(imported)})
-    use_artefacts(config.plugins.artefacts)
-    table = find_limits(chain.protocol).table
-    if table is not None:
-        check_table(table, chain.limit_tables().get(table.key, {}), f"chains.{lane}")
-    runtime = chain_runtime(chain, lane, configured_lock(config))
+    runtime = _checked_runtime(config, chain, lane)
     digest = runtime.digest
     protocol = runtime.protocol
     if kept_in is None or chain.state is None:
@@ -85,6 +81,12 @@ def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -
         upward_weight_max=chain.ump_message_weight_max,
         handler_seconds_max=job.handler_seconds_max,
     )
+
+
+def check_chains(config: Config) -> None:
+    """Raise `UserError` for the first chain, by name, with limits, rules or plugins that the job would refuse; states are not read."""
+    for lane in sorted(config.chains):
+        _checked_runtime(config, config.chains[lane], lane)
 
 
 def configured_codec(config: Config) -> Codec:
@@ -150,6 +152,14 @@ def read_state_file(path: Path, chain: Chain, lane: str, runtime: Runtime) -> tu
     except ValueError as error:
         raise UserError(f"{state.path}.{error}") from None
     return first_block, rules
+
+
+def _checked_runtime(config: Config, chain: Chain, lane: str) -> Runtime:
+    use_artefacts(config.plugins.artefacts)
+    table = find_limits(chain.protocol).table
+    if table is not None:
+        check_table(table, chain.limit_tables().get(table.key, {}), f"chains.{lane}")
+    return chain_runtime(chain, lane, configured_lock(config))
 
 
 def _chain_rules(chain: Chain, lane: str) -> tuple[RulesUse, ...] | None:

@@ -154,7 +154,7 @@ class TraceFormat:
     under ``state_keys``. ``features`` are the feature names that a scenario may need. ``pending_ends_with_session`` says that a session
     change drops candidates that are not enacted yet. ``suite`` is the folder of trace files shipped with the protocol. ``vectors``
     recomputes documents of the format ``vector_format``: it takes a group's name and an entry and returns the entry's expected result.
-    Source: traces FORMAT.
+    See `docs/trace-format.md`.
     """
 
     request: Callable[[Node], Any]

@@ -64,7 +64,8 @@ class RuleProfiles:
     ``features`` maps each feature to a sentence that says what holds while it is on; ``profiles`` are oldest first. ``default`` names the
     profile before the first entry of a chain's list. ``lasting`` features cannot be switched off again. ``with_implied`` adds the features
     that others imply. ``version_of`` returns the version (`RulesEpoch.version`) of a set; ``epoch`` returns the rules of a version from a
-    block on, and raises ``ValueError`` for a version that names none. ``features_of`` is the inverse of ``version_of``.
+    block on, and raises ``ValueError`` for a version that names none. ``features_of`` is the inverse of ``version_of``. ``notifications``
+    names the feature that also holds in every block of a chain with ``hrmp_notifications = true``, if there is one.
     """
 
     features: Mapping[str, str]
@@ -75,6 +76,7 @@ class RuleProfiles:
     version_of: Callable[[frozenset[str]], int]
     features_of: Callable[[int], frozenset[str]]
     epoch: Callable[[BlockNumber, int], RulesEpoch]
+    notifications: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

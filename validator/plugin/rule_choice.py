@@ -11,7 +11,7 @@ from validator.errors import UserError
 from validator.plugin.protocol_parts import RuleProfiles
 from validator.plugin.runtime import RulesUse
 
-_KEYS = ("from_block", "profile", "features")
+KEYS = ("from_block", "profile", "features")
 
 
 def read_rules(profiles: RuleProfiles, entries: Node) -> tuple[RulesUse, ...]:
@@ -24,7 +24,7 @@ def read_rules(profiles: RuleProfiles, entries: Node) -> tuple[RulesUse, ...]:
     before: frozenset[str] = profiles.profiles[profiles.default]
     last_block = -1
     for entry in entries.items():
-        entry.refuse_misspelt(_KEYS)
+        entry.refuse_misspelt(KEYS)
         from_block = entry["from_block"].integer()
         if from_block <= last_block:
             raise entry["from_block"].fail(f"a block after {last_block}, where the entry before begins")

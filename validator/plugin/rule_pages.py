@@ -42,7 +42,7 @@ FieldTypes: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class Sort(StrEnum):
-    """The sort of a page's entry."""
+    """The sort of an entry. Pages have no entries of features and profiles; `rule_features` makes them."""
 
     RULE = "rule"
     READING = "reading"
@@ -50,6 +50,8 @@ class Sort(StrEnum):
     ERROR = "error"
     REASON = "reason"
     OUTCOME = "outcome"
+    FEATURE = "feature"
+    PROFILE = "profile"
 
 
 CODE: Final = re.compile(r"[A-Z-]*?(PR|[A-Z])-?[0-9]{2,}[a-z]?")

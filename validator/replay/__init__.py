@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs conformance traces through the pure rules: no Kafka, no Spark, no Java. Source: traces FORMAT."""
+"""Runs conformance traces through the pure rules: no Kafka, no Spark, no Java. See `docs/trace-format.md`."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads and checks the scenarios of a trace file. Source: traces FORMAT, "Scenario" and "Step"."""
+"""Reads and checks the scenarios of a trace file, whose keys `docs/trace-format.md` lists."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from validator.plugin.protocol_api import ProtocolDefinition
 from validator.plugin.rule_choice import read_rules, rules_with
 from validator.plugin.runtime import installed_protocol
 
-_SCENARIO_KEYS = (
+SCENARIO_KEYS = (
     *("id", "name", "group", "source", "rule", "protocol", "needs", "interpretation", "config", "genesis_paras"),
     *("rules", "ump_weights", "ump_default_weight", "ump_failing_messages", "steps", "final_state"),
 )
-_STEP_KEYS = ("block", "requests", "downward", "candidates", "session_change", "expect")
-_EXPECT_KEYS = ("requests", "downward", "candidates", "dispatched", "state")
+STEP_KEYS = ("block", "requests", "downward", "candidates", "session_change", "expect")
+EXPECT_KEYS = ("requests", "downward", "candidates", "dispatched", "state")
+SESSION_CHANGE_KEYS = ("outgoing", "onboarding", "new_config")
 EXACT = "_set"
 """Suffix of a state key that lists all keys of another one, unless the protocol itself has a state key of that name."""
 
@@ -67,7 +68,7 @@ def read_scenarios(document: Node, *, expectations: bool = True) -> list[Scenari
 
 
 def _scenario(node: Node, expectations: bool) -> Scenario:
-    node.refuse_misspelt(_SCENARIO_KEYS)
+    node.refuse_misspelt(SCENARIO_KEYS)
     scenario_id = node["id"].text()
     name = node.get("name", Node.text, "")
     protocol_name = node.get("protocol", Node.text, DEFAULT_PROTOCOL)
@@ -123,7 +124,7 @@ def _weights(node: Node) -> dict[bytes, int]:
 
 
 def _step(node: Node, protocol: ProtocolDefinition, expectations: bool) -> Step:
-    node.refuse_misspelt(_STEP_KEYS)
+    node.refuse_misspelt(STEP_KEYS)
     block, traces = node["block"].integer(), protocol.traces
     return Step(
         block=block,
@@ -143,7 +144,7 @@ def _step(node: Node, protocol: ProtocolDefinition, expectations: bool) -> Step:
 
 
 def _expect(node: Node, protocol: ProtocolDefinition) -> dict[str, Any]:
-    node.refuse_misspelt(_EXPECT_KEYS)
+    node.refuse_misspelt(EXPECT_KEYS)
     for key in ("requests", "downward", "candidates"):
         for result in node[key].items() if node.has(key) else ():
             if not result["ok"].boolean() and not result.has("error_any_of"):
@@ -162,7 +163,7 @@ def _downward(node: Node) -> DownwardMessage:
 
 
 def _session_change(node: Node, protocol: ProtocolDefinition) -> SessionChange:
-    node.refuse_misspelt(("outgoing", "onboarding", "new_config"))
+    node.refuse_misspelt(SESSION_CHANGE_KEYS)
     return SessionChange(
         outgoing=node.get("outgoing", lambda items: tuple(item.integer() for item in items.items()), ()),
         onboarding=node.get("onboarding", lambda items: tuple(read_para(item) for item in items.items()), ()),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of test vectors: groups of entries, each with inputs and the expected result. Source: traces FORMAT."""
+"""Files of test vectors: groups of entries, each with inputs and the expected result. See `docs/trace-format.md`, "Test vectors"."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 """The default state view, for protocols without their own: it shows the state keys of the conformance traces unchanged.
 
 An entry is about a para or a channel if it has a name that the trace format gives to them: a para's id as key or item; ``para_id``,
-``sender`` or ``recipient`` of an entry; ``"sender->recipient"`` as key or item. Source: traces FORMAT, "State keys".
+``sender`` or ``recipient`` of an entry; ``"sender->recipient"`` as key or item. See `docs/trace-format.md`, "State keys".
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ import doctest
 import re
 from pathlib import Path
 
+from validator_channel.replay.cases import OPERATIONS
+
 FOLDER = Path(__file__).resolve().parents[1]
 README = FOLDER / "README.md"
 
@@ -21,3 +23,12 @@ def test_every_module_has_a_row() -> None:
     named = set(re.findall(r"`(\w+\.py)`", README.read_text(encoding="utf-8")))
     modules = {path.name for path in (FOLDER / "src" / "validator_channel").glob("*.py")}
     assert named == modules - {"__init__.py"}
+
+
+def test_table_of_operations_is_complete() -> None:
+    text = README.read_text(encoding="utf-8")
+    table = text.partition("| `op` | `args` |")[2].partition("\n\n")[0]
+    named = [
+        name for cell in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)
+    ]
+    assert sorted(named) == sorted(OPERATIONS)

@@ -6,9 +6,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from validator.cli.main import app
+from validator.config import load_config
+from validator.lanes.configured import check_chains
+from validator.service.simulation import chain_table
 
 
 def run(*arguments: str) -> tuple[int, str, str]:
@@ -27,7 +31,9 @@ def test_simulate_writes_same_files_twice(tmp_path: Path) -> None:
         "chain.json",
         "channel-requests.jsonl",
         "downward-messages.jsonl",
+        "expected-dispatches.jsonl",
         "expected-verdicts.jsonl",
+        "validator.toml",
     ]
     for name in files:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
@@ -38,6 +44,41 @@ def test_simulate_writes_same_files_twice(tmp_path: Path) -> None:
     chain = json.loads((tmp_path / "a" / "chain.json").read_text())
     assert chain["lane"] == "kusama"
     assert chain["config"]["max_upward_queue_count"] == 4
+
+
+@pytest.mark.parametrize("arguments", [("--profile", "history"), ("--protocol", "early-hrmp"), ("--protocol", "xcmp")])
+def test_written_configuration_is_the_simulated_chain(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    code, _, error = run("--out", str(tmp_path), "--blocks", "14", "--lane", "kusama", *arguments)
+    assert code == 0, error
+    described = json.loads((tmp_path / "chain.json").read_text())
+    config = load_config(tmp_path / "validator.toml")
+    check_chains(config)
+    (lane,) = config.chains
+    chain = config.chains[lane].model_dump(exclude_none=True)
+    table = chain_table(described)
+    assert lane == "kusama"
+    assert {name: chain[name] for name in table} == table
+
+
+def test_dispatches_are_expected_with_their_outcome(tmp_path: Path) -> None:
+    code, _, error = run("--out", str(tmp_path), "--blocks", "30")
+    assert code == 0, error
+    dispatches = [json.loads(line) for line in (tmp_path / "expected-dispatches.jsonl").read_text().splitlines()]
+    failing = json.loads((tmp_path / "chain.json").read_text())["ump_failing_messages"]
+    assert {each["outcome"] for each in dispatches} == {"ok", "failed"}
+    assert all((each["payload"] in failing) == (each["outcome"] == "failed") for each in dispatches)
+    places = [(each["block"], each["index"]) for each in dispatches]
+    assert places == sorted(set(places))
+
+
+def test_only_its_own_configuration_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "validator.toml").write_text("# mine\n")
+    code, _, error = run("--out", str(tmp_path), "--blocks", "1")
+    assert code == 2
+    assert error == (
+        f"validator: {tmp_path / 'validator.toml'}: is not from this command, which would replace it: expected another --out\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["validator.toml"]
 
 
 def test_simulate_json_writes_chain_then_blocks() -> None:

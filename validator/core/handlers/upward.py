@@ -26,7 +26,7 @@ class UpwardDispatcher(Protocol):
 class FixedWeightDispatcher:
     """Weighs messages by a table and does nothing with them; those in ``failing`` fail.
 
-    Source: traces FORMAT, ``ump_weights``, ``ump_default_weight``, ``ump_failing_messages``.
+    See ``ump_weights``, ``ump_default_weight`` and ``ump_failing_messages`` in `docs/trace-format.md`, "Scenario".
     """
 
     def __init__(

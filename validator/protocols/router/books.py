@@ -72,8 +72,11 @@ class Book:
                     yield number, index, payload
 
     def size(self) -> tuple[int, int]:
-        """Return the number and the bytes of the messages that are not processed: those that wait and those set aside."""
-        unprocessed = [*self.waiting(), *(payload for _, _, payload in self.set_aside())]
+        """Return the number and the bytes of the messages that are not processed: those that wait and those set aside.
+
+        It counts what the pages hold, so it also works for a book that breaks an invariant.
+        """
+        unprocessed = [payload for page in self.pages.values() for payload in page.messages if payload is not None]
         return len(unprocessed), sum(map(len, unprocessed))
 
 

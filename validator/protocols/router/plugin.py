@@ -72,6 +72,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
             version_of=table.version_of,
             features_of=table.features_of,
             epoch=_epoch,
+            notifications="hrmp_notifications",
         ),
     )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Router's parts of the conformance format. Source: traces FORMAT."""
+"""The Router's parts of the conformance format. See `docs/trace-format.md`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from validator.protocols.router.rules import Router
 from validator.protocols.router.state import RouterState
 from validator.protocols.router.view import view
 
-_CANDIDATE_KEYS = (
+CANDIDATE_KEYS = (
     *("para_id", "relay_parent_number", "hrmp_watermark", "upward_messages"),
     *("processed_downward_messages", "horizontal_messages", "enact_at_block"),
 )
@@ -39,7 +39,7 @@ def _argument(node: Node) -> Any:
 
 
 def _candidate(node: Node, block: BlockNumber) -> Candidate:
-    node.refuse_misspelt(_CANDIDATE_KEYS)
+    node.refuse_misspelt(CANDIDATE_KEYS)
     return Candidate(
         para_id=node["para_id"].integer(),
         relay_parent_number=node.get("relay_parent_number", Node.integer, max(0, block - 1)),

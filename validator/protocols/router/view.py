@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Router state in the state keys of the conformance format.
 
-Source: traces FORMAT, "State keys". Payloads and hashes are hex, channels are named ``"sender->recipient"``.
+See `docs/trace-format.md`, "State keys". Payloads and hashes are hex, channels are named ``"sender->recipient"``.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs and states of early HRMP in the conformance format. Source: traces FORMAT, "The other protocols"."""
+"""Inputs and states of early HRMP in the conformance format. See `docs/trace-format.md`, "early-hrmp"."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from validator_early_hrmp.records import (
 )
 from validator_early_hrmp.state import EarlyHrmpState, QueuedMessage
 
-_CANDIDATE_KEYS = ("para_id", "relay_parent_number", "dmq_watermark", "hrmp_messages", "enact_at_block")
+CANDIDATE_KEYS = ("para_id", "relay_parent_number", "dmq_watermark", "hrmp_messages", "enact_at_block")
 _KINDS = ("init_open_channel", "accept_open_channel", "close_channel")
 
 
@@ -41,7 +41,7 @@ def read_request(node: Node) -> ChannelRequest:
 
 def read_candidate(node: Node, block: BlockNumber) -> Candidate:
     """Return the candidate of a step's entry. Its relay parent defaults to ``block - 1``. Raises `validator.errors.UserError`."""
-    node.refuse_misspelt(_CANDIDATE_KEYS)
+    node.refuse_misspelt(CANDIDATE_KEYS)
     return Candidate(
         para_id=node["para_id"].integer(),
         relay_parent_number=node.get("relay_parent_number", Node.integer, max(0, block - 1)),

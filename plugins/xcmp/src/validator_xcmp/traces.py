@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The protocol's parts of the conformance format. Source: traces FORMAT, "The other protocols"."""
+"""The protocol's parts of the conformance format. See `docs/trace-format.md`, "xcmp"."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from validator_xcmp.records import (
 )
 from validator_xcmp.state import XcmpState, column_index
 
-_CANDIDATE_KEYS: Final = (
+CANDIDATE_KEYS: Final = (
     *("para_id", "relay_parent_number", "watermark", "bitfield", "message_root", "enact_at_block"),
 )
 STATE_KEYS: Final = (
@@ -47,7 +47,7 @@ def read_request(node: Node) -> ChannelRequest:
 
 def read_candidate(node: Node, block: BlockNumber) -> Candidate:
     """Read a candidate of a block. Raises `validator.errors.UserError`."""
-    node.refuse_misspelt(_CANDIDATE_KEYS)
+    node.refuse_misspelt(CANDIDATE_KEYS)
     return Candidate(
         para_id=node["para_id"].integer(),
         relay_parent_number=node.get("relay_parent_number", Node.integer, max(0, block - 1)),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Test vectors of format ``xcmp-vectors/1``: groups of entries, each recomputed only from its inputs. Source: traces FORMAT.
+"""Test vectors of format ``xcmp-vectors/1``: groups of entries, each recomputed only from its inputs. See `docs/trace-format.md`.
 
 Malformed inputs raise `validator.errors.UserError`. Only a proof's claims are hostile: a malformed one is read as a value that proves
 nothing.
@@ -30,9 +30,9 @@ def vectors(document: Node) -> dict[str, list[dict[str, Any]]]:
 
 def vector_result(group: str, entry: Node) -> dict[str, Any]:
     """Return the result of one entry of a group. Raises `validator.errors.UserError`, also for an unknown group."""
-    if group not in _GROUPS:
-        raise entry.fail(f"an entry of one of {', '.join(_GROUPS)}")
-    return _GROUPS[group](entry)
+    if group not in GROUPS:
+        raise entry.fail(f"an entry of one of {', '.join(GROUPS)}")
+    return GROUPS[group](entry)
 
 
 def _msg_hash(entry: Node) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def _pov(entry: Node) -> dict[str, Any]:
     return processing_result(entry)[0]
 
 
-_GROUPS: Final[dict[str, Callable[[Node], dict[str, Any]]]] = {
+GROUPS: Final[dict[str, Callable[[Node], dict[str, Any]]]] = {
     "msg_hash": _msg_hash,
     "batch_hash": _batch_hash,
     "hrmp_link": _hrmp_link,

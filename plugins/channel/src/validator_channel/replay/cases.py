@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads and plays state-machine traces: operations of a session, and what came out of each. Source: traces FORMAT, "Channel"."""
+"""Reads and plays state-machine traces: operations of a session, and what came out of each. See the README, "Traces"."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Outcome:
     clean: bool | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the step as FORMAT prints it."""
+        """Return the step as `validator-channel replay --json` prints it."""
         return {
             "wire_hex": self.wire.hex(),
             "events": self.events,
@@ -192,8 +192,8 @@ def _read_settings(node: Node) -> Settings:
 
 
 def _read_operation(node: Node, keys: tuple[bytes, bytes]) -> Operation:
-    name = node["op"].one_of(*_OPERATIONS)
-    return _OPERATIONS[name](node["args"] if node.has("args") else Node({}, f"{node.path}.args"), node, keys)
+    name = node["op"].one_of(*OPERATIONS)
+    return OPERATIONS[name](node["args"] if node.has("args") else Node({}, f"{node.path}.args"), node, keys)
 
 
 def _optional_text(args: Node, key: str) -> str | None:
@@ -262,7 +262,7 @@ def _set_writable(args: Node, _do: Node, _keys: tuple[bytes, bytes]) -> Operatio
     return lambda session, _: session.set_writable(is_writable)
 
 
-_OPERATIONS: Final[dict[str, Callable[[Node, Node, tuple[bytes, bytes]], Operation]]] = {
+OPERATIONS: Final[dict[str, Callable[[Node, Node, tuple[bytes, bytes]], Operation]]] = {
     "open": _open,
     "secured": _secured,
     "receive": _receive,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares what came out of a trace with its ``expect``; emitted frames are compared after decryption. Source: traces FORMAT, "Channel"."""
+"""Compares what came out of a trace with its ``expect``; emitted frames are compared after decryption. See the README, "Traces"."""
 
 from __future__ import annotations
 

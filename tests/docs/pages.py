@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a page of docs/: writes its files, runs its commands and compares their output with the page."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+class Block(NamedTuple):
+    """A fenced block, with the file that the preceding text names last."""
+
+    language: str
+    content: str
+    file: str | None
+
+
+class Command(NamedTuple):
+    """A line after ``$`` with its output, in which ``...`` matches anything."""
+
+    line: str
+    prints: str
+
+
+def blocks(text: str) -> list[Block]:
+    """Return the fenced blocks of a page."""
+    found = []
+    end = 0
+    for match in re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        named = re.findall(r"`([\w./]+\.\w+)`", re.sub(r"\]\([^)]*\)", "", text[end : match.start()]))
+        found.append(Block(match[1], match[2], named[-1] if named else None))
+        end = match.end()
+    return found
+
+
+def commands(block: Block) -> list[Command]:
+    """Return the commands of a ``console`` block."""
+    parts = re.split(r"^\$ ", block.content, flags=re.MULTILINE)
+    assert parts[0] == ""
+    return [Command(*part.split("\n", 1)) for part in parts[1:]]
+
+
+class Ran(NamedTuple):
+    """Blocks that were run, and their output."""
+
+    parts: list[Block]
+    done: subprocess.CompletedProcess[str]
+
+    def check(self) -> None:
+        """Compare the output of each command with the page."""
+        assert self.done.returncode == 0, self.done.stdout + self.done.stderr
+        expected = [command for block in self.parts if block.language == "console" for command in commands(block)]
+        for command, text in zip(expected, self._printed(), strict=False):
+            if command.prints or text:
+                assert re.fullmatch(pattern(command.prints), text.rstrip("\n")), f"$ {command.line}\n{text}"
+
+    def shell(self) -> list[str]:
+        """Return the commands that put a new shell into the state in which this one ended."""
+        folder, path = self._printed()[-1].splitlines()
+        return [f"cd {shlex.quote(folder)}", f"export PYTHONPATH={shlex.quote(path)}"]
+
+    def _printed(self) -> list[str]:
+        return re.split(r"^=== .*\n", self.done.stdout, flags=re.MULTILINE)[1:]
+
+
+def script(parts: list[Block], before: list[str]) -> str:
+    """Return a shell program that writes the files and runs the commands, with a marker line around the output of each."""
+    lines = ["set -e -o pipefail", *before]
+    if any("validator broker start" in block.content for block in parts):
+        lines.append("trap 'kill $(jobs -p) 2> /dev/null || true; validator broker stop > /dev/null 2>&1 || true' EXIT")
+    number = 0
+    for block in parts:
+        if block.language != "console":
+            # tests/test_contract.py and the like are in the project; files written after `cd ..` are next to it
+            assert block.file is not None, block.content
+            lines += [f"cat > {block.file} <<'END-OF-FILE'", block.content.rstrip("\n"), "END-OF-FILE"]
+            continue
+        for command in commands(block):
+            lines += [f"echo '=== {number}'", command.line]
+            number += 1
+    return "\n".join([*lines, "echo '=== end'", 'printf "%s\\n" "$PWD" "$PYTHONPATH"'])
+
+
+def pattern(prints: str) -> str:
+    """Return a regular expression for a command's output."""
+    return r"(.|\n)*".join(re.escape(part) for part in prints.rstrip("\n").split("..."))
+
+
+def run(parts: list[Block], folder: Path, before: list[str]) -> Ran:
+    """Run blocks of the page in a folder, which also holds the state of broker and job."""
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "COLUMNS": "200",
+    }
+    environment.pop("PYTHONPATH", None)
+    done = subprocess.run(
+        ["bash", "-c", script(parts, before)], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    return Ran(parts, done)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes `docs/records.md`: every field of every record, as the schemas document it. Run it with ``python -m tests.tidy.record_page``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "records.md"
+SCHEMAS = ROOT / "avro"
+
+Json = dict[str, Any]
+
+INPUTS: Final = ("Block", "router.Candidate", "router.ChannelRequest", "DownwardMessage")
+OUTPUTS: Final = (
+    *("Verdict", "Dispatch", "ChannelEvent", "router.ParaHeadroom", "router.ChannelHeadroom", "Receipt", "DeadLetter"),
+    *("LaneStatus", "Marker", "DeadLetterReplay"),
+)
+
+_PAGE: Final = """\
+# Records
+
+Every field of every record on Kafka, for protocol `router`. The schemas in [avro/](../avro) are the source of this page;
+`python -m tests.tidy.record_page` writes it. `validator schemas show NAME` prints a schema, and [commands.md](commands.md#sending) has an
+example of each input. Candidates, channel requests and headroom are different for each protocol.
+
+Types are types of JSON, as `validator submit` takes it and `validator watch --json` prints it. `u32` is an integer from 0 to 2^32 - 1,
+`u63`, `u64` and `u128` likewise. `hex` are bytes in hex without a prefix. A field with a default may be left out.
+
+JSON differs from Avro in two records. A channel request has the name of its call as `kind`, and the call's arguments next to it. A verdict
+has `ok` instead of `outcome`; `error` holds `kind` and the fields of this kind ([errors](rules/README.md#errors)), and `clause` stands next
+to it. `clause` and `error` are there only if `ok` is false. A channel is `[sender, recipient]`.
+
+## Inputs
+
+{inputs}
+## Outputs
+
+{outputs}"""
+
+_NUMBERS: Final = {"validator.U128": "u128", "validator.U64": "u64"}
+
+
+def render() -> str:
+    """Return the text of the page."""
+    return _PAGE.format(inputs=_sections(INPUTS), outputs=_sections(OUTPUTS)).rstrip() + "\n"
+
+
+def schema_names() -> list[str]:
+    """Return the names of all schemas."""
+    return sorted(path.name.removeprefix("validator.").removesuffix(".avsc") for path in SCHEMAS.glob("*.avsc"))
+
+
+def _sections(names: tuple[str, ...]) -> str:
+    return "\n".join(
+        _section(json.loads((SCHEMAS / f"validator.{name}.avsc").read_text(encoding="utf-8"))) for name in names
+    )
+
+
+def _section(schema: Json) -> str:
+    lines = [f"### {_short(schema['name'])}", "", f"Topic `{schema['topic']}`. {_sentence(schema['doc'])}", ""]
+    lines += _table(schema)
+    for record in _nested(schema):
+        lines += [f"#### {_short(schema['name'])}: {_short(record['name'])}", ""]
+        lines += [_sentence(record["doc"]), ""] if record.get("doc") else []
+        lines += _table(record)
+    return "\n".join(lines)
+
+
+def _table(record: Json) -> list[str]:
+    if not record["fields"]:
+        return []
+    rows = [
+        f"| `{field['name']}` | {_type(field['type'])} | {_default(field)} | {_sentence(field.get('doc', ''))} |"
+        for field in record["fields"]
+    ]
+    return ["| field | type | default | meaning |", "|---|---|---|---|", *rows, ""]
+
+
+def _nested(schema: Any) -> Iterator[Json]:
+    """Yield the records inside a record that are defined there, in order."""
+    for field in schema["fields"]:
+        for each in _types(field["type"]):
+            if isinstance(each, dict) and each["type"] == "record":
+                yield each
+                yield from _nested(each)
+
+
+def _types(kind: Any) -> Iterator[Any]:
+    if isinstance(kind, list):
+        for each in kind:
+            yield from _types(each)
+    elif isinstance(kind, dict) and kind["type"] in ("array", "map"):
+        yield from _types(kind.get("items", kind.get("values")))
+    else:
+        yield kind
+
+
+def _type(kind: Any) -> str:
+    match kind:
+        case list():
+            return " or ".join(_type(each) for each in kind if each != "null") + (" or null" if "null" in kind else "")
+        case {"type": "array", "items": items}:
+            return f"array of {_type(items)}"
+        case {"type": "map", "values": values}:
+            return f"object of {_type(values)}"
+        case {"type": "enum", "symbols": symbols}:
+            return " or ".join(f"`{symbol}`" for symbol in symbols)
+        case {"type": "fixed", "size": size, **more}:
+            return str(more.get("logicalType", f"hex of {size} bytes"))
+        case {"type": "record", "name": name}:
+            return _short(name)
+        case {"logicalType": logical}:
+            return str(logical)
+        case "bytes":
+            return "hex"
+        case str():
+            return _NUMBERS.get(kind) or {"validator.Hash": "hex of 32 bytes"}.get(kind) or _short(kind)
+        case _:
+            return str(kind["type"])
+
+
+def _default(field: Json) -> str:
+    if "default" not in field:
+        return "required"
+    value = field["default"]
+    if isinstance(value, str):
+        return "0" if not value.strip("\0") and value else f"`{value}`"
+    return {"null": "null", "[]": "none", "{}": "none"}.get(json.dumps(value), json.dumps(value))
+
+
+def _sentence(text: str) -> str:
+    """Return a schema's documentation without its source, which is for readers of the schema."""
+    return re.sub(r"\s*Source: .*", "", text).replace("|", "\\|").replace("<", "\\<").strip()
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("validator.").removeprefix("router.")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render(), encoding="utf-8")
