@@ -303,13 +303,13 @@ class Connection(Stream):
         session = self._session
         if session is None:
             return
-        if self._has_frames:
-            self._receive(session, b"")
         while (event := session.next_event()) is not None:
             self._report(session, event)
         self._output += session.data_to_send()
         if session.is_closed:
             self._close_transport(lingers=self._lingers)
+        elif self._has_frames:
+            self._receive(session, b"")
 
     def _report(self, session: Session, event: Event) -> None:
         match event:
