@@ -91,7 +91,7 @@ async def connect(
         failure = await connection.settled
     except OSError as error:
         failure = failure_of(error)
-        counters.handshake_failed(failure.code)
+        connection.fail(failure)
     except BaseException:
         terms.sessions.release(connection)
         connection.drop("LEFT")
