@@ -293,3 +293,19 @@ def test_dead_peers_are_probed(pki: Pki) -> None:
                 assert plain.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
     run(main())
+
+
+def test_idle_session_has_a_small_read_buffer(pki: Pki) -> None:
+    """What asyncio allocates without a parameter is set by hand, so a new version of Python may undo it."""
+
+    async def main() -> None:
+        async with serving(World(pki)) as world:
+            connection = await world.connect()
+            await until(lambda: world.events.online)
+            for each in (connection, world.events.online[0]):
+                assert len(each._transport._ssl_protocol.get_buffer(-1)) == ConnectionLimits().read_buffer_bytes
+            connection.send(0, bytes(200_000))
+            await until(lambda: world.events.of(MessageReceived))
+            assert len(world.events.of(MessageReceived)[0].payload) == 200_000
+
+    run(main())

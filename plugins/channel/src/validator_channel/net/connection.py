@@ -313,6 +313,7 @@ class Connection(Stream):
         session = self._session
         if session is None:
             return
+        self._output += session.data_to_send()  # now, so that the counts are complete when the end is reported
         while (event := session.next_event()) is not None:
             self._report(session, event)
         self._output += session.data_to_send()

@@ -28,6 +28,17 @@ def keep_alive(connection: Any, limits: ConnectionLimits) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
+def shrink_read_buffer(transport: asyncio.BaseTransport, size: int) -> None:
+    """Give a TLS transport a smaller read buffer than the 256 KiB that asyncio allocates for each, and has no parameter for.
+
+    It is several times as large as everything else of an idle session. An event loop that has no such buffer is left alone.
+    """
+    protocol = getattr(transport, "_ssl_protocol", None)
+    if all(hasattr(protocol, name) for name in ("max_size", "_ssl_buffer", "_ssl_buffer_view")):
+        buffer = bytearray(size)
+        vars(protocol).update(max_size=size, _ssl_buffer=buffer, _ssl_buffer_view=memoryview(buffer))
+
+
 async def listen(host: str | None, port: int, backlog: int) -> list[socket.socket]:
     """Return a listening socket for each address of a host, all with one port; 0 picks a free one.
 

@@ -7,7 +7,7 @@ import asyncio
 from typing import Final, cast
 
 from validator_channel.net.limits import ConnectionLimits
-from validator_channel.net.sockets import keep_alive
+from validator_channel.net.sockets import keep_alive, shrink_read_buffer
 
 NEVER: Final = float("inf")
 """A deadline that does not come."""
@@ -88,6 +88,7 @@ class Stream(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
         keep_alive(transport.get_extra_info("socket"), self._limits)
+        shrink_read_buffer(transport, self._limits.read_buffer_bytes)
 
     def eof_received(self) -> bool:
         """Let the transport close itself."""
