@@ -152,6 +152,7 @@ class Delivery:
 
     def spend(self, message: Received) -> None:
         """Charge a tolerated frame to the budget. Raises `Fault` with LIMIT_EXCEEDED, which names no message."""
+        self._link.counts.stale += 1
         if not self._budget.spend(self.now):
             raise Fault(ErrorCode.LIMIT_EXCEEDED, is_answered=message.kind is not Kind.ERROR)
 
@@ -201,6 +202,7 @@ class Delivery:
 
     def send_error(self, code: ErrorCode, topic: int, index: int) -> None:
         """Send a non-fatal ERROR about a message."""
+        self._link.counts.refused[code] += 1
         self._link.send(Kind.ERROR, topic, index, write_error(code, is_fatal=False))
 
     def _deliver_application(self, topic: Topic, message: Received) -> None:

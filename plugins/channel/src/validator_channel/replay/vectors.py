@@ -24,14 +24,15 @@ from validator_channel.ids import (
     unpack_message_id,
 )
 from validator_channel.limits import CHANNEL_MAX, COUNTER_MAX, INDEX_MAX, KEY_BYTES, SESSION_MAX, TOPIC_MAX, Settings
-from validator_channel.replay.document import Node, printable
+from validator_channel.printing import printable
+from validator_channel.replay.document import Node
 from validator_channel.replay.handshakes import handshake
 from validator_channel.strict_json import encode_base64
 from validator_channel.wire import FrameDecoder, Kind, Message, parse_message
 
 SKIPPED: Final = {
-    "tls_cases": "needs TLS connections",
-    "session_manager_cases": "needs the session manager",
+    "tls_cases": "needs TLS connections: see tests/test_net_listener_cases.py and tests/test_net_attack_cases.py",
+    "session_manager_cases": "needs a session manager: see tests/test_net_session_cases.py",
     "gateway_cases": "needs the gateway",
 }
 """Groups that describe cases of other parts, and why they are skipped."""
