@@ -13,7 +13,18 @@ import typer
 
 from benchmarks.figures import Figure, show, write
 
-BENCHMARKS = ("core", "profiles", "protocols", "handlers", "catch_up", "exactly_once", "recovery", "latency", "start")
+BENCHMARKS = (
+    "core",
+    "profiles",
+    "protocols",
+    "handlers",
+    "catch_up",
+    "exactly_once",
+    "recovery",
+    "latency",
+    "start",
+    "channel",
+)
 
 
 def bench(

@@ -35,12 +35,17 @@ class CounterExhausted(Exception):
 
 def nonce(counter: int) -> bytes:
     """Return the 12-byte nonce of a frame counter: 4 zero bytes, then the counter as 64 bits, little-endian. Source: 1.2.4."""
-    return bytes(4) + counter.to_bytes(8, "little")
+    return (counter << 32).to_bytes(12, "little")
 
 
 def associated_data(kind: Kind, peer: int, message_id: int) -> bytes:
     """Return the 43 bytes that a tag covers besides the ciphertext: prefix, kind code, sender and message ID. Source: 1.2.4."""
-    return _AAD_PREFIX + bytes([_KIND_CODES[kind]]) + peer.to_bytes(16, "big") + message_id.to_bytes(16, "big")
+    return _associated_starts(peer)[kind] + message_id.to_bytes(16, "big")
+
+
+def _associated_starts(peer: int) -> dict[Kind, bytes]:
+    """Return the part of the associated data before the message ID, which is constant for a sender and a kind."""
+    return {kind: _AAD_PREFIX + bytes([code]) + peer.to_bytes(16, "big") for kind, code in _KIND_CODES.items()}
 
 
 class Sealer:
@@ -49,11 +54,11 @@ class Sealer:
     ``key`` has 32 bytes. Raises ``ValueError`` for another length.
     """
 
-    __slots__ = ("_cipher", "_counter", "_peer")
+    __slots__ = ("_associated_starts", "_counter", "_encrypt")
 
     def __init__(self, key: bytes, peer: int) -> None:
-        self._cipher = ChaCha20Poly1305(key)
-        self._peer = peer
+        self._encrypt = ChaCha20Poly1305(key).encrypt
+        self._associated_starts = _associated_starts(peer)
         self._counter = 0
 
     def seal(self, kind: Kind, message_id: int, plaintext: bytes, *, is_last: bool = False) -> tuple[int, bytes]:
@@ -62,25 +67,27 @@ class Sealer:
         Raises `CounterExhausted` at 2^53-1, the counter that only the last frame of a session may use (``is_last``). Source: 1.2.4.
         """
         counter = self._counter
-        if counter > COUNTER_MAX - (not is_last):
+        if counter >= COUNTER_MAX and (counter > COUNTER_MAX or not is_last):
             raise CounterExhausted
         self._counter = counter + 1
-        return counter, self._cipher.encrypt(nonce(counter), plaintext, associated_data(kind, self._peer, message_id))
+        associated = self._associated_starts[kind] + message_id.to_bytes(16, "big")
+        return counter, self._encrypt(nonce(counter), plaintext, associated)
 
 
 class Opener:
     """Opens the frames of the peer's direction. ``key`` has 32 bytes. Raises ``ValueError`` for another length."""
 
-    __slots__ = ("_cipher", "_peer")
+    __slots__ = ("_associated_starts", "_decrypt")
 
     def __init__(self, key: bytes, peer: int) -> None:
-        self._cipher = ChaCha20Poly1305(key)
-        self._peer = peer
+        self._decrypt = ChaCha20Poly1305(key).decrypt
+        self._associated_starts = _associated_starts(peer)
 
     def open(self, kind: Kind, message_id: int, counter: int, sealed: bytes) -> bytes:
         """Return the plaintext. Raises `DecryptError` unless the tag covers exactly these values. Source: 1.2.4."""
+        associated = self._associated_starts[kind] + message_id.to_bytes(16, "big")
         try:
-            return self._cipher.decrypt(nonce(counter), sealed, associated_data(kind, self._peer, message_id))
+            return self._decrypt(nonce(counter), sealed, associated)
         except InvalidTag:
             raise DecryptError from None
 
@@ -88,10 +95,11 @@ class Opener:
 class ReplayWindow:
     """The counters seen lately: ``size`` marks that end at the highest counter. Source: 1.2.4."""
 
-    __slots__ = ("_marks", "_size", "_top")
+    __slots__ = ("_all_marks", "_marks", "_size", "_top")
 
     def __init__(self, size: int) -> None:
         self._size = size
+        self._all_marks = (1 << size) - 1
         self._top = -1
         self._marks = 0  # bit n is the counter _top - n
 
@@ -103,7 +111,7 @@ class ReplayWindow:
         ahead = counter - self._top
         if ahead > 0:
             # A jump may be as long as 2^53: shift only within the window.
-            kept = self._marks << ahead & (1 << self._size) - 1 if ahead < self._size else 0
+            kept = self._marks << ahead & self._all_marks if ahead < self._size else 0
             self._top, self._marks = counter, kept | 1
             return True
         bit = 1 << -ahead if -ahead < self._size else 0

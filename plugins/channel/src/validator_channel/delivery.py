@@ -6,7 +6,7 @@ It knows topics and messages but not the states; `Session` decides when each of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from validator_channel.budget import StaleBudget
 from validator_channel.errors import ErrorCode, Fault, LocalError
@@ -16,8 +16,11 @@ from validator_channel.limits import FRAME_BYTES_MIN, Settings
 from validator_channel.link import Link
 from validator_channel.payloads import ACKNOWLEDGEMENT, Join, write_error
 from validator_channel.registration import TopicTable
+from validator_channel.timers import RetransmissionTimers
 from validator_channel.topics import Outgoing, Received, Topic
 from validator_channel.wire import Kind, frame_bytes
+
+_ACKNOWLEDGE, _APPLICATION = Kind.ACKNOWLEDGE, Kind.APPLICATION  # for every message, see `machine`
 
 
 class Delivery:
@@ -43,6 +46,7 @@ class Delivery:
         self._settings = settings
         self._report = report
         self._budget = StaleBudget(settings.stale_limit, settings.stale_period)
+        self._timers = RetransmissionTimers()
         self._unconsumed = 0
 
     # --- sending ---
@@ -74,26 +78,21 @@ class Delivery:
         while topic.outbox.waiting and len(topic.outbox.in_flight) < self._in_flight_max:
             self._transmit(topic, topic.outbox.start_next())
 
-    def due(self) -> Iterator[tuple[Topic, Outgoing]]:
-        """Yield the messages whose timer has expired, by (deadline, topic, index). Source: 1.2.12."""
-        expired = [
-            (message.deadline, topic.id, message.index, topic, message)
-            for topic in self.topics
-            for message in topic.outbox.in_flight.values()
-            if message.deadline <= self.now
-        ]
-        yield from ((topic, message) for *_, topic, message in sorted(expired, key=lambda each: each[:3]))
+    def due(self) -> list[tuple[Topic, Outgoing]]:
+        """Return the messages whose timer has expired, by (deadline, topic, index). Source: 1.2.12."""
+        return self._timers.due(self.now)
 
     def retransmit(self, topic: Topic, message: Outgoing) -> bool:
         """Transmit a message again, or return False if its retries are exhausted. Raises `Fault` with COUNTER_EXHAUSTED."""
         if message.transmissions > self._settings.max_retries:
             return False
+        self._timers.stop(topic, message)
         self._transmit(topic, message)
         return True
 
-    def deadlines(self) -> Iterator[float]:
-        """Yield when each message in flight is due, in seconds."""
-        return (message.deadline for topic in self.topics for message in topic.outbox.in_flight.values())
+    def next_deadline(self) -> float | None:
+        """Return when the first message in flight is due, in seconds, or None."""
+        return self._timers.next_deadline()
 
     def is_drained(self) -> bool:
         """Return whether every message of every topic is settled."""
@@ -115,6 +114,7 @@ class Delivery:
     def _transmit(self, topic: Topic, message: Outgoing) -> None:
         message.transmissions += 1
         message.deadline = self.now + self._settings.interval(message.transmissions)
+        self._timers.start(topic, message)
         if self.is_writable or message.transmissions == 1:
             self._link.send(message.kind, topic.id, message.index, message.plaintext)
 
@@ -132,11 +132,12 @@ class Delivery:
         if message is None:
             self.spend(answer)
             return None
+        self._timers.stop(topic, message)
         return topic, message
 
     def report_accepted(self, topic: Topic, message: Outgoing) -> None:
         """Take the acknowledgement of a message: MessageDelivered, or TopicOpen where a TOPIC_REGISTER was missing."""
-        if message.kind is Kind.APPLICATION:
+        if message.kind is _APPLICATION:
             self._report(MessageDelivered(topic.id, message.index))
         elif message.kind is Kind.TOPIC_REGISTER:
             self.topics.confirm(message.subject, message.index)
@@ -166,18 +167,18 @@ class Delivery:
             return
         code = topic.inbox.refusal(message.index)
         if code is None:
-            self._link.send(Kind.ACKNOWLEDGE, topic.id, message.index, ACKNOWLEDGEMENT)
+            self._link.send(_ACKNOWLEDGE, topic.id, message.index, ACKNOWLEDGEMENT)
         else:
             self.send_error(code, topic.id, message.index)
 
     def acknowledge(self, topic: Topic, message: Received) -> None:
         """Consume the index whose turn it is, and acknowledge its message."""
         topic.inbox.take_first()
-        self._link.send(Kind.ACKNOWLEDGE, topic.id, message.index, ACKNOWLEDGEMENT)
+        self._link.send(_ACKNOWLEDGE, topic.id, message.index, ACKNOWLEDGEMENT)
 
     def deliver(self, topic: Topic, message: Received) -> None:
         """Deliver the message whose turn it is: an APPLICATION message or a request about a topic. Source: 1.2.8 step h, 1.2.10."""
-        if message.kind is Kind.APPLICATION:
+        if message.kind is _APPLICATION:
             self._deliver_application(topic, message)
             return
         take = self.topics.register_by_peer if message.kind is Kind.TOPIC_REGISTER else self.topics.deregister_by_peer
@@ -198,7 +199,7 @@ class Delivery:
         if index not in record.inbox.unacknowledged:
             raise LocalError(ErrorCode.WRONG_STATE)
         record.inbox.unacknowledged.remove(index)
-        self._link.send(Kind.ACKNOWLEDGE, topic, index, ACKNOWLEDGEMENT)
+        self._link.send(_ACKNOWLEDGE, topic, index, ACKNOWLEDGEMENT)
 
     def send_error(self, code: ErrorCode, topic: int, index: int) -> None:
         """Send a non-fatal ERROR about a message."""

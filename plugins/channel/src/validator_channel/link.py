@@ -4,14 +4,19 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
+from validator_channel import base64_text
 from validator_channel.counts import Counts
 from validator_channel.crypto import CounterExhausted, DecryptError, Opener, ReplayWindow, Sealer
 from validator_channel.errors import ErrorCode, Fault, WireError
-from validator_channel.ids import pack_message_id, unpack_message_id
-from validator_channel.limits import Settings
+from validator_channel.ids import MAIN, pack_message_id, unpack_message_id
+from validator_channel.limits import INDEX_MAX, TOPIC_MAX, Settings
 from validator_channel.topics import Received
-from validator_channel.wire import FrameDecoder, Kind, Message, encode_frame, encode_message, parse_message
+from validator_channel.wire import FrameDecoder, Kind, Message, encode_frame, message_templates, parse_message
+
+_PLACE_MAX: Final = 2**54 - 1
+"""Greatest value of topic and index, the part of a message ID that differs within a session."""
 
 
 class Link:
@@ -23,8 +28,10 @@ class Link:
     def __init__(self, channel: int, session: int, local_peer: int, remote_peer: int, settings: Settings) -> None:
         self._channel = channel
         self._session = session
+        self._first_id = pack_message_id(channel, session, MAIN, 0)
         self._local_peer = local_peer
         self._remote_peer = remote_peer
+        self._templates = message_templates(local_peer)
         self._frame_timeout = settings.frame_timeout
         self._decoder = FrameDecoder(settings.max_frame)
         self._window = ReplayWindow(settings.replay_window)
@@ -45,7 +52,7 @@ class Link:
 
     def message_id(self, topic: int, index: int) -> int:
         """Return the ID of a message of this session."""
-        return pack_message_id(self._channel, self._session, topic, index)
+        return self._first_id | topic << 32 | index
 
     def send(self, kind: Kind, topic: int, index: int, plaintext: bytes, *, is_last: bool = False) -> None:
         """Seal a message under the next counter and queue its frame.
@@ -53,12 +60,12 @@ class Link:
         Raises `Fault` with COUNTER_EXHAUSTED when only the counter of the session's last frame is left. Source: 1.2.4.
         """
         assert self._sealer is not None
-        message_id = self.message_id(topic, index)
+        message_id = self._first_id | topic << 32 | index
         try:
             counter, sealed = self._sealer.seal(kind, message_id, plaintext, is_last=is_last)
         except CounterExhausted:
             raise Fault(ErrorCode.COUNTER_EXHAUSTED) from None
-        self._output.append(encode_frame(encode_message(Message(kind, self._local_peer, message_id, counter, sealed))))
+        self._output.append(encode_frame(self._templates[kind] % (message_id, counter, base64_text.encode(sealed))))
 
     def take_output(self) -> list[bytes]:
         """Return the queued frames and forget them."""
@@ -92,19 +99,25 @@ class Link:
             message = parse_message(frame)
         except WireError as error:
             raise Fault(error.code, is_answered=not error.claims_error) from None
+        kind, peer, message_id, counter, sealed = message
+        if message_id ^ self._first_id > _PLACE_MAX or peer != self._remote_peer:
+            raise self._misdirected(message)
+        topic, index = message_id >> 32 & TOPIC_MAX, message_id & INDEX_MAX
+        try:
+            plaintext = self._opener.open(kind, message_id, counter, sealed)
+        except DecryptError:
+            raise Fault(ErrorCode.DECRYPT_FAILED, (topic, index), is_answered=kind is not Kind.ERROR) from None
+        return Received(kind, topic, index, plaintext, self._window.mark(counter))
+
+    def _misdirected(self, message: Message) -> Fault:
+        """Return the fault of a message that belongs to another channel, peer or session."""
         parts = unpack_message_id(message.id)
         is_ours = parts.channel == self._channel and parts.session == self._session
         named = (parts.topic, parts.index) if is_ours else None
-        is_answered = message.kind is not Kind.ERROR
         if parts.channel != self._channel:
-            raise Fault(ErrorCode.WRONG_CHANNEL, named, is_answered=is_answered)
-        if message.peer != self._remote_peer:
-            raise Fault(ErrorCode.WRONG_PEER, named, is_answered=is_answered)
-        if parts.session != self._session:
-            raise Fault(ErrorCode.WRONG_SESSION, named, is_answered=is_answered)
-        try:
-            plaintext = self._opener.open(message.kind, message.id, message.counter, message.sealed)
-        except DecryptError:
-            raise Fault(ErrorCode.DECRYPT_FAILED, named, is_answered=is_answered) from None
-        is_fresh = self._window.mark(message.counter)
-        return Received(message.kind, parts.topic, parts.index, plaintext, is_fresh)
+            code = ErrorCode.WRONG_CHANNEL
+        elif message.peer != self._remote_peer:
+            code = ErrorCode.WRONG_PEER
+        else:
+            code = ErrorCode.WRONG_SESSION
+        return Fault(code, named, is_answered=message.kind is not Kind.ERROR)

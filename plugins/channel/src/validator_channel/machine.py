@@ -7,8 +7,8 @@ Source: channel_rules 1.2.7, 1.2.8 steps 9 and 10, 1.2.9, 1.2.11.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from types import TracebackType
 from typing import NamedTuple
 
 from validator_channel.delivery import Delivery, fault
@@ -28,7 +28,7 @@ from validator_channel.payloads import (
     write_join,
     write_leave,
 )
-from validator_channel.states import Action, Mark, Row, State, Trigger, find_row
+from validator_channel.states import Action, Mark, Row, State, Trigger, find_row, rows_by_trigger
 from validator_channel.topics import Received, Topic
 from validator_channel.wire import Kind
 
@@ -45,7 +45,13 @@ class Cause(NamedTuple):
 
 
 NO_CAUSE = Cause()
-_IN_TURN = {Kind.JOIN_SESSION: Trigger.JOIN, Kind.LEAVE_SESSION: Trigger.LEAVE}
+_OTHERS_IN_TURN = dict.fromkeys(Kind, Trigger.MESSAGE)
+_IN_TURN = {**_OTHERS_IN_TURN, Kind.JOIN_SESSION: Trigger.JOIN, Kind.LEAVE_SESSION: Trigger.LEAVE}
+# What every message needs: up to Python 3.11, looking up a member of an Enum takes as long as a call.
+_OFFLINE, _TEARDOWN = State.OFFLINE, State.TEARDOWN
+_ACKNOWLEDGE, _ERROR, _APPLICATION = Kind.ACKNOWLEDGE, Kind.ERROR, Kind.APPLICATION
+_NEW_ON_MAIN, _NEW_OFF_MAIN, _FLAGS_CHANGED = Trigger.NEW_ON_MAIN, Trigger.NEW_OFF_MAIN, Trigger.FLAGS_CHANGED
+_HOLD, _NO_MARKS = Action.HOLD, Mark.NONE
 
 
 def _admit_every_peer() -> ErrorCode | None:
@@ -83,6 +89,7 @@ class Machine:
         self._admit = admit
         self._state = State.OFFLINE
         self._marks = Mark.NONE
+        self._rows = rows_by_trigger(self._state, self._marks)
         self._state_deadline: float | None = None
         self._leave_reason: str | None = None
         self._peer_reason: str | None = None
@@ -90,6 +97,7 @@ class Machine:
         self._link = Link(channel, session_id, local_peer, remote_peer, self._settings)
         self._delivery = Delivery(role, self._link, self._settings, may_register, self._events.append)
         self._topics = self._delivery.topics
+        self._guard = _FaultGuard(self._end_with)
         self._actions: dict[Action, Callable[[Cause], None]] = {
             Action.START_HANDSHAKE_TIMEOUT: lambda _: self._start_timeout(self._settings.handshake_timeout),
             Action.START_SETUP_TIMEOUT: lambda _: self._start_timeout(self._settings.setup_timeout),
@@ -101,7 +109,7 @@ class Machine:
             Action.READ_LEAVE: self._read_leave,
             Action.ACKNOWLEDGE: lambda cause: self._delivery.acknowledge(*_in_turn(cause)),
             Action.HOLD: lambda _: None,
-            Action.DELIVER: lambda cause: self._delivery.deliver(*_in_turn(cause)),
+            Action.DELIVER: self._deliver_in_turn,
             Action.DELIVER_HELD: lambda _: self._deliver(self._topics.main),
             Action.SEND_LEAVE: self._send_leave,
             Action.REPORT_ONLINE: lambda _: self._events.append(SessionOnline()),
@@ -116,11 +124,12 @@ class Machine:
     # --- receiving (1.2.8 steps 9 and 10) ---
 
     def _receive(self, message: Received) -> None:
-        if message.kind not in {Kind.ACKNOWLEDGE, Kind.ERROR}:
+        kind = message.kind
+        if kind is not _ACKNOWLEDGE and kind is not _ERROR:
             self._receive_conversation(message)
         elif not message.is_fresh:
             self._delivery.spend(message)
-        elif message.kind is Kind.ACKNOWLEDGE:
+        elif kind is _ACKNOWLEDGE:
             self._receive_acknowledgement(message)
         else:
             self._receive_error(message)
@@ -128,7 +137,7 @@ class Machine:
     def _receive_conversation(self, message: Received) -> None:
         if message.index == NO_MESSAGE or message.index % INDEX_STEP == self._role:
             raise fault(ErrorCode.INDEX_INVALID, message)
-        if message.topic != MAIN and message.kind is not Kind.APPLICATION:
+        if message.topic != MAIN and message.kind is not _APPLICATION:
             raise fault(ErrorCode.BAD_MESSAGE, message)
         topic = self._topics.get(message.topic)
         if topic is not None and message.index < topic.inbox.expected:
@@ -137,8 +146,9 @@ class Machine:
         elif not message.is_fresh:
             self._delivery.spend(message)
         else:
-            on_main = message.topic == MAIN
-            self._fire(Trigger.NEW_ON_MAIN if on_main else Trigger.NEW_OFF_MAIN, Cause(message=message))
+            arrival = _NEW_ON_MAIN if message.topic == MAIN else _NEW_OFF_MAIN
+            if arrival in self._rows:
+                self._fire(arrival, Cause(topic, message))
             if topic is None:
                 self._delivery.spend(message)
                 self._delivery.send_error(ErrorCode.UNKNOWN_TOPIC, message.topic, message.index)
@@ -149,9 +159,9 @@ class Machine:
 
     def _deliver(self, topic: Topic) -> None:
         """Give each message its turn, from the expected index upward, until one is missing or must wait."""
-        while self._state is not State.OFFLINE and (message := topic.inbox.first()) is not None:
-            row = self._fire(_IN_TURN.get(message.kind, Trigger.MESSAGE), Cause(topic, message))
-            if row is None or Action.HOLD in row.actions:
+        while self._state is not _OFFLINE and (message := topic.inbox.first()) is not None:
+            row = self._fire(_IN_TURN[message.kind], Cause(topic, message))
+            if row is None or _HOLD in row.actions:
                 return
 
     def _receive_acknowledgement(self, message: Received) -> None:
@@ -190,24 +200,28 @@ class Machine:
 
     # --- the state machine ---
 
-    @contextmanager
-    def _faults_end_the_session(self) -> Iterator[None]:
-        try:
-            yield
-        except Fault as found:
-            cause = Cause(code=found.code, named=found.named, is_answered=found.is_answered)
-            self._fire(Trigger.FATAL_FOUND, cause)
+    def _faults_end_the_session(self) -> _FaultGuard:
+        return self._guard
+
+    def _end_with(self, found: Fault) -> None:
+        cause = Cause(code=found.code, named=found.named, is_answered=found.is_answered)
+        self._fire(Trigger.FATAL_FOUND, cause)
 
     def _fire(self, trigger: Trigger, cause: Cause = NO_CAUSE) -> Row | None:
-        row = find_row(self._state, self._marks, trigger)
+        row = self._rows.get(trigger)
         if row is not None:
             self._apply(row, cause)
             self._follow_flags()
         return row
 
     def _follow_flags(self) -> None:
-        while (row := find_row(self._state, self._marks | self._drained(), Trigger.FLAGS_CHANGED)) is not None:
+        while (row := self._flags_row()) is not None:
             self._apply(row, NO_CAUSE)
+
+    def _flags_row(self) -> Row | None:
+        if self._state is _TEARDOWN and self._delivery.is_drained():
+            return find_row(self._state, self._marks | Mark.DRAINED, _FLAGS_CHANGED)
+        return self._rows.get(_FLAGS_CHANGED)
 
     def _apply(self, row: Row, cause: Cause) -> None:
         if row.code is not None:
@@ -217,16 +231,17 @@ class Machine:
             if Action.FAIL in row.actions:
                 assert cause.message is not None
                 raise fault(row.code, cause.message)
-        self._state = row.next or self._state
-        self._marks |= row.sets
+        if row.next is not None or row.sets is not _NO_MARKS:
+            self._state = row.next or self._state
+            self._marks |= row.sets
+            self._rows = rows_by_trigger(self._state, self._marks)
         for action in row.actions:
             self._actions[action](cause)
 
-    def _drained(self) -> Mark:
-        is_drained = self._state is State.TEARDOWN and self._delivery.is_drained()
-        return Mark.DRAINED if is_drained else Mark.NONE
-
     # --- actions ---
+
+    def _deliver_in_turn(self, cause: Cause) -> None:
+        self._delivery.deliver(*_in_turn(cause))
 
     def _start_timeout(self, seconds: float) -> None:
         self._state_deadline = self._delivery.now + seconds
@@ -280,6 +295,26 @@ class Machine:
         self._link.close()
         self._delivery = Delivery(self._role, self._link, self._settings, _allow_every_topic, self._events.append)
         self._topics = self._delivery.topics
+
+
+class _FaultGuard:
+    """Gives a `Fault` of its block to ``end``; it holds no state, so one object serves every call."""
+
+    __slots__ = ("_end",)
+
+    def __init__(self, end: Callable[[Fault], None]) -> None:
+        self._end = end
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, found: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(found, Fault):
+            return False
+        self._end(found)
+        return True
 
 
 def _in_turn(cause: Cause) -> tuple[Topic, Received]:

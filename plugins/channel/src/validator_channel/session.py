@@ -17,6 +17,8 @@ from validator_channel.payloads import Registration, write_leave, write_registra
 from validator_channel.states import Mark, State, Trigger
 from validator_channel.wire import Kind
 
+_OFFLINE = State.OFFLINE  # for every message, see `machine`
+
 
 class Session(Machine):
     """One session of a channel, from OFFLINE to OFFLINE; an object is not used twice."""
@@ -31,7 +33,7 @@ class Session(Machine):
     @property
     def is_closed(self) -> bool:
         """Return whether the session was used and has ended, so that its transport is to be closed."""
-        return self._state is State.OFFLINE and Mark.USED in self._marks
+        return self._state is _OFFLINE and Mark.USED in self._marks
 
     def data_to_send(self) -> list[bytes]:
         """Return the frames to write, in order, and forget them; also after the end."""
@@ -43,8 +45,8 @@ class Session(Machine):
 
     def next_deadline(self) -> float | None:
         """Return when `handle_timer` is due, in seconds, or None."""
-        single = (each for each in (self._state_deadline, self._link.frame_deadline) if each is not None)
-        return min((*single, *self._delivery.deadlines()), default=None)
+        deadlines = (self._state_deadline, self._link.frame_deadline, self._delivery.next_deadline())
+        return min([each for each in deadlines if each is not None], default=None)
 
     @property
     def counts(self) -> Counts:

@@ -7,6 +7,7 @@ It sets ``sets``, moves to ``next`` (None: the state stays) and runs its actions
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum, Flag, StrEnum, auto
 from functools import cache
 from typing import Final, NamedTuple
@@ -40,6 +41,8 @@ class Mark(Flag):
 class Trigger(Enum):
     """What happens to a session."""
 
+    __hash__ = object.__hash__  # an Enum's default hashes the name in Python, for every message
+
     OPEN = auto()
     SECURED = auto()
     HANDSHAKE_FAILED = auto()
@@ -63,6 +66,8 @@ class Trigger(Enum):
 
 class Action(Enum):
     """What a session does."""
+
+    __hash__ = object.__hash__
 
     START_HANDSHAKE_TIMEOUT = auto()
     START_SETUP_TIMEOUT = auto()
@@ -167,12 +172,14 @@ TABLE: Final = (
 
 def find_row(state: State, marks: Mark, trigger: Trigger) -> Row | None:
     """Return the first row that applies, or None."""
-    for row in _rows(state, trigger):
-        if marks & row.has == row.has and not marks & row.lacks:
-            return row
-    return None
+    return rows_by_trigger(state, marks).get(trigger)
 
 
 @cache
-def _rows(state: State, trigger: Trigger) -> tuple[Row, ...]:
-    return tuple(row for row in TABLE if row.trigger is trigger and state in row.states)
+def rows_by_trigger(state: State, marks: Mark) -> Mapping[Trigger, Row]:
+    """Return the first row that applies for each trigger that has one."""
+    rows: dict[Trigger, Row] = {}
+    for row in TABLE:
+        if state in row.states and marks & row.has == row.has and not marks & row.lacks:
+            rows.setdefault(row.trigger, row)
+    return rows

@@ -6,12 +6,12 @@ Source: channel_rules 1.2.3; RFC 7493 (I-JSON); RFC 4648 section 4.
 
 from __future__ import annotations
 
-import binascii
 import json
 import re
 from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
+from validator_channel import base64_text
 from validator_channel.limits import JSON_LEVELS_MAX
 
 _UNPAIRED_OR_NONCHARACTER: Final = re.compile(
@@ -46,20 +46,13 @@ def encode_json(value: Any) -> bytes:
 
 
 def decode_base64(text: str) -> bytes:
-    """Return the bytes of a canonical base64 text.
-
-    Raises ``ValueError`` for characters outside the standard alphabet (also white space), for missing or surplus padding, and for unused
-    trailing bits that are not zero. Source: RFC 4648 sections 3.3, 3.5 and 4.
-    """
-    data = binascii.a2b_base64(text, strict_mode=True)
-    if encode_base64(data) != text:
-        raise ValueError("base64 is not canonical")
-    return data
+    """Return the bytes of a canonical base64 text. Raises ``ValueError`` as `base64_text.decode`."""
+    return base64_text.decode(text.encode("ascii"))
 
 
 def encode_base64(data: bytes) -> str:
     """Return bytes in base64, with padding."""
-    return binascii.b2a_base64(data, newline=False).decode("ascii")
+    return base64_text.encode(data).decode("ascii")
 
 
 def is_integer(value: Any, low: int, high: int) -> bool:
