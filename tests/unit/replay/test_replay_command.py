@@ -63,6 +63,21 @@ def test_files_may_hold_one_scenario_or_list(file: Path) -> None:
     assert replay(write(file, [])).stdout == "0 passed, 0 failed\n"
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("valid_paras_set", [1]), ("ready_ring_set", ["1->2"]), ("mqc_heads_set", ["1->2"]), ("needs_dispatch_set", [])],
+)
+def test_exact_set_of_a_key_without_channels_is_compared(file: Path, key: str, value: list[Any]) -> None:
+    scenario = {
+        "id": "x",
+        "steps": [{"block": 1, "expect": {"state": {key: value}}}],
+        "genesis_paras": [{"para_id": 7}],
+    }
+    result = replay(write(file, scenario))
+    assert result.exit_code == (1 if value else 0)
+    assert result.stdout.splitlines()[-1] == ("0 passed, 1 failed" if value else "1 passed, 0 failed")
+
+
 def test_failure_names_place_and_exits_with_1(file: Path) -> None:
     wrong = copy.deepcopy(SCENARIO)
     wrong["steps"][0]["expect"]["downward"][0] = {"ok": False, "error": {"kind": "ExceedsMaxMessageSize"}}
