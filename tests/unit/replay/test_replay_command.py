@@ -14,7 +14,9 @@ from typer.testing import CliRunner, Result
 
 from tests.repetitions import repetitions
 from tests.router.generate import GROUPS, scenarios_of
+from validator.cli import replay as replay_module
 from validator.cli.main import app
+from validator.plugin.runtime import installed_protocol
 from validator.protocols.router.statefile import STATE_KEYS
 
 SCENARIO = next(scenario for scenario in scenarios_of("order") if scenario["id"] == "order/groups-of-a-candidate")
@@ -53,6 +55,20 @@ def test_shipped_suite_passes() -> None:
     assert lines[-1] == f"{total} passed, 0 failed"
     assert len(lines) == total + 1
     assert all(line.startswith("PASS ") for line in lines[:-1])
+
+
+def test_each_protocol_is_looked_for_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_for: list[str] = []
+
+    def find(name: str) -> Any:
+        looked_for.append(name)
+        return installed_protocol(name)
+
+    monkeypatch.setattr(replay_module, "installed_protocol", find)
+    other = write(file.with_name("other.json"), {"id": "x", "protocol": "xcmp", "steps": []})
+    result = replay(write(file, [SCENARIO] * 3), other, write(file.with_name("again.json"), SCENARIO))
+    assert result.stdout.splitlines()[-1] == "5 passed, 0 failed"
+    assert looked_for == ["router", "xcmp"]
 
 
 def test_files_may_hold_one_scenario_or_list(file: Path) -> None:
