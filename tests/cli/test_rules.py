@@ -34,6 +34,8 @@ from_block = 50
 profile = "router/2021-02"
 [chains.other]
 protocol = "xcmp"
+[chains.gone]
+protocol = "nothing"
 """
 
 
@@ -152,6 +154,10 @@ def test_diff_goes_both_ways() -> None:
         (("show", "router/seed", "--block", "1"), "expected either PROFILE, or --lane and --block"),
         (("show", "--lane", "polkadto", "--block", "1"), "--lane: no chain 'polkadto' is configured"),
         (("show", "--lane", "other", "--block", "1"), "protocol xcmp has one set of rules for every height"),
+        (
+            ("show", "--lane", "gone", "--block", "1"),
+            "chains.gone.protocol: expected an installed protocol, found 'nothing'",
+        ),
         (("list", "--protocol", "nothing"), "--protocol: expected an installed protocol, found 'nothing'"),
     ],
 )
@@ -160,3 +166,9 @@ def test_wrong_arguments_are_one_error_line(arguments: tuple[str, ...], words: s
     assert result.exit_code == 2
     assert result.stderr.startswith(f"validator: {words}")
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_block_beyond_the_last_one_is_refused() -> None:
+    result = run("show", "--lane", "polkadot", "--block", str(2**32))
+    assert result.exit_code == 2
+    assert "4294967295" in result.stderr

@@ -7,6 +7,7 @@ import copy
 import json
 import re
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from validator.compare import first_difference, first_result_difference
 from validator.core.errors import Violation
 from validator.document import Node
 from validator.plugin.rule_pages import Sort, installed_pages
+from validator.plugin.runtime import installed_protocol
 from validator.protocols.kit import InclusionCandidateNotPending, TimeoutCandidateNotPending, pending
 from validator.protocols.router import errors
 from validator.protocols.router.features import errors as later_errors
@@ -25,6 +27,7 @@ from validator.replay.run import judge_scenario, run_scenario
 from validator.replay.scenario import read_scenarios
 from validator.replay.suites import suite_files
 
+INSTALLED = cache(installed_protocol)
 SCENARIOS = [scenario for group in GROUPS for scenario in scenarios_of(group)]
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 SAMPLES = tuple(SHARED / "traces" / name for name in ("router_samples.json", "router_profiles_samples.json"))
@@ -71,7 +74,7 @@ def test_scenario_ids_are_unique() -> None:
 
 
 def core_and_naive_model_pass(scenario: dict[str, Any]) -> None:
-    (read,) = read_scenarios(Node(scenario, scenario["id"]))
+    (read,) = read_scenarios(Node(scenario, scenario["id"]), installed=INSTALLED)
     output = run_scenario(read)
     assert judge_scenario(read, output) is None
     played = play(scenario)
@@ -184,7 +187,7 @@ def _altered(value: Any) -> Any:
 def test_every_altered_expectation_fails(group: str) -> None:
     """Each leaf of each expectation is compared with the output."""
     for scenario in scenarios_of(group):
-        (read,) = read_scenarios(Node(scenario, scenario["id"]))
+        (read,) = read_scenarios(Node(scenario, scenario["id"]), installed=INSTALLED)
         output = run_scenario(read)
         for at, step in enumerate(read.steps):
             for path in _paths(step.expect):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -14,6 +15,7 @@ import typer
 from validator import exit_codes
 from validator.document import Node, printable, read_document
 from validator.errors import UserError
+from validator.plugin.runtime import installed_protocol
 from validator.replay.run import judge_scenario, run_scenario
 from validator.replay.scenario import Scenario, read_scenarios
 from validator.replay.suites import suite_files
@@ -38,11 +40,12 @@ def replay(
         raise UserError("expected a trace file or --suite, found neither")
     documents = [read_document(path) for path in paths]
     vectors = [document for document in documents if isinstance(document.value, dict) and document.has("format")]
+    installed = cache(installed_protocol)
     scenarios = [
         scenario
         for document in documents
         if document not in vectors
-        for scenario in read_scenarios(document, expectations=not as_json)
+        for scenario in read_scenarios(document, expectations=not as_json, installed=installed)
     ]
     if as_json:
         typer.echo(json.dumps(_output(scenarios, vectors)))

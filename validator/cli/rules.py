@@ -13,6 +13,7 @@ from rich.table import Column, Table
 
 from validator.cli.common import ConfigPath, Json, say
 from validator.config import DEFAULT_PROTOCOL, load_config
+from validator.core.limits import U32_MAX
 from validator.core.rules import in_force
 from validator.errors import UserError
 from validator.lanes.configured import rules_runtime
@@ -71,7 +72,9 @@ def show(
         str | None, typer.Argument(metavar="[PROFILE]", help="A profile, as `validator rules list` shows them.")
     ] = None,
     lane: Annotated[str | None, typer.Option(help="Instead of a profile: a configured chain, with --block.")] = None,
-    block: Annotated[int | None, typer.Option(min=0, help="The block whose rules to show; needs --lane.")] = None,
+    block: Annotated[
+        int | None, typer.Option(min=0, max=U32_MAX, help="The block whose rules to show; needs --lane.")
+    ] = None,
     config_path: ConfigPath = None,
     protocol: Protocol = DEFAULT_PROTOCOL,
     as_json: Json = False,
@@ -84,7 +87,7 @@ def show(
         chain = load_config(config_path).chains.get(lane)
         if chain is None:
             raise UserError(f"--lane: no chain {lane!r} is configured")
-        profiles = _profiles(chain.protocol)
+        profiles = _profiles(chain.protocol, f"chains.{lane}.protocol")
         features = _in_block(profiles, chain, lane, block)
         name = next((each for each, held in profiles.profiles.items() if held == features), NO_PROFILE)
         say(f"lane {lane}, block {block}: {name}")
@@ -110,10 +113,10 @@ def diff(
     _print(profiles, changes, "no difference", as_json=as_json)
 
 
-def _profiles(protocol: str) -> RuleProfiles:
+def _profiles(protocol: str, where: str = "--protocol") -> RuleProfiles:
     definition = installed_protocol(protocol)
     if definition is None:
-        raise UserError(f"--protocol: expected an installed protocol, found {protocol!r}")
+        raise UserError(f"{where}: expected an installed protocol, found {protocol!r}")
     if definition.rule_profiles is None:
         raise UserError(f"protocol {protocol} has one set of rules for every height")
     return definition.rule_profiles

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -82,11 +83,14 @@ def simulate(
     expected-verdicts.jsonl and expected-dispatches.jsonl for `validator compare`, validator.toml (the chain as a configuration) and
     chain.json (the same as JSON) to the directory.
     """
+    from validator.config.model import LANE_PATTERN
     from validator.service.simulation import simulation_of
     from validator.simulate import settings_of_profile
 
     if (out is None) == (not to_stdout):
         raise UserError("simulate: expected either --out DIR or --json, found " + ("both" if to_stdout else "neither"))
+    if not re.fullmatch(LANE_PATTERN, lane):
+        raise UserError(f"--lane: expected a name of lower-case letters, digits, '.', '_' and '-', found {lane!r}")
     simulation = simulation_of(
         protocol,
         settings_of_profile(

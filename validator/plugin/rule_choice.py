@@ -65,5 +65,7 @@ def _one_of(node: Node, known: Collection[str]) -> str:
 
 def suggestion(name: str, known: Collection[str]) -> str:
     """Return what an error adds for a name that is none of those known: the likeliest one as a question, or nothing."""
+    if not name:
+        return ""
     close = [each for each in known if each.startswith(name)] or get_close_matches(name, known, 1)
     return f"; did you mean {close[0]!r}?" if close else ""

@@ -11,7 +11,7 @@ import json
 import platform
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from importlib.metadata import version as version_of
 from itertools import pairwise
@@ -332,6 +332,12 @@ def _collect(problems: list[Problem], make: Any) -> Any:
         return None
 
 
+@cache
+def _libraries() -> dict[str, str]:
+    """Return the versions of Python and of the libraries that matter: they are read from files, and every epoch states them."""
+    return {"python": ".".join(platform.python_version_tuple()[:2]), **{name: version_of(name) for name in LIBRARIES}}
+
+
 def _describe(
     plan: RuntimePlan,
     protocol: ProtocolDefinition,
@@ -351,10 +357,7 @@ def _describe(
         },
         "configuration": plan.configuration,
         "call_weights": asdict(CALL_WEIGHTS) if bound else None,
-        "libraries": {
-            "python": ".".join(platform.python_version_tuple()[:2]),
-            **{name: version_of(name) for name in LIBRARIES},
-        },
+        "libraries": _libraries(),
         "handlers": {
             use.plugin: {
                 "version": plugin.manifest.version,

@@ -67,9 +67,15 @@ def _with_sets(state: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any
     return state | {key: _keys(value) for key, value in named.items()}
 
 
-def _keys(value: Any) -> list[str]:
-    names = (f"{item['sender']}->{item['recipient']}" for item in value) if isinstance(value, list) else value or ()
-    return sorted(names, key=lambda name: [int(part) for part in name.split("->")])
+def _keys(value: Any) -> Any:
+    """Return the sorted keys of a state key's object, or the channels of its entries; any other value as it is."""
+    if isinstance(value, list) and all(
+        isinstance(item, dict) and {"sender", "recipient"} <= item.keys() for item in value
+    ):
+        value = [f"{item['sender']}->{item['recipient']}" for item in value]
+    elif not isinstance(value, dict):
+        return value
+    return sorted(value, key=lambda name: [(len(part), part) for part in name.split("->")])
 
 
 class _Player:

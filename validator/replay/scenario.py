@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cache
 from typing import Any
 
 from validator.config import DEFAULT_PROTOCOL
@@ -58,21 +60,27 @@ class Scenario:
     final_state: dict[str, Any] = field(default_factory=dict)
 
 
-def read_scenarios(document: Node, *, expectations: bool = True) -> list[Scenario]:
-    """Return the scenarios of a file, which holds one object or a list; ``expectations`` are read on request. Raises `UserError`."""
+def read_scenarios(
+    document: Node, *, expectations: bool = True, installed: Callable[[str], ProtocolDefinition | None] | None = None
+) -> list[Scenario]:
+    """Return the scenarios of a file, which holds one object or a list; ``expectations`` are read on request. Raises `UserError`.
+
+    Each protocol is looked for once, since that reads the metadata of every distribution; who reads several files passes one ``installed``.
+    """
+    installed = installed or cache(installed_protocol)
     if isinstance(document.value, dict):
-        return [_scenario(document, expectations)]
+        return [_scenario(document, expectations, installed)]
     if not isinstance(document.value, list):
         raise document.fail("a scenario or an array of them")
-    return [_scenario(node, expectations) for node in document.items()]
+    return [_scenario(node, expectations, installed) for node in document.items()]
 
 
-def _scenario(node: Node, expectations: bool) -> Scenario:
+def _scenario(node: Node, expectations: bool, installed: Callable[[str], ProtocolDefinition | None]) -> Scenario:
     node.refuse_misspelt(SCENARIO_KEYS)
     scenario_id = node["id"].text()
     name = node.get("name", Node.text, "")
     protocol_name = node.get("protocol", Node.text, DEFAULT_PROTOCOL)
-    protocol = installed_protocol(protocol_name)
+    protocol = installed(protocol_name)
     if protocol is None:
         return Scenario(scenario_id, name, skipped=f"protocol {protocol_name!r} is not installed")
     needs = [item.text() for item in node["needs"].items()] if node.has("needs") else []

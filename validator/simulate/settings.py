@@ -13,6 +13,10 @@ RecordKind = Literal["blocks", "channel-requests", "downward-messages", "candida
 Record = tuple[RecordKind, dict[str, Any]]
 
 
+BLOCK_MAX: Final = 2**32 - 1
+"""Greatest number of a block."""
+
+
 @dataclass(frozen=True, slots=True)
 class SimulationSettings:
     """One simulated chain; the same settings give the same bytes.
@@ -57,6 +61,8 @@ class SimulationSettings:
         for name in ("first_block", "messages_per_round", "session_length_blocks"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name}: expected 1 or more, found {getattr(self, name)}")
+        if self.first_block + self.blocks - 1 > BLOCK_MAX:
+            raise UserError(f"first_block: expected {self.blocks} blocks up to {BLOCK_MAX}, found {self.first_block}")
         if self.paras is not None and self.paras < 3:
             raise UserError(f"paras: expected 3 or more, found {self.paras}")
 

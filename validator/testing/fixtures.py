@@ -27,18 +27,22 @@ def harness() -> type[Harness]:
 @pytest.fixture(scope="session")
 def vectors() -> Callable[[str], list[Scenario]]:
     """Return a function that reads a protocol's conformance scenarios: ``vectors("my-protocol")`` (`validator.replay.suites`)."""
+    from functools import cache
+
     from validator.config import DEFAULT_PROTOCOL
     from validator.document import read_document
+    from validator.plugin.runtime import installed_protocol
     from validator.replay.scenario import read_scenarios
     from validator.replay.suites import suite_files
 
     def read(suite: str = DEFAULT_PROTOCOL) -> list[Scenario]:
+        installed = cache(installed_protocol)
         documents = [read_document(path) for path in suite_files(suite)]
         return [
             scenario
             for document in documents
             if not (isinstance(document.value, dict) and document.has("format"))
-            for scenario in read_scenarios(document)
+            for scenario in read_scenarios(document, installed=installed)
         ]
 
     return read

@@ -79,6 +79,7 @@ def test_a_list_changes_only_the_digests_of_blocks_from_its_entries_on(tmp_path:
             "[{from_block = 5, profile = 'x'}]",
             f"rules[0].profile: unknown 'x'; known are {', '.join(table.PROFILES)}",
         ),
+        ("[{from_block = 5, profile = ''}]", f"rules[0].profile: unknown ''; known are {', '.join(table.PROFILES)}"),
         ("[{from_block = 5, features = ['no_tll']}]", "rules[0].features[0]: unknown 'no_tll'; did you mean 'no_ttl'?"),
         (
             f"[{{from_block = 5, {PROFILE}}}, {{from_block = 5, {PROFILE}}}]",

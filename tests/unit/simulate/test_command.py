@@ -95,6 +95,15 @@ def test_simulate_mistake_gives_one_line_and_exit_code_2(tmp_path: Path) -> None
         (["--json", "--profile", "x"], "profile: expected one of demo, real, full, ceiling, history, found 'x'"),
         (["--json", "--preset", "x"], "preset: expected one of polkadot, tight, found 'x'"),
         ([], "expected either --out DIR or --json, found neither"),
+        (
+            ["--json", "--lane", "Polka dot"],
+            "--lane: expected a name of lower-case letters, digits, '.', '_' and '-', found 'Polka",
+        ),
+        (["--json", "--lane", "x" * 65], "--lane: expected a name"),
+        (
+            ["--json", "--first-block", "4294967290"],
+            "first_block: expected 100 blocks up to 4294967295, found 4294967290",
+        ),
         (["--out", str(tmp_path / "file")], "cannot be written"),
     ):
         code, output, error = run(*arguments)

@@ -24,7 +24,6 @@ LOADS, JSON, RECORDS, SEEDS, CLEAN, ARCHIVE = (
     "its source is clean",
     "works from an archive",
 )
-BUSY = "import time\nwhile time.process_time() < 2.5:\n    pass\n"
 CONTRACT = """
 import validator_checked
 from validator.testing import HandlerContract
@@ -108,32 +107,6 @@ def test_archive_is_checked_unchanged(tmp_path: Path) -> None:
     results = check_distribution(str(archive))
     assert failures(results) == {}
     assert results[0] == Result("remark@1.0.0", LOADS, Outcome.OK, f"{MODULE}.py")
-
-
-@pytest.mark.parametrize(
-    ("change", "point", "detail"),
-    [
-        (("(1, 0)", "(9, 0)"), LOADS, "it was written for API 9.0"),
-        (('name="remark"', 'name="other"'), LOADS, "its manifest's name is 'other'"),
-        (("def validator_handlers()", "def validator_handlerz()"), LOADS, "did you mean validator_handlers"),
-        (("@dataclass(frozen=True)", "@dataclass(frozen=True, eq=False)"), JSON, "which is read as"),
-        (('prefix=b"\\x00\\x02"', 'prefix=b"\\x00\\x01"'), RECORDS, "have two owners"),
-        (('kind="ask"', 'kind=min({"ask", "beg"}, key=hash)'), SEEDS, "it yields ["),
-        (("PREFIX = ", "import time\nPREFIX = "), CLEAN, f"{MODULE}.py:11:1: clock: import time"),
-        (("PREFIX = ", BUSY + "PREFIX = "), SEEDS, "importing it takes"),
-        (("PREFIX = ", "open(__file__).read()\nPREFIX = "), ARCHIVE, "NotADirectoryError"),
-        (("PREFIX = ", "print('hello')\nPREFIX = "), CLEAN, "print()"),
-        (
-            ("PREFIX = ", "__import__('os')._exit(7)\nPREFIX = "),
-            "runs to completion",
-            "exited with 7 at: remark: loads",
-        ),
-    ],
-)
-def test_defect_is_reported_at_its_point(folder: Path, change: tuple[str, str], point: str, detail: str) -> None:
-    assert change[0] in SOURCE
-    make_distribution(folder, MODULE, SOURCE.replace(*change))
-    assert detail in failures(check_distribution(NAME))[point]
 
 
 def test_points_that_need_configuration_are_skipped(folder: Path) -> None:

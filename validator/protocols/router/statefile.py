@@ -8,18 +8,19 @@ their waiting messages. If a channel's earlier history is not known, its MQC hea
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, Final
 
 from validator.compare import first_difference
 from validator.core.handlers.errors import ContextError
 from validator.core.handlers.handler import KIND
 from validator.core.limits import HANDLER_KEY_BYTES_MAX, HANDLER_VALUE_BYTES_MAX, U32_MAX, U128_MAX
-from validator.core.types import ZERO_HASH, Balances, ChannelId, ParaId, ParaKind
+from validator.core.types import ZERO_HASH, Balances, ChannelId, Para, ParaId
 from validator.document import Node, read_para
 from validator.errors import UserError
 from validator.plugin.protocol_api import ChainSettings, RuleSet, StateFile
 from validator.protocols.kit import Account, channel_name, increase
-from validator.protocols.router.books import Book, MessageQueue, Page
+from validator.protocols.router.books import MESSAGE_OVERHEAD_BYTES, Book, MessageQueue, Page
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.features.message_queue import enact_upward_messages
 from validator.protocols.router.invariants import broken_book, broken_invariants
@@ -54,6 +55,9 @@ PAGE_MESSAGES_MAX = 2**20
 PAGES_MAX = 2**31
 """Greatest number of a page: a lane can number as many again."""
 
+SHOWN_CHARACTERS = 200
+"""Characters of a value in an error: a queue may hold megabytes."""
+
 _HASH_BYTES = 32
 
 
@@ -72,11 +76,10 @@ def read_state(
     node.refuse_misspelt((*STATE_KEYS, HANDLER_STATES, UMP_BOOKS, STRANDED_DEPOSITS, UNCOUNTED_REQUESTS))
     state = RouterState(config, balances, notifications)
     for para in node["valid_paras"].items() if node.has("valid_paras") else ():
-        if isinstance(para.value, dict):
-            onboarded = read_para(para)
-            state.paras[onboarded.para_id] = onboarded.kind
-        else:
-            state.paras[para.integer()] = ParaKind.PARACHAIN
+        onboarded = read_para(para) if isinstance(para.value, dict) else Para(para.integer())
+        if onboarded.para_id in state.paras:
+            raise para.fail("a para that is not listed yet")
+        state.paras[onboarded.para_id] = onboarded.kind
     _read_accounts(node, state)
     state.hrmp_stranded_deposits = {
         _para(name, amount): _balance(amount) for name, amount in _members(node, STRANDED_DEPOSITS) if amount.value != 0
@@ -133,12 +136,16 @@ def _check(node: Node, state: RouterState) -> None:
         }
     difference = first_difference(given, view(state))
     if difference is not None:
-        raise UserError(
-            f"{node.path}.{difference.replace('expected', 'the file says').replace('got', 'its other keys imply')}"
-        )
+        where, _, values = difference.partition(": expected ")
+        said, _, implied = values.rpartition(", got ")
+        raise UserError(f"{node.path}.{where}: the file says {_start(said)}, its other keys imply {_start(implied)}")
     broken = next(broken_invariants(state), None)
     if broken is not None:
         raise UserError(f"{node.path}: the rules cannot reach this state: {broken}")
+
+
+def _start(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 3]}..."
 
 
 def _read_accounts(node: Node, state: RouterState) -> None:
@@ -181,10 +188,13 @@ def _read_message_queue(node: Node, state: RouterState) -> None:
                 queue.books[_para(name, item)] = book
     else:
         for name, items in _members(node, "ump_overweight"):
-            queue.books[_para(name, items)] = _book_of_set_aside(items)
+            book = _book_of_set_aside(items)
+            if book != Book():
+                queue.books[_para(name, items)] = book
         for item in node["ready_ring"].items():
             if item.integer() not in waiting:
                 raise item.fail("a para with waiting messages in ump_queues")
+            _check_sizes(node, state, item.integer(), waiting[item.integer()])
             enact_upward_messages(state, item.integer(), waiting[item.integer()])
     for para, book in queue.books.items():
         size = book.size()
@@ -192,10 +202,20 @@ def _read_message_queue(node: Node, state: RouterState) -> None:
             state.relay_dispatch_queue_size[para] = size
 
 
+def _check_sizes(node: Node, state: RouterState, para: ParaId, payloads: Iterable[bytes]) -> None:
+    """Refuse a waiting message that no page can hold: enactment would drop it."""
+    longest = state.host_configuration.heap_size - MESSAGE_OVERHEAD_BYTES
+    for at, payload in enumerate(payloads):
+        if len(payload) > longest:
+            raise UserError(
+                f"{node.path}.ump_queues.{para}[{at}]: expected at most {longest} bytes, which a page holds, found {len(payload)}"
+            )
+
+
 def _book_of_set_aside(items: Node) -> Book:
     book = Book()
     for item in items.items():
-        number, index = item["page"].integer(PAGES_MAX), item["index"].integer(PAGE_MESSAGES_MAX)
+        number, index = item["page"].integer(PAGES_MAX - 1), item["index"].integer(PAGE_MESSAGES_MAX)
         page = book.pages.setdefault(number, Page())
         if index < len(page.messages):
             raise item["index"].fail(f"an index from {len(page.messages)} on")
@@ -211,7 +231,7 @@ def _read_book(node: Node) -> Book:
     for name, item in _members(node, "pages"):
         messages = [None if each.value is None else each.hex() for each in item["messages"].items()]
         unprocessed = sum(payload is not None for payload in messages)
-        book.pages[_para(name, item)] = Page(messages, item["heap_used"].integer(), unprocessed)
+        book.pages[_number(name, item, "a page's number")] = Page(messages, item["heap_used"].integer(), unprocessed)
     broken = next(broken_book("this one", book), None)
     if broken is not None:
         raise UserError(f"{node.path}: {broken}")
@@ -257,6 +277,8 @@ def _read_requests(node: Node, state: RouterState) -> None:
             limit_used_bytes=item["limit_used_bytes"].integer(),
             limit_message_size=item["limit_message_size"].integer(),
         )
+        if item.has("recipient_deposit") and not request.confirmed:
+            raise item["recipient_deposit"].fail("null, since the request is not confirmed")
         left = item.get("recipient_deposit", _balance, state.host_configuration.hrmp_recipient_deposit)
         request.recipient_deposit = left if request.confirmed else 0
         increase(state.hrmp_open_channel_request_count, channel_id[0])
@@ -341,10 +363,14 @@ def _members(node: Node, key: str) -> list[tuple[str, Node]]:
 
 
 def _para(name: str, node: Node) -> ParaId:
-    # each id has one spelling: no sign, no leading zero; int() refuses very long digit strings
+    return _number(name, node, "a para id")
+
+
+def _number(name: str, node: Node, what: str) -> int:
+    # each number has one spelling: no sign, no leading zero; int() refuses very long digit strings
     if not name.isascii() or not name.isdigit() or len(name) > 10 or str(int(name)) != name or int(name) > U32_MAX:
         shown = name if len(name) <= 60 else name[:57] + "..."
-        raise UserError(f"{node.path}: expected a para id from 0 to {U32_MAX} as key, found {shown!r}")
+        raise UserError(f"{node.path}: expected {what} from 0 to {U32_MAX} as key, found {shown!r}")
     return int(name)
 
 
