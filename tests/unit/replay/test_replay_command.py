@@ -14,9 +14,7 @@ from typer.testing import CliRunner, Result
 
 from tests.repetitions import repetitions
 from tests.router.generate import GROUPS, scenarios_of
-from validator.cli import replay as replay_module
 from validator.cli.main import app
-from validator.plugin.runtime import installed_protocol
 from validator.protocols.router.statefile import STATE_KEYS
 
 SCENARIO = next(scenario for scenario in scenarios_of("order") if scenario["id"] == "order/groups-of-a-candidate")
@@ -57,41 +55,12 @@ def test_shipped_suite_passes() -> None:
     assert all(line.startswith("PASS ") for line in lines[:-1])
 
 
-def test_each_protocol_is_looked_for_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    looked_for: list[str] = []
-
-    def find(name: str) -> Any:
-        looked_for.append(name)
-        return installed_protocol(name)
-
-    monkeypatch.setattr(replay_module, "installed_protocol", find)
-    other = write(file.with_name("other.json"), {"id": "x", "protocol": "xcmp", "steps": []})
-    result = replay(write(file, [SCENARIO] * 3), other, write(file.with_name("again.json"), SCENARIO))
-    assert result.stdout.splitlines()[-1] == "5 passed, 0 failed"
-    assert looked_for == ["router", "xcmp"]
-
-
 def test_files_may_hold_one_scenario_or_list(file: Path) -> None:
     write(file, SCENARIO)
     several = write(file.with_name("several.json"), [SCENARIO, SCENARIO])
     result = replay(file, several)
     assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "3 passed, 0 failed")
     assert replay(write(file, [])).stdout == "0 passed, 0 failed\n"
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("valid_paras_set", [1]), ("ready_ring_set", ["1->2"]), ("mqc_heads_set", ["1->2"]), ("needs_dispatch_set", [])],
-)
-def test_exact_set_of_a_key_without_channels_is_compared(file: Path, key: str, value: list[Any]) -> None:
-    scenario = {
-        "id": "x",
-        "steps": [{"block": 1, "expect": {"state": {key: value}}}],
-        "genesis_paras": [{"para_id": 7}],
-    }
-    result = replay(write(file, scenario))
-    assert result.exit_code == (1 if value else 0)
-    assert result.stdout.splitlines()[-1] == ("0 passed, 1 failed" if value else "1 passed, 0 failed")
 
 
 def test_failure_names_place_and_exits_with_1(file: Path) -> None:
