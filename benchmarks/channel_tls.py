@@ -197,7 +197,7 @@ class FramedSender(asyncio.Protocol):
         self._is_writable = False
 
     def resume_writing(self) -> None:
-        """Go on."""
+        """Continue."""
         self._is_writable = True
         self._write()
 
