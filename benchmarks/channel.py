@@ -303,7 +303,7 @@ async def _send_slowly(folder: Path, port: int, size: int, count: int, rate: flo
             try:
                 message_id = session.send(0, payload, now)
             except LocalError:
-                break  # the outbox is full; the delay counts, since the schedule sets the message's time
+                break  # the outbox is full; the wait counts, since it begins at the scheduled time
             sent[unpack_message_id(message_id).index] = began + (len(sent) + 1) / rate
         protocol.turn()
         await asyncio.sleep(TICK_S)

@@ -13,12 +13,13 @@ from validator_channel.events import (
     MessageDelivered,
     MessageReceived,
     MessageRejected,
+    PeerError,
     SessionClosed,
     SessionError,
     SessionOnline,
 )
 from validator_channel.ids import Role, unpack_message_id
-from validator_channel.limits import Settings
+from validator_channel.limits import REFUSALS_MAX, Settings
 from validator_channel.session import Session
 from validator_channel.states import State
 from validator_channel.wire import parse_message
@@ -26,7 +27,7 @@ from validator_channel.wire import parse_message
 SETTINGS: dict[str, Any] = {
     "ack_timeout": 1.0,
     "backoff": 1.0,
-    "max_retries": 60,
+    "max_retries": 100,
     "setup_timeout": 1e6,
     "teardown_timeout": 1e6,
     "window": 8,
@@ -38,14 +39,18 @@ SETTINGS: dict[str, Any] = {
 }
 DELAY_MAX = 6
 """Steps by which a reordered frame may be late."""
+SIGNS_OF_AN_ERROR = SessionError, PeerError
 
 
 class End:
     """One session with its application."""
 
-    def __init__(self, role: Role) -> None:
-        settings = Settings(**SETTINGS)
+    def __init__(self, role: Role, *, manual_ack: bool = False) -> None:
+        settings = Settings(**SETTINGS, manual_ack=manual_ack)
         self.role = role
+        self.manual_ack = manual_ack
+        self.pending: list[tuple[int, int]] = []
+        self.blocked_steps = 0
         self.session = Session(role, CHANNEL, PEERS[role], PEERS[role.other], SESSION, settings)
         self.sent: dict[tuple[int, int], bytes] = {}
         self.received: list[tuple[int, int, bytes]] = []
@@ -77,12 +82,24 @@ class End:
             if isinstance(event, MessageReceived):
                 self.received.append((event.topic, event.index, event.payload))
                 self.unconsumed += 1
+                if self.manual_ack:
+                    self.pending.append((event.topic, event.index))
             elif isinstance(event, MessageDelivered | MessageRejected):
                 self.settled[event.topic, event.index] += 1
                 if isinstance(event, MessageRejected):
                     self.rejected.add((event.topic, event.index))
         self._check_bounds()
         return frames
+
+    def block(self, steps: int) -> None:
+        """Let the transport take no bytes; its owner then reads none either."""
+        self.blocked_steps = steps
+        self.session.set_writable(steps == 0)
+
+    def acknowledge(self, random: Random, count: int, now: float) -> None:
+        """Acknowledge some of the messages that wait for it, in any order."""
+        for _ in range(min(count, len(self.pending))):
+            self.session.ack(*self.pending.pop(random.randrange(len(self.pending))), now)
 
     def consume(self) -> None:
         self.session.consumed(self.unconsumed)
@@ -96,17 +113,26 @@ class End:
             assert len(topic.outbox.in_flight) <= SETTINGS["max_inflight"]
             assert len(topic.outbox.waiting) <= SETTINGS["outbox_limit"]
             assert len(topic.inbox._held) <= SETTINGS["window"]
+            assert len(topic.inbox.unacknowledged) <= SETTINGS["window"]
+            assert len(topic.inbox._refusals) <= REFUSALS_MAX
+        in_flight = sum(len(topic.outbox.in_flight) for topic in topics)
+        assert sum(map(len, self.session._delivery._timers._queues.values())) == in_flight
 
 
 class Network:
-    """Both ends; each rate is the share of frames that are lost, repeated or late."""
+    """Both ends; each rate is the share of frames that are lost, repeated or late; ``manual`` are the roles that acknowledge by hand."""
 
-    def __init__(self, random: Random, loss: float, repetition: float, lateness: float) -> None:
+    def __init__(
+        self, random: Random, loss: float, repetition: float, lateness: float, manual: frozenset[Role] = frozenset()
+    ) -> None:
         self.random = random
         self.rates = loss, repetition, lateness
         self.now = 0.0
         self.steps = 0
-        self.ends = End(Role.CONNECTOR), End(Role.LISTENER)
+        self.ends = (
+            End(Role.CONNECTOR, manual_ack=Role.CONNECTOR in manual),
+            End(Role.LISTENER, manual_ack=Role.LISTENER in manual),
+        )
         self.wires: tuple[list[tuple[int, bytes]], list[tuple[int, bytes]]] = ([], [])
 
     def step(self) -> None:
@@ -114,17 +140,24 @@ class Network:
         self.steps += 1
         self.now = self.steps / 10
         for end in self.ends:
+            if end.blocked_steps:
+                end.block(end.blocked_steps - 1)
             self._transmit(end)
         for end in self.ends:
-            wire = self.wires[end.role]
-            arrived = [frame for due, frame in wire if due <= self.steps]
-            wire[:] = [(due, frame) for due, frame in wire if due > self.steps]
-            for frame in arrived:
-                end.session.receive_data(frame, self.now)
-                self._transmit(end)
+            if not end.blocked_steps:
+                self._receive(end)
             deadline = end.session.next_deadline()
             if deadline is not None and deadline <= self.now:
                 end.session.handle_timer(self.now)
+            self._transmit(end)
+            assert deadline is None or (end.session.next_deadline() or self.now + 1) > self.now
+
+    def _receive(self, end: End) -> None:
+        wire = self.wires[end.role]
+        arrived = [frame for due, frame in wire if due <= self.steps]
+        wire[:] = [(due, frame) for due, frame in wire if due > self.steps]
+        for frame in arrived:
+            end.session.receive_data(frame, self.now)
             self._transmit(end)
 
     def finish(self) -> None:
@@ -132,6 +165,7 @@ class Network:
         for steps in range(20_000):
             for end in self.ends:
                 end.consume()
+                end.acknowledge(self.random, len(end.pending), self.now)
                 if end.session.state is State.ONLINE and (steps > 50 or self.random.random() < 0.1):
                     end.session.leave(self.now)
             self.step()
@@ -145,6 +179,8 @@ class Network:
             self._check(end, other)
 
     def _transmit(self, end: End) -> None:
+        if end.blocked_steps and not end.session.is_closed:
+            return
         loss, repetition, lateness = self.rates
         for frame in end.take():
             copies = (self.random.random() >= loss) + (self.random.random() < repetition)
@@ -154,7 +190,7 @@ class Network:
 
     def _check(self, end: End, other: End) -> None:
         """Exactly once and in order; delivered or rejected, never both; counters 0, 1, 2, ...; a clean end."""
-        assert not [event for event in end.events if isinstance(event, SessionError)]
+        assert not [event for event in end.events if isinstance(event, SIGNS_OF_AN_ERROR)]
         assert end.events[-1] == SessionClosed(is_clean=True, undelivered=())
         assert end.counters == list(range(len(end.counters)))
         assert end.settled == Counter(end.sent.keys())

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from random import Random
 
 import pytest
@@ -10,6 +11,7 @@ from channel_network import Network
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from validator_channel.errors import LocalError
+from validator_channel.ids import Role
 from validator_channel.states import State
 
 from tests import hypothesis_profile
@@ -22,9 +24,15 @@ RATES = st.floats(0.0, 0.4)
 class BadNetwork(RuleBasedStateMachine):
     """Rules are what both applications may do; the network does its part in every step."""
 
-    @initialize(seed=st.integers(0, 2**32), loss=RATES, repetition=RATES, lateness=RATES)
-    def connect(self, seed: int, loss: float, repetition: float, lateness: float) -> None:
-        self.network = Network(Random(seed), loss, repetition, lateness)
+    @initialize(
+        seed=st.integers(0, 2**32),
+        loss=RATES,
+        repetition=RATES,
+        lateness=RATES,
+        manual=st.frozensets(st.sampled_from(Role)),
+    )
+    def connect(self, seed: int, loss: float, repetition: float, lateness: float, manual: frozenset[Role]) -> None:
+        self.network = Network(Random(seed), loss, repetition, lateness, manual)
 
     @rule(end=ENDS, topic=TOPICS, payload=st.binary(max_size=3), count=st.integers(1, 12))
     def send(self, end: int, topic: int, payload: bytes, count: int) -> None:
@@ -51,6 +59,19 @@ class BadNetwork(RuleBasedStateMachine):
     @rule(end=ENDS)
     def consume(self, end: int) -> None:
         self.network.ends[end].consume()
+
+    @rule(end=ENDS, count=st.integers(1, 8))
+    def acknowledge(self, end: int, count: int) -> None:
+        self.network.ends[end].acknowledge(self.network.random, count, self.network.now)
+
+    @rule(end=ENDS, steps=st.integers(0, 30))
+    def block(self, end: int, steps: int) -> None:
+        self.network.ends[end].block(steps)
+
+    @rule(end=ENDS)
+    def keep_alive(self, end: int) -> None:
+        with contextlib.suppress(LocalError):
+            self.network.ends[end].session.keep_alive(self.network.now)
 
     @rule(end=ENDS)
     def leave(self, end: int) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import NamedTuple
 
 from validator_channel.delivery import Delivery, fault
 from validator_channel.errors import ErrorCode, Fault, LocalError, category_of
@@ -33,7 +33,8 @@ from validator_channel.topics import Received, Topic
 from validator_channel.wire import Kind
 
 
-class Cause(NamedTuple):
+@dataclass(slots=True)  # not frozen, as `Received`
+class Cause:
     """Why a row applies: a message in its turn, an error with the (topic, index) that it names, or the peer's ERROR."""
 
     topic: Topic | None = None
@@ -225,7 +226,7 @@ class Machine:
 
     def _apply(self, row: Row, cause: Cause) -> None:
         if row.code is not None:
-            cause = cause._replace(code=row.code)
+            cause = replace(cause, code=row.code)
             if Action.REFUSE in row.actions:
                 raise LocalError(row.code)
             if Action.FAIL in row.actions:
