@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `validator-channel`: plays files of traces and vectors. Exit codes: 0 passed, 1 a failure, 2 a malformed file."""
+"""The command `validator-channel`. Exit codes of `replay`: 0 passed, 1 a failure, 2 a malformed file."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from validator_channel import keys_command
+from validator_channel.printing import printable
 from validator_channel.replay.cases import Case, play, read_cases
-from validator_channel.replay.document import DocumentError, Node, printable, read_document
+from validator_channel.replay.document import DocumentError, Node, read_document
 from validator_channel.replay.judge import judge, read_expected
 from validator_channel.replay.vectors import check_vectors, skipped
 
@@ -23,6 +25,7 @@ MALFORMED: Final = 2
 """Exit code: the file is malformed."""
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
+app.add_typer(keys_command.app, name="keys")
 
 
 @app.callback()

@@ -88,6 +88,7 @@ class Delivery:
         """Transmit a message again, or return False if its retries are exhausted. Raises `Fault` with COUNTER_EXHAUSTED."""
         if message.transmissions > self._settings.max_retries:
             return False
+        self._link.counts.retransmissions += 1
         self._transmit(topic, message)
         return True
 
@@ -152,6 +153,7 @@ class Delivery:
 
     def spend(self, message: Received) -> None:
         """Charge a tolerated frame to the budget. Raises `Fault` with LIMIT_EXCEEDED, which names no message."""
+        self._link.counts.stale += 1
         if not self._budget.spend(self.now):
             raise Fault(ErrorCode.LIMIT_EXCEEDED, is_answered=message.kind is not Kind.ERROR)
 
@@ -201,6 +203,7 @@ class Delivery:
 
     def send_error(self, code: ErrorCode, topic: int, index: int) -> None:
         """Send a non-fatal ERROR about a message."""
+        self._link.counts.refused[code] += 1
         self._link.send(Kind.ERROR, topic, index, write_error(code, is_fatal=False))
 
     def _deliver_application(self, topic: Topic, message: Received) -> None:

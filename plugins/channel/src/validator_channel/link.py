@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from validator_channel.counts import Counts
 from validator_channel.crypto import CounterExhausted, DecryptError, Opener, ReplayWindow, Sealer
 from validator_channel.errors import ErrorCode, Fault, WireError
 from validator_channel.ids import pack_message_id, unpack_message_id
@@ -31,6 +32,7 @@ class Link:
         self._sealer: Sealer | None = None
         self._opener: Opener | None = None
         self.frame_deadline: float | None = None
+        self.counts = Counts()
 
     def secure(self, tx_key: bytes, rx_key: bytes) -> None:
         """Take the keys. Raises ``ValueError`` for a key that has not 32 bytes."""
@@ -56,6 +58,7 @@ class Link:
             counter, sealed = self._sealer.seal(kind, message_id, plaintext, is_last=is_last)
         except CounterExhausted:
             raise Fault(ErrorCode.COUNTER_EXHAUSTED) from None
+        self.counts.frames_sent += 1
         self._output.append(encode_frame(encode_message(Message(kind, self._local_peer, message_id, counter, sealed))))
 
     def take_output(self) -> list[bytes]:
@@ -63,9 +66,10 @@ class Link:
         output, self._output = self._output, []
         return output
 
-    def feed(self, data: bytes, now: float) -> deque[bytes]:
-        """Return the frames that are complete; a frame that begins here must end within ``frame_timeout``. Source: 1.2.12."""
-        frames = self._decoder.feed(data)
+    def feed(self, data: bytes, now: float, frames_max: int | None = None) -> deque[bytes]:
+        """Return the frames that are complete, at most ``frames_max``; one that begins must end in ``frame_timeout``. Source: 1.2.12."""
+        frames = self._decoder.feed(data, frames_max)
+        self.counts.frames_received += len(frames)
         if not self._decoder.is_inside_frame:
             self.frame_deadline = None
         elif frames or self.frame_deadline is None:

@@ -8,6 +8,7 @@ raises; `LocalError` is a mistake of the caller. After each call, take `data_to_
 
 from __future__ import annotations
 
+from validator_channel.counts import Counts
 from validator_channel.errors import ErrorCode, LocalError
 from validator_channel.events import Event
 from validator_channel.ids import INDEX_STEP, MAIN
@@ -45,6 +46,11 @@ class Session(Machine):
         single = (each for each in (self._state_deadline, self._link.frame_deadline) if each is not None)
         return min((*single, *self._delivery.deadlines()), default=None)
 
+    @property
+    def counts(self) -> Counts:
+        """Return what the session has counted."""
+        return self._link.counts
+
     # --- transport and clock ---
 
     def open(self, now: float) -> None:
@@ -67,24 +73,28 @@ class Session(Machine):
         self._delivery.now = now
         self._fire(Trigger.HANDSHAKE_FAILED, Cause(code=code))
 
-    def receive_data(self, data: bytes, now: float) -> None:
-        """Take bytes of the stream, in pieces of any length.
+    def receive_data(self, data: bytes, now: float, frames_max: int | None = None) -> bool:
+        """Take bytes of the stream, in pieces of any length, and process at most ``frames_max`` frames.
 
-        In HANDSHAKE the stream belongs to the hello exchange, so bytes there end the session with BAD_HELLO. Ignored in OFFLINE.
-        Source: 1.2.8.
+        Returns whether that maximum was reached: then call again, also without bytes. In HANDSHAKE the stream belongs to the hello
+        exchange, so bytes there end the session with BAD_HELLO. Ignored in OFFLINE. Source: 1.2.8.
         """
-        if self._state is State.OFFLINE or not data:
-            return
+        if self._state is State.OFFLINE or not (data or frames_max):
+            return False
         self._delivery.now = now
         if self._state is State.HANDSHAKE:
-            self._fire(Trigger.HANDSHAKE_FAILED, Cause(code=ErrorCode.BAD_HELLO))
-            return
+            if data:
+                self._fire(Trigger.HANDSHAKE_FAILED, Cause(code=ErrorCode.BAD_HELLO))
+            return False
         with self._faults_end_the_session():
-            for frame in self._link.feed(data, now):
+            frames = self._link.feed(data, now, frames_max)
+            for frame in frames:
                 self._receive(self._link.open(frame))
                 if self.is_closed:
-                    return
+                    return False
             self._link.check_length()
+            return len(frames) == frames_max
+        return False
 
     def handle_timer(self, now: float) -> None:
         """Run what is due: the timeout of the state, then of the frame, then messages by (deadline, topic, index). Source: 1.2.12."""

@@ -23,7 +23,8 @@ from validator_channel.events import (
 )
 from validator_channel.ids import Role
 from validator_channel.limits import INDEX_MAX, INTEGER_MAX, KEY_BYTES, SESSION_MAX, Settings
-from validator_channel.replay.document import Node, printable
+from validator_channel.printing import printable
+from validator_channel.replay.document import Node
 from validator_channel.session import Session
 
 ROLES: Final = {"connector": Role.CONNECTOR, "listener": Role.LISTENER}

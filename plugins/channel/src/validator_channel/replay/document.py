@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from validator_channel.limits import SECONDS_MAX
+from validator_channel.printing import printable
 
 SHOWN_CHARACTERS_MAX: Final = 60
 """Maximum characters of a wrong value in an error."""
@@ -126,11 +127,6 @@ def read_document(path: Path) -> Node:
         raise DocumentError(f"{name}: nested too deeply") from None
     except ValueError as error:
         raise DocumentError(f"{name}: {printable(str(error))}") from None
-
-
-def printable(text: str) -> str:
-    """Return a text that fits on one line: unchanged, or escaped as in JSON if it holds anything unprintable."""
-    return text if text.isprintable() else json.dumps(text)[1:-1]
 
 
 def _shown(value: Any) -> str:

@@ -24,7 +24,8 @@ from validator_channel.ids import (
     unpack_message_id,
 )
 from validator_channel.limits import CHANNEL_MAX, COUNTER_MAX, INDEX_MAX, KEY_BYTES, SESSION_MAX, TOPIC_MAX, Settings
-from validator_channel.replay.document import Node, printable
+from validator_channel.printing import printable
+from validator_channel.replay.document import Node
 from validator_channel.replay.handshakes import handshake
 from validator_channel.strict_json import encode_base64
 from validator_channel.wire import FrameDecoder, Kind, Message, parse_message

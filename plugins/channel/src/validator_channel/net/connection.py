@@ -1,0 +1,378 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One session on one TLS stream: hello exchange, `Session` and its time, in an event loop. Source: channel_rules 1.2, 3.3.
+
+Everything here runs in the thread of the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final, cast
+
+from validator_channel.errors import Category, ErrorCode, HelloError, LocalError
+from validator_channel.events import Event, PeerError, SessionClosed, SessionError, SessionOnline
+from validator_channel.hello import ConnectorHello, ListenerHello, Secured
+from validator_channel.ids import Role, channel_of, format_channel, format_id
+from validator_channel.net.handshake import HandshakeFailed, begin_connector, begin_listener, check_identity, failure_of
+from validator_channel.net.identity import Identity
+from validator_channel.net.limits import SHOWN_CHARACTERS_MAX
+from validator_channel.net.peers import Peer
+from validator_channel.net.stream import NEVER, Stream
+from validator_channel.net.terms import Terms
+from validator_channel.net.tls import Material
+from validator_channel.printing import printable
+from validator_channel.session import Session
+from validator_channel.states import State
+
+EXPIRED: Final = "EXPIRED"
+"""The code of a connection whose peer's certificate has ended."""
+
+
+class Connection(Stream):
+    """A session and its transport.
+
+    ``began_at`` is when the connection was accepted or begun, in seconds of the loop's clock. A connector has a ``target``: the peer and
+    the session ID. Calls of the application raise `LocalError` as those of `Session` do, with WRONG_STATE before there is a session.
+    """
+
+    secured: Secured
+    """Whom the session is with; the keys in it are empty."""
+    identity: Identity
+    """What the peer's certificate proves."""
+
+    def __init__(
+        self,
+        terms: Terms,
+        material: Material,
+        peer_address: str,
+        began_at: float,
+        target: tuple[Peer, int] | None = None,
+    ) -> None:
+        super().__init__(terms.limits)
+        self.role = terms.role
+        self.peer_address = peer_address
+        self.is_online = False
+        self.settled: asyncio.Future[HandshakeFailed | None] = self._loop.create_future()
+        """Done when the session is ONLINE (None), or will never be."""
+        self._terms = terms
+        self._material = material
+        self._began_at = began_at
+        self._target = target
+        self._hello: ConnectorHello | ListenerHello | None = None
+        self._session: Session | None = None
+        self._closed: SessionClosed | None = None
+        self._has_frames = False
+        self._end = self._end_detail = ""
+        self._lingers = False
+        self._expires_at = self._leave_at = NEVER
+
+    # --- what the application reads ---
+
+    def __repr__(self) -> str:
+        """Name the connection without any secret."""
+        return f"<Connection {self.describe()} {self.state}>"
+
+    def describe(self) -> str:
+        """Return the identifiers of the connection for a log line."""
+        if self._session is None:
+            return f"address={self.peer_address}"
+        return (
+            f"channel={format_channel(channel_of(self.remote_peer))} session={self.session_id} peer={format_id(self.remote_peer)}"
+            f" instance={self.instance_id.hex()} role={self.role.name.lower()} address={self.peer_address}"
+        )
+
+    @property
+    def state(self) -> State:
+        """Return the state of the session."""
+        if self._session is not None:
+            return self._session.state
+        return State.OFFLINE if self.settled.done() else State.HANDSHAKE
+
+    @property
+    def instance_id(self) -> bytes:
+        """Return the 16-byte session instance ID, which differs between sessions also if a session ID is used again."""
+        return self.secured.session_instance_id
+
+    @property
+    def session_id(self) -> int:
+        """Return the session ID."""
+        return self._target[1] if self._target is not None else self.secured.session
+
+    @property
+    def local_peer(self) -> int:
+        """Return this side's peer ID."""
+        return self._target[0].peering.local_peer if self._target is not None else self.secured.local_peer
+
+    @property
+    def remote_peer(self) -> int:
+        """Return the peer ID of the other end."""
+        return self._target[0].peering.remote_peer if self._target is not None else self.secured.remote_peer
+
+    @property
+    def is_writable(self) -> bool:
+        """Return whether the session is ONLINE and its transport takes bytes; otherwise messages wait in the outbox."""
+        return self.state is State.ONLINE and not self._is_blocked
+
+    # --- what the application does ---
+
+    def send(self, topic: int, payload: bytes) -> int:
+        """Send an APPLICATION message and return its message ID. Raises `LocalError` as `Session.send`."""
+        return self._begin_call().send(topic, payload, self._loop.time())
+
+    def register_topic(self, topic: int, name: str | None = None) -> None:
+        """Register a topic. Raises `LocalError` as `Session.register_topic`."""
+        self._begin_call().register_topic(topic, name, now=self._loop.time())
+
+    def deregister_topic(self, topic: int) -> None:
+        """Take back our registration of a topic. Raises `LocalError` as `Session.deregister_topic`."""
+        self._begin_call().deregister_topic(topic, self._loop.time())
+
+    def ack(self, topic: int, index: int) -> None:
+        """Acknowledge a message under ``manual_ack``; ignored after the end. Raises `LocalError` as `Session.ack`."""
+        self._begin_call().ack(topic, index, self._loop.time())
+
+    def consumed(self, count: int = 1) -> None:
+        """Free ``count`` places of the inbox: call it once the application is done with a MessageReceived."""
+        self._begin_call().consumed(count)
+
+    def keep_alive(self) -> None:
+        """Send a message that the peer must acknowledge. Raises `LocalError` as `Session.keep_alive`."""
+        self._begin_call().keep_alive(self._loop.time())
+
+    def leave(self, reason: str | None = None) -> None:
+        """Leave once every message is settled. Raises `LocalError` as `Session.leave`."""
+        self._begin_call().leave(self._loop.time(), reason)
+
+    def abort(self) -> None:
+        """End the session at once with the fatal error INTERNAL. Ignored after the end."""
+        if self._session is None:
+            self.drop(ErrorCode.INTERNAL)
+        else:
+            self._begin_call().abort(self._loop.time())
+
+    def drop(self, code: str) -> None:
+        """End the connection at once and send nothing; ``code`` is for log and counters. Ignored after the end."""
+        self._end = self._end or str(code)
+        if self._session is None:
+            self._fail(HandshakeFailed(code, "dropped by this side"))
+        else:
+            self._begin_call().connection_lost(self._loop.time())
+            self._abort_transport()
+
+    async def wait_closed(self) -> SessionClosed:
+        """Wait until session and transport have ended, and return the session's last event."""
+        await asyncio.shield(self._lost)
+        return self._closed or SessionClosed(is_clean=False, undelivered=())
+
+    def _begin_call(self) -> Session:
+        if self._session is None:
+            raise LocalError(ErrorCode.WRONG_STATE)
+        self._schedule()
+        return self._session
+
+    # --- asyncio.Protocol ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Check who the peer is, and begin the hello exchange."""
+        super().connection_made(transport)
+        self._schedule()
+        try:
+            tls_object = cast(ssl.SSLObject, transport.get_extra_info("ssl_object"))
+            self.identity = check_identity(tls_object, self._terms.tls, self._material)
+            if self._target is None:
+                self._hello = begin_listener(self._terms.registry, self.identity, self._material)
+            else:
+                self._hello = connector = begin_connector(*self._target, self.identity, self._material)
+                self._output.append(connector.start())
+        except HandshakeFailed as failure:
+            self._fail(failure)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes of the stream."""
+        if self._session is not None:
+            self._receive(self._session, data)
+        elif self._hello is not None:
+            self._receive_hello(self._hello, data)
+
+    def pause_writing(self) -> None:
+        """Keep output back; a due retransmission is counted but not queued."""
+        super().pause_writing()
+        if self._session is not None:
+            self._session.set_writable(False)
+
+    def resume_writing(self) -> None:
+        """Write what was kept back."""
+        super().resume_writing()
+        if self._session is not None:
+            self._session.set_writable(True)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Take what had arrived before the end, then end the session."""
+        if self._session is None:
+            why = "closed before the end of the hello exchange; the peer may have refused our certificate"
+            self._fail(failure_of(error) if error is not None else HandshakeFailed(ErrorCode.TRANSPORT_LOST, why))
+        else:
+            while self._has_frames:
+                self._receive(self._session, b"")
+            self._session.connection_lost(self._loop.time())
+        self._forget_transport()
+        self._take_turn()
+
+    # --- the hello exchange ---
+
+    def _receive_hello(self, hello: ConnectorHello | ListenerHello, data: bytes) -> None:
+        try:
+            answer = hello.receive_data(data)
+        except HelloError as error:
+            self._fail(failure_of(error))
+            return
+        if answer:
+            self._output.append(answer)
+            self._schedule()
+        if hello.result is not None:
+            self._hello = None
+            self._begin_session(hello.result, hello.take_rest())
+
+    def _begin_session(self, secured: Secured, rest: bytes) -> None:
+        terms, now = self._terms, self._loop.time()
+        if terms.peer_rates is not None and not terms.peer_rates.take(format_id(secured.remote_peer), now):
+            self._fail(HandshakeFailed(ErrorCode.SESSION_LIMIT, "too many handshakes of this peer"))
+            return
+        self.secured = replace(secured, tx_key=b"", rx_key=b"")
+        self._session = session = Session(
+            self.role,
+            channel_of(secured.remote_peer),
+            secured.local_peer,
+            secured.remote_peer,
+            secured.session,
+            terms.settings,
+            admit=self._admit,
+            may_register=self._may_register,
+        )
+        session.open(self._began_at)
+        session.secured(secured.tx_key, secured.rx_key, now)
+        session.set_writable(not self._is_blocked)
+        terms.counters.handshakes_ok += 1
+        remaining = (self.identity.not_after - datetime.now(UTC)).total_seconds()
+        ahead = min(terms.settings.teardown_timeout, remaining / 2)
+        self._expires_at = now + remaining
+        self._leave_at = min(now + terms.limits.max_session_age, self._expires_at - ahead)
+        self._receive(session, rest)
+
+    def _admit(self) -> ErrorCode | None:
+        sessions = self._terms.sessions
+        if self.role is Role.CONNECTOR:
+            return None if sessions.owns(self) else ErrorCode.SESSION_IN_USE
+        peer = self._peer()
+        return ErrorCode.SESSION_LIMIT if peer is None else sessions.admit(self, peer.sessions_max)
+
+    def _may_register(self, topic: int) -> bool:
+        peer = self._peer()
+        return peer is not None and peer.topics(topic)
+
+    def _peer(self) -> Peer | None:
+        return self._terms.registry().get(channel_of(self.remote_peer))
+
+    def _fail(self, failure: HandshakeFailed) -> None:
+        """End a connection that has no session: close the transport and send nothing."""
+        self._hello = None
+        self._output.clear()
+        self._settle(failure)
+        self._abort_transport()
+
+    def _settle(self, failure: HandshakeFailed | None) -> None:
+        if not self.settled.done():
+            self.settled.set_result(failure)
+            if failure is not None:
+                self._terms.counters.handshake_failed(failure.code)
+
+    # --- the session ---
+
+    def _receive(self, session: Session, data: bytes) -> None:
+        self._has_frames = session.receive_data(data, self._loop.time(), self._limits.frames_per_turn)
+        self._schedule()
+
+    def _has_input(self) -> bool:
+        return self._has_frames
+
+    def _take_turn(self) -> None:
+        session = self._session
+        if session is None:
+            return
+        if self._has_frames:
+            self._receive(session, b"")
+        while (event := session.next_event()) is not None:
+            self._report(session, event)
+        self._output += session.data_to_send()
+        if session.is_closed:
+            self._close_transport(lingers=self._lingers)
+
+    def _report(self, session: Session, event: Event) -> None:
+        match event:
+            case SessionOnline():
+                self.is_online = True
+                self._terms.counters.online += 1
+                self._settle(None)
+            case PeerError():
+                self._end, self._end_detail = self._end or event.code, event.detail or ""
+            case SessionError():
+                self._end = self._end or event.code
+                self._lingers = event.category is Category.RUNTIME
+            case SessionClosed():
+                self._finish(session, event)
+        if not self.is_online:
+            return
+        try:
+            self._terms.handler(self, event)
+        except Exception:
+            self._terms.log.exception("the application failed; its session ends: %s", self.describe())
+            session.abort(self._loop.time())
+
+    def _finish(self, session: Session, closed: SessionClosed) -> None:
+        """The session has ended: its ID is free again before the application hears of it."""
+        self._closed = closed
+        terms = self._terms
+        terms.sessions.release(self)
+        end = "CLEAN" if closed.is_clean else self._end or "LEFT"
+        self._settle(HandshakeFailed(end, self._end_detail))
+        terms.counters.session_ended(end, session.counts)
+        terms.log.info(
+            "session ended: %s end=%s seconds=%.1f received=%d sent=%d retransmitted=%d stale=%d undelivered=%d%s",
+            self.describe(),
+            printable(end),
+            self._loop.time() - self._began_at,
+            session.counts.frames_received,
+            session.counts.frames_sent,
+            session.counts.retransmissions,
+            session.counts.stale,
+            len(closed.undelivered),
+            f" detail={printable(self._end_detail[:SHOWN_CHARACTERS_MAX])}" if self._end_detail else "",
+        )
+
+    # --- time ---
+
+    def _next_deadline(self) -> float:
+        if self._session is None:
+            return NEVER if self.settled.done() else self._began_at + self._terms.settings.handshake_timeout
+        if self._session.is_closed:
+            return NEVER
+        due = self._session.next_deadline()
+        return min(self._expires_at, self._leave_at, NEVER if due is None else due)
+
+    def _handle_deadlines(self, now: float) -> None:
+        session = self._session
+        if session is None:
+            if self._next_deadline() <= now:
+                self._fail(HandshakeFailed(ErrorCode.HANDSHAKE_TIMEOUT, "the handshake took too long"))
+        elif self._expires_at <= now:
+            self.drop(EXPIRED)
+        else:
+            if self._leave_at <= now:
+                self._leave_at = NEVER
+                with suppress(LocalError):  # WRONG_STATE: it is leaving already
+                    session.leave(now, "session age")
+            session.handle_timer(now)

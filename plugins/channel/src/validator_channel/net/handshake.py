@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From finished TLS to the hello exchange: who the other end is, before a byte is read or sent. Source: channel_rules 1.2.6."""
+
+from __future__ import annotations
+
+import secrets
+import ssl
+from collections.abc import Mapping
+
+from validator_channel.errors import ErrorCode, HelloError
+from validator_channel.hello import ConnectorHello, Credentials, ListenerHello
+from validator_channel.limits import KEY_BYTES
+from validator_channel.net.identity import Identity, IdentityError, peer_identity
+from validator_channel.net.peers import CertifiedBy, Peer, PeeringsOf, Registry
+from validator_channel.net.tls import Material, Tls
+
+TLS_FAILED = "TLS"
+"""The code of a handshake that TLS has refused."""
+REVOKED = "REVOKED"
+"""The code of a handshake with a certificate that the CRL names."""
+
+
+class HandshakeFailed(Exception):
+    """A connection that did not become a session.
+
+    ``code`` is an error code of the protocol (for instance NOT_AUTHORIZED, HANDSHAKE_TIMEOUT, TRANSPORT_LOST, SESSION_IN_USE), or TLS,
+    ALPN, CERTIFICATE, KEY_TYPE or REVOKED. ``reason`` is one line.
+    """
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(f"{code}: {reason}" if reason else code)
+        self.code = str(code)
+        self.reason = reason
+
+
+def check_identity(connection: ssl.SSLObject, tls: Tls, material: Material) -> Identity:
+    """Return the identity of the other end of a finished TLS handshake.
+
+    Raises `HandshakeFailed`: ALPN, CERTIFICATE, KEY_TYPE; REVOKED; NOT_AUTHORIZED if the other end has our own key.
+    """
+    try:
+        identity = peer_identity(connection)
+    except IdentityError as error:
+        raise HandshakeFailed(error.reason, str(error)) from None
+    if tls.is_revoked(identity):
+        raise HandshakeFailed(REVOKED, "the CRL names the peer's certificate")
+    if identity.pin == material.pin:
+        raise HandshakeFailed(ErrorCode.NOT_AUTHORIZED, "the peer has this side's own key")
+    return identity
+
+
+def begin_listener(registry: Registry, identity: Identity, material: Material) -> ListenerHello:
+    """Return the listener's hello exchange; whom the certificate proves is decided by the registry when CLIENT_HELLO has arrived."""
+    return ListenerHello(PeeringsOf(registry), _credentials(CertifiedBy(registry, identity), identity, material))
+
+
+def begin_connector(peer: Peer, session: int, identity: Identity, material: Material) -> ConnectorHello:
+    """Return the connector's hello exchange. Raises `HandshakeFailed` with NOT_AUTHORIZED if the certificate is another peer's."""
+    if not peer.accepts(identity):
+        raise HandshakeFailed(ErrorCode.NOT_AUTHORIZED, "the certificate does not belong to the expected peer")
+    peers: Mapping[int, Peer] = {peer.channel: peer}
+    return ConnectorHello(peer.peering, session, _credentials(CertifiedBy(lambda: peers, identity), identity, material))
+
+
+def failure_of(error: Exception) -> HandshakeFailed:
+    """Return what an exception of asyncio or ``ssl`` before the end of TLS means."""
+    match error:
+        case HandshakeFailed():
+            return error
+        case HelloError():
+            return HandshakeFailed(error.code, "the hello exchange failed")
+        case ssl.SSLCertVerificationError():
+            return HandshakeFailed(TLS_FAILED, f"certificate refused: {error.verify_message}")
+        case ssl.SSLError():
+            return HandshakeFailed(TLS_FAILED, error.reason or str(error))
+        case TimeoutError() | ConnectionAbortedError():  # asyncio aborts a TLS handshake that takes too long
+            return HandshakeFailed(ErrorCode.HANDSHAKE_TIMEOUT, "the handshake took too long")
+        case OSError():
+            return HandshakeFailed(ErrorCode.TRANSPORT_LOST, error.strerror or str(error))
+        case _:
+            raise error
+
+
+def _credentials(certified: CertifiedBy, identity: Identity, material: Material) -> Credentials:
+    return Credentials(material.key, identity.key, certified, secrets.token_bytes(KEY_BYTES))

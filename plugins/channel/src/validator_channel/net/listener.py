@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Accepts peers: an accept loop with limits, a check of live sessions at intervals, and a drained end. Source: channel_rules 3.2, 3.3.
+
+asyncio gives no hook before the end of the TLS handshake, so the loop accepts sockets itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Final
+
+from validator_channel.errors import ErrorCode, LocalError
+from validator_channel.ids import Role, channel_of
+from validator_channel.limits import Settings
+from validator_channel.net.connection import EXPIRED, Connection
+from validator_channel.net.counters import Counters
+from validator_channel.net.half_open import HalfOpen
+from validator_channel.net.handshake import REVOKED, failure_of
+from validator_channel.net.limits import ListenerLimits
+from validator_channel.net.peers import Registry
+from validator_channel.net.rates import TokenBuckets, address_key
+from validator_channel.net.sessions import SessionTable
+from validator_channel.net.sockets import listen
+from validator_channel.net.terms import LOG, Handler, Terms
+from validator_channel.net.tls import Tls, TlsError, TlsFiles
+
+DISPLACED: Final = "DISPLACED"
+"""The code of a half-open connection that had to give up its place."""
+DRAINED: Final = "DRAINED"
+"""The code of a session that had not left when the listener's time to drain was over."""
+RECHECKED_PER_TURN: Final = 256
+"""Sessions that a check looks at per turn of the event loop."""
+
+
+class Listener:
+    """Serves the peers of a registry on one port.
+
+    ``registry`` returns the peers of now, by channel ID; it is called for each connection and each check, so it must be quick. Give
+    ``sessions`` to share the table of live sessions with connectors of the same process. Raises `TlsError` if the files are broken.
+    """
+
+    def __init__(
+        self,
+        tls: TlsFiles,
+        registry: Registry,
+        handler: Handler,
+        settings: Settings | None = None,
+        limits: ListenerLimits | None = None,
+        *,
+        sessions: SessionTable | None = None,
+        log: logging.Logger = LOG,
+        counters: Counters | None = None,
+    ) -> None:
+        self.limits = limits or ListenerLimits()
+        self.counters = counters if counters is not None else Counters()
+        self.sessions = sessions if sessions is not None else SessionTable(self.limits.sessions)
+        self._log = log
+        self._registry = registry
+        self._tls = Tls(tls, Role.LISTENER, self._alarm)
+        self._terms = Terms(
+            role=Role.LISTENER,
+            tls=self._tls,
+            registry=registry,
+            handler=handler,
+            settings=settings or Settings(),
+            limits=self.limits.connection,
+            sessions=self.sessions,
+            counters=self.counters,
+            peer_rates=self._buckets(),
+            log=log,
+        )
+        self._address_rates = self._buckets()
+        self._half_open = HalfOpen(self.limits.half_open, self.limits.half_open_per_address)
+        self._sockets: list[socket.socket] = []
+        self._loops: list[asyncio.Task[None]] = []
+
+    @property
+    def port(self) -> int:
+        """Return the port. Raises ``IndexError`` before `start`."""
+        return int(self._sockets[0].getsockname()[1])
+
+    @property
+    def half_open(self) -> int:
+        """Return the number of connections that are not ONLINE yet."""
+        return len(self._half_open)
+
+    async def start(self, host: str | None, port: int) -> None:
+        """Listen on every address of a host (None: all of this machine) and accept; port 0 picks a free one. Raises ``OSError``."""
+        self._sockets = await listen(host, port, self.limits.backlog)
+        self._loops = [asyncio.create_task(self._accept(each)) for each in self._sockets]
+        self._loops.append(asyncio.create_task(self._poll()))
+
+    async def recheck(self) -> None:
+        """End the sessions that are no longer allowed; call it when registry or CRL have changed. It also runs at intervals."""
+        self._tls.refresh()
+        for at, session in enumerate(self._connections()):
+            if not at % RECHECKED_PER_TURN:
+                await asyncio.sleep(0)
+            if (code := self._objection(session)) is not None:
+                session.drop(code)
+
+    async def close(self, drain_s: float = 0.0) -> None:
+        """Stop accepting, leave every session, and after ``drain_s`` seconds end those that are left."""
+        await _cancel(self._loops)
+        await _cancel(self._half_open.tasks())
+        for listening in self._sockets:
+            listening.close()
+        connections = self._connections()
+        for connection in connections:
+            with suppress(LocalError):  # WRONG_STATE: it is leaving already
+                connection.leave("the listener closes")
+        ends = [asyncio.ensure_future(connection.wait_closed()) for connection in connections]
+        if ends:
+            await asyncio.wait(ends, timeout=max(0.0, drain_s))
+        for connection in connections:
+            connection.drop(DRAINED)
+        await asyncio.gather(*ends)
+
+    # --- accepting ---
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, address = await loop.sock_accept(listening)
+            except ConnectionError:
+                continue
+            except OSError as error:
+                self._alarm(f"accepting pauses: {error.strerror}")
+                await asyncio.sleep(self.limits.accept_pause)
+                continue
+            self._admit(accepted, str(address[0]), f"{address[0]}:{address[1]}")
+            await asyncio.sleep(0)  # sock_accept does not yield while connections wait
+
+    def _admit(self, accepted: socket.socket, host: str, address: str) -> None:
+        """Begin a handshake, or close the connection at once: that costs no cryptography."""
+        now = asyncio.get_running_loop().time()
+        key = address_key(host)
+        why = "rate" if not self._address_rates.take(key, now) else self._half_open.make_room(key)
+        try:
+            material = self._tls.current()
+        except TlsError:
+            why = "CRL"
+        if why is not None:
+            self.counters.turned_away[why] += 1
+            accepted.close()
+            return
+        self.counters.accepted += 1
+        connection = Connection(self._terms, material, address, now)
+        handshake = asyncio.create_task(self._shake_hands(connection, accepted, material.context, now))
+        self._half_open.add(key, handshake)
+
+    async def _shake_hands(
+        self, connection: Connection, accepted: socket.socket, context: ssl.SSLContext, began_at: float
+    ) -> None:
+        """Hold a half-open place until the session is ONLINE or the connection has ended."""
+        loop = asyncio.get_running_loop()
+        timeout = self._terms.settings.handshake_timeout
+        try:
+            await loop.connect_accepted_socket(
+                lambda: connection,
+                accepted,
+                ssl=context,
+                ssl_handshake_timeout=max(0.001, began_at + timeout - loop.time()),
+                ssl_shutdown_timeout=self.limits.connection.shutdown_timeout,
+            )
+            await connection.settled
+        except OSError as error:
+            self.counters.handshake_failed(failure_of(error).code)
+        except asyncio.CancelledError:
+            connection.drop(DISPLACED)
+            raise
+
+    # --- live sessions ---
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(self.limits.poll_interval)
+            try:
+                await self.recheck()
+            except Exception:  # noqa: BLE001 - a registry that fails once must not end the checks
+                self._log.exception("the check of live sessions failed")
+                self.counters.alarms += 1
+
+    def _connections(self) -> list[Connection]:
+        return [each for each in self.sessions if isinstance(each, Connection) and each.role is Role.LISTENER]
+
+    def _objection(self, connection: Connection) -> str | None:
+        """Return why a session is no longer allowed, or None."""
+        peer = self._registry().get(channel_of(connection.remote_peer))
+        if peer is None or not peer.peering.is_allowed or not peer.accepts(connection.identity):
+            return ErrorCode.NOT_AUTHORIZED
+        if (peer.peering.local_peer, peer.peering.remote_peer) != (connection.local_peer, connection.remote_peer):
+            return ErrorCode.NOT_AUTHORIZED
+        if self._tls.is_revoked(connection.identity):
+            return REVOKED
+        return EXPIRED if connection.identity.not_after <= datetime.now(UTC) else None
+
+    def _alarm(self, text: str) -> None:
+        self.counters.alarms += 1
+        self._log.error("%s", text)
+
+    def _buckets(self) -> TokenBuckets:
+        return TokenBuckets(self.limits.connects_per_second, self.limits.connects_burst, self.limits.addresses)
+
+
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

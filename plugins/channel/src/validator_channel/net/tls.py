@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TLS contexts and their live reload. Source: channel_rules 1.2.6 step 1, 3.2, 3.4.
+
+Contexts are built directly: ``ssl.create_default_context`` would honour SSLKEYLOGFILE.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from validator_channel.ids import Role
+from validator_channel.net.files import FileError, load_certificates, load_key
+from validator_channel.net.identity import ALPN, Identity, pin_of
+from validator_channel.net.limits import LOAD_ATTEMPTS_MAX
+from validator_channel.net.revocation import Revocations, load_revocations
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Where the PEM files of one side are; ``certificate`` begins with its leaf. Without ``crl`` no certificate is revoked."""
+
+    certificate: Path
+    key: Path
+    ca: Path
+    crl: Path | None = None
+
+
+class TlsError(Exception):
+    """Files that no connection can be made with: one line that names the file, what was expected and what was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What a handshake needs: the context, and the private key of its certificate with the key's pin."""
+
+    context: ssl.SSLContext
+    key: Ed25519PrivateKey = field(repr=False)
+    pin: bytes
+    not_after: datetime
+    authorities: tuple[x509.Certificate, ...] = field(repr=False)
+
+
+Stamp = tuple[tuple[int, ...] | None, ...]
+
+
+class Tls:
+    """The present certificate, key, CA and CRL of one side; changed files take effect for new connections.
+
+    A broken certificate, key or CA leaves the old ones in use; a broken, stale or missing CRL refuses everything. ``alarm`` is called with
+    one line when either begins. Raises `TlsError` if certificate, key or CA are broken at the start.
+    """
+
+    def __init__(self, files: TlsFiles, role: Role, alarm: Callable[[str], None]) -> None:
+        self._files = files
+        self._role = role
+        self._alarm = alarm
+        self._stamp = _stamp(files)
+        self._material = _load(files, role)
+        self._revocations: Revocations | None = None
+        self._alarmed = ""
+        self._load_crl(self._material)
+        self._watch_crl()
+
+    def current(self) -> Material:
+        """Return what a new connection uses. Raises `TlsError` while the CRL is broken, stale or missing."""
+        self.refresh()
+        problem = self._crl_problem()
+        if problem:
+            raise TlsError(problem)
+        return self._material
+
+    def refresh(self) -> None:
+        """Load the files again if they have changed, and raise an alarm if the CRL has become stale."""
+        stamp = _stamp(self._files)
+        if stamp != self._stamp:
+            self._stamp = stamp
+            try:
+                self._material = _load(self._files, self._role)
+            except TlsError as error:
+                self._alarm(f"the old certificate stays in use: {error}")
+            self._load_crl(self._material)
+        self._watch_crl()
+
+    def is_revoked(self, identity: Identity) -> bool:
+        """Return whether the CRL names a certificate; a stale CRL still does."""
+        return self._revocations is not None and self._revocations.names(identity)
+
+    @property
+    def next_update(self) -> datetime | None:
+        """Return when the CRL becomes stale; None without one."""
+        return self._revocations.next_update if self._revocations is not None else None
+
+    @property
+    def not_after(self) -> datetime:
+        """Return when this side's certificate ends."""
+        return self._material.not_after
+
+    def _load_crl(self, material: Material) -> None:
+        """Give the CRL to a context, which prefers the newest one it has of an issuer."""
+        self._broken = ""
+        if self._files.crl is None:
+            return
+        try:
+            self._revocations = load_revocations(self._files.crl, material.authorities)
+            material.context.load_verify_locations(cafile=self._files.crl)
+        except (FileError, OSError) as error:
+            self._broken = f"CRL: {error}"
+
+    def _crl_problem(self) -> str:
+        if self._broken or self._revocations is None:
+            return self._broken
+        is_stale = datetime.now(UTC) >= self._revocations.next_update
+        return (
+            f"CRL: {self._files.crl}: its next update was due at {self._revocations.next_update:%FT%TZ}"
+            if is_stale
+            else ""
+        )
+
+    def _watch_crl(self) -> None:
+        problem = self._crl_problem()
+        if problem and problem != self._alarmed:
+            self._alarm(f"every connection is refused: {problem}")
+        self._alarmed = problem
+
+
+def new_context(role: Role, *, checks_crl: bool) -> ssl.SSLContext:
+    """Return a context without certificates: TLS 1.3 alone, both sides authenticated, no resumption. Source: 3.2."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if role is Role.LISTENER else ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    if checks_crl:
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+    context.options |= ssl.OP_NO_TICKET
+    if role is Role.LISTENER:
+        context.num_tickets = 0
+    else:
+        context.hostname_checks_common_name = False
+    context.set_alpn_protocols([ALPN])
+    return context
+
+
+def _load(files: TlsFiles, role: Role) -> Material:
+    for _ in range(LOAD_ATTEMPTS_MAX):
+        before = _stamp(files)
+        material = _load_once(files, role)
+        if _stamp(files) == before:
+            return material
+    raise TlsError(f"{files.certificate}: the files change while they are read")
+
+
+def _load_once(files: TlsFiles, role: Role) -> Material:
+    try:
+        leaf = load_certificates(files.certificate)[0]
+        key = load_key(files.key)
+        _check_pair(files, leaf, key)
+        authorities = tuple(load_certificates(files.ca))
+        context = new_context(role, checks_crl=files.crl is not None)
+        context.load_cert_chain(files.certificate, files.key, password=_no_password)
+        context.load_verify_locations(cafile=files.ca)
+    except FileError as error:
+        raise TlsError(str(error)) from None
+    except OSError as error:  # also ssl.SSLError
+        raise TlsError(f"{files.certificate}: {error.strerror or error}") from None
+    return Material(context, key, pin_of(key.public_key()), leaf.not_valid_after_utc, authorities)
+
+
+def _check_pair(files: TlsFiles, leaf: x509.Certificate, key: Ed25519PrivateKey) -> None:
+    if leaf.public_key() != key.public_key():
+        raise TlsError(f"{files.key}: expected the key of {files.certificate}, found another one")
+    if leaf.not_valid_after_utc <= datetime.now(UTC):
+        raise TlsError(f"{files.certificate}: the certificate has expired at {leaf.not_valid_after_utc:%FT%TZ}")
+
+
+def _no_password() -> str:
+    """Keep OpenSSL from asking the terminal for the password of an encrypted key."""
+    return ""
+
+
+def _stamp(files: TlsFiles) -> Stamp:
+    """Return what changes with the files; None for a file that cannot be seen."""
+    return tuple(_file_stamp(path) for path in (files.certificate, files.key, files.ca, files.crl) if path is not None)
+
+
+def _file_stamp(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
