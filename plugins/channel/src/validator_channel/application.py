@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a gateway and its peers say to each other on the topics of a session: JSON objects, read strictly.
 
-On `main` a gateway sends `Welcome`, `Watching` and `RefusedMessage`; a peer sends `Watch`. On a topic of `SUBMIT_TOPICS` a peer sends records in
-their JSON form, and on one of `WATCH_TOPICS` a gateway sends `Watched`.
+On `main` a gateway sends `Welcome`, `Watching` and `RefusedMessage`; a peer sends `Watch`. On a topic of `SUBMIT_TOPICS` a peer sends
+records in their JSON form, and on one of `WATCH_TOPICS` a gateway sends `Watched`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ WATCH_TOPICS: Final[Mapping[str, int]] = {
 }
 """Topic ID of each Kafka topic whose records peers may watch."""
 
-TOPIC_NAMES: Final[Mapping[int, str]] = {number: name for name, number in (*SUBMIT_TOPICS.items(), *WATCH_TOPICS.items())}
+TOPIC_NAMES: Final[Mapping[int, str]] = {
+    number: name for name, number in (*SUBMIT_TOPICS.items(), *WATCH_TOPICS.items())
+}
 """The name of each topic ID."""
 
 PARTITIONS_MAX: Final = 1_024
@@ -106,6 +108,7 @@ MainMessage = Welcome | Watch | Watching | RefusedMessage
 
 def write_main(message: MainMessage) -> bytes:
     """Return the payload of a message on `main`."""
+    value: dict[str, Any]
     match message:
         case Welcome():
             lanes = {lane: ALL_PARAS if paras is None else list(paras) for lane, paras in message.lanes.items()}
@@ -226,7 +229,9 @@ def _lanes(value: Mapping[str, Any]) -> Mapping[str, tuple[int, ...] | None]:
     if not isinstance(lanes, dict):
         raise ValueError(f"lanes: expected an object of paras by lane, found {shown(lanes)}")
     for lane, paras in lanes.items():
-        if paras != ALL_PARAS and not (isinstance(paras, list) and all(is_integer(each, 0, 2**32 - 1) for each in paras)):
+        if paras != ALL_PARAS and not (
+            isinstance(paras, list) and all(is_integer(each, 0, 2**32 - 1) for each in paras)
+        ):
             raise ValueError(f"lanes.{shown(lane)}: expected 'all' or an array of paras, found {shown(paras)}")
     return {lane: None if paras == ALL_PARAS else tuple(paras) for lane, paras in lanes.items()}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import Final
 
 from validator_channel.application import SUBMIT_TOPICS, TOPIC_NAMES, WATCH_TOPICS, Watch, Watching, read_main
 from validator_channel.errors import ErrorCode, LocalError
@@ -37,6 +38,10 @@ Policies = Callable[[], Mapping[int, PeerPolicy]]
 """Returns the peers of now, by channel ID."""
 
 
+STOPPING: Final = "the gateway stops"
+"""The reason of a LEAVE_SESSION."""
+
+
 class Bridge:
     """Takes the events of all sessions (`validator_channel.net.connection.Handler`)."""
 
@@ -48,6 +53,7 @@ class Bridge:
         self._loop = asyncio.get_running_loop()
         self._buckets: dict[int, TokenBucket] = {}
         self._sessions: dict[Connection, PeerSession] = {}
+        self._is_stopped = False
 
     def handle(self, connection: Connection, event: Event) -> None:
         """Take an event of a session."""
@@ -67,7 +73,14 @@ class Bridge:
             if policy is not None and policy != session.policy:
                 self._change(session, policy)
 
+    def stop(self) -> None:
+        """Take no new session."""
+        self._is_stopped = True
+
     def _begin(self, connection: Connection) -> None:
+        if self._is_stopped:
+            connection.leave(STOPPING)
+            return
         policy = self._policies().get(channel_of(connection.remote_peer))
         if policy is None:  # taken out of the registry since the handshake
             connection.abort()
@@ -145,7 +158,7 @@ class Bridge:
         session.tell(Watching(request.topic, feed.position()), lambda: self._announced(session, topic, index))
 
     def _announced(self, session: PeerSession, topic: int, index: int) -> None:
-        """The peer knows that a feed begins, and that what came before belongs to an earlier one; so it may start once its topic is open."""
+        """The peer knows that a feed begins, and that what came before belongs to an earlier one: it may start once its topic is open."""
         feed = session.feeds.get(topic)
         if feed is not None and feed.index == index:
             feed.is_announced = True

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 
 @dataclass(slots=True)
 class Counters:
-    """Totals since the start, apart from the gauges ``sessions``, ``feeds``, ``feeds_catching_up``, ``in_kafka`` and ``registry_broken``."""
+    """Totals since the start; ``sessions``, ``feeds``, ``feeds_catching_up``, ``in_kafka`` and ``registry_broken`` are present values."""
 
     sessions: int = 0
     """Sessions that are online."""

@@ -30,24 +30,24 @@ class Entry:
         self.problems = [
             f"{place}.{key}: no such key, expected one of {', '.join(KEYS)}" for key in table if key not in KEYS
         ]
-        self._place = place
+        self.place = place
         self._table = table
         self._read_psk = read_psk
 
     def problem(self, key: str, expected: str) -> None:
         """Note that a key's value is not what was expected."""
         found = _shown(self._table[key]) if key in self._table else "nothing"
-        self.problems.append(f"{self._place}.{key}: expected {expected}, found {found}")
+        self.problems.append(f"{self.place}.{key}: expected {expected}, found {found}")
 
     def peer(self, key: str) -> int | None:
         """Return a required peer ID."""
-        value = self._table.get(key)
         try:
-            return parse_id(value) if isinstance(value, str) else self.problem(key, "32 lower-case hex digits")
+            return parse_id(str(self._table.get(key)))
         except ValueError:
-            return self.problem(key, "32 lower-case hex digits")
+            self.problem(key, "32 lower-case hex digits")
+            return None
 
-    def flag(self, key: str, default: bool) -> bool:  # noqa: FBT001
+    def flag(self, key: str, *, default: bool) -> bool:
         """Return true or false."""
         value = self._table.get(key, default)
         if not isinstance(value, bool):
@@ -74,7 +74,11 @@ class Entry:
     def choices(self, key: str, known: Collection[str]) -> tuple[str, ...]:
         """Return some of the known names, each once, in their order."""
         value = self._table.get(key, [])
-        if not isinstance(value, list) or len({*map(str, value)}) != len(value) or any(each not in known for each in value):
+        if (
+            not isinstance(value, list)
+            or len({*map(str, value)}) != len(value)
+            or any(each not in known for each in value)
+        ):
             self.problem(key, f"a list of {', '.join(known)}, each at most once")
             return ()
         return tuple(each for each in known if each in value)
@@ -88,7 +92,9 @@ class Entry:
             return frozenset()
         for name, pin in value.items():
             if not isinstance(pin, str) or _PIN.fullmatch(pin) is None:
-                self.problems.append(f"{self._place}.pins.{name}: expected 64 lower-case hex digits, found {_shown(pin)}")
+                self.problems.append(
+                    f"{self.place}.pins.{name}: expected 64 lower-case hex digits, found {_shown(pin)}"
+                )
                 return frozenset()
         return frozenset(bytes.fromhex(pin) for pin in value.values())
 
@@ -103,7 +109,7 @@ class Entry:
         try:
             return self._read_psk(value)
         except ValueError as error:
-            self.problems.append(f"{self._place}.psk_file: {error}")
+            self.problems.append(f"{self.place}.psk_file: {error}")
             return NO_PSK
 
     def lanes(self) -> dict[str, frozenset[int] | None]:
@@ -120,7 +126,7 @@ class Entry:
                 lanes[lane] = frozenset(paras)
             else:
                 self.problems.append(
-                    f"{self._place}.lanes.{lane}: expected '{ALL_PARAS}' or at most {PARAS_MAX} integers from 0 to {PARA_MAX},"
+                    f"{self.place}.lanes.{lane}: expected '{ALL_PARAS}' or at most {PARAS_MAX} integers from 0 to {PARA_MAX},"
                     f" found {_shown(paras)}"
                 )
         return lanes
@@ -129,31 +135,32 @@ class Entry:
 def read_entry(name: str, entry: Entry) -> PeerPolicy | None:
     """Return a peer's policy, or None if its table has problems, which are then in ``entry.problems``."""
     if len(name) > NAME_CHARACTERS_MAX or _NAME.fullmatch(name) is None:
-        entry.problems.append(f"{entry._place}: expected a name of 1 to {NAME_CHARACTERS_MAX} of a-z 0-9 . _ -")
+        entry.problems.append(f"{entry.place}: expected a name of 1 to {NAME_CHARACTERS_MAX} of a-z 0-9 . _ -")
     peer, gateway = entry.peer("peer"), entry.peer("gateway")
     if peer is not None and gateway is not None and (peer == gateway or channel_of(peer) != channel_of(gateway)):
         entry.problem("gateway", f"another peer ID than {format_id(peer)} with the same first 16 digits")
-    values = {
-        "pins": entry.pins(),
-        "needs_uri": entry.flag("needs_uri", True),
-        "psk": entry.psk(),
-        "lanes": entry.lanes(),
-        "submit": entry.choices("submit", tuple(SUBMIT_TOPICS)),
-        "watch": entry.choices("watch", tuple(WATCH_TOPICS)),
-        "grants": frozenset(map(Grant, entry.choices("grants", tuple(map(str, Grant))))),
-        "records_per_s": entry.rate("records_per_s", 100.0, RATE_MAX),
-        "burst": entry.count("burst", 200, RATE_MAX),
-        "sessions_max": entry.count("sessions_max", 4, SESSIONS_MAX),
-        "is_enabled": entry.flag("enabled", True),
-    }
-    for topic in values["submit"]:
-        if topic in GRANT_OF_TOPIC and GRANT_OF_TOPIC[topic] not in values["grants"]:
+    policy = PeerPolicy(
+        name=name,
+        peer=peer or 0,
+        gateway=gateway or 0,
+        pins=entry.pins(),
+        needs_uri=entry.flag("needs_uri", default=True),
+        psk=entry.psk(),
+        lanes=entry.lanes(),
+        submit=entry.choices("submit", tuple(SUBMIT_TOPICS)),
+        watch=entry.choices("watch", tuple(WATCH_TOPICS)),
+        grants=frozenset(map(Grant, entry.choices("grants", tuple(map(str, Grant))))),
+        records_per_s=entry.rate("records_per_s", 100.0, RATE_MAX),
+        burst=entry.count("burst", 200, RATE_MAX),
+        sessions_max=entry.count("sessions_max", 4, SESSIONS_MAX),
+        is_enabled=entry.flag("enabled", default=True),
+    )
+    for topic in policy.submit:
+        if topic in GRANT_OF_TOPIC and GRANT_OF_TOPIC[topic] not in policy.grants:
             entry.problem("submit", f"{topic} only with {GRANT_OF_TOPIC[topic]} in grants")
-    if not values["needs_uri"] and not values["pins"]:
+    if not policy.needs_uri and not policy.pins:
         entry.problem("needs_uri", "true, or pins")
-    if entry.problems or peer is None or gateway is None:
-        return None
-    return PeerPolicy(name=name, peer=peer, gateway=gateway, **values)
+    return None if entry.problems else policy
 
 
 def _is_para(value: object) -> bool:

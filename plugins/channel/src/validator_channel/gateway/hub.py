@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """All feeds: live ones share what one reader reads; the others catch up in turn and join them.
 
-A feed that joins has every record before its position; the stream's recent records from there on follow, then the live ones. A live feed whose
-queue is full leaves at the record that did not fit, and catches up from there. So nothing is lost or doubled, and memory is bounded by the
-number of feeds, whatever their peers do. Everything here runs in the thread of the event loop.
+A feed that joins has every record before its position; the stream's recent records from there on follow, then the live ones. A live feed
+whose queue is full leaves at the record that did not fit, and catches up from there. So nothing is lost or doubled, and memory is bounded
+by the number of feeds, whatever their peers do. Everything here runs in the thread of the event loop.
 """
 
 from __future__ import annotations
@@ -127,7 +127,9 @@ class FeedHub:
 
     def _join_or_wait(self, feed: Feed) -> None:
         stream = self._streams[feed.topic]
-        if stream.reaches(feed.next) and all(feed.offer(each) for each in stream.since(feed.next) if each.is_for(feed.keys)):
+        if stream.reaches(feed.next) and all(
+            feed.offer(each) for each in stream.since(feed.next) if each.is_for(feed.keys)
+        ):
             feed.next = dict(stream.next)
             feed.is_live = True
             self._counters.feeds_catching_up -= 1
@@ -137,7 +139,7 @@ class FeedHub:
         feed.pump()  # which calls `_on_room` for a feed that is not live
 
     def _catch_up(self, feed: Feed) -> None:
-        """Take a feed out of the live ones: it continues from Kafka, at the first record that was not handed to it or that it had no room for."""
+        """Take a feed out of the live ones: it continues from Kafka, at the first record that it did not get or had no room for."""
         self._remove(feed)
         stream = self._streams[feed.topic]
         feed.next = {place: max(feed.next.get(place, 0), offset) for place, offset in stream.next.items()}

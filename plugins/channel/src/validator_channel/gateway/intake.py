@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a session to Kafka: records are checked and passed on in the order of their session, and acknowledged once Kafka has them.
 
-A record that Kafka's queue has no room for, or that is above its peer's rate, stays first in line. What waits behind it is not acknowledged,
-so the peer's window closes; above `GatewayLimits.pending_bytes_max` its connection is not read. Nothing is dropped, apart from the records of
-a session that has ended, which its peer reports as undelivered. Everything here runs in the thread of the event loop, except `_done`.
+A record that Kafka's queue has no room for, or that is above its peer's rate, stays first in line. What waits behind it is not
+acknowledged, so the peer's window closes; above `GatewayLimits.pending_bytes_max` its connection is not read. Nothing is dropped, apart
+from the records of a session that has ended, which its peer reports as undelivered. Everything here runs in the thread of the event loop,
+except `_done`.
 """
 
 from __future__ import annotations
@@ -162,7 +163,9 @@ class Intake:
             text = str(error).partition(";")[0]
             return text if text.startswith(f"{name}: ") else f"{name}: expected a record in strict JSON: {text}"
         given = record.get("candidate_hash") if name == "candidates" else None
-        submission.record_hash = given if isinstance(given, str) else blake2b(submission.encoded[1], digest_size=32).hexdigest()
+        submission.record_hash = (
+            given if isinstance(given, str) else blake2b(submission.encoded[1], digest_size=32).hexdigest()
+        )
         return None
 
     def _pass_on(self, session: PeerSession, submission: Submission, now: float) -> bool:
@@ -225,7 +228,9 @@ class Intake:
             return
         if error is not None:
             if not self._is_stopped:
-                session.refuse(submission.topic, submission.index, f"{submission.name}: the gateway could not store the record")
+                session.refuse(
+                    submission.topic, submission.index, f"{submission.name}: the gateway could not store the record"
+                )
             return
         session.connection.ack(submission.topic, submission.index)
         self._counters.acknowledged += 1

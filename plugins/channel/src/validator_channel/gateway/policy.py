@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from validator_channel.application import SUBMIT_TOPICS, WATCH_TOPICS, Welcome, shown
 from validator_channel.crypto import NO_PSK
+from validator_channel.hello import Peering
 from validator_channel.ids import channel_of
 from validator_channel.net.peers import Peer
-from validator_channel.hello import Peering
 
 
 class Grant(StrEnum):
@@ -51,8 +51,8 @@ PARA_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 class PeerPolicy:
     """One peer as the registry has it.
 
-    ``lanes`` holds the paras of each lane that it speaks for, None for all of them. ``pins`` are SHA-256 digests of its keys. ``records_per_s``
-    and ``burst`` are records of all its sessions together.
+    ``lanes`` holds the paras of each lane that it speaks for, None for all of them. ``pins`` are SHA-256 digests of its keys.
+    ``records_per_s`` and ``burst`` are records of all its sessions together.
     """
 
     name: str
@@ -77,7 +77,10 @@ class PeerPolicy:
 
     def topics(self) -> dict[int, str]:
         """Return the topics that the peer may register, by ID."""
-        ids = {**{SUBMIT_TOPICS[name]: name for name in self.submit}, **{WATCH_TOPICS[name]: name for name in self.watch}}
+        ids = {
+            **{SUBMIT_TOPICS[name]: name for name in self.submit},
+            **{WATCH_TOPICS[name]: name for name in self.watch},
+        }
         return dict(sorted(ids.items()))
 
     def for_transport(self) -> Peer:
@@ -114,8 +117,8 @@ class Unauthorised(Exception):
 def check_authorised(policy: PeerPolicy, topic: str, record: Mapping[str, Any]) -> None:
     """Check a submitted record against the registry, which decides, whatever the record says of itself.
 
-    Raises `Unauthorised`: for a topic that the peer may not submit, a lane that is not its own, a request of a kind that needs a grant, then a
-    para that is not its own.
+    Raises `Unauthorised`: for a topic that the peer may not submit, a lane that is not its own, a request of a kind that needs a grant,
+    then a para that is not its own.
     """
     if not policy.is_enabled or topic not in policy.submit:
         raise Unauthorised(f"{topic}: not granted to this peer")
@@ -135,4 +138,6 @@ def check_authorised(policy: PeerPolicy, topic: str, record: Mapping[str, Any]) 
             return
         name = "origin"
     if not policy.owns(lane, record.get(name)):
-        raise Unauthorised(f"{topic}: {name}: expected one of this peer's paras in {lane}, found {shown(record.get(name))}")
+        raise Unauthorised(
+            f"{topic}: {name}: expected one of this peer's paras in {lane}, found {shown(record.get(name))}"
+        )

@@ -47,15 +47,13 @@ class Slice:
 class _Worker:
     """A thread that may call functions in the event loop until it is stopped."""
 
-    def __init__(self, name: str, fail: Callable[[BaseException], None]) -> None:
+    def __init__(self, kafka: Kafka, name: str, fail: Callable[[BaseException], None], report: Report) -> None:
+        self._kafka = kafka
         self._loop = asyncio.get_running_loop()
         self._fail = fail
+        self._report = report
         self._stopping = Event()
         self._thread = Thread(target=self._guarded, name=name, daemon=True)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
 
     def stop(self) -> None:
         """Ask the thread to end."""
@@ -80,20 +78,21 @@ class _Worker:
 
 
 class LiveReader(_Worker):
-    """Reads all topics that can be watched from their present ends on; ``take`` gets the records in batches."""
+    """Reads all topics that can be watched from their present ends on; the function given to `start` gets the records in batches."""
 
-    def __init__(
-        self, kafka: Kafka, take: Callable[[list[FeedRecord]], None], fail: Callable[[BaseException], None], report: Report
-    ) -> None:
-        super().__init__("live records", fail)
-        self._kafka = kafka
-        self._take = take
-        self._report = report
+    def __init__(self, kafka: Kafka, fail: Callable[[BaseException], None], report: Report) -> None:
+        super().__init__(kafka, "live records", fail, report)
         self._reader = kafka.reader(tuple(WATCH_TOPICS))
         self.ends = self._reader.ends()
         """By topic and partition, the offset of the first record that is read."""
         self._reader.seek(self.ends)
         self._room = Semaphore(BATCHES_MAX)
+        self._take: Callable[[list[FeedRecord]], None]
+
+    def start(self, take: Callable[[list[FeedRecord]], None]) -> None:
+        """Start the thread."""
+        self._take = take
+        self._thread.start()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -120,17 +119,18 @@ class LiveReader(_Worker):
 
 
 class SliceReader(_Worker):
-    """Reads one slice after the other, each for one feed; ``take`` gets them. It keeps one reader for each topic."""
+    """Reads one slice after the other, each for one feed; the function given to `start` gets them. It keeps one reader for each topic."""
 
-    def __init__(
-        self, kafka: Kafka, take: Callable[[Slice], None], fail: Callable[[BaseException], None], report: Report
-    ) -> None:
-        super().__init__("records of feeds that catch up", fail)
-        self._kafka = kafka
-        self._take = take
-        self._report = report
+    def __init__(self, kafka: Kafka, fail: Callable[[BaseException], None], report: Report) -> None:
+        super().__init__(kafka, "records of feeds that catch up", fail, report)
         self._requests: SimpleQueue[SliceRequest | None] = SimpleQueue()
         self._readers: dict[str, OutputReader] = {}
+        self._take: Callable[[Slice], None]
+
+    def start(self, take: Callable[[Slice], None]) -> None:
+        """Start the thread."""
+        self._take = take
+        self._thread.start()
 
     def read(self, request: SliceRequest) -> None:
         """Read a slice in the background."""
@@ -156,7 +156,8 @@ class SliceReader(_Worker):
                 reader.seek(wanted)
             except ValueError as error:
                 return Slice(error=str(error))
-        records, size = [], 0
+        records: list[FeedRecord] = []
+        size = 0
         deadline = time.monotonic() + SLICE_S_MAX
         for _ in range(SLICE_RECORDS_MAX):
             if len(records) >= request.records_max or size >= request.bytes_max or time.monotonic() > deadline:

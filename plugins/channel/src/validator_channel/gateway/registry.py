@@ -30,11 +30,13 @@ class RegistryError(Exception):
 def read_registry(path: Path) -> dict[int, PeerPolicy]:
     """Return the peers of a registry by channel ID; files that it names are relative to its folder.
 
-    Raises `RegistryError`: for a file that cannot be read, is too long or is not TOML; then with all problems of all peers; then for channels
-    that two peers share.
+    Raises `RegistryError`: for a file that cannot be read, is too long or is not TOML; otherwise with all problems of all peers, also
+    channels that two of them share.
     """
     document = _document(path)
-    problems = [f"{path}: {key}: no such key, expected tables [peers.NAME]" for key in sorted(document) if key != "peers"]
+    problems = [
+        f"{path}: {key}: no such key, expected tables [peers.NAME]" for key in sorted(document) if key != "peers"
+    ]
     tables = document.get("peers", {})
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
         raise RegistryError([*problems, f"{path}: peers: expected tables [peers.NAME]"])
@@ -64,7 +66,7 @@ class RegistryFile:
         """What is wrong with the file as it is now, while older peers hold."""
 
     def poll(self) -> bool:
-        """Read the file if it or a pre-shared key has changed since the last call, and return whether it has; `problems` says if it is broken."""
+        """Read the file if it has changed since the last call, and return whether it has; `problems` says if it is broken."""
         stamp = self._stamp()
         if stamp == self._seen:
             return False
@@ -119,9 +121,10 @@ def _read_psk(path: Path) -> bytes:
 def _shared(path: Path, policies: list[PeerPolicy]) -> list[str]:
     """Return a problem for each channel that several peers name."""
     counts = Counter(policy.channel for policy in policies)
-    return [
-        f"{path}: peers.{', peers.'.join(each.name for each in policies if each.channel == channel)}: peer: expected a channel of its own for"
-        f" each, found {format_channel(channel)} for all of them"
-        for channel, count in counts.items()
-        if count > 1
-    ]
+    problems = []
+    for channel in (channel for channel, count in counts.items() if count > 1):
+        names = ", ".join(f"peers.{each.name}" for each in policies if each.channel == channel)
+        problems.append(
+            f"{path}: {names}: expected a channel for each, found {format_channel(channel)} for all of them"
+        )
+    return problems

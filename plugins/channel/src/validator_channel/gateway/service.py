@@ -56,8 +56,8 @@ class Gateway:
                 failed.set_exception(error)
 
         self._intake = Intake(self._kafka, self._limits, self.counters, _wall_ms)
-        live = LiveReader(self._kafka, lambda records: self._hub.take_live(records), fail, self._alarm)
-        slices = SliceReader(self._kafka, lambda read: self._hub.take_slice(read), fail, self._alarm)
+        live = LiveReader(self._kafka, fail, self._alarm)
+        slices = SliceReader(self._kafka, fail, self._alarm)
         self._hub = FeedHub(live.ends, slices.read, self._limits, self.counters)
         self._bridge = Bridge(lambda: self.registry.peers, self._intake, self._hub, self.counters)
         self._set_peers()
@@ -70,9 +70,8 @@ class Gateway:
             log=LOG,
             counters=self.net_counters,
         )
-        workers = (live, slices)
-        for worker in workers:
-            worker.start()
+        live.start(self._hub.take_live)
+        slices.start(self._hub.take_slice)
         chores = asyncio.ensure_future(self._look_after())
         try:
             host, port = self._config.address()
@@ -84,9 +83,9 @@ class Gateway:
         finally:
             chores.cancel()
             await self._drain()
-            for worker in workers:
+            for worker in (live, slices):
                 worker.stop()
-            await asyncio.gather(*(loop.run_in_executor(None, worker.join) for worker in workers))
+                await loop.run_in_executor(None, worker.join)
             self._report()
 
     async def _until_stopped(self, failed: asyncio.Future[None], chores: asyncio.Future[None]) -> None:
@@ -98,7 +97,7 @@ class Gateway:
     async def _drain(self) -> None:
         """Take nothing more, acknowledge what Kafka confirms in time, then leave all sessions."""
         self._intake.stop()
-        self._listener.stop_accepting()
+        self._bridge.stop()
         began_at = time.monotonic()
         try:
             await asyncio.wait_for(self._intake.idle.wait(), self._limits.drain_s / 2)
