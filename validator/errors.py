@@ -9,3 +9,7 @@ class UserError(Exception):
 
     The command line prints it as one line on stderr and exits with code 2.
     """
+
+
+class LeaseLost(UserError):
+    """A transport is no longer the active process of its name; the command line exits with code 3."""

@@ -17,7 +17,8 @@ USER_ERROR: Final = 2
 
 STOPPED: Final = 3
 """The job stopped by itself because continuing would have lost something: a lane's limit, a configuration that does not fit its state, a
-Kafka that does not accept records. One line says why. Nothing is lost, and the job continues where it stopped once the cause is gone."""
+Kafka that does not accept records. One line says why. Nothing is lost, and the job continues where it stopped once the cause is gone.
+A transport ended because another process of its name may have taken over."""
 
 INTERNAL_ERROR: Final = 70
 """A bug: a traceback is printed."""

@@ -3,108 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
-from threading import Event
-from types import SimpleNamespace
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
-from tests.sending import send
-from validator.config import Config
+from tests.contract.transport_backends import CONFIG, Backend, InMemory, OnKafka, wait
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.kafka.client import producer_config
-from validator.kafka.reader import TopicReader
-from validator.kafka.topics import create_topics
-from validator.plugin.api import Manifest, Record, Transport, TransportContext, hookimpl
-from validator.service.transport import KafkaTransportContext, record_forms
+from validator.plugin.api import TransportContext
 from validator.testing.transport import MemoryTransport
-
-TOPICS = ("verdicts", "lanes")
-CONFIG = SimpleNamespace(peer="x")
-
-
-class OnKafka:
-    """Contexts on topics with a separate prefix."""
-
-    def __init__(self, kafka: dict[str, Any], prefix: str) -> None:
-        self.kafka, self.prefix = kafka, prefix
-        create_topics(kafka, prefix=prefix)
-        self.open = ExitStack()
-
-    def send(self, *records: Record) -> None:
-        send(self.kafka, self.prefix, records)
-
-    def start(self) -> TransportContext:
-        """Start the transport again, in place of the running one."""
-        self.stop = Event()
-        self.open.close()
-        return self.open.enter_context(
-            KafkaTransportContext(self.kafka, self.prefix, "t", TOPICS, CONFIG, self.stop, record_forms(Config()))
-        )
-
-    def submitted(self) -> list[Record]:
-        with TopicReader(self.kafka, self.prefix, ["blocks", "candidates"]) as reader:
-            return [(record.topic, record.key or b"", record.value) for record in reader.read_to_end()]
-
-    def close(self) -> None:
-        self.open.close()
-
-
-class InMemory:
-    """The same with `MemoryTransport`, whose context is taken from its run."""
-
-    def __init__(self) -> None:
-        self.contexts: list[TransportContext] = []
-
-        class Plugin:
-            @hookimpl
-            def validator_manifest(self) -> Manifest:
-                return Manifest("t", "1.0", (1, 0))
-
-            @hookimpl
-            def validator_transports(self, config: Any) -> Iterator[Transport]:
-                yield Transport("t", self.run, TOPICS)
-
-            run = self.contexts.append
-
-        self.memory = MemoryTransport(Plugin())
-        self.memory.config = CONFIG
-
-    def send(self, *records: Record) -> None:
-        self.memory.outputs += records
-
-    def start(self) -> TransportContext:
-        self.memory.run()
-        return self.contexts[-1]
-
-    def submitted(self) -> list[Record]:
-        return self.memory.submitted
-
-    def close(self) -> None:
-        pass
-
-
-@pytest.fixture(params=["kafka", "memory"])
-def backend(request: pytest.FixtureRequest) -> Iterator[OnKafka | InMemory]:
-    if request.param == "memory":
-        made: OnKafka | InMemory = InMemory()
-    else:
-        name = request.getfixturevalue("tmp_path").name
-        made = OnKafka(request.getfixturevalue("kafka"), f"transport-{name}.")
-    yield made
-    made.close()
-
-
-Backend = OnKafka | InMemory
-
-
-def wait(context: TransportContext, of: Backend) -> Record | None:
-    """Wait for a record: joining a group takes time, memory answers immediately."""
-    return context.receive(60 if isinstance(of, OnKafka) else 0)
 
 
 def test_records_arrive_in_order_and_again_unless_acknowledged(backend: Backend) -> None:
@@ -220,13 +129,6 @@ def test_lane_has_the_records_of_its_protocol() -> None:
 
 
 # --- on a broker only ---
-
-
-@pytest.fixture
-def on_kafka(kafka: dict[str, Any], tmp_path: Path) -> Iterator[OnKafka]:
-    made = OnKafka(kafka, f"transport-{tmp_path.name}.")
-    yield made
-    made.close()
 
 
 def test_only_committed_records_are_received(on_kafka: OnKafka) -> None:

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from threading import Event
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,10 +13,14 @@ import typer
 from validator import exit_codes
 from validator.cli.common import ConfigPath, kafka_table, say
 from validator.config import load_config
-from validator.service.transport import choose_transport, record_forms, run_transport
+from validator.errors import LeaseLost
+from validator.plugin.limits import ENDING_S_MAX
+from validator.service.transport import TransportGroup, choose_transport, record_forms, run_transport
 
 if TYPE_CHECKING:
     from types import FrameType
+
+    from validator.service.lease import Lease
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -41,23 +46,48 @@ def run(
 
     A signal asks it to end, which it does once it has delivered what it holds; a second signal ends it at once. At its next start it gets
     the records again that it received but did not acknowledge. It writes to the input topics, and reads the output topics that it names in
-    the consumer group `<prefix>transport.NAME`. Exit code 0 if it ended, 2 if it, its configuration or Kafka has a problem.
+    the consumer group `<prefix>transport.NAME`. Of several processes with one NAME, one is active; the others wait as standby and take over
+    when it ends. Exit code 0 if it ended, 2 if it, its configuration or Kafka has a problem, 3 if Kafka has not heard from it for too long,
+    so that another process may have taken over.
     """
     config = load_config(config_path)
     chosen = choose_transport(config, name)
-    stop = Event()
+    group = TransportGroup(kafka_table(config), config.topics.prefix, chosen.name)
+    stop, ended = Event(), Event()
 
     def ask(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
 
+    def on_active(lease: Lease) -> None:
+        say(f"transport {chosen.name}: {chosen.plugin}")
+        Thread(target=_end_if_lost, args=(lease, ended), daemon=True).start()
+
     before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        say(f"transport {chosen.name}: {chosen.plugin}")
-        run_transport(chosen, kafka_table(config), config.topics.prefix, stop, record_forms(config))
+        run_transport(
+            chosen,
+            group,
+            stop,
+            record_forms(config),
+            lambda active: say(f"transport {chosen.name}: standby; active is {active}"),
+            on_active,
+        )
+    except LeaseLost as error:
+        say(f"validator: {error}")
+        raise typer.Exit(exit_codes.STOPPED) from None
     except KeyboardInterrupt:
         raise typer.Exit(exit_codes.INTERRUPTED) from None
     finally:
+        ended.set()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _end_if_lost(lease: Lease, ended: Event) -> None:
+    """End the process if the transport does not end by itself after it has lost its lease."""
+    lease.lost.wait()
+    if not ended.wait(ENDING_S_MAX):
+        say(f"validator: {lease.reason}")
+        os._exit(exit_codes.STOPPED)

@@ -10,9 +10,9 @@ the API, names are added but never removed or changed in meaning.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import pluggy
 
@@ -23,6 +23,7 @@ from validator.core.handlers.handler import KIND, Handler, MessageWeight
 from validator.core.handlers.weights import CALL_WEIGHTS, CallWeights
 from validator.core.scale import DecodeError, Reader, Writer
 from validator.core.types import Balance, BlockNumber, ParaId, SessionIndex, Weight
+from validator.errors import LeaseLost
 
 __all__ = [
     "API_VERSION",
@@ -34,8 +35,11 @@ __all__ = [
     "ContextError",
     "DecodeError",
     "Handler",
+    "LeaseLost",
     "Manifest",
     "MessageWeight",
+    "OutputReader",
+    "OutputRecord",
     "ParaId",
     "Reader",
     "SessionIndex",
@@ -47,7 +51,7 @@ __all__ = [
     "hookimpl",
 ]
 
-API_VERSION: Final = (1, 0)
+API_VERSION: Final = (1, 1)
 """Major and minor. A plugin runs if its major version equals this one and its minor version is not greater."""
 
 VERSION: Final = re.compile(r"[0-9]+(\.[0-9]+)*([a-z0-9.+-]*)")
@@ -92,17 +96,58 @@ Record: TypeAlias = tuple[str, bytes, bytes]
 """Topic without its prefix, key and value."""
 
 
+class OutputRecord(NamedTuple):
+    """A committed record of an output topic, with its place. Since API 1.1."""
+
+    topic: str
+    """The topic without its prefix."""
+    partition: int
+    offset: int
+    key: bytes
+    value: bytes
+
+
+class OutputReader(Protocol):
+    """Reads the committed records of some output topics from chosen positions, independently of `TransportContext.receive`. Since API 1.1.
+
+    It begins at the first record that retention has kept. Broker restarts do not disturb it. Different threads may use different readers,
+    one thread at a time each. Methods raise ``ValueError`` for a wrong argument, or if the reader is closed, and `LeaseLost`.
+    """
+
+    def seek(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Continue from the given offsets, by topic and partition; partitions that are not named continue from their first record.
+
+        An offset is the one of the next record. If retention has removed that record, its partition continues from the first record that
+        is left, which `positions` shows. Raises ``ValueError`` for a partition that is not read, and for an offset beyond the end.
+        """
+
+    def receive(self, timeout_s: float) -> OutputRecord | None:
+        """Return the next committed record, or None if none arrives in time. Within a partition, records come in the order of offsets."""
+
+    def positions(self) -> dict[tuple[str, int], int]:
+        """Return each partition's next offset. It equals that of `ends` once every record has been received, in half a second at most."""
+
+    def ends(self) -> dict[tuple[str, int], int]:
+        """Ask Kafka for the offset after each partition's last committed record, which is where an open transaction begins."""
+
+    def close(self) -> None:
+        """Close the connections. Closing twice has no effect; readers that are open when the transport ends are closed."""
+
+
 class TransportContext(Protocol):
     """A transport's connection to Kafka, in the transport's own process.
 
     ``config`` is the transport's configuration. Input records go to Kafka and output records come from it, in the encodings of `avro/`;
     `encode` and `decode` convert them from and to their JSON form, in which people write and read them (docs/commands.md).
+
+    Of all processes that run a transport of one name, one is active and has a context. When it is not active any more, `stopping` is true
+    and every method that reaches Kafka raises `LeaseLost`: another process may deliver the same records by then.
     """
 
     config: Any
 
     def encode(self, topic: str, record: Mapping[str, Any]) -> tuple[bytes, bytes]:
-        """Return key and value, for `submit`, of an input record given in JSON form.
+        """Return key and value, for `submit` and `enqueue`, of an input record given in JSON form.
 
         The record belongs to the protocol that the configuration gives its lane. Raises ``ValueError`` that says what was expected and
         found: a topic that is not an input, a record without a lane, then its first wrong field.
@@ -114,11 +159,35 @@ class TransportContext(Protocol):
     def submit(self, topic: str, key: bytes, value: bytes) -> None:
         """Write a record to an input topic, named without its prefix. Returns once Kafka has the record. Raises `ValueError`."""
 
+    def enqueue(
+        self,
+        topic: str,
+        key: bytes,
+        value: bytes,
+        done: Callable[[str | None], None],
+        headers: Mapping[str, bytes] = {},
+    ) -> bool:
+        """Write a record to an input topic in the background; any thread may call this. Since API 1.1.
+
+        Returns False, without calling ``done``, if too many records or bytes wait (``validator/plugin/limits.py``). Otherwise ``done`` is
+        called exactly once, from another thread: with None when all in-sync replicas have the record, else with a reason. The reason is
+        that Kafka refuses the record, or that the transport ended before Kafka had confirmed it. While Kafka is down records wait, and
+        none is written twice. Records of one key keep their order. ``done`` should return soon and must not raise: an exception of it is
+        raised by the context's next call. Raises ``ValueError`` as `submit` does, then for a long key, ``done`` and ``headers``.
+        """
+
     def receive(self, timeout_s: float) -> Record | None:
         """Return the next committed record of the output topics, or None if none arrives in time."""
 
     def acknowledge(self) -> None:
         """Commit everything received so far as delivered: it is not received again after a restart."""
+
+    def reader(self, topics: Iterable[str]) -> OutputReader:
+        """Return a reader of output topics, named without their prefix: of any, not only the transport's. Since API 1.1.
+
+        Raises ``ValueError`` for no topic, a topic that is not an output, and for more open readers than ``READERS_MAX`` of
+        ``validator/plugin/limits.py``.
+        """
 
     @property
     def stopping(self) -> bool:

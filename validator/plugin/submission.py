@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from validator.codec.codec import Codec
 from validator.codec.json_form import encode_input, to_json
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.errors import UserError
+from validator.plugin.limits import HEADERS_BYTES_MAX, HEADERS_MAX, KEY_BYTES_MAX
 from validator.topics import INPUT_TOPICS, OUTPUT_TOPICS
 
 
@@ -58,6 +59,64 @@ def check_submission(topic: str, key: bytes, value: bytes) -> None:
             raise ValueError(f"{name}: expected bytes, found {type(part).__name__}")
     if len(value) > RECORD_BYTES_MAX:
         raise ValueError(f"value: expected at most {RECORD_BYTES_MAX} bytes, found {len(value)}")
+
+
+def check_enqueued(
+    topic: str, key: bytes, value: bytes, done: Callable[[str | None], None], headers: Mapping[str, bytes]
+) -> None:
+    """Raise ``ValueError`` as `check_submission` does, then for a long key, a ``done`` that is no function, and headers."""
+    check_submission(topic, key, value)
+    if len(key) > KEY_BYTES_MAX:
+        raise ValueError(f"key: expected at most {KEY_BYTES_MAX} bytes, found {len(key)}")
+    if not callable(done):
+        raise ValueError(f"done: expected a function, found {type(done).__name__}")
+    if not isinstance(headers, Mapping):
+        raise ValueError(f"headers: expected bytes by name, found {type(headers).__name__}")
+    if len(headers) > HEADERS_MAX:
+        raise ValueError(f"headers: expected at most {HEADERS_MAX}, found {len(headers)}")
+    size = 0
+    for name, each in headers.items():
+        if not isinstance(name, str) or not name or not name.isprintable():
+            raise ValueError(f"headers: expected names of printable characters, found {_shown(name)}")
+        if type(each) is not bytes:
+            raise ValueError(f"headers: {_shown(name)}: expected bytes, found {type(each).__name__}")
+        size += len(name.encode()) + len(each)
+    if size > HEADERS_BYTES_MAX:
+        raise ValueError(f"headers: expected at most {HEADERS_BYTES_MAX} bytes of names and values, found {size}")
+
+
+def output_topics(topics: Iterable[str]) -> tuple[str, ...]:
+    """Return the topics of a reader without repetitions. Raises ``ValueError`` for none, then for the first that is not an output."""
+    names = tuple(dict.fromkeys(topics))
+    if not names:
+        raise ValueError("topics: expected at least one output topic, found none")
+    for topic in names:
+        if topic not in OUTPUT_TOPICS:
+            raise ValueError(f"topic: expected one of {', '.join(OUTPUT_TOPICS)}, found {_shown(topic)}")
+    return names
+
+
+Place = tuple[str, int]
+"""Topic without its prefix, and partition."""
+
+
+def start_offsets(
+    offsets: Mapping[Place, int], begins: Mapping[Place, int], ends: Mapping[Place, int]
+) -> dict[Place, int]:
+    """Return where a reader starts in each partition: ``offsets``, but not before what retention has kept.
+
+    Raises ``ValueError`` for the first of ``offsets`` whose partition is not read, that is not a number from 0, or is beyond the end.
+    """
+    starts = dict(begins)
+    for place, offset in offsets.items():
+        if place not in begins:
+            raise ValueError(f"offsets: expected topics and partitions of this reader, found {_shown(place)}")
+        if type(offset) is not int or not 0 <= offset <= ends[place]:
+            raise ValueError(
+                f"offsets: {place[0]}/{place[1]}: expected a number from 0 to {ends[place]}, the end, found {_shown(offset)}"
+            )
+        starts[place] = max(offset, begins[place])
+    return starts
 
 
 def check_timeout(timeout_s: float) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from functools import partial
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
@@ -15,26 +15,26 @@ from validator.errors import UserError
 from validator.kafka.client import consumer_config
 from validator.kafka.retry import ANSWER_S_MAX, answer, check, partitions_of
 from validator.lanes.configured import configured_codec, protocol_of
+from validator.plugin.limits import CLOSE_S_MAX, COMMIT_S_MAX, POLL_S_MAX, READERS_MAX
 from validator.plugin.lock import check_lock, check_versions, read_lock
 from validator.plugin.pack import use_artefacts
 from validator.plugin.registry import PluginError, Problem, canonical, configure, discover, installed, transports_of
-from validator.plugin.submission import RecordForms, check_submission, check_timeout
+from validator.plugin.submission import RecordForms, check_enqueued, check_submission, check_timeout, output_topics
+from validator.service.lease import Lease
+from validator.service.output_reader import KafkaOutputReader
+from validator.service.record_queue import RecordQueue
 from validator.service.sender import RecordSender
-from validator.topics import OUTPUT_TOPICS
+from validator.topics import INPUT_TOPICS, OUTPUT_TOPICS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
     from validator.config import Config
     from validator.kafka.client import KafkaTable
     from validator.plugin.api import Record, Transport
     from validator.plugin.registry import Plugin
 
 GROUP: Final = "validator.transports"
-
-POLL_S_MAX: Final = 0.2
-"""Seconds after which a transport that waits for a record notices a request to stop."""
-
-COMMIT_S_MAX: Final = 60.0
-"""Seconds that Kafka may take to commit an acknowledgement, or to return the committed offsets."""
 
 _FATAL: Final = frozenset({
     "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED",
@@ -98,56 +98,105 @@ def _only(name: str, config: Config) -> Plugin:
     return plugin
 
 
-class KafkaTransportContext:
-    """A transport's context on Kafka (`validator.plugin.api.TransportContext`).
+class TransportGroup(NamedTuple):
+    """All processes of one transport: the cluster, the topics' prefix, and the transport's name."""
 
-    It reads all partitions and commits offsets to a consumer group without being a member. A transport that spends hours on a record
-    therefore loses its partitions to nobody, but two processes of one name deliver everything twice. As a context manager it closes its
-    connections on exit; received records that were not acknowledged are delivered again. Raises `UserError` if topics are missing or no
+    kafka: KafkaTable
+    prefix: str
+    name: str
+
+    @property
+    def group_id(self) -> str:
+        """The consumer group that has the acknowledged offsets, and whose only member is the active process."""
+        return f"{self.prefix}transport.{self.name}"
+
+    def lease(self, topics: tuple[str, ...]) -> Lease:
+        """Return the lease of this transport, which is not acquired yet. Raises `UserError` if topics are missing or no broker answers."""
+        subscribed = topics[0] if topics else next(iter(INPUT_TOPICS))
+        sender = RecordSender(self.kafka, self.prefix)
+        for topic in topics or (subscribed,):
+            sender.check(topic)
+        return Lease(self.kafka, self.group_id, self.name, self.prefix + subscribed)
+
+
+class KafkaTransportContext:
+    """A transport's context on Kafka (`validator.plugin.api.TransportContext`), of the process that has the lease.
+
+    It reads all partitions, assigned by itself, and commits offsets through the lease's member of the group. As a context manager it closes
+    its connections on exit; received records that were not acknowledged are delivered again. Raises `UserError` if topics are missing or no
     broker answers.
     """
 
     def __init__(
-        self,
-        kafka: KafkaTable,
-        prefix: str,
-        name: str,
-        topics: tuple[str, ...],
-        config: Any,
-        stop: Event,
-        forms: RecordForms,
+        self, group: TransportGroup, topics: tuple[str, ...], config: Any, stop: Event, forms: RecordForms, lease: Lease
     ) -> None:
         self.config = config
         self.encode, self.decode = forms.encode, forms.decode
-        self._prefix = prefix
-        self._stop = stop
-        self._name = name
+        self._kafka, self._prefix, self._name = group
+        self._stop, self._lease = stop, lease
         self._received: dict[tuple[str, int], int] = {}
-        self._sender = RecordSender(kafka, prefix)
-        for topic in topics:
-            self._sender.check(topic)
-        group = f"{prefix}transport.{name}"
-        settings = consumer_config(kafka, group_id=group)
+        self._sender = RecordSender(group.kafka, group.prefix)
+        self._queue: RecordQueue | None = None
+        self._readers: list[KafkaOutputReader] = []
+        self._opening = Lock()
+        settings = consumer_config(group.kafka, group_id=group.group_id)
         self._bootstrap = settings["bootstrap.servers"]
         self._consumer = Consumer(settings)
-        self._consumer.assign(self._places([prefix + topic for topic in topics]))
+        self._consumer.assign(self._places([group.prefix + topic for topic in topics]))
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        for reader in self._readers:
+            reader.close()
         self._consumer.close()
+        if self._queue is not None:
+            failed = self._queue.has_failed
+            self._queue.close(CLOSE_S_MAX if kind is None and not failed and not self._lease.lost.is_set() else 0.0)
+            if kind is None:
+                self._queue.check_done()
 
     @property
     def stopping(self) -> bool:
-        """Whether the transport has to end."""
-        return self._stop.is_set()
+        """Whether the transport has to end: it was asked to, or has lost its lease, or cannot enqueue."""
+        return self._stop.is_set() or self._lease.lost.is_set() or (self._queue is not None and self._queue.has_failed)
 
     def submit(self, topic: str, key: bytes, value: bytes) -> None:
         """Write a record to an input topic and return once all in-sync replicas have it. Raises ``ValueError``, `UserError`."""
         check_submission(topic, key, value)
+        self._check()
         self._sender.send(topic, key, value)
         self._sender.flush()
+
+    def enqueue(
+        self,
+        topic: str,
+        key: bytes,
+        value: bytes,
+        done: Callable[[str | None], None],
+        headers: Mapping[str, bytes] = {},
+    ) -> bool:
+        """Write a record in the background, or return False if too many wait. Raises ``ValueError``, `UserError`."""
+        check_enqueued(topic, key, value, done, headers)
+        self._check()
+        with self._opening:
+            if self._queue is None:
+                self._queue = RecordQueue(self._kafka, self._prefix)
+        return self._queue.put(topic, key, value, done, headers)
+
+    def reader(self, topics: Iterable[str]) -> KafkaOutputReader:
+        """Return a reader of output topics. Raises ``ValueError``, `UserError`."""
+        names = output_topics(topics)
+        self._check()
+        with self._opening:
+            self._readers = [each for each in self._readers if not each.is_closed]
+            if len(self._readers) >= READERS_MAX:
+                raise ValueError(f"readers: expected at most {READERS_MAX} open ones, found one more")
+            self._readers.append(
+                KafkaOutputReader(self._kafka, self._prefix, names, self._check, lambda: self.stopping)
+            )
+            return self._readers[-1]
 
     def receive(self, timeout_s: float) -> Record | None:
         """Return the next committed record, or None at the timeout or a request to stop. Raises as `submit` does."""
@@ -156,6 +205,7 @@ class KafkaTransportContext:
         while True:
             left = max(0.0, deadline - time.monotonic())
             message = self._consumer.poll(min(left, POLL_S_MAX))
+            self._check()  # this process may have been frozen up to here
             if message is not None:
                 error = message.error()
                 if error is None:
@@ -170,19 +220,20 @@ class KafkaTransportContext:
 
     def acknowledge(self) -> None:
         """Commit the offsets of everything received so far, and return once Kafka has them. Raises `UserError`."""
+        self._check()
         places = [TopicPartition(*place, offset) for place, offset in sorted(self._received.items())]
         if not places:
             return
-
-        def commit(_: float) -> None:
-            for place in self._consumer.commit(offsets=places, asynchronous=False) or ():
-                check(place.error)
-
         try:
-            answer(commit, patience_s=COMMIT_S_MAX)
+            self._lease.commit(places)
         except KafkaException as error:
             raise self._error(error.args[0]) from error
         self._received.clear()
+
+    def _check(self) -> None:
+        self._lease.check()
+        if self._queue is not None:
+            self._queue.check()
 
     def _places(self, topics: list[str]) -> list[TopicPartition]:
         """Return all partitions with the group's committed offsets, or the beginning if the group has none.
@@ -218,18 +269,33 @@ def record_forms(config: Config) -> RecordForms:
     return RecordForms(configured_codec(config), partial(protocol_of, config))
 
 
-def run_transport(chosen: Chosen, kafka: KafkaTable, prefix: str, stop: Event, forms: RecordForms) -> None:
-    """Run a transport until it ends by itself, or after ``stop`` is set.
+def run_transport(
+    chosen: Chosen,
+    group: TransportGroup,
+    stop: Event,
+    forms: RecordForms,
+    on_standby: Callable[[str], None],
+    on_active: Callable[[Lease], None],
+) -> None:
+    """Wait until this process is the active one of the transport's name, and run the transport until it ends, or after ``stop`` is set.
 
-    Raises `UserError` as its context does, and for any exception of the transport itself.
+    ``on_standby`` is called with the name of the active process before waiting for it to go, ``on_active`` with the lease before the
+    transport runs. Raises `LeaseLost` if the lease was lost, and `UserError` as the context does, and for any exception of the transport.
     """
     topics = chosen.transport.topics
-    with KafkaTransportContext(kafka, prefix, chosen.name, topics, chosen.config, stop, forms) as context:
+    with group.lease(topics) as lease:
+        if not lease.acquire(stop, on_standby):
+            return
+        on_active(lease)
         try:
-            chosen.transport.run(context)
+            with KafkaTransportContext(group, topics, chosen.config, stop, forms, lease) as context:
+                chosen.transport.run(context)
+            lease.check()
         except UserError:
+            lease.check()
             raise
         except Exception as error:
+            lease.check()
             lines = str(error).strip().splitlines()
             text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
             raise UserError(f"transport {chosen.name}: {chosen.plugin} raised {text}") from error

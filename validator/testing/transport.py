@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import Condition
 from typing import Any
 
 from validator.codec.json_form import encode_json
 from validator.config import DEFAULT_PROTOCOL
-from validator.errors import UserError
+from validator.errors import LeaseLost, UserError
 from validator.plugin.api import Manifest, Record, Transport
+from validator.plugin.limits import ENQUEUED_RECORDS_MAX, READERS_MAX
 from validator.plugin.registry import (
     Found,
     Plugin,
@@ -22,7 +26,8 @@ from validator.plugin.registry import (
     transports_of,
 )
 from validator.plugin.runtime import RuntimePlan, codec_of
-from validator.plugin.submission import RecordForms, check_submission, check_timeout
+from validator.plugin.submission import RecordForms, check_enqueued, check_submission, check_timeout, output_topics
+from validator.testing.memory_kafka import LOOK_S, EnqueuedRecord, MemoryQueue, MemoryReader
 from validator.topics import OUTPUT_TOPICS
 
 
@@ -59,6 +64,21 @@ class MemoryTransport:
         """The records written to input topics, in order."""
         self.acknowledged = 0
         """How many of `outputs` are acknowledged and not received again."""
+        self.enqueued: list[EnqueuedRecord] = []
+        """Those of `submitted` that were enqueued, with their headers."""
+        self.enqueued_records_max = ENQUEUED_RECORDS_MAX
+        """How many enqueued records may wait in the next run."""
+        self.refuse: Callable[[EnqueuedRecord], str | None] = lambda _: None
+        """Returns the reason why Kafka refuses an enqueued record, or None; it may also call `lose_lease` or block."""
+        self.is_held = False
+        """Whether enqueued records wait, as while Kafka is down."""
+        self.begins: dict[str, int] = {}
+        """By topic, the first offset that retention has kept, for readers; 0 by default."""
+        self.changed = Condition()
+        """Notified when a thread that waits should look again."""
+        self._offsets: list[int] = []
+        self._counts: dict[str, int] = {}
+        self._context: MemoryContext | None = None
 
     def emit(self, topic: str, record: Mapping[str, Any]) -> None:
         """Append an output record, given in JSON form, as the job would emit it. Raises `UserError` for a wrong topic or record."""
@@ -70,47 +90,161 @@ class MemoryTransport:
                 if at + 1 == len(names):
                     raise
                 continue
-            self.outputs.append((topic, str(record["lane"]).encode(), value))
+            with self.changed:
+                self.outputs.append((topic, str(record["lane"]).encode(), value))
+                self.changed.notify_all()
             return
         raise UserError(f"topic: expected one of {', '.join(OUTPUT_TOPICS)}, found {topic!r}")
 
-    def run(self, *, receives_max: int | None = None, submits_max: int | None = None) -> None:
+    def run(self, *, receives_max: int | None = None, submits_max: int | None = None, live: bool = False) -> None:
         """Start the transport, as a restarted process does, from the first record not acknowledged, and run it until it returns.
 
         The context asks it to stop when nothing is left to receive, after ``receives_max`` records received, or after ``submits_max``
-        submitted. Raises whatever the transport raises.
+        submitted or enqueued. With ``live``, `TransportContext.receive` waits for records as on Kafka instead of stopping at their end;
+        another thread calls `stop`. Raises whatever the transport raises.
         """
-        self.transport.run(MemoryContext(self, receives_max, submits_max))
+        with self.open(receives_max=receives_max, submits_max=submits_max, live=live) as context:
+            self.transport.run(context)
+
+    @contextmanager
+    def open(
+        self, *, receives_max: int | None = None, submits_max: int | None = None, live: bool = False
+    ) -> Iterator[MemoryContext]:
+        """Yield the context of a run, for tests that call it themselves; arguments as for `run`."""
+        context = self._context = MemoryContext(self, receives_max, submits_max, live=live)
+        done = False
+        try:
+            yield context
+            done = True
+        finally:
+            context.close(gives_up=not done)
+
+    def stop(self) -> None:
+        """Ask the running transport to stop, as a signal does."""
+        if self._context is not None:
+            self._context.stop()
+
+    def lose_lease(self) -> None:
+        """Make the running transport lose its lease, as when Kafka has not heard from its process for too long."""
+        if self._context is not None:
+            self._context.lose_lease()
+
+    def hold(self) -> None:
+        """Make records that are enqueued from now on wait, as while Kafka is down."""
+        self.is_held = True
+
+    def release(self) -> None:
+        """Write the records that wait, as when Kafka is there again."""
+        with self.changed:
+            self.is_held = False
+            self.changed.notify_all()
+
+    def offset_of(self, index: int) -> int:
+        """Return the offset of one of `outputs`: its position among those of its topic."""
+        with self.changed:
+            for topic, _, _ in self.outputs[len(self._offsets) : index + 1]:
+                self._offsets.append(self._counts.get(topic, 0))
+                self._counts[topic] = self._offsets[-1] + 1
+            return self._offsets[index]
 
 
 class MemoryContext:
     """The context of one run (`validator.plugin.api.TransportContext`)."""
 
-    def __init__(self, memory: MemoryTransport, receives_max: int | None, submits_max: int | None) -> None:
+    def __init__(
+        self, memory: MemoryTransport, receives_max: int | None, submits_max: int | None, *, live: bool = False
+    ) -> None:
         self.config = memory.config
         self.encode, self.decode = memory.forms.encode, memory.forms.decode
         self._memory = memory
         self._position = memory.acknowledged
         self._receives_left = receives_max
         self._submits_left = submits_max
+        self._live = live
         self._stopping = 0 in (receives_max, submits_max)
+        self._lost = False
+        self._queue: MemoryQueue | None = None
+        self._readers: list[MemoryReader] = []
 
     @property
     def stopping(self) -> bool:
         """Whether the transport should stop."""
-        return self._stopping
+        return self._stopping or self._lost or (self._queue is not None and self._queue.enqueued.has_failed)
+
+    def stop(self) -> None:
+        """Ask the transport to stop."""
+        with self._memory.changed:
+            self._stopping = True
+            self._memory.changed.notify_all()
+
+    def lose_lease(self) -> None:
+        """Make every further call raise `LeaseLost`."""
+        with self._memory.changed:
+            self._lost = True
+            self._memory.changed.notify_all()
+
+    def close(self, *, gives_up: bool) -> None:
+        """Close what is open. Raises ``RuntimeError`` if a ``done`` has raised, unless the queue ``gives_up``."""
+        for reader in self._readers:
+            reader.close()
+        if self._queue is not None:
+            self._queue.close(gives_up=gives_up or self._lost)
+            if not gives_up:
+                self._queue.enqueued.check()
 
     def submit(self, topic: str, key: bytes, value: bytes) -> None:
         """Append a record to `MemoryTransport.submitted`. Raises ``ValueError``."""
         check_submission(topic, key, value)
-        self._memory.submitted.append((topic, key, value))
-        if self._submits_left is not None:
-            self._submits_left -= 1
-            self._stopping = self._stopping or self._submits_left <= 0
+        self._check()
+        with self._memory.changed:
+            self._append((topic, key, value))
+
+    def enqueue(
+        self,
+        topic: str,
+        key: bytes,
+        value: bytes,
+        done: Callable[[str | None], None],
+        headers: Mapping[str, bytes] = {},
+    ) -> bool:
+        """Append a record to `MemoryTransport.submitted` in another thread. Raises ``ValueError``."""
+        check_enqueued(topic, key, value, done, headers)
+        self._check()
+        with self._memory.changed:
+            if self._queue is None:
+                self._queue = MemoryQueue(self._memory, self._write)
+        return self._queue.put(EnqueuedRecord(topic, key, value, dict(headers)), done)
+
+    def reader(self, topics: Iterable[str]) -> MemoryReader:
+        """Return a reader of `MemoryTransport.outputs`. Raises ``ValueError``."""
+        names = output_topics(topics)
+        self._check()
+        self._readers = [each for each in self._readers if not each.is_closed]
+        if len(self._readers) >= READERS_MAX:
+            raise ValueError(f"readers: expected at most {READERS_MAX} open ones, found one more")
+        self._readers.append(MemoryReader(self._memory, names, self._check, lambda: self.stopping))
+        return self._readers[-1]
 
     def receive(self, timeout_s: float) -> Record | None:
         """Return the next record of the transport's topics, or None at once if there is none. Raises ``ValueError``."""
         check_timeout(timeout_s)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            self._check()
+            record = self._next()
+            left = deadline - time.monotonic()
+            if record is not None or not self._live or left <= 0 or self.stopping:
+                self._stopping = self._stopping or (record is None and not self._live)
+                return record
+            with self._memory.changed:
+                self._memory.changed.wait(min(left, LOOK_S))
+
+    def acknowledge(self) -> None:
+        """Mark everything received so far as delivered, so that it is not received again."""
+        self._check()
+        self._memory.acknowledged = self._position
+
+    def _next(self) -> Record | None:
         outputs, topics = self._memory.outputs, self._memory.transport.topics
         while not self._stopping and self._position < len(outputs):
             record = outputs[self._position]
@@ -120,12 +254,27 @@ class MemoryContext:
                     self._receives_left -= 1
                     self._stopping = self._receives_left <= 0
                 return record
-        self._stopping = True
         return None
 
-    def acknowledge(self) -> None:
-        """Mark everything received so far as delivered, so that it is not received again."""
-        self._memory.acknowledged = self._position
+    def _write(self, record: EnqueuedRecord) -> str | None:
+        reason = self._memory.refuse(record)
+        if reason is None:
+            with self._memory.changed:
+                self._memory.enqueued.append(record)
+                self._append(record[:3])
+        return reason
+
+    def _append(self, record: Record) -> None:
+        self._memory.submitted.append(record)
+        if self._submits_left is not None:
+            self._submits_left -= 1
+            self._stopping = self._stopping or self._submits_left <= 0
+
+    def _check(self) -> None:
+        if self._lost:
+            raise LeaseLost("transport: this process is not the active one any more")
+        if self._queue is not None:
+            self._queue.enqueued.check()
 
 
 def _resolve(plugin: Any) -> Plugin:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,7 @@ from validator.config import Config
 from validator.errors import UserError
 from validator.kafka import reader, retry, topics
 from validator.kafka.retry import answer, await_broker, missing_topics, partitions_of
-from validator.service import replayer, sender, transport, verification
+from validator.service import lease, output_reader, replayer, sender, transport, verification
 
 KAFKA: dict[str, object] = {"bootstrap.servers": "127.0.0.1:1"}
 TRANSIENT = (
@@ -186,6 +187,17 @@ class Broker:
         found = SimpleNamespace(topic_partitions=[SimpleNamespace(error=None, offset=8, metadata="job")])
         return {place.topic: self.future("list_consumer_group_offsets", found)}
 
+    def describe_consumer_groups(self, asked: list[str], **_: object) -> dict[str, Any]:
+        member = SimpleNamespace(member_id="member", client_id="validator@host:1", host="/10.0.0.1")
+        return {asked[0]: self.future("describe_consumer_groups", SimpleNamespace(state=None, members=[member]))}
+
+    def offsets_for_times(self, places: list[TopicPartition], timeout: float) -> list[Any]:
+        error = self.fail("offsets_for_times")
+        return [SimpleNamespace(topic=each.topic, partition=each.partition, offset=9, error=error) for each in places]
+
+    def memberid(self) -> str:
+        return "member"
+
     def assign(self, places: object) -> None:
         self.assigned = places
 
@@ -216,12 +228,22 @@ def ends(broker: Broker) -> object:
 
 
 def transport_places(broker: Broker) -> object:
-    context = transport.KafkaTransportContext(
-        KAFKA, "t.", "echo", ("verdicts",), None, None, transport.record_forms(Config())
-    )  # type: ignore[arg-type]
+    group = transport.TransportGroup(KAFKA, "t.", "echo")
+    held = group.lease(("verdicts",))
+    held._id, held._alive_s = "member", float("inf")
+    forms = transport.record_forms(Config())
+    context = transport.KafkaTransportContext(group, ("verdicts",), None, Event(), forms, held)
     context._received["t.verdicts", 0] = 5
     context.acknowledge()
     return [place.offset for place in broker.assigned], context._received  # type: ignore[attr-defined]
+
+
+def members(broker: Broker) -> object:
+    return lease.Lease(KAFKA, "t.transport.echo", "echo", "t.verdicts")._members()
+
+
+def output_reader_ends(broker: Broker) -> object:
+    return output_reader.KafkaOutputReader(KAFKA, "t.", ["verdicts"], lambda: None, lambda: False).ends()
 
 
 def partition(broker: Broker) -> object:
@@ -238,6 +260,8 @@ CALLERS: dict[str, tuple[Callable[[Broker], object], object]] = {
     "spans": (spans, {("verdicts", 0): (2, 9)}),
     "tail": (tail, [6]),
     "transport": (transport_places, ([4], {})),
+    "members": (members, {"member": "validator@host:1 (10.0.0.1)"}),
+    "output reader": (output_reader_ends, {("verdicts", 0): 9}),
     "verification": (partition, 7),
     "check": (lambda _: sender.RecordSender(KAFKA, "t.").check("blocks"), None),
     "replayer": (lambda _: replayer.Replayer(KAFKA, "t.")._open, False),
@@ -252,7 +276,7 @@ CALLERS: dict[str, tuple[Callable[[Broker], object], object]] = {
 def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, float], Broker]]:
     def make(code: int, times: float) -> Broker:
         broker = Broker(code, times)
-        for module in (reader, transport, verification, sender, replayer, topics, markers):
+        for module in (reader, transport, lease, output_reader, verification, sender, replayer, topics, markers):
             for client in ("Consumer", "Producer", "AdminClient"):
                 if hasattr(module, client):
                     monkeypatch.setattr(module, client, lambda _: broker)

@@ -22,7 +22,7 @@ from validator.core.handlers.context import Context
 from validator.core.handlers.weights import CALL_WEIGHTS
 from validator.core.outcomes import DispatchOutcome
 from validator.plugin import hookspecs
-from validator.plugin.api import API_VERSION, Manifest, Transport, TransportContext
+from validator.plugin.api import API_VERSION, Manifest, OutputReader, Transport, TransportContext
 from validator.plugin.hookspecs import GROUPS
 from validator.plugin.registry import Found, Plugin, handlers_of, protocols_of, register, transports_of
 from validator.testing import Harness
@@ -79,7 +79,7 @@ def test_every_group_is_on_page() -> None:
     assert [code(cells[0])[0] for cells in rows("group")] == list(GROUPS)
 
 
-@pytest.mark.parametrize("kind", [Context, TransportContext])
+@pytest.mark.parametrize("kind", [Context, OutputReader, TransportContext])
 def test_every_context_member_is_on_page(kind: type[Any]) -> None:
     on_page = [member for cells in rows(f"member of `{kind.__name__}`") for member in code(cells[0])]
     names = {name for name in (*dir(kind), *getattr(kind, "__annotations__", ())) if not name.startswith("_")}

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A transport's readers give the same guarantees on a real broker and in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.contract.transport_backends import Backend, wait
+from validator.plugin.api import OutputReader, OutputRecord, Record
+
+
+def numbered(count: int, topic: str = "verdicts") -> list[Record]:
+    return [(topic, b"polkadot", b"%d" % at) for at in range(count)]
+
+
+def read(reader: OutputReader, count: int) -> list[OutputRecord]:
+    found = []
+    while len(found) < count:
+        record = reader.receive(60)
+        assert record is not None
+        found.append(record)
+    return found
+
+
+def at_end(reader: OutputReader) -> bool:
+    """Return whether nothing is left, having waited until the reader knows."""
+    while reader.positions() != reader.ends():
+        if reader.receive(0.1) is not None:
+            return False
+    return reader.receive(0) is None
+
+
+def test_reader_reads_topics_from_their_beginning(backend: Backend) -> None:
+    backend.send(*numbered(3), ("receipts", b"k", b"not asked for"), ("dispatches", b"polkadot", b"d"))
+    reader = backend.start().reader(["verdicts", "dispatches", "verdicts"])
+    found = read(reader, 4)
+    assert sorted(found) == [
+        OutputRecord("dispatches", 0, 0, b"polkadot", b"d"),
+        *(OutputRecord("verdicts", 0, at, b"polkadot", b"%d" % at) for at in range(3)),
+    ]
+    assert [each.value for each in found if each.topic == "verdicts"] == [b"0", b"1", b"2"]
+    assert at_end(reader)
+    assert reader.ends() == {("verdicts", 0): 3, ("dispatches", 0): 1}
+    backend.send(("verdicts", b"kusama", b"new"))
+    assert read(reader, 1) == [OutputRecord("verdicts", 0, 3, b"kusama", b"new")]
+    assert reader.positions() == {("verdicts", 0): 4, ("dispatches", 0): 1}
+
+
+def test_reader_seeks_and_named_partitions_alone_keep_their_place(backend: Backend) -> None:
+    backend.send(*numbered(5), ("dispatches", b"k", b"d"))
+    reader = backend.start().reader(["verdicts", "dispatches"])
+    read(reader, 6)
+    reader.seek({("verdicts", 0): 3})
+    assert reader.positions() == {("verdicts", 0): 3, ("dispatches", 0): 0}
+    assert sorted(each.value for each in read(reader, 3)) == [b"3", b"4", b"d"]
+    reader.seek(reader.ends())
+    assert at_end(reader)
+    reader.seek({})
+    assert len(read(reader, 6)) == 6
+    assert at_end(reader)
+
+
+def test_reader_is_independent_of_receive_and_of_other_readers(backend: Backend) -> None:
+    backend.send(*numbered(4))
+    context = backend.start()
+    one, other = context.reader(["verdicts"]), context.reader(["verdicts"])
+    other.seek({("verdicts", 0): 2})
+    assert [each.offset for each in read(one, 1) + read(other, 2) + read(one, 3)] == [0, 2, 3, 1, 2, 3]
+    assert [wait(context, backend) for _ in range(4)] == numbered(4)
+    context.acknowledge()
+    assert [each.offset for each in read(backend.start().reader(["verdicts"]), 4)] == [0, 1, 2, 3]
+
+
+def test_position_before_retention_goes_to_the_first_record_that_is_left(backend: Backend) -> None:
+    backend.send(*numbered(5))
+    context = backend.start()
+    early = context.reader(["verdicts"])
+    backend.expire("verdicts", 3)
+    reader = context.reader(["verdicts"])
+    assert reader.positions() == {("verdicts", 0): 3}
+    reader.seek({("verdicts", 0): 1})
+    assert reader.positions() == {("verdicts", 0): 3}
+    assert [each.offset for each in read(reader, 2)] == [3, 4]
+    early.seek({("verdicts", 0): 4})
+    backend.send(*numbered(2))
+    backend.expire("verdicts", 6)
+    reader.seek({("verdicts", 0): 6})
+    assert [each.offset for each in read(reader, 1)] == [6]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "text"),
+    [
+        ({("verdicts", 1): 0}, "offsets: expected topics and partitions of this reader, found ('verdicts', 1)"),
+        ({"verdicts": 0}, "offsets: expected topics and partitions of this reader, found 'verdicts'"),
+        ({("verdicts", 0): 4}, "offsets: verdicts/0: expected a number from 0 to 3, the end, found 4"),
+        ({("verdicts", 0): -1}, "offsets: verdicts/0: expected a number from 0 to 3, the end, found -1"),
+        ({("verdicts", 0): None}, "offsets: verdicts/0: expected a number from 0 to 3, the end, found None"),
+    ],
+)
+def test_wrong_position_is_value_error_and_changes_nothing(backend: Backend, offsets: Any, text: str) -> None:
+    backend.send(*numbered(3))
+    reader = backend.start().reader(["verdicts"])
+    read(reader, 2)
+    with pytest.raises(ValueError, match="expected") as caught:
+        reader.seek(offsets)
+    assert str(caught.value) == text
+    assert [each.offset for each in read(reader, 1)] == [2]
+
+
+@pytest.mark.parametrize(
+    ("topics", "text"),
+    [
+        ([], "topics: expected at least one output topic, found none"),
+        (["verdicts", "blocks"], "topic: expected one of verdicts, dispatches, "),
+        ("verdicts", "topic: expected one of verdicts, dispatches, "),
+        ([None], "topic: expected one of verdicts, dispatches, "),
+    ],
+)
+def test_reader_of_wrong_topics_is_value_error(backend: Backend, topics: Any, text: str) -> None:
+    with pytest.raises(ValueError, match="expected") as caught:
+        backend.start().reader(topics)
+    assert str(caught.value).startswith(text)
+
+
+def test_closed_reader_is_of_no_use_and_readers_close_with_the_transport(backend: Backend) -> None:
+    context = backend.start()
+    closed, left_open = context.reader(["verdicts"]), context.reader(["verdicts"])
+    closed.close()
+    closed.close()
+    backend.close()
+    for reader in (closed, left_open):
+        for call in (lambda each: each.receive(0), lambda each: each.seek({}), lambda each: each.ends()):
+            with pytest.raises(ValueError, match="reader: expected an open one, found a closed one"):
+                call(reader)
+
+
+def test_open_readers_are_bounded(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("validator.service.transport", "validator.testing.transport"):
+        monkeypatch.setattr(f"{module}.READERS_MAX", 2)
+    context = backend.start()
+    first, _ = context.reader(["verdicts"]), context.reader(["verdicts"])
+    with pytest.raises(ValueError, match="readers: expected at most 2 open ones"):
+        context.reader(["verdicts"])
+    first.close()
+    assert context.reader(["verdicts"]).receive(0) is None
+
+
+@pytest.mark.parametrize("timeout_s", [-1, float("inf"), None])
+def test_wrong_timeout_of_reader_is_value_error(backend: Backend, timeout_s: Any) -> None:
+    with pytest.raises(ValueError, match="timeout_s: expected seconds, at least 0, found "):
+        backend.start().reader(["verdicts"]).receive(timeout_s)

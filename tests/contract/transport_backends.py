@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Contexts of transports on a real broker and in memory, behind one interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.sending import send
+from validator.config import Config
+from validator.kafka.client import admin_config
+from validator.kafka.reader import TopicReader
+from validator.kafka.topics import create_topics
+from validator.plugin.api import Manifest, Record, Transport, TransportContext, hookimpl
+from validator.service.transport import KafkaTransportContext, TransportGroup, record_forms
+from validator.testing.transport import MemoryTransport
+
+TOPICS = ("verdicts", "lanes")
+CONFIG = SimpleNamespace(peer="x")
+
+
+class OnKafka:
+    """Contexts on topics with a separate prefix."""
+
+    def __init__(self, kafka: dict[str, Any], prefix: str) -> None:
+        self.kafka, self.prefix = kafka, prefix
+        create_topics(kafka, prefix=prefix)
+        self.open = ExitStack()
+
+    def send(self, *records: Record) -> None:
+        send(self.kafka, self.prefix, records)
+
+    def start(self) -> TransportContext:
+        """Start the transport again, in place of the running one."""
+        self.stop = Event()
+        self.open.close()
+        group = TransportGroup(self.kafka, self.prefix, "t")
+        lease = self.open.enter_context(group.lease(TOPICS))
+        assert lease.acquire(self.stop, pytest.fail)
+        return self.open.enter_context(
+            KafkaTransportContext(group, TOPICS, CONFIG, self.stop, record_forms(Config()), lease)
+        )
+
+    def submitted(self) -> list[Record]:
+        with TopicReader(self.kafka, self.prefix, ["blocks", "candidates"]) as reader:
+            return [(record.topic, record.key or b"", record.value) for record in reader.read_to_end()]
+
+    def close(self) -> None:
+        self.open.close()
+
+    def expire(self, topic: str, offset: int) -> None:
+        """Remove the records before an offset, as retention does."""
+        admin = AdminClient(admin_config(self.kafka))
+        for future in admin.delete_records([TopicPartition(self.prefix + topic, 0, offset)]).values():
+            future.result()
+
+
+class InMemory:
+    """The same with `MemoryTransport`."""
+
+    def __init__(self) -> None:
+        class Plugin:
+            @hookimpl
+            def validator_manifest(self) -> Manifest:
+                return Manifest("t", "1.0", (1, 0))
+
+            @hookimpl
+            def validator_transports(self, config: Any) -> Iterator[Transport]:
+                yield Transport("t", print, TOPICS)
+
+        self.memory = MemoryTransport(Plugin())
+        self.memory.config = CONFIG
+        self.open = ExitStack()
+
+    def send(self, *records: Record) -> None:
+        self.memory.outputs += records
+
+    def start(self) -> TransportContext:
+        self.open.close()
+        return self.open.enter_context(self.memory.open())
+
+    def submitted(self) -> list[Record]:
+        return self.memory.submitted
+
+    def close(self) -> None:
+        self.open.close()
+
+    def expire(self, topic: str, offset: int) -> None:
+        self.memory.begins[topic] = offset
+
+
+Backend = OnKafka | InMemory
+
+
+def wait(context: TransportContext, of: Backend) -> Record | None:
+    """Wait for a record: joining a group takes time, memory answers immediately."""
+    return context.receive(60 if isinstance(of, OnKafka) else 0)

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes one process of a transport's name the active one; the others wait as standby.
+
+The lease is membership of the transport's consumer group. A process joins if the group is empty, and is active once Kafka says that it is
+the only member. If several join at once, all but the first by id leave again. The coordinator gives each member an id, never the same one
+twice, and forgets it after the session timeout without a heartbeat. A process has the lease as long as Kafka knows its id, so two never
+have it at once. What the active process commits names its id: Kafka refuses it once the id is forgotten.
+
+Members take no partitions, because a group moves partitions when a member joins. A process that was frozen does not know how long: before
+anything else is delivered it asks Kafka whether its id is still there.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from validator.errors import LeaseLost, UserError
+from validator.kafka.client import admin_config, consumer_config
+from validator.kafka.retry import ANSWER_S_MAX, answer, check
+from validator.plugin.limits import COMMIT_S_MAX, HEARTBEAT_MS_MAX, SESSION_MS, WATCH_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from validator.kafka.client import KafkaTable
+
+POLL_S: Final = 0.1
+"""Seconds of one poll of the group's messages."""
+
+_REBALANCING: Final = (KafkaError.REBALANCE_IN_PROGRESS, KafkaError.ILLEGAL_GENERATION)
+"""Another process has joined or left: the commit is repeated in the next generation. Whether this one is still a member, its id says."""
+
+_FORGOTTEN: Final = "Kafka does not know it as a member of the group any more"
+
+_FATAL: Final = frozenset({
+    "TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_FATAL",
+    "INCONSISTENT_GROUP_PROTOCOL", "INVALID_SESSION_TIMEOUT",
+})  # fmt: skip
+
+
+class Lease:
+    """The lease of one transport, and the member of its group.
+
+    ``topic`` is any existing topic with its prefix: members of a group subscribe to something. As a context manager it leaves the group on
+    exit, so that a standby takes over at once.
+    """
+
+    def __init__(self, kafka: KafkaTable, group: str, name: str, topic: str) -> None:
+        self._group, self._name, self._topic = group, name, topic
+        config = _member_config(kafka, group)
+        self._bootstrap = config["bootstrap.servers"]
+        self._session_s = config["session.timeout.ms"] / 1000
+        try:
+            self._member = Consumer(config)
+        except KafkaException as error:
+            raise UserError(f"[kafka]: the client does not accept it: {error.args[0].str()}") from error
+        self._admin = AdminClient(admin_config(kafka))
+        self._asking = Lock()
+        self._assigned = self._stable = False
+        self._id: str | None = None
+        """The member's id, once it has the lease."""
+        self._alive_s = 0.0
+        """When this process was last seen to run, or Kafka last knew the member."""
+        self.reason: str | None = None
+        """Why the lease is lost, in one line."""
+        self.lost = Event()
+        """Set once the lease is lost."""
+        self._ending = Event()
+        self._thread: Thread | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def acquire(self, stop: Event, on_standby: Callable[[str], None]) -> bool:
+        """Wait until this process is the active one, or return False after a request to stop.
+
+        ``on_standby`` is called once with the names of the group's members, if there are any. Raises `UserError` if Kafka does not answer.
+        """
+        waits = False
+        while not stop.is_set():
+            members = self._members()
+            if members and not waits:
+                waits = True
+                on_standby(", ".join(sorted(members.values())))
+            if not members and self._join(stop):
+                return True
+            stop.wait(WATCH_S)
+        return False
+
+    def check(self) -> None:
+        """Raise `LeaseLost` if the lease is lost, and after a pause of this process ask Kafka first."""
+        if self.reason is None and self._has_paused:
+            self._ask_if_member()
+        if self.reason is not None:
+            raise LeaseLost(self.reason)
+
+    def commit(self, places: Iterable[TopicPartition]) -> None:
+        """Commit offsets as the active process. Raises `LeaseLost`, and `KafkaException` after `COMMIT_S_MAX`."""
+        offsets = list(places)
+
+        def attempt(_: float) -> None:
+            self._check_id()
+            try:
+                for place in self._member.commit(offsets=offsets, asynchronous=False) or ():
+                    check(place.error)
+            except KafkaException as exception:
+                error = exception.args[0]
+                if error.code() == KafkaError.UNKNOWN_MEMBER_ID:
+                    self._lose(_FORGOTTEN)
+                if error.code() in _REBALANCING:
+                    raise KafkaException(KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE, error.str())) from exception
+                raise
+
+        try:
+            answer(attempt, patience_s=COMMIT_S_MAX)
+        finally:
+            self._check_id()  # without its id, Kafka would have taken the commit if the group were empty
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._ending.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._member.close()
+
+    # --- becoming active ---
+
+    def _members(self) -> dict[str, str]:
+        """Return the names of the group's members by their ids; a group in the middle of a change may have members without one yet."""
+
+        def ask(left_s: float) -> dict[str, str]:
+            futures = self._admin.describe_consumer_groups([self._group], request_timeout=min(left_s, ANSWER_S_MAX))
+            try:
+                found = futures[self._group].result()
+            except KafkaException as exception:
+                if exception.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+                    return {}
+                raise
+            self._stable = found.state == ConsumerGroupState.STABLE
+            return {each.member_id: f"{each.client_id} ({each.host.lstrip('/')})" for each in found.members}
+
+        try:
+            return answer(ask)
+        except KafkaException as error:
+            raise self._error(error.args[0]) from error
+
+    def _join(self, stop: Event) -> bool:
+        """Join the group; return whether this is its only member, else leave it again."""
+        self._assigned = False
+        self._member.subscribe(
+            [self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
+        )
+        while not stop.is_set():
+            self._poll()
+            if not self._assigned:
+                continue
+            mine, members = self._member.memberid(), self._members()
+            if self._stable and set(members) == {mine}:
+                self._id, self._alive_s = mine, time.monotonic()
+                self._thread = Thread(target=self._watch, name="lease", daemon=True)
+                self._thread.start()
+                return True
+            if mine not in members or mine != min(members):
+                break
+        self._member.unsubscribe()
+        return False
+
+    def _on_assign(self, member: Any, _: list[TopicPartition]) -> None:
+        member.assign([])
+        self._assigned = True
+
+    def _on_revoke(self, member: Any, _: list[TopicPartition]) -> None:
+        member.unassign()
+
+    def _poll(self) -> None:
+        message = self._member.poll(POLL_S)
+        error = None if message is None else message.error()
+        if error is not None and (error.fatal() or error.name() in _FATAL):
+            raise self._error(error)
+
+    # --- being active ---
+
+    def _watch(self) -> None:
+        """Serve the group, and notice when this process was frozen or is not a member any more. Runs in a thread of the lease."""
+        while not self._ending.is_set() and self.reason is None:
+            try:
+                self._check_id()
+                self._alive_s = time.monotonic()
+                self._poll()
+            except LeaseLost:
+                return
+            except UserError as error:
+                self._lose(str(error))
+
+    @property
+    def _has_paused(self) -> bool:
+        """Whether so much time has passed, as in a frozen process, that Kafka may not have had a heartbeat for the session's time."""
+        return bool(time.monotonic() - self._alive_s > self._session_s / 3)
+
+    def _check_id(self) -> None:
+        """Check the lease as the client knows it, which gives up its id when Kafka does not answer for the session's time."""
+        if self.reason is None and self._member.memberid() != self._id:
+            self._lose(f"Kafka has had no heartbeat for {self._session_s:g} s")
+        self.check()
+
+    def _ask_if_member(self) -> None:
+        with self._asking:
+            asked_s = time.monotonic()
+            if not self._has_paused:  # another thread has asked
+                return
+            if self._id in self._members():
+                self._alive_s = asked_s
+            else:
+                self._lose(_FORGOTTEN)
+
+    def _lose(self, reason: str) -> None:
+        if self.reason is None:
+            self.reason = f"transport {self._name}: this process is not the active one any more: {reason}"
+            self.lost.set()
+
+    def _error(self, error: KafkaError) -> UserError:
+        return UserError(f"transport {self._name}: error from {self._bootstrap}: {error.str()} ({error.name()})")
+
+
+def _member_config(kafka: KafkaTable, group: str) -> dict[str, Any]:
+    """Return the configuration of a member; by its client.id people find the process."""
+    config = consumer_config(kafka, group_id=group)
+    session_ms = str(config.get("session.timeout.ms", SESSION_MS))
+    if not session_ms.isdecimal():
+        raise UserError(f"[kafka] session.timeout.ms: expected milliseconds, found {session_ms!r}")
+    config["session.timeout.ms"] = int(session_ms)
+    config["heartbeat.interval.ms"] = max(1, min(HEARTBEAT_MS_MAX, int(session_ms) // 4))
+    return config | {"client.id": f"{config['client.id']}@{socket.gethostname()}:{os.getpid()}"}

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads committed records of output topics for a transport, from chosen positions."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
+
+from validator.errors import UserError
+from validator.kafka.client import consumer_config
+from validator.kafka.retry import ANSWER_S_MAX, answer, check, is_missing, partitions_of, passes
+from validator.plugin.api import OutputRecord
+from validator.plugin.limits import COMMIT_S_MAX, POLL_S_MAX, READER_FETCH_KIB
+from validator.plugin.submission import check_timeout, start_offsets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from validator.kafka.client import KafkaTable
+    from validator.plugin.submission import Place
+
+_READER: Final = {
+    # A position that retention has overtaken is moved here, so that `positions` shows it.
+    "auto.offset.reset": "error",
+    "queued.max.messages.kbytes": READER_FETCH_KIB,
+}
+
+_GOES_BY: Final = (KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError.GROUP_AUTHORIZATION_FAILED)
+"""Errors of a reader that needs no group, and after which librdkafka continues by itself."""
+
+
+class KafkaOutputReader:
+    """A reader of the partitions that the topics have now (`validator.plugin.api.OutputReader`).
+
+    ``check`` raises if nothing may be delivered any more; ``stopping`` returns whether to stop waiting. Every method raises `UserError` if
+    a topic does not exist or Kafka does not answer within `COMMIT_S_MAX`.
+    """
+
+    def __init__(
+        self,
+        kafka: KafkaTable,
+        prefix: str,
+        topics: Sequence[str],
+        check: Callable[[], None],
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._prefix, self._check, self._stopping = prefix, check, stopping
+        self._lock = Lock()
+        """Held while the consumer is in use, so that it can be closed from another thread."""
+        self.is_closed = False
+        """Whether `close` was called."""
+        config = consumer_config(kafka, group_id="validator-reader", partition_eof=True)
+        self._bootstrap = config["bootstrap.servers"]
+        self._consumer = Consumer(config | _READER)
+        self._positions: dict[Place, int] = {}
+        try:
+            with self._translated():
+                numbers = {
+                    topic: partitions_of(self._consumer, prefix + topic, patience_s=COMMIT_S_MAX) for topic in topics
+                }
+                self._places = tuple((topic, number) for topic in topics for number in numbers[topic])
+                self._assign(self._asked(OFFSET_BEGINNING))
+        except BaseException:
+            self.close()
+            raise
+
+    def seek(self, offsets: Mapping[Place, int]) -> None:
+        """Continue from the given offsets, and from the first record of the partitions that are not named. Raises ``ValueError``."""
+        with self._open():
+            begins, ends = self._asked(OFFSET_BEGINNING), self._asked(OFFSET_END)
+            self._assign(start_offsets(offsets, begins, ends))
+
+    def receive(self, timeout_s: float) -> OutputRecord | None:
+        """Return the next committed record, or None at the timeout or a request to stop. Raises ``ValueError``."""
+        check_timeout(timeout_s)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            with self._open():
+                message = self._consumer.poll(min(left, POLL_S_MAX))
+                record = None if message is None else self._taken(message)
+            self._check()
+            if record is not None:
+                return record
+            if message is None and (left <= POLL_S_MAX or self._stopping()):
+                return None
+
+    def positions(self) -> dict[Place, int]:
+        """Return each partition's next offset."""
+        return dict(self._positions)
+
+    def ends(self) -> dict[Place, int]:
+        """Return the offset after each partition's last committed record."""
+        with self._open():
+            return self._asked(OFFSET_END)
+
+    def close(self) -> None:
+        """Close the connections."""
+        with self._lock:
+            if not self.is_closed:
+                self.is_closed = True
+                self._consumer.close()
+
+    def _taken(self, message: Any) -> OutputRecord | None:
+        """Move the position past a message and return it, if it is a record with a value."""
+        error = message.error()
+        topic = message.topic()
+        place = "" if topic is None else topic.removeprefix(self._prefix), message.partition()
+        if error is None:
+            self._positions[place] = message.offset() + 1
+            if message.value() is not None:  # skip the tombstones of compacted topics
+                return OutputRecord(*place, message.offset(), message.key() or b"", message.value())
+        elif error.code() == KafkaError._PARTITION_EOF:
+            # the markers of transactions take offsets, but are no messages
+            self._positions[place] = max(self._positions[place], message.offset())
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            self._reset(place)
+        elif not passes(error) and error.code() not in _GOES_BY:
+            raise self._error(error)
+        return None
+
+    def _reset(self, place: Place) -> None:
+        """Continue from the first record that is left in a partition whose position retention has overtaken."""
+        begins, ends = self._asked(OFFSET_BEGINNING), self._asked(OFFSET_END)
+        position = self._positions[place]
+        if position > ends[place]:
+            raise UserError(
+                f"topic {self._prefix}{place[0]}, partition {place[1]}, ends at {ends[place]}, before the next offset to read, {position}: "
+                "it was replaced, or has lost records"
+            )
+        self._assign(self._positions | {place: max(position, begins[place])})
+
+    def _assign(self, positions: dict[Place, int]) -> None:
+        self._positions = positions
+        self._consumer.assign(
+            [TopicPartition(self._prefix + topic, number, offset) for (topic, number), offset in positions.items()]
+        )
+
+    def _asked(self, which: int) -> dict[Place, int]:
+        """Return each partition's first offset, or its end: these are the special timestamps of one request to each broker."""
+
+        def ask(left_s: float) -> dict[Place, int]:
+            wanted = [TopicPartition(self._prefix + topic, number, which) for topic, number in self._places]
+            found = self._consumer.offsets_for_times(wanted, timeout=min(left_s, ANSWER_S_MAX))
+            for each in found:
+                check(each.error)
+            return {(each.topic.removeprefix(self._prefix), each.partition): each.offset for each in found}
+
+        return answer(ask, patience_s=COMMIT_S_MAX)
+
+    @contextmanager
+    def _open(self) -> Iterator[None]:
+        with self._lock, self._translated():
+            if self.is_closed:
+                raise ValueError("reader: expected an open one, found a closed one")
+            self._check()
+            yield
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as error:
+            raise self._error(error.args[0]) from error
+
+    def _error(self, error: KafkaError) -> UserError:
+        hint = ": create it with `validator topics create`" if is_missing(error) else ""
+        return UserError(f"output records cannot be read at {self._bootstrap}: {error.str()} ({error.name()}){hint}")
