@@ -75,9 +75,10 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """The gateway sends a topic's records from now on, those after the position ``after``."""
+    """The gateway sends a topic's records from now on, those after a position; ``index`` is the one of the request on `main`."""
 
     topic: str
+    index: int
     after: Position
 
 
@@ -117,7 +118,12 @@ def write_main(message: MainMessage) -> bytes:
             after = _written(message.after) if isinstance(message.after, Mapping) else message.after
             value = {"type": "watch", "topic": message.topic, "after": after}
         case Watching():
-            value = {"type": "watching", "topic": message.topic, "after": _written(message.after)}
+            value = {
+                "type": "watching",
+                "topic": message.topic,
+                "index": message.index,
+                "after": _written(message.after),
+            }
         case RefusedMessage():
             error = message.error[:ERROR_CHARACTERS_MAX]
             value = {"type": "refused", "topic": message.topic, "index": message.index, "error": error}
@@ -139,7 +145,7 @@ def read_main(payload: bytes) -> MainMessage:
             after = value.get("after")
             return Watch(_text(value, "topic"), after if after in (None, END) else _position(after))
         case "watching":
-            return Watching(_text(value, "topic"), _position(value.get("after")))
+            return Watching(_text(value, "topic"), _integer(value, "index", INDEX_MAX), _position(value.get("after")))
         case "refused":
             return RefusedMessage(
                 _integer(value, "topic", TOPIC_MAX), _integer(value, "index", INDEX_MAX), _text(value, "error")

@@ -155,7 +155,7 @@ class Bridge:
         topic = WATCH_TOPICS[request.topic]
         self._unwatch(session, topic)
         feed = session.feeds[topic] = self._hub.watch(session, request.topic, request.after, index)
-        session.tell(Watching(request.topic, feed.position()), lambda: self._announced(session, topic, index))
+        session.tell(Watching(request.topic, index, feed.position()), lambda: self._announced(session, topic, index))
 
     def _announced(self, session: PeerSession, topic: int, index: int) -> None:
         """The peer knows that a feed begins, and that what came before belongs to an earlier one: it may start once its topic is open."""

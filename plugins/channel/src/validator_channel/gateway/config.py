@@ -3,17 +3,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from validator_channel.gateway.limits import GatewayLimits
 from validator_channel.limits import Settings
+from validator_channel.net.addresses import parse_address
 from validator_channel.net.limits import ConnectionLimits, ListenerLimits
 from validator_channel.net.tls import TlsFiles
-
-_LISTEN: Final = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([^:\[\]]+)):([0-9]{1,5})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,10 +87,7 @@ class GatewayConfig:
 
     def address(self) -> tuple[str, int]:
         """Return host and port. Raises ``ValueError``."""
-        found = _LISTEN.fullmatch(self.listen)
-        if found is None or int(found[3]) > 65_535:
-            raise ValueError(f"listen: expected HOST:PORT, found {self.listen!r}")
-        return found[1] or found[2], int(found[3])
+        return parse_address(self.listen)
 
     def tls_files(self) -> TlsFiles:
         """Return the files that TLS needs."""

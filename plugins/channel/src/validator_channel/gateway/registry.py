@@ -3,20 +3,17 @@
 
 from __future__ import annotations
 
-import stat
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from validator_channel.gateway.entry import Entry, read_entry
 from validator_channel.gateway.limits import PEERS_MAX, REGISTRY_BYTES_MAX
 from validator_channel.gateway.policy import PeerPolicy
 from validator_channel.ids import format_channel
-from validator_channel.limits import KEY_BYTES
-
-_SECRET_MODES: Final = stat.S_IRWXG | stat.S_IRWXO
+from validator_channel.psk_file import read_psk
 
 
 class RegistryError(Exception):
@@ -44,7 +41,7 @@ def read_registry(path: Path) -> dict[int, PeerPolicy]:
         raise RegistryError([*problems, f"{path}: peers: expected at most {PEERS_MAX}, found {len(tables)}"])
     policies = []
     for name, table in tables.items():
-        entry = Entry(f"{path}: peers.{name}", table, lambda file: _read_psk(path.parent / file))
+        entry = Entry(f"{path}: peers.{name}", table, lambda file: read_psk(path.parent / file))
         policy = read_entry(name, entry)
         problems += entry.problems
         policies += [policy] if policy is not None else []
@@ -97,25 +94,6 @@ def _document(path: Path) -> dict[str, Any]:
         raise RegistryError([f"{path}: {error.strerror}"]) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RegistryError([f"{path}: expected TOML: {error}"]) from None
-
-
-def _read_psk(path: Path) -> bytes:
-    """Return a pre-shared key: 64 hex digits in a file that nobody but its owner may read. Raises ``ValueError`` without the key."""
-    try:
-        with path.open("rb") as file:
-            mode = stat.S_IMODE(path.stat().st_mode)
-            text = file.read(2 * KEY_BYTES + 2)
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}") from None
-    if mode & _SECRET_MODES:
-        raise ValueError(f"{path}: expected a file that only its owner may read (mode 0600), found mode {mode:04o}")
-    try:
-        key = bytes.fromhex(text.decode("ascii"))
-    except ValueError:
-        key = b""
-    if len(key) != KEY_BYTES:
-        raise ValueError(f"{path}: expected {2 * KEY_BYTES} hex digits")
-    return key
 
 
 def _shared(path: Path, policies: list[PeerPolicy]) -> list[str]:
