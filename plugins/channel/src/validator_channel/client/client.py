@@ -136,7 +136,8 @@ class ChannelClient:
             raise ValueError(f"topic: expected one of {', '.join(SUBMIT_TOPICS)}, found {topic!r}")
         if self._failure is not None:
             raise self._failure
-        return await self._submissions.submit(topic, record if isinstance(record, bytes) else encode_json(dict(record)))
+        payload = record if isinstance(record, bytes) else encode_json(dict(record))
+        return await self._submissions.submit(topic, payload)
 
     async def watch(self, topic: str, after: After = None) -> AsyncGenerator[WatchEvent]:
         """Yield the records of a topic after a position; ``after`` None begins with the first one that is kept, ``"end"`` with the next.
