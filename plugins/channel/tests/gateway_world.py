@@ -168,13 +168,18 @@ class GatewayWorld:
         return ChannelClient(self.client_config(name, *ports), limits=limits, **options)
 
     @asynccontextmanager
-    async def peer(self, name: str, *topics: int, settings: Settings = PATIENT, **options: Any) -> AsyncIterator[BarePeer]:
+    async def peer(
+        self, name: str, *topics: int, settings: Settings = PATIENT, port: int | None = None, **options: Any
+    ) -> AsyncIterator[BarePeer]:
         """Connect as a peer that does what the test says, with some topics open."""
         entry = self.peers[name]
         bare = BarePeer(**options)
-        assert self.gateway is not None
+        if port is None:
+            assert self.gateway is not None
+            port = self.gateway.port
+        peering = Peering(entry.peer, entry.gateway)
         bare.connection = await connect(
-            "127.0.0.1", self.gateway.port, entry.files, Peering(entry.peer, entry.gateway), secrets.randbelow(1024), bare.handle, settings
+            "127.0.0.1", port, entry.files, peering, secrets.randbelow(1024), bare.handle, settings
         )
         try:
             for topic in topics:

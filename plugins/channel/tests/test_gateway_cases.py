@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gateway cases of channel_samples.json that need no broker, with real TLS; `test_gateway_kafka.py` has the others."""
+"""The gateway cases of channel_samples.json that need no broker, with real TLS; `tests/channel` has the others."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def test_every_case_has_a_test() -> None:
     if not SAMPLES.exists():
         pytest.skip("the shared samples are not here")
     ids = {case["id"] for case in json.loads(SAMPLES.read_text())["gateway_cases"]}
-    sources = "".join(path.read_text() for path in Path(__file__).parent.glob("test_gateway_*.py"))
+    here, processes = Path(__file__).parent, Path(__file__).parents[3] / "tests" / "channel"
+    sources = "".join(path.read_text() for folder in (here, processes) for path in folder.glob("test_*.py"))
     assert ids == {name.upper() for name in re.findall(r"def test_(gw\d+)_", sources)}
 
 
