@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from tests.contract.transport_backends import CONFIG, Backend, InMemory, OnKafka, wait
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.kafka.client import producer_config
-from validator.plugin.api import TransportContext
+from validator.plugin.api import LeaseLost, TransportContext
 from validator.testing.transport import MemoryTransport
 
 
@@ -107,6 +107,29 @@ def test_wrong_record_is_value_error(backend: Backend, call: Callable[[Transport
         call(backend.start())
     assert str(caught.value).startswith(text)
     assert "\n" not in str(caught.value)
+
+
+def test_nothing_works_without_the_lease(backend: Backend) -> None:
+    backend.send(("verdicts", b"polkadot", b"1"), ("verdicts", b"polkadot", b"2"))
+    context = backend.start()
+    assert wait(context, backend) is not None
+    reader = context.reader(["verdicts"])
+    backend.lose_lease()
+    assert context.stopping
+    for call in (
+        lambda: context.receive(60),
+        context.acknowledge,
+        lambda: context.submit("blocks", b"", b""),
+        lambda: context.enqueue("blocks", b"", b"", print),
+        lambda: context.reader(["verdicts"]),
+        lambda: reader.receive(60),
+        lambda: reader.seek({}),
+        reader.ends,
+    ):
+        with pytest.raises(LeaseLost, match="this process is not the active one any more"):
+            call()
+    assert backend.submitted() == []
+    assert wait(backend.start(), backend) == ("verdicts", b"polkadot", b"1")
 
 
 def test_lane_has_the_records_of_its_protocol() -> None:

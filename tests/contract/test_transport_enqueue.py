@@ -3,16 +3,22 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from threading import Condition, get_ident
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
-from tests.contract.transport_backends import Backend, InMemory
+from tests.contract.transport_backends import Backend, InMemory, OnKafka
 from validator.core.limits import RECORD_BYTES_MAX
+from validator.errors import UserError
+from validator.kafka.client import admin_config
 from validator.kafka.reader import TopicReader
-from validator.plugin.limits import KEY_BYTES_MAX
+from validator.plugin.enqueued import CLOSED
+from validator.plugin.limits import ENQUEUED_BYTES_MAX, ENQUEUED_RECORDS_MAX, KEY_BYTES_MAX
+from validator.service.record_queue import RecordQueue
 
 
 class Results:
@@ -132,3 +138,56 @@ def test_wrong_enqueued_record_is_value_error(backend: Backend, arguments: Any, 
         context.enqueue(*arguments)
     assert str(caught.value).startswith(text)
     assert backend.submitted() == []
+
+
+# --- on a broker only ---
+
+
+def test_refused_record_gets_the_reason_and_the_next_one_is_written(on_kafka: OnKafka) -> None:
+    context, results = on_kafka.start(), Results()
+    largest = random.Random(1).randbytes(RECORD_BYTES_MAX)  # with its key, more than the topic takes
+    assert context.enqueue("blocks", b"k", largest, results.done("large"))
+    assert context.enqueue("blocks", b"k", b"small", results.done("small"))
+    reasons = results.wait(2)
+    assert reasons["small"] == [None]
+    (reason,) = reasons["large"]
+    assert reason is not None
+    assert reason.endswith(" did not accept the record: Broker: Message size too large (MSG_SIZE_TOO_LARGE)")
+    assert [value for _, _, value in on_kafka.submitted()] == [b"small"]
+
+
+def test_record_of_a_deleted_topic_gets_the_reason(on_kafka: OnKafka) -> None:
+    on_kafka.kafka = {**on_kafka.kafka, "topic.metadata.propagation.max.ms": 100}
+    context, results = on_kafka.start(), Results()
+    assert context.enqueue("blocks", b"k", b"1", results.done("before"))
+    results.wait(1)
+    admin = AdminClient(admin_config(on_kafka.kafka))
+    for future in admin.delete_topics([f"{on_kafka.prefix}blocks"]).values():
+        future.result()
+    assert context.enqueue("blocks", b"k", b"2", results.done("after"))
+    (reason,) = results.wait(2)["after"]
+    assert reason is not None
+    assert "did not accept the record: " in reason
+    assert "known" in reason
+
+
+def test_full_queue_takes_no_more_and_gets_a_reason_at_the_end() -> None:
+    queue, results = RecordQueue({"bootstrap.servers": "127.0.0.1:1"}, "nowhere."), Results()
+    taken = 0
+    while queue.put("blocks", b"k", bytes(1 << 20), results.done(str(taken)), {"h": b"1"}):
+        taken += 1
+    assert taken == ENQUEUED_BYTES_MAX // ((1 << 20) + 3)
+    while queue.put("blocks", b"", b"", results.done(str(taken)), {}):
+        taken += 1
+    assert taken == ENQUEUED_RECORDS_MAX
+    assert results.reasons == {}
+    queue.close(0)
+    assert results.reasons == {str(at): [CLOSED] for at in range(taken)}
+    assert get_ident() not in results.threads
+    with pytest.raises(UserError, match="records cannot be enqueued any more: the transport has ended"):
+        queue.put("blocks", b"", b"", results.done("late"), {})
+
+
+def test_configuration_that_the_client_refuses_is_one_error_line() -> None:
+    with pytest.raises(UserError, match=r"^\[kafka\]: the client does not accept it: "):
+        RecordQueue({"bootstrap.servers": "127.0.0.1:1", "linger.ms": "soon"}, "nowhere.")

@@ -6,9 +6,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
-from tests.contract.transport_backends import Backend, wait
+from tests.contract.transport_backends import Backend, OnKafka, wait
+from validator.errors import UserError
+from validator.kafka.client import producer_config
+from validator.kafka.topics import create_topics
 from validator.plugin.api import OutputReader, OutputRecord, Record
+from validator.service.output_reader import KafkaOutputReader
 
 
 def numbered(count: int, topic: str = "verdicts") -> list[Record]:
@@ -152,3 +157,64 @@ def test_open_readers_are_bounded(backend: Backend, monkeypatch: pytest.MonkeyPa
 def test_wrong_timeout_of_reader_is_value_error(backend: Backend, timeout_s: Any) -> None:
     with pytest.raises(ValueError, match="timeout_s: expected seconds, at least 0, found "):
         backend.start().reader(["verdicts"]).receive(timeout_s)
+
+
+# --- on a broker only ---
+
+
+def test_only_committed_records_are_read_and_positions_pass_markers(on_kafka: OnKafka) -> None:
+    reader = on_kafka.start().reader(["verdicts"])
+    producer = Producer(producer_config(on_kafka.kafka, transactional_id=on_kafka.prefix))
+    producer.init_transactions(30)
+    for value, ends in ((b"dropped", producer.abort_transaction), (b"kept", producer.commit_transaction)):
+        producer.begin_transaction()
+        producer.produce(f"{on_kafka.prefix}verdicts", value, b"polkadot")
+        producer.flush(30)
+        ends(30)
+    assert read(reader, 1) == [OutputRecord("verdicts", 0, 2, b"polkadot", b"kept")]
+    while reader.positions() != {("verdicts", 0): 4}:
+        assert reader.receive(1) is None
+    producer.begin_transaction()
+    producer.produce(f"{on_kafka.prefix}verdicts", b"open", b"polkadot")
+    producer.flush(30)
+    assert reader.ends() == {("verdicts", 0): 4}
+    assert at_end(reader)
+    producer.commit_transaction(30)
+    assert read(reader, 1)[0].offset == 4
+
+
+def test_every_partition_is_read_and_tombstones_are_passed(on_kafka: OnKafka) -> None:
+    on_kafka.prefix += "three."
+    create_topics(on_kafka.kafka, prefix=on_kafka.prefix, partitions=3)
+    producer = Producer(producer_config(on_kafka.kafka))
+    for partition in range(3):
+        producer.produce(f"{on_kafka.prefix}lanes", None, b"gone", partition=partition)
+        producer.produce(f"{on_kafka.prefix}lanes", b"there", b"k", partition=partition)
+    assert producer.flush(30) == 0
+    reader = on_kafka.start().reader(["lanes"])
+    assert sorted(read(reader, 3)) == [OutputRecord("lanes", at, 1, b"k", b"there") for at in range(3)]
+    reader.seek({("lanes", 1): 2, ("lanes", 2): 1})
+    assert [each.partition for each in sorted(read(reader, 2))] == [0, 2]
+    assert at_end(reader)
+
+
+def test_position_that_retention_overtakes_moves_to_the_first_record_left(on_kafka: OnKafka) -> None:
+    on_kafka.send(*numbered(3))
+    reader = on_kafka.start().reader(["verdicts"])
+    read(reader, 3)
+    assert at_end(reader)
+    on_kafka.expire("verdicts", 2)
+    reader._assign({("verdicts", 0): 0})  # as if records had been removed since `seek` asked for the first offset
+    assert [each.offset for each in read(reader, 1)] == [2]
+    reader._assign({("verdicts", 0): 9})
+    with pytest.raises(
+        UserError, match=r"verdicts, partition 0, ends at 3, before the next offset to read, 9: it was "
+    ):
+        reader.receive(60)
+
+
+def test_missing_topic_is_one_error_line(kafka: dict[str, Any]) -> None:
+    with pytest.raises(
+        UserError, match=r"^output records cannot be read at .*: create it with `validator topics create`$"
+    ):
+        KafkaOutputReader(kafka, "nowhere.", ["verdicts"], lambda: None, lambda: False)

@@ -42,7 +42,7 @@ class OnKafka:
         self.stop = Event()
         self.open.close()
         group = TransportGroup(self.kafka, self.prefix, "t")
-        lease = self.open.enter_context(group.lease(TOPICS))
+        lease = self.lease = self.open.enter_context(group.lease(TOPICS))
         assert lease.acquire(self.stop, pytest.fail)
         return self.open.enter_context(
             KafkaTransportContext(group, TOPICS, CONFIG, self.stop, record_forms(Config()), lease)
@@ -60,6 +60,9 @@ class OnKafka:
         admin = AdminClient(admin_config(self.kafka))
         for future in admin.delete_records([TopicPartition(self.prefix + topic, 0, offset)]).values():
             future.result()
+
+    def lose_lease(self) -> None:
+        self.lease._lose("the test says so")
 
 
 class InMemory:
@@ -94,6 +97,9 @@ class InMemory:
 
     def expire(self, topic: str, offset: int) -> None:
         self.memory.begins[topic] = offset
+
+    def lose_lease(self) -> None:
+        self.memory.lose_lease()
 
 
 Backend = OnKafka | InMemory

@@ -66,6 +66,8 @@ _PROPERTIES: Final = {
     "transaction.state.log.num.partitions": "4",
     # A consumer group here is one process: there are no others to wait for.
     "group.initial.rebalance.delay.ms": "0",
+    # A standby may take over within seconds (default: 6 s).
+    "group.min.session.timeout.ms": "1000",
     # A misspelt topic name is an error, not a new topic; `validator topics create` creates ours.
     "auto.create.topics.enable": "false",
     # 128 MB by default, half of this heap; 4 MB still compacts 150,000 keys in one pass.

@@ -59,6 +59,16 @@ _TO_THE_END: Final[dict[str, object]] = {
     "fetch.wait.max.ms": 50,
 }
 
+_LASTING: Final[dict[str, object]] = {
+    # Brokers restart while the client lives: it finds them again within a second (default: 10 s).
+    "reconnect.backoff.max.ms": 1_000,
+}
+
+_ENDLESS: Final[dict[str, object]] = {
+    # A record waits as long as Kafka is down (default: 5 minutes). Idempotence already retries without a limit.
+    "message.timeout.ms": 0,
+}
+
 _ADMIN: Final[dict[str, object]] = {
     # An answer within 10 s or an error: a person is waiting (default: 60 s).
     "socket.timeout.ms": 10_000,
@@ -89,15 +99,24 @@ def _text(name: str, value: object) -> str:
     raise UserError(f"[kafka] {name}: expected text, a number or a boolean, found {value!r}")
 
 
-def producer_config(kafka: KafkaTable, *, transactional_id: str | None = None) -> dict[str, Any]:
-    """Return the configuration of a `confluent_kafka.Producer`, transactional if it is given an id."""
+def producer_config(kafka: KafkaTable, *, transactional_id: str | None = None, endless: bool = False) -> dict[str, Any]:
+    """Return the configuration of a `confluent_kafka.Producer`.
+
+    It is transactional if it is given an id. If it is ``endless``, its records wait for Kafka without a timeout.
+    """
     transactional = {"transactional.id": transactional_id} if transactional_id is not None else {}
-    return _PRODUCER | _common(kafka) | transactional
+    lasting, waits = (_LASTING, _ENDLESS) if endless else ({}, {})
+    return _PRODUCER | lasting | _common(kafka) | transactional | waits
 
 
-def consumer_config(kafka: KafkaTable, *, group_id: str, partition_eof: bool = False) -> dict[str, Any]:
-    """Return the configuration of a `confluent_kafka.Consumer`; with `partition_eof` it reports the end of a partition."""
-    tuning = _TO_THE_END if partition_eof else {}
+def consumer_config(
+    kafka: KafkaTable, *, group_id: str, partition_eof: bool = False, lasting: bool = False
+) -> dict[str, Any]:
+    """Return the configuration of a `confluent_kafka.Consumer`.
+
+    With ``partition_eof`` it reports the end of a partition. If it is ``lasting``, it is soon back after brokers were gone.
+    """
+    tuning = (_TO_THE_END if partition_eof else {}) | (_LASTING if lasting else {})
     return _CONSUMER | tuning | _common(kafka) | {"group.id": group_id, "enable.partition.eof": partition_eof}
 
 

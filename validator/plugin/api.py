@@ -54,6 +54,9 @@ __all__ = [
 API_VERSION: Final = (1, 1)
 """Major and minor. A plugin runs if its major version equals this one and its minor version is not greater."""
 
+LANE_API_VERSION: Final = (1, 0)
+"""The last version that changed what handlers and protocols use. Runtime digests cover this one: transports change no verdict."""
+
 VERSION: Final = re.compile(r"[0-9]+(\.[0-9]+)*([a-z0-9.+-]*)")
 """The form of a plugin's version, which is the version of its distribution (PEP 440)."""
 

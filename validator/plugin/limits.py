@@ -29,8 +29,8 @@ READER_FETCH_KIB: Final = 16 * 1024
 
 SESSION_MS: Final = 45_000
 """Milliseconds without a heartbeat after which Kafka forgets the active process of a name; `[kafka] session.timeout.ms` changes it."""
-HEARTBEAT_MS_MAX: Final = 3_000
-"""Milliseconds between two heartbeats, or a quarter of the session's time if that is less."""
+HEARTBEAT_MS_MAX: Final = 1_000
+"""Milliseconds between two heartbeats, or a quarter of the session's time if that is less. Members learn of a change by heartbeats."""
 WATCH_S: Final = 0.5
 """Seconds between two looks of a standby at the group."""
 ENDING_S_MAX: Final = 5.0

@@ -25,7 +25,7 @@ from validator.core.handlers.weights import CALL_WEIGHTS
 from validator.core.rules import RulesEpoch, in_force
 from validator.core.types import BlockNumber
 from validator.errors import UserError
-from validator.plugin.api import API_VERSION
+from validator.plugin.api import LANE_API_VERSION
 from validator.plugin.lock import Lock, check_lock, check_versions
 from validator.plugin.protocol_api import ProtocolDefinition
 from validator.plugin.registry import (
@@ -343,7 +343,7 @@ def _describe(
     assert protocol_plugin is not None
     return {
         "validator": __version__,
-        "api": list(API_VERSION),
+        "api": list(LANE_API_VERSION),
         "protocol": {
             "name": protocol.name,
             "version": protocol_plugin.manifest.version,

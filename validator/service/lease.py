@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient
 
 from validator.errors import LeaseLost, UserError
 from validator.kafka.client import admin_config, consumer_config
-from validator.kafka.retry import ANSWER_S_MAX, answer, check
+from validator.kafka.retry import ANSWER_S_MAX, answer, check, passes
 from validator.plugin.limits import COMMIT_S_MAX, HEARTBEAT_MS_MAX, SESSION_MS, WATCH_S
 
 if TYPE_CHECKING:
@@ -84,7 +84,8 @@ class Lease:
     def acquire(self, stop: Event, on_standby: Callable[[str], None]) -> bool:
         """Wait until this process is the active one, or return False after a request to stop.
 
-        ``on_standby`` is called once with the names of the group's members, if there are any. Raises `UserError` if Kafka does not answer.
+        ``on_standby`` is called once with the names of the group's members, if there are any. An outage of Kafka does not end the wait.
+        Raises `UserError` if Kafka refuses.
         """
         waits = False
         while not stop.is_set():
@@ -92,9 +93,11 @@ class Lease:
             if members and not waits:
                 waits = True
                 on_standby(", ".join(sorted(members.values())))
-            if not members and self._join(stop):
+            if members == {} and self._join(stop):
                 return True
-            stop.wait(WATCH_S)
+            looked_s = time.monotonic()
+            while time.monotonic() - looked_s < WATCH_S and not stop.is_set():
+                self._poll()  # a member that leaves does so in its polls
         return False
 
     def check(self) -> None:
@@ -135,8 +138,8 @@ class Lease:
 
     # --- becoming active ---
 
-    def _members(self) -> dict[str, str]:
-        """Return the names of the group's members by their ids; a group in the middle of a change may have members without one yet."""
+    def _members(self) -> dict[str, str] | None:
+        """Return the names of the group's members by their ids, or None if Kafka does not answer within `ANSWER_S_MAX`."""
 
         def ask(left_s: float) -> dict[str, str]:
             futures = self._admin.describe_consumer_groups([self._group], request_timeout=min(left_s, ANSWER_S_MAX))
@@ -152,6 +155,8 @@ class Lease:
         try:
             return answer(ask)
         except KafkaException as error:
+            if passes(error.args[0]):
+                return None
             raise self._error(error.args[0]) from error
 
     def _join(self, stop: Event) -> bool:
@@ -165,6 +170,8 @@ class Lease:
             if not self._assigned:
                 continue
             mine, members = self._member.memberid(), self._members()
+            if members is None:
+                continue
             if self._stable and set(members) == {mine}:
                 self._id, self._alive_s = mine, time.monotonic()
                 self._thread = Thread(target=self._watch, name="lease", daemon=True)
@@ -218,7 +225,10 @@ class Lease:
             asked_s = time.monotonic()
             if not self._has_paused:  # another thread has asked
                 return
-            if self._id in self._members():
+            members = self._members()
+            if members is None:
+                self._lose("Kafka does not answer whether it still knows it")
+            elif self._id in members:
                 self._alive_s = asked_s
             else:
                 self._lose(_FORGOTTEN)
@@ -234,7 +244,7 @@ class Lease:
 
 def _member_config(kafka: KafkaTable, group: str) -> dict[str, Any]:
     """Return the configuration of a member; by its client.id people find the process."""
-    config = consumer_config(kafka, group_id=group)
+    config = consumer_config(kafka, group_id=group, lasting=True)
     session_ms = str(config.get("session.timeout.ms", SESSION_MS))
     if not session_ms.isdecimal():
         raise UserError(f"[kafka] session.timeout.ms: expected milliseconds, found {session_ms!r}")

@@ -53,7 +53,7 @@ class KafkaOutputReader:
         """Held while the consumer is in use, so that it can be closed from another thread."""
         self.is_closed = False
         """Whether `close` was called."""
-        config = consumer_config(kafka, group_id="validator-reader", partition_eof=True)
+        config = consumer_config(kafka, group_id="validator-reader", partition_eof=True, lasting=True)
         self._bootstrap = config["bootstrap.servers"]
         self._consumer = Consumer(config | _READER)
         self._positions: dict[Place, int] = {}

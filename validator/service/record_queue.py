@@ -26,11 +26,6 @@ POLL_S: Final = 0.1
 PURGE_S_MAX: Final = 10.0
 """Seconds that librdkafka has to report the records that it gives up; it takes milliseconds."""
 
-_WITHOUT_TIMEOUT: Final = {
-    # A record waits as long as Kafka is down (default: 5 minutes). Idempotence already retries without a limit.
-    "message.timeout.ms": 0,
-}
-
 _GIVEN_UP: Final = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
 
@@ -48,10 +43,10 @@ class RecordQueue:
         self._failure: str | None = None
         self._wait_s = 0.0
         self._ending = Event()
-        config = producer_config(kafka)
+        config = producer_config(kafka, endless=True)
         self._bootstrap = config["bootstrap.servers"]
         try:
-            self._producer = Producer({**config, **_WITHOUT_TIMEOUT, "error_cb": self._on_error})
+            self._producer = Producer(config | {"error_cb": self._on_error})
         except KafkaException as error:
             raise UserError(f"[kafka]: the client does not accept it: {error.args[0].str()}") from error
         self._thread = Thread(target=self._run, name="enqueued records", daemon=True)

@@ -139,7 +139,7 @@ class KafkaTransportContext:
         self._queue: RecordQueue | None = None
         self._readers: list[KafkaOutputReader] = []
         self._opening = Lock()
-        settings = consumer_config(group.kafka, group_id=group.group_id)
+        settings = consumer_config(group.kafka, group_id=group.group_id, lasting=True)
         self._bootstrap = settings["bootstrap.servers"]
         self._consumer = Consumer(settings)
         self._consumer.assign(self._places([group.prefix + topic for topic in topics]))

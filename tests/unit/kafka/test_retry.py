@@ -295,7 +295,7 @@ def test_caller_continues_after_transient_errors(stub: Callable[..., Broker], co
     assert all(count >= 4 for count in broker.calls.values()), broker.calls
 
 
-@pytest.mark.parametrize("caller", CALLERS)
+@pytest.mark.parametrize("caller", [name for name in CALLERS if name != "members"])
 def test_caller_gets_one_line_after_deadline(stub: Callable[..., Broker], caller: str, clock: Clock) -> None:
     broker = stub(KafkaError.NOT_LEADER_FOR_PARTITION, float("inf"))
     with pytest.raises((UserError, KafkaException)) as caught:
@@ -304,6 +304,12 @@ def test_caller_gets_one_line_after_deadline(stub: Callable[..., Broker], caller
     assert re.search(r"Not leader for partition; \d+ attempts in \d+ s", text)
     assert "\n" not in text
     assert clock.now - 100 <= markers.CALL_S_MAX
+
+
+def test_standby_waits_while_kafka_does_not_answer_and_ends_when_it_refuses(stub: Callable[..., Broker]) -> None:
+    assert members(stub(KafkaError.COORDINATOR_NOT_AVAILABLE, float("inf"))) is None
+    with pytest.raises(UserError, match=r"^transport echo: error from 127\.0\.0\.1:1: .*GROUP_AUTHORIZATION_FAILED"):
+        members(stub(KafkaError.GROUP_AUTHORIZATION_FAILED, float("inf")))
 
 
 def test_existing_topics_are_not_missing(stub: Callable[..., Broker], clock: Clock) -> None:

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lease of a transport: one holder at a time, whose commits alone Kafka takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from threading import Event
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from validator.errors import LeaseLost, UserError
+from validator.kafka.client import consumer_config
+from validator.kafka.topics import create_topics
+from validator.service import lease as module
+from validator.service.lease import Lease
+from validator.service.transport import TransportGroup
+
+WAIT_S = 60.0
+
+
+@pytest.fixture
+def group(kafka: dict[str, Any], tmp_path: Any) -> TransportGroup:
+    prefix = f"lease-{tmp_path.name}."
+    create_topics(kafka, prefix=prefix, partitions=2)
+    return TransportGroup(kafka, prefix, "t")
+
+
+class Rivals:
+    """Leases of one transport, acquired in threads."""
+
+    def __init__(self, group: TransportGroup, count: int) -> None:
+        self.group = group
+        self.pool = ThreadPoolExecutor(count)
+        self.stop = Event()
+        self.standing_by: list[str] = []
+        self.leases: dict[Future[bool], Lease] = {}
+        for _ in range(count):
+            lease = group.lease(())
+            self.leases[self.pool.submit(lease.acquire, self.stop, self.standing_by.append)] = lease
+
+    def next_holder(self, *, within_s: float = WAIT_S) -> Lease | None:
+        done, _ = wait(self.leases, within_s, FIRST_COMPLETED)
+        assert len(done) <= 1
+        for future in done:
+            assert future.result()
+            return self.leases.pop(future)
+        return None
+
+    def close(self) -> None:
+        self.stop.set()
+        for future, lease in self.leases.items():
+            assert not future.result(WAIT_S)
+            lease.close()
+        self.pool.shutdown()
+
+
+@pytest.fixture
+def rivals(group: TransportGroup) -> Iterator[Rivals]:
+    made = Rivals(group, 3)
+    yield made
+    made.close()
+
+
+def test_of_processes_that_start_at_once_one_is_active_after_the_other(rivals: Rivals) -> None:
+    for at in range(3):
+        holder = rivals.next_holder()
+        assert holder is not None
+        holder.commit([TopicPartition(f"{rivals.group.prefix}verdicts", 0, at)])
+        assert rivals.next_holder(within_s=2 * module.WATCH_S) is None
+        holder.check()
+        holder.close()
+    assert rivals.next_holder(within_s=0) is None
+    assert committed(rivals.group) == 2
+
+
+def committed(group: TransportGroup) -> int:
+    consumer = Consumer(consumer_config(group.kafka, group_id=group.group_id))
+    (place,) = consumer.committed([TopicPartition(f"{group.prefix}verdicts", 0)], timeout=30)
+    consumer.close()
+    return int(place.offset)
+
+
+def test_commits_survive_members_that_join_and_leave(group: TransportGroup) -> None:
+    with group.lease(("verdicts",)) as lease:
+        assert lease.acquire(Event(), pytest.fail)
+        for at in range(2):
+            stranger = Consumer(consumer_config(group.kafka, group_id=group.group_id))
+            assigned = Event()
+            stranger.subscribe([f"{group.prefix}verdicts"], on_assign=lambda *_, event=assigned: event.set())
+            count = 0
+            while not assigned.is_set():
+                stranger.poll(0.05)
+                count += 1
+                lease.commit([TopicPartition(f"{group.prefix}verdicts", 0, 1000 * at + count)])
+            stranger.close()
+            lease.commit([TopicPartition(f"{group.prefix}verdicts", 0, 1000 * at + count + 1)])
+            assert committed(group) == 1000 * at + count + 1
+        assert not lease.lost.is_set()
+
+
+def test_kafka_refuses_commits_of_others(group: TransportGroup) -> None:
+    with group.lease(("verdicts",)) as lease:
+        assert lease.acquire(Event(), pytest.fail)
+        places = [TopicPartition(f"{group.prefix}verdicts", 0, 5)]
+        lease.commit(places)
+        stranger = Consumer(consumer_config(group.kafka, group_id=group.group_id))
+        with pytest.raises(KafkaException, match="UNKNOWN_MEMBER_ID"):
+            stranger.commit(offsets=[TopicPartition(f"{group.prefix}verdicts", 0, 3)], asynchronous=False)
+        stranger.close()
+        assert committed(group) == 5
+
+
+def test_member_that_kafka_has_forgotten_loses_its_lease(group: TransportGroup) -> None:
+    with group.lease(("verdicts",)) as lease, group.lease(("verdicts",)) as other:
+        assert lease.acquire(Event(), pytest.fail)
+        lease._member.unsubscribe()  # Kafka forgets the member, as after the session's time
+        assert other.acquire(Event(), lambda _: None)
+        assert lease.lost.wait(WAIT_S)
+        for call in (lease.check, lambda: lease.commit([TopicPartition(f"{group.prefix}verdicts", 0, 9)])):
+            with pytest.raises(LeaseLost, match="transport t: this process is not the active one any more: Kafka "):
+                call()
+        other.commit([TopicPartition(f"{group.prefix}verdicts", 0, 2)])
+        assert committed(group) == 2
+
+
+def test_process_asks_kafka_after_a_pause(group: TransportGroup) -> None:
+    with group.lease(("verdicts",)) as lease:
+        assert lease.acquire(Event(), pytest.fail)
+        lease._ending.set()  # the thread that sees this process run
+        assert lease._thread is not None
+        lease._thread.join(WAIT_S)
+        lease._alive_s = float("-inf")
+        lease.check()
+        assert lease._alive_s > 0
+        lease._member.unsubscribe()
+        while lease._members():
+            lease._poll()
+        lease.check()  # it has asked a moment ago
+        lease._alive_s = float("-inf")
+        with pytest.raises(LeaseLost, match="Kafka does not know it as a member of the group any more"):
+            lease.check()
+
+
+@pytest.mark.parametrize("value", ["soon", "-1", 1.5])
+def test_wrong_session_timeout_is_one_error_line(value: object) -> None:
+    with pytest.raises(UserError, match=r"^\[kafka\] session\.timeout\.ms: expected milliseconds, found "):
+        Lease({"bootstrap.servers": "127.0.0.1:1", "session.timeout.ms": value}, "g", "t", "topic")
+
+
+def test_session_timeout_that_the_brokers_refuse_is_one_error_line(group: TransportGroup) -> None:
+    refused = group._replace(kafka={**group.kafka, "session.timeout.ms": 999})
+    with (
+        refused.lease(()) as lease,
+        pytest.raises(UserError, match=r"^transport t: error from .*INVALID_SESSION_TIMEOUT"),
+    ):
+        lease.acquire(Event(), pytest.fail)
