@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -210,12 +211,16 @@ class World:
     def change(self, **peer: Any) -> None:
         self.peers = {CHANNEL: Peer(**{"peering": Peering(SERVER, CLIENT), **peer})}
 
+    @property
+    def port(self) -> int:
+        return self.listener.port
+
     async def connect(self, session_id: int = 5, files: TlsFiles | None = None, **options: Any) -> Connection:
         settings = options.pop("settings", Settings(handshake_timeout=SECONDS_MAX, setup_timeout=SECONDS_MAX))
         peering = options.pop("peering", Peering(CLIENT, SERVER))
         return await connect(
             "127.0.0.1",
-            self.listener.port,
+            options.pop("port", None) or self.port,
             files or self.pki.client,
             peering,
             session_id,
@@ -355,14 +360,29 @@ def authority_key(files: TlsFiles) -> Ed25519PrivateKey:
     return load_key(files.key)
 
 
-async def start_silent_server(pki: Pki, files: TlsFiles, received: list[bytes]) -> asyncio.Server:
-    """A TLS server that takes any client, records what it sends, and answers nothing."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(files.certificate, files.key)
-    context.set_alpn_protocols(["channel/1"])
+class SilentServer:
+    """A TLS server for one client: it takes any certificate, records what the client sends first, answers nothing, and closes."""
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        received.append(await reader.read(65536))
-        writer.transport.abort()
+    def __init__(self, files: TlsFiles) -> None:
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.load_cert_chain(files.certificate, files.key)
+        self._context.set_alpn_protocols(["channel/1"])
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._listening.settimeout(SECONDS_MAX)
+        self.port = self._listening.getsockname()[1]
+        self._received = asyncio.ensure_future(asyncio.to_thread(self._serve))
 
-    return await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    async def received(self) -> bytes:
+        """Return what the client sent inside TLS, after it has gone or been closed."""
+        return await self._received
+
+    def _serve(self) -> bytes:
+        with self._listening:
+            plain, _ = self._listening.accept()
+        plain.settimeout(SECONDS_MAX)
+        with plain:
+            try:
+                with self._context.wrap_socket(plain, server_side=True) as secure:
+                    return secure.recv(65536)
+            except OSError:
+                return b""

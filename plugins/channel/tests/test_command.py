@@ -52,7 +52,7 @@ def test_lines_and_exit_codes(tmp_path: Path) -> None:
     assert out.splitlines() == [
         'FAIL identifiers.peer_id[0]: local: expected "1111111111111111", got "0000000000000000"',
         "PASS X t",
-        "SKIP TLS01: needs TLS connections",
+        "SKIP TLS01: needs TLS connections: see tests/test_net_listener_cases.py and tests/test_net_attack_cases.py",
         "1 passed, 1 failed, 1 skipped",
     ]
 

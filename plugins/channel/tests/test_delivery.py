@@ -307,3 +307,42 @@ def test_secrets_and_payloads_are_not_shown() -> None:
     shown = repr(world.session) + repr(vars(world.session)) + repr(MessageReceived(0, 2, b"payload"))
     assert "payload" not in shown
     assert repr(KEYS[0]) not in shown
+
+
+def test_counts_of_a_session() -> None:
+    world = listener(window=8, max_inflight=8).online()
+    counts = world.session.counts
+    assert (counts.frames_received, counts.frames_sent) == (2, 2)
+    world.send(0, b"x")
+    world.timer(1.0)
+    assert (counts.frames_sent, counts.retransmissions) == (4, 1)
+    world.receive(APPLICATION, 0, 2, b"one")
+    world.receive(APPLICATION, 0, 2, b"one")
+    world.receive(APPLICATION, 9, 0, b"nowhere")
+    assert (counts.stale, dict(counts.refused)) == (2, {"UNKNOWN_TOPIC": 1})
+    total = type(counts)()
+    total.add(counts)
+    total.add(counts)
+    assert total.flat() == {
+        "frames_received": 10,
+        "frames_sent": 14,
+        "retransmissions": 2,
+        "stale": 4,
+        "refused.UNKNOWN_TOPIC": 2,
+    }
+
+
+def test_frames_are_taken_a_few_at_a_time() -> None:
+    world = listener().online()
+    frames = b"".join(world.frame(APPLICATION, 0, index, b"x") for index in range(2, 12, 2))
+    partial = world.frame(APPLICATION, 0, 12, b"x")
+    session = world.session
+    assert session.receive_data(frames + partial[:9], world.now, 2)
+    assert len(world.take().events) == 2
+    assert session.receive_data(b"", world.now, 2)
+    assert not session.receive_data(b"", world.now, 2)
+    assert len(world.take().events) == 3
+    assert session.next_deadline() == world.now + 5.0
+    assert not session.receive_data(partial[9:], world.now, 2)
+    assert len(world.take().events) == 1
+    assert session.next_deadline() is None

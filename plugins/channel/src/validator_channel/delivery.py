@@ -88,7 +88,6 @@ class Delivery:
         """Transmit a message again, or return False if its retries are exhausted. Raises `Fault` with COUNTER_EXHAUSTED."""
         if message.transmissions > self._settings.max_retries:
             return False
-        self._link.counts.retransmissions += 1
         self._transmit(topic, message)
         return True
 

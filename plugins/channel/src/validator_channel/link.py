@@ -58,12 +58,12 @@ class Link:
             counter, sealed = self._sealer.seal(kind, message_id, plaintext, is_last=is_last)
         except CounterExhausted:
             raise Fault(ErrorCode.COUNTER_EXHAUSTED) from None
-        self.counts.frames_sent += 1
         self._output.append(encode_frame(encode_message(Message(kind, self._local_peer, message_id, counter, sealed))))
 
     def take_output(self) -> list[bytes]:
         """Return the queued frames and forget them."""
         output, self._output = self._output, []
+        self.counts.frames_sent += len(output)
         return output
 
     def feed(self, data: bytes, now: float, frames_max: int | None = None) -> deque[bytes]:

@@ -109,6 +109,7 @@ class Session(Machine):
                     if not self._delivery.retransmit(topic, message):
                         self._fire(Trigger.RETRIES_EXHAUSTED, Cause(named=(topic.id, message.index)))
                         return
+                    self.counts.retransmissions += 1
 
     def set_writable(self, is_writable: bool) -> None:
         """Say whether the transport takes bytes; while it does not, a due retransmission is counted but not queued. Source: 1.2.12."""

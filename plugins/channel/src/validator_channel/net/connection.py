@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -66,7 +67,7 @@ class Connection(Stream):
         self._session: Session | None = None
         self._closed: SessionClosed | None = None
         self._has_frames = False
-        self._end = self._end_detail = ""
+        self._end = self._peer_error = self._end_detail = ""
         self._lingers = False
         self._expires_at = self._leave_at = NEVER
 
@@ -84,6 +85,11 @@ class Connection(Stream):
             f"channel={format_channel(channel_of(self.remote_peer))} session={self.session_id} peer={format_id(self.remote_peer)}"
             f" instance={self.instance_id.hex()} role={self.role.name.lower()} address={self.peer_address}"
         )
+
+    @property
+    def is_secured(self) -> bool:
+        """Return whether the hello exchange has ended well, so that there are session, identity and keys."""
+        return self._session is not None
 
     @property
     def state(self) -> State:
@@ -162,10 +168,21 @@ class Connection(Stream):
         """End the connection at once and send nothing; ``code`` is for log and counters. Ignored after the end."""
         self._end = self._end or str(code)
         if self._session is None:
-            self._fail(HandshakeFailed(code, "dropped by this side"))
+            self.fail(HandshakeFailed(code, "dropped by this side"))
         else:
             self._begin_call().connection_lost(self._loop.time())
             self._abort_transport()
+
+    def fail(self, failure: HandshakeFailed) -> None:
+        """End a connection that has no session: close the transport and send nothing."""
+        self._hello = None
+        self._output.clear()
+        self._settle(failure)
+        self._abort_transport()
+
+    def add_done_callback(self, done: Callable[[Connection], None]) -> None:
+        """Call a function once session and transport have ended."""
+        self._lost.add_done_callback(lambda _: done(self))
 
     async def wait_closed(self) -> SessionClosed:
         """Wait until session and transport have ended, and return the session's last event."""
@@ -193,7 +210,7 @@ class Connection(Stream):
                 self._hello = connector = begin_connector(*self._target, self.identity, self._material)
                 self._output.append(connector.start())
         except HandshakeFailed as failure:
-            self._fail(failure)
+            self.fail(failure)
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of the stream."""
@@ -218,7 +235,7 @@ class Connection(Stream):
         """Take what had arrived before the end, then end the session."""
         if self._session is None:
             why = "closed before the end of the hello exchange; the peer may have refused our certificate"
-            self._fail(failure_of(error) if error is not None else HandshakeFailed(ErrorCode.TRANSPORT_LOST, why))
+            self.fail(failure_of(error) if error is not None else HandshakeFailed(ErrorCode.TRANSPORT_LOST, why))
         else:
             while self._has_frames:
                 self._receive(self._session, b"")
@@ -232,7 +249,7 @@ class Connection(Stream):
         try:
             answer = hello.receive_data(data)
         except HelloError as error:
-            self._fail(failure_of(error))
+            self.fail(failure_of(error))
             return
         if answer:
             self._output.append(answer)
@@ -244,7 +261,7 @@ class Connection(Stream):
     def _begin_session(self, secured: Secured, rest: bytes) -> None:
         terms, now = self._terms, self._loop.time()
         if terms.peer_rates is not None and not terms.peer_rates.take(format_id(secured.remote_peer), now):
-            self._fail(HandshakeFailed(ErrorCode.SESSION_LIMIT, "too many handshakes of this peer"))
+            self.fail(HandshakeFailed(ErrorCode.SESSION_LIMIT, "too many handshakes of this peer"))
             return
         self.secured = replace(secured, tx_key=b"", rx_key=b"")
         self._session = session = Session(
@@ -281,13 +298,6 @@ class Connection(Stream):
     def _peer(self) -> Peer | None:
         return self._terms.registry().get(channel_of(self.remote_peer))
 
-    def _fail(self, failure: HandshakeFailed) -> None:
-        """End a connection that has no session: close the transport and send nothing."""
-        self._hello = None
-        self._output.clear()
-        self._settle(failure)
-        self._abort_transport()
-
     def _settle(self, failure: HandshakeFailed | None) -> None:
         if not self.settled.done():
             self.settled.set_result(failure)
@@ -307,13 +317,14 @@ class Connection(Stream):
         session = self._session
         if session is None:
             return
-        if self._has_frames:
-            self._receive(session, b"")
+        self._output += session.data_to_send()  # now, so that the counts are complete when the end is reported
         while (event := session.next_event()) is not None:
             self._report(session, event)
         self._output += session.data_to_send()
         if session.is_closed:
             self._close_transport(lingers=self._lingers)
+        elif self._has_frames:
+            self._receive(session, b"")
 
     def _report(self, session: Session, event: Event) -> None:
         match event:
@@ -322,7 +333,7 @@ class Connection(Stream):
                 self._terms.counters.online += 1
                 self._settle(None)
             case PeerError():
-                self._end, self._end_detail = self._end or event.code, event.detail or ""
+                self._peer_error, self._end_detail = event.code, event.detail or ""
             case SessionError():
                 self._end = self._end or event.code
                 self._lingers = event.category is Category.RUNTIME
@@ -341,7 +352,7 @@ class Connection(Stream):
         self._closed = closed
         terms = self._terms
         terms.sessions.release(self)
-        end = "CLEAN" if closed.is_clean else self._end or "LEFT"
+        end = "CLEAN" if closed.is_clean else self._end or self._peer_error or "LEFT"
         self._settle(HandshakeFailed(end, self._end_detail))
         terms.counters.session_ended(end, session.counts)
         terms.log.info(
@@ -371,7 +382,7 @@ class Connection(Stream):
         session = self._session
         if session is None:
             if self._next_deadline() <= now:
-                self._fail(HandshakeFailed(ErrorCode.HANDSHAKE_TIMEOUT, "the handshake took too long"))
+                self.fail(HandshakeFailed(ErrorCode.HANDSHAKE_TIMEOUT, "the handshake took too long"))
         elif self._expires_at <= now:
             self.drop(EXPIRED)
         else:

@@ -30,6 +30,7 @@ async def connect(
     settings: Settings | None = None,
     *,
     server_hostname: str | None = None,
+    local_address: str | None = None,
     pins: frozenset[bytes] = frozenset(),
     limits: ConnectionLimits | None = None,
     sessions: SessionTable | None = None,
@@ -39,7 +40,8 @@ async def connect(
     """Return a connection once its session is ONLINE.
 
     A TLS 1.3 client has finished before the server has judged its certificate, so nothing is reported before a valid SERVER_HELLO.
-    ``server_hostname`` is the DNS name or address that the server's certificate must have, by default ``host``. A `Peer` as ``peering``
+    ``server_hostname`` is the DNS name or address that the server's certificate must have, by default ``host``. ``local_address`` is the
+    address to connect from. A `Peer` as ``peering``
     also says which topics the other end may register. The timeout of the handshake begins with the TCP connection. ``sessions`` is the
     table that several connectors and a listener share.
 
@@ -82,13 +84,14 @@ async def connect(
                 port,
                 ssl=material.context,
                 server_hostname=server_hostname or host,
+                local_addr=(local_address, 0) if local_address is not None else None,
                 ssl_handshake_timeout=terms.settings.handshake_timeout,
                 ssl_shutdown_timeout=terms.limits.shutdown_timeout,
             )
         failure = await connection.settled
     except OSError as error:
         failure = failure_of(error)
-        counters.handshake_failed(failure.code)
+        connection.fail(failure)
     except BaseException:
         terms.sessions.release(connection)
         connection.drop("LEFT")

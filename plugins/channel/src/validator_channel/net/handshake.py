@@ -78,7 +78,7 @@ def failure_of(error: Exception) -> HandshakeFailed:
         case OSError():
             return HandshakeFailed(ErrorCode.TRANSPORT_LOST, error.strerror or str(error))
         case _:
-            raise error
+            return HandshakeFailed(ErrorCode.TRANSPORT_LOST, f"{type(error).__name__}: {error}")
 
 
 def _credentials(certified: CertifiedBy, identity: Identity, material: Material) -> Credentials:

@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 import re
-import ssl
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from validator_channel.hello import spki
 from validator_channel.ids import format_id
+
+if TYPE_CHECKING:
+    import ssl  # the commands make certificates without it
 
 ALPN: Final = "channel/1"
 """The application protocol that TLS must have selected."""

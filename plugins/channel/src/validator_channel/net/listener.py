@@ -25,7 +25,7 @@ from validator_channel.net.limits import ListenerLimits
 from validator_channel.net.peers import Registry
 from validator_channel.net.rates import TokenBuckets, address_key
 from validator_channel.net.sessions import SessionTable
-from validator_channel.net.sockets import listen
+from validator_channel.net.sockets import listen, shown_address
 from validator_channel.net.terms import LOG, Handler, Terms
 from validator_channel.net.tls import Tls, TlsError, TlsFiles
 
@@ -76,6 +76,7 @@ class Listener:
         )
         self._address_rates = self._buckets()
         self._half_open = HalfOpen(self.limits.half_open, self.limits.half_open_per_address)
+        self._connections: set[Connection] = set()
         self._sockets: list[socket.socket] = []
         self._loops: list[asyncio.Task[None]] = []
 
@@ -98,11 +99,11 @@ class Listener:
     async def recheck(self) -> None:
         """End the sessions that are no longer allowed; call it when registry or CRL have changed. It also runs at intervals."""
         self._tls.refresh()
-        for at, session in enumerate(self._connections()):
+        for at, connection in enumerate(tuple(self._connections)):
             if not at % RECHECKED_PER_TURN:
                 await asyncio.sleep(0)
-            if (code := self._objection(session)) is not None:
-                session.drop(code)
+            if connection.is_secured and (code := self._objection(connection)) is not None:
+                connection.drop(code)
 
     async def close(self, drain_s: float = 0.0) -> None:
         """Stop accepting, leave every session, and after ``drain_s`` seconds end those that are left."""
@@ -110,7 +111,7 @@ class Listener:
         await _cancel(self._half_open.tasks())
         for listening in self._sockets:
             listening.close()
-        connections = self._connections()
+        connections = tuple(self._connections)
         for connection in connections:
             with suppress(LocalError):  # WRONG_STATE: it is leaving already
                 connection.leave("the listener closes")
@@ -134,7 +135,7 @@ class Listener:
                 self._alarm(f"accepting pauses: {error.strerror}")
                 await asyncio.sleep(self.limits.accept_pause)
                 continue
-            self._admit(accepted, str(address[0]), f"{address[0]}:{address[1]}")
+            self._admit(accepted, str(address[0]), shown_address(address))
             await asyncio.sleep(0)  # sock_accept does not yield while connections wait
 
     def _admit(self, accepted: socket.socket, host: str, address: str) -> None:
@@ -152,6 +153,8 @@ class Listener:
             return
         self.counters.accepted += 1
         connection = Connection(self._terms, material, address, now)
+        self._connections.add(connection)
+        connection.add_done_callback(self._connections.discard)
         handshake = asyncio.create_task(self._shake_hands(connection, accepted, material.context, now))
         self._half_open.add(key, handshake)
 
@@ -171,8 +174,8 @@ class Listener:
             )
             await connection.settled
         except OSError as error:
-            self.counters.handshake_failed(failure_of(error).code)
-        except asyncio.CancelledError:
+            connection.fail(failure_of(error))
+        except BaseException:
             connection.drop(DISPLACED)
             raise
 
@@ -186,9 +189,6 @@ class Listener:
             except Exception:  # noqa: BLE001 - a registry that fails once must not end the checks
                 self._log.exception("the check of live sessions failed")
                 self.counters.alarms += 1
-
-    def _connections(self) -> list[Connection]:
-        return [each for each in self.sessions if isinstance(each, Connection) and each.role is Role.LISTENER]
 
     def _objection(self, connection: Connection) -> str | None:
         """Return why a session is no longer allowed, or None."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from contextlib import ExitStack
 from typing import Any, Final
@@ -11,6 +12,7 @@ from typing import Any, Final
 from validator_channel.net.limits import ConnectionLimits
 
 _IDLE: Final = getattr(socket, "TCP_KEEPIDLE", getattr(socket, "TCP_KEEPALIVE", None))
+_MISSING: Final = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
 
 def keep_alive(connection: Any, limits: ConnectionLimits) -> None:
@@ -26,22 +28,58 @@ def keep_alive(connection: Any, limits: ConnectionLimits) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
+def shrink_read_buffer(transport: asyncio.BaseTransport, size: int) -> None:
+    """Give a TLS transport a smaller read buffer than the 256 KiB that asyncio allocates for each, and has no parameter for.
+
+    It is several times as large as everything else of an idle session. An event loop that has no such buffer is left alone.
+    """
+    protocol = getattr(transport, "_ssl_protocol", None)
+    if all(hasattr(protocol, name) for name in ("max_size", "_ssl_buffer", "_ssl_buffer_view")):
+        buffer = bytearray(size)
+        vars(protocol).update(max_size=size, _ssl_buffer=buffer, _ssl_buffer_view=memoryview(buffer))
+
+
 async def listen(host: str | None, port: int, backlog: int) -> list[socket.socket]:
-    """Return a listening socket for each address of a host, all with one port; 0 picks a free one. Raises ``OSError``."""
-    found = await asyncio.get_running_loop().getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_ADDRCONFIG
-    )
+    """Return a listening socket for each address of a host, all with one port; 0 picks a free one.
+
+    Addresses that this machine does not have, such as those of IPv6, are left out. Raises ``OSError`` if none is left, or for a port that
+    is in use.
+    """
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    missing: OSError | None = None
     sockets: list[socket.socket] = []
     with ExitStack() as on_error:
-        for family, kind, protocol, _, address in dict.fromkeys(found):
-            listening = on_error.enter_context(socket.socket(family, kind, protocol))
-            listening.setblocking(False)  # noqa: FBT003
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            listening.bind((address[0], port, *address[2:]))
+        for family, _, _, _, address in dict.fromkeys(found):
+            try:
+                listening = _bound(family, (address[0], port, *address[2:]))
+            except OSError as error:
+                if error.errno not in _MISSING:
+                    raise
+                missing = error
+                continue
+            sockets.append(on_error.enter_context(listening))
             port = listening.getsockname()[1]
             listening.listen(backlog)
-            sockets.append(listening)
         on_error.pop_all()
+    if missing is not None and not sockets:
+        raise missing
     return sockets
+
+
+def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
+    with ExitStack() as on_error:
+        listening = on_error.enter_context(socket.socket(family, socket.SOCK_STREAM))
+        listening.setblocking(False)  # noqa: FBT003
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.bind(address)
+        on_error.pop_all()
+    return listening
+
+
+def shown_address(address: tuple[Any, ...]) -> str:
+    """Return host and port of a socket's address as one text."""
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -7,7 +7,7 @@ import asyncio
 from typing import Final, cast
 
 from validator_channel.net.limits import ConnectionLimits
-from validator_channel.net.sockets import keep_alive
+from validator_channel.net.sockets import keep_alive, shrink_read_buffer
 
 NEVER: Final = float("inf")
 """A deadline that does not come."""
@@ -88,6 +88,7 @@ class Stream(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
         keep_alive(transport.get_extra_info("socket"), self._limits)
+        shrink_read_buffer(transport, self._limits.read_buffer_bytes)
 
     def eof_received(self) -> bool:
         """Let the transport close itself."""
@@ -130,18 +131,23 @@ class Stream(asyncio.Protocol):
             self._set_timer()
 
     def _write(self) -> None:
-        if self._output and not self._is_blocked and not self._is_closing and self._transport is not None:
-            data = b"".join(self._output)
-            self._output.clear()
+        """Write in pieces: a transport that is given everything at once takes it, and does not say that it is blocked."""
+        while self._output and not self._is_blocked and not self._is_closing and self._transport is not None:
+            size = count = 0
+            while count < len(self._output) and size < self._limits.write_buffer_bytes:
+                size += len(self._output[count])
+                count += 1
+            data = b"".join(self._output[:count])
+            del self._output[:count]
             self._transport.write(data)
 
     def _close_transport(self, *, lingers: bool) -> None:
         """Write the rest and close. To linger is to read and ignore what the peer is still sending, so that no reset destroys our ERROR."""
         if self._is_closing or self._transport is None:
             return
-        self._is_blocked = False
-        self._write()
         self._is_closing = True
+        self._transport.write(b"".join(self._output))
+        self._output.clear()
         if lingers:
             self._linger = self._loop.call_later(self._limits.shutdown_timeout, self._transport.abort)
         else:
