@@ -118,6 +118,9 @@ class Gateways(GatewayWorld):
         started = GatewayProcess(configuration, environment)
         try:
             yield started
+        except BaseException:
+            print(f"gateway {name}:", *started.lines, sep="\n  ")  # pytest shows it with the failure
+            raise
         finally:
             if started.process.poll() is None:
                 started.process.kill()
