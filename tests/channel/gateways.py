@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from gateway_world import GatewayWorld, until
+from validator_channel.application import SUBMIT_TOPICS
+from validator_channel.events import MessageDelivered
 
 from validator.codec.json_form import to_json
 from validator.kafka.reader import TopicReader, TopicRecord
 from validator.kafka.topics import create_topics
 from validator.plugin.runtime import RuntimePlan, codec_of
 from validator.service.toml import to_toml
-from validator_channel.application import SUBMIT_TOPICS
-from validator_channel.events import MessageDelivered
 
 INJECT = Path(__file__).parent / "inject"
 SESSION_MS = 6_000
@@ -103,7 +103,14 @@ class Gateways(GatewayWorld):
         self.codec = codec_of([RuntimePlan("router")])
 
     @contextmanager
-    def start(self, name: str = "one", *, inject: Mapping[str, Any] | None = None, session_ms: int = SESSION_MS, **changes: Any) -> Iterator[GatewayProcess]:
+    def start(
+        self,
+        name: str = "one",
+        *,
+        inject: Mapping[str, Any] | None = None,
+        session_ms: int = SESSION_MS,
+        **changes: Any,
+    ) -> Iterator[GatewayProcess]:
         """Start a gateway, and kill it on exit if it still runs."""
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
@@ -114,7 +121,9 @@ class Gateways(GatewayWorld):
             "transports": {"channel": self.config(**changes)},
         }
         configuration.write_text(to_toml(tables))
-        environment = {} if inject is None else {"PYTHONPATH": str(INJECT), **{key: str(each) for key, each in inject.items()}}
+        environment = (
+            {} if inject is None else {"PYTHONPATH": str(INJECT), **{key: str(each) for key, each in inject.items()}}
+        )
         started = GatewayProcess(configuration, environment)
         try:
             yield started

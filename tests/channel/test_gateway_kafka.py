@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 from channel_tls import run
 from gateway_world import LANE, PATIENT, candidate, until, verdict
+from validator_channel.application import SUBMIT_TOPICS
+from validator_channel.client import ChannelClient, ClientClosed, ClientLimits
+from validator_channel.events import SessionClosed
 
 from tests.channel.gateways import Delivered, Gateways, as_text, free_port
 from tests.sending import send
 from validator.codec.json_form import encode_input, encode_json
 from validator.core.inputs import RecordKind
 from validator.kafka.broker import EmbeddedBroker
-from validator_channel.application import SUBMIT_TOPICS
-from validator_channel.client import ChannelClient, ClientClosed, ClientLimits
-from validator_channel.events import SessionClosed
 
 CANDIDATES = SUBMIT_TOPICS["candidates"]
 

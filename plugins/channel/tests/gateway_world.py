@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from channel_tls import SECONDS_MAX, Pki
-from validator.testing.transport import MemoryTransport
 from validator_channel.application import MainMessage, Watched, read_main, read_watched
 from validator_channel.client import ChannelClient, ClientConfig, ClientLimits
 from validator_channel.client.client import SETTINGS
@@ -27,6 +26,8 @@ from validator_channel.limits import Settings
 from validator_channel.net.connection import Connection
 from validator_channel.net.connector import connect
 from validator_channel.net.tls import TlsFiles
+
+from validator.testing.transport import MemoryTransport
 
 LANE = "polkadot"
 SUBMIT = ("candidates", "channel-requests")
@@ -249,5 +250,3 @@ def _toml(value: Any) -> str:
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
     return json.dumps(value)
-
-

@@ -347,7 +347,11 @@ def test_gw07_sessions_take_turns_whatever_one_of_them_sends(world: GatewayWorld
     """A peer whose 60 records are large and bad does not hold up another one until they are all read."""
 
     async def main() -> None:
-        async with world.serving() as memory, world.peer("alice", CANDIDATES) as alice, world.peer("bob", CANDIDATES) as bob:
+        async with (
+            world.serving() as memory,
+            world.peer("alice", CANDIDATES) as alice,
+            world.peer("bob", CANDIDATES) as bob,
+        ):
             seen: list[int] = []
             for _ in range(60):
                 alice.send(CANDIDATES, b'{"a":' + b"[" * 300_000)
@@ -423,7 +427,16 @@ def test_gw08_log_and_metrics_hold_no_secret_and_no_payload(world: GatewayWorld,
     key = world.peers["alice"].files.key.read_text().splitlines()[1]
     assert world.server is not None
     own = world.server.key.read_text().splitlines()[1]
-    for secret in (MARK, MARK.encode().hex(), bytes.fromhex(MARK).decode("latin-1"), psk, psk[:20], repr(bytes.fromhex(psk))[2:-1], key, own):
+    for secret in (
+        MARK,
+        MARK.encode().hex(),
+        bytes.fromhex(MARK).decode("latin-1"),
+        psk,
+        psk[:20],
+        repr(bytes.fromhex(psk))[2:-1],
+        key,
+        own,
+    ):
         assert secret not in text, secret
 
 
@@ -438,7 +451,10 @@ def test_limits_of_client_can_be_small(world: GatewayWorld) -> None:
     """One record in flight, one record queued: slow, but nothing is lost."""
 
     async def main() -> None:
-        async with world.serving() as memory, world.client("alice", limits=ClientLimits(pending_max=1, queue_max=1)) as client:
+        async with (
+            world.serving() as memory,
+            world.client("alice", limits=ClientLimits(pending_max=1, queue_max=1)) as client,
+        ):
             for block in range(1, 101):
                 memory.emit("verdicts", verdict(block))
             await asyncio.gather(*(client.submit("candidates", candidate(2 + n)) for n in range(20)))
