@@ -24,7 +24,7 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 from scene import PeerFiles, Scene
-from screen import draw
+from screen import TAPE_ROWS, draw
 from traffic import Traffic
 from validator.config import DEFAULT_PROTOCOL
 from validator.service.simulation import chain_table, simulation_of
@@ -111,7 +111,8 @@ class Demo:
 
     async def _draw(self, screen: Live | None) -> None:
         while screen is not None:
-            screen.update(draw(self.traffic, self._status, time.monotonic() - self._began))
+            rows = max(1, min(TAPE_ROWS, (self._console.height - 7) // TEAMS - 3))
+            screen.update(draw(self.traffic, self._status, time.monotonic() - self._began, rows))
             await asyncio.sleep(0.125)
 
     def _on_block(self, blocks: int) -> None:

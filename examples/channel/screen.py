@@ -9,13 +9,13 @@ from rich.table import Table
 from rich.text import Text
 from traffic import Peer, Traffic
 
-_TAPE_ROWS = 7
+TAPE_ROWS = 7
 
 
-def draw(traffic: Traffic, status: str, seconds: float) -> RenderableType:
-    """Return the screen as it is now."""
+def draw(traffic: Traffic, status: str, seconds: float, rows: int = TAPE_ROWS) -> RenderableType:
+    """Return the screen as it is now, with so many rows of each team's latest events."""
     title = Text.assemble(("Channel", "bold"), f"  {traffic.blocks_sent} blocks  {seconds:.0f} s  ", (status, "yellow"))
-    return Group(title, _peers(traffic), *(_panel(peer) for peer in traffic.peers if peer.files.paras is not None))
+    return Group(title, _peers(traffic), *(_panel(peer, rows) for peer in traffic.peers if peer.files.paras is not None))
 
 
 def _peers(traffic: Traffic) -> Table:
@@ -33,8 +33,8 @@ def _peers(traffic: Traffic) -> Table:
     return table
 
 
-def _panel(peer: Peer) -> Panel:
-    rows = [Text.from_markup(line, overflow="ellipsis") for line in list(peer.tape)[-_TAPE_ROWS:]]
+def _panel(peer: Peer, rows: int) -> Panel:
+    tape = [Text.from_markup(line, overflow="ellipsis") for line in list(peer.tape)[-rows:]]
     sealed = Text.assemble(("on the wire  ", "dim"), (peer.wire.last.hex(" "), "magenta"), (" ...", "dim"), overflow="ellipsis")
-    blank = [Text("")] * (_TAPE_ROWS - len(rows))
-    return Panel(Group(*rows, *blank, sealed), title=f"{peer.name}", title_align="left", border_style="cyan")
+    blank = [Text("")] * (rows - len(tape))
+    return Panel(Group(*tape, *blank, sealed), title=f"{peer.name}", title_align="left", border_style="cyan")
