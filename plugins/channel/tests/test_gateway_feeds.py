@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -219,6 +219,30 @@ def apply(world: World, name: str, arguments: list[Any]) -> None:
         world.hub.mark()
     else:
         getattr(world, name)(*arguments)
+
+
+def test_feed_can_begin_at_every_offset() -> None:
+    """Below, at and above the oldest recent record, at the end, and beyond what was dispatched."""
+    world = World()
+    world.begin()
+    for number in range(20):
+        world.append(number % PARTITIONS, 1)
+    world.dispatch(16)
+    for offset in range(10):
+        world.watch(None, {0: offset})
+        world.watch(None, {1: offset, 0: 7})
+    world.settle()
+    world.check()
+
+
+def test_record_about_two_paras_of_a_peer_comes_once() -> None:
+    world = World()
+    world.begin()
+    world.watch(frozenset({1, 2}), None)
+    record = read_feed_record("verdicts", 0, 0, {"lane": "polkadot", "para_id": 1})
+    world.hub.take_live([replace(record, keys=(("polkadot", 1), ("polkadot", 2), ("polkadot", None)))])
+    (watcher,) = world.watchers
+    assert len(watcher.connection.sent) == 1
 
 
 def test_slow_feed_leaves_the_live_ones_and_comes_back() -> None:

@@ -130,7 +130,6 @@ class FeedHub:
         if stream.reaches(feed.next) and all(
             feed.offer(each) for each in stream.since(feed.next) if each.is_for(feed.keys)
         ):
-            feed.next = dict(stream.next)
             feed.is_live = True
             self._counters.feeds_catching_up -= 1
             for key in feed.keys:
