@@ -27,7 +27,7 @@ from validator_channel.client.config import ClientConfig
 from validator_channel.client.errors import ClientClosed, NotConnected, Refused
 from validator_channel.client.limits import ClientLimits
 from validator_channel.client.submissions import Receipt, Submissions
-from validator_channel.client.watching import Watcher, WatchEvent
+from validator_channel.client.watching import Replaced, Watcher, WatchEvent
 from validator_channel.errors import LocalError
 from validator_channel.events import (
     Event,
@@ -130,7 +130,8 @@ class ChannelClient:
         """Submit a record in JSON form, or its bytes, and return once Kafka has it.
 
         Records of one topic keep their order. A record that is submitted twice is written once, also over a reconnect. If this is
-        cancelled, the record may be delivered all the same. Raises ``ValueError`` for an unknown topic; `Refused`; `NotConnected`; `ClientClosed`.
+        cancelled, the record may be delivered all the same. Raises ``ValueError`` for an unknown topic; `Refused`; `NotConnected`;
+        `ClientClosed`.
         """
         if topic not in SUBMIT_TOPICS:
             raise ValueError(f"topic: expected one of {', '.join(SUBMIT_TOPICS)}, found {topic!r}")
@@ -142,23 +143,26 @@ class ChannelClient:
     async def watch(self, topic: str, after: After = None) -> AsyncGenerator[WatchEvent]:
         """Yield the records of a topic after a position; ``after`` None begins with the first one that is kept, ``"end"`` with the next.
 
-        Each record comes once and in the order of its partition, over any number of sessions. Raises ``ValueError`` for an unknown topic
-        and one that is watched already; `Refused`; `NotConnected`; `ClientClosed`.
+        Each record comes once and in the order of its partition, over any number of sessions. A topic has one watch: a new one ends the
+        one before. Raises ``ValueError`` for an unknown topic; `Refused`; `NotConnected`; `ClientClosed`.
         """
         if topic not in WATCH_TOPICS:
             raise ValueError(f"topic: expected one of {', '.join(WATCH_TOPICS)}, found {topic!r}")
-        if topic in self._watchers:
-            raise ValueError(f"topic: expected one that is not watched yet, found {topic!r}")
         if self._failure is not None:
             raise self._failure
+        if topic in self._watchers:
+            self._watchers[topic].fail(Replaced())
         watcher = self._watchers[topic] = Watcher(topic, after, self._limits.queue_max)
         try:
             self._request(watcher)
             while True:
                 yield await watcher.take()
+        except Replaced:
+            return
         finally:
-            del self._watchers[topic]
-            self._unwatch(topic)
+            if self._watchers.get(topic) is watcher:
+                del self._watchers[topic]
+                self._unwatch(topic)
 
     # --- staying connected ---
 
@@ -284,19 +288,27 @@ class ChannelClient:
         for watcher in self._watchers.values():
             if is_first:
                 self._request(watcher)
+            else:
+                self._check_granted(watcher, welcome)
         self._ready.set()
 
     def _request(self, watcher: Watcher) -> None:
         """Ask for a topic, if there is a session; otherwise the next one does."""
         if self._connection is None or self.welcome is None or watcher.error is not None:
             return
-        if self.welcome.watch.get(watcher.topic) != WATCH_TOPICS[watcher.topic]:
-            watcher.fail(Refused(f"watch: {watcher.topic!r} is not granted to this peer"))
+        if not self._check_granted(watcher, self.welcome):
             return
         with suppress(LocalError):  # the session is ending; the next one asks again
             self._connection.register_topic(WATCH_TOPICS[watcher.topic], watcher.topic)
             message_id = self._connection.send(MAIN, write_main(Watch(watcher.topic, watcher.after)))
             watcher.index = unpack_message_id(message_id).index
+
+    @staticmethod
+    def _check_granted(watcher: Watcher, welcome: Welcome) -> bool:
+        is_granted = welcome.watch.get(watcher.topic) == WATCH_TOPICS[watcher.topic]
+        if not is_granted:
+            watcher.fail(Refused(f"watch: {watcher.topic!r} is not granted to this peer"))
+        return is_granted
 
     def _unwatch(self, topic: str) -> None:
         if self._connection is not None and self.welcome is not None:

@@ -27,6 +27,10 @@ class WatchEvent:
     after: Position
 
 
+class Replaced(Exception):
+    """Another watch of the same topic has begun."""
+
+
 class Watcher:
     """The records of a topic for one reader.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
-from validator_channel.gateway.limits import GatewayLimits
+from validator_channel.gateway.limits import STRICT, GatewayLimits
 from validator_channel.limits import Settings
 from validator_channel.net.addresses import parse_address
 from validator_channel.net.limits import ConnectionLimits, ListenerLimits
@@ -17,6 +18,7 @@ from validator_channel.net.tls import TlsFiles
 class SessionLimits:
     """The settings of a session that are worth changing. Raises ``ValueError`` as `Settings` does."""
 
+    __pydantic_config__: ClassVar = STRICT
     ack_timeout_s: float = 2.0
     """Seconds until a message to a peer is transmitted again for the first time; then twice as long each time."""
     ack_timeout_s_max: float = 30.0
@@ -52,6 +54,7 @@ class SessionLimits:
 class ConnectLimits:
     """Limits on connections, before and after their peer is known."""
 
+    __pydantic_config__: ClassVar = STRICT
     sessions_max: int = 4_096
     """Live sessions of all peers; the registry has a limit for each peer."""
     half_open_max: int = 256
@@ -87,7 +90,10 @@ class GatewayConfig:
 
     def address(self) -> tuple[str, int]:
         """Return host and port. Raises ``ValueError``."""
-        return parse_address(self.listen)
+        try:
+            return parse_address(self.listen)
+        except ValueError as error:
+            raise ValueError(f"listen: {error}") from None
 
     def tls_files(self) -> TlsFiles:
         """Return the files that TLS needs."""

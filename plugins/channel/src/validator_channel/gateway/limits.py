@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import ClassVar, Final
 
 REGISTRY_BYTES_MAX: Final = 4 * 2**20
 """Bytes of the registry file."""
@@ -49,11 +49,15 @@ MARK_S: Final = 30.0
 MARK_RECORDS: Final = 1_000
 """Records of others after which a feed that has caught up tells its peer how far it is."""
 
+STRICT: Final = {"extra": "forbid"}
+"""Makes the product, which reads configurations with pydantic, refuse keys that a nested table does not have."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayLimits:
     """Limits of a gateway. Raises ``ValueError`` for one that is not positive."""
 
+    __pydantic_config__: ClassVar = STRICT
     record_bytes_max: int = 524_288
     """Bytes of a submitted record in JSON form."""
     pending_bytes_max: int = 2 * 2**20

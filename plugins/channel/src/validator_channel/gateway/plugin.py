@@ -12,6 +12,7 @@ from typing import Any
 from validator.plugin.api import Manifest, Transport, TransportContext, hookimpl
 from validator_channel import __version__
 from validator_channel.gateway.config import GatewayConfig
+from validator_channel.printing import printable
 
 
 @hookimpl
@@ -28,6 +29,7 @@ def validator_transports(config: GatewayConfig | None) -> Iterator[Transport]:  
 
 def run(context: TransportContext) -> None:
     """Run the gateway until the context asks it to stop; its log goes to standard error."""
+    from validator_channel.gateway.registry import RegistryError
     from validator_channel.gateway.service import Gateway
 
     config: Any = context.config
@@ -39,6 +41,10 @@ def run(context: TransportContext) -> None:
     log.setLevel(logging.INFO)
     try:
         asyncio.run(Gateway(context, config).run())
+    except RegistryError as error:
+        for problem in error.problems:
+            log.error("%s", printable(problem))
+        raise
     finally:
         log.setLevel(level)
         log.removeHandler(handler)

@@ -76,7 +76,9 @@ class Stream:
 
     def reaches(self, next_offsets: Mapping[int, int]) -> bool:
         """Return whether a feed that has everything before these offsets, and nothing beyond `next`, can join the live ones."""
-        return all(low <= next_offsets.get(place, 0) <= self.next[place] for place, low in self.floor.items())
+        return next_offsets.keys() <= self.floor.keys() and all(
+            low <= next_offsets.get(place, 0) <= self.next[place] for place, low in self.floor.items()
+        )
 
     def since(self, next_offsets: Mapping[int, int]) -> Iterator[FeedRecord]:
         """Yield the recent records from these offsets on."""
