@@ -8,10 +8,10 @@ WORKERS ?= 2
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all crash lint format bench clean
+.PHONY: help setup demo demo-channel test test-all crash lint format bench clean
 
 help: ## show this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## create the virtual environment with pinned versions, fetch the jars of broker and connector
 	@$(BIN)/validator jars
@@ -25,6 +25,9 @@ $(STAMP): pyproject.toml constraints.txt $(PLUGINS:%=%/pyproject.toml)
 
 demo: setup ## run broker, Spark job and a simulated relay chain, with live verdicts and a summary
 	$(BIN)/validator demo
+
+demo-channel: setup ## run peers, gateway, broker and job: records over Channel, live, and the gateway killed in the middle
+	$(BIN)/python examples/channel/demo.py --kill-gateway
 
 test: setup ## run every test, two files at a time (ten minutes on two cores); WORKERS=
 	$(BIN)/python -m pytest -n $(WORKERS)

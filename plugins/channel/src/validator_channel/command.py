@@ -12,6 +12,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from validator_channel import keys_command
+from validator_channel.client import command as client_command
+from validator_channel.gateway import command as registry_command
 from validator_channel.printing import printable
 from validator_channel.replay.cases import Case, play, read_cases
 from validator_channel.replay.document import DocumentError, Node, read_document
@@ -26,6 +28,9 @@ MALFORMED: Final = 2
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 app.add_typer(keys_command.app, name="keys")
+app.command()(client_command.submit)
+app.command()(client_command.watch)
+app.command("registry")(registry_command.registry)
 
 
 @app.callback()

@@ -193,13 +193,22 @@ class Delivery:
 
         Raises `LocalError`: UNKNOWN_TOPIC, then WRONG_STATE for a message that does not wait for its acknowledgement. Source: 1.2.9.
         """
+        self._take_unacknowledged(topic, index)
+        self._link.send(_ACKNOWLEDGE, topic, index, ACKNOWLEDGEMENT)
+
+    def refuse_manually(self, topic: int, index: int, code: ErrorCode) -> None:
+        """Refuse a delivered message with a non-fatal code, which is repeated for a duplicate. Raises as `acknowledge_manually`."""
+        self._take_unacknowledged(topic, index).inbox.refuse(index, code)
+        self.send_error(code, topic, index)
+
+    def _take_unacknowledged(self, topic: int, index: int) -> Topic:
         record = self.topics.get(topic)
         if record is None:
             raise LocalError(ErrorCode.UNKNOWN_TOPIC)
         if index not in record.inbox.unacknowledged:
             raise LocalError(ErrorCode.WRONG_STATE)
         record.inbox.unacknowledged.remove(index)
-        self._link.send(_ACKNOWLEDGE, topic, index, ACKNOWLEDGEMENT)
+        return record
 
     def send_error(self, code: ErrorCode, topic: int, index: int) -> None:
         """Send a non-fatal ERROR about a message."""

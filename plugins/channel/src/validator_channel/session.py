@@ -208,6 +208,17 @@ class Session(Machine):
         with self._faults_end_the_session():
             self._delivery.acknowledge_manually(topic, index)
 
+    def refuse(self, topic: int, index: int, code: ErrorCode, now: float) -> None:
+        """Refuse a message under the setting ``manual_ack``, with a non-fatal ERROR in place of its acknowledgement. Ignored after the end.
+
+        Raises `LocalError`: UNKNOWN_TOPIC, then WRONG_STATE for a message that does not wait for its acknowledgement. Source: 1.2.8, 1.2.9.
+        """
+        if self.is_closed:
+            return
+        self._delivery.now = now
+        with self._faults_end_the_session():
+            self._delivery.refuse_manually(topic, index, code)
+
     def consumed(self, count: int = 1) -> None:
         """Free ``count`` places of the inbox: the application is done with this number of MessageReceived."""
         self._delivery.consume(count)

@@ -141,6 +141,10 @@ class Connection(Stream):
         """Acknowledge a message under ``manual_ack``; ignored after the end. Raises `LocalError` as `Session.ack`."""
         self._begin_call().ack(topic, index, self._loop.time())
 
+    def refuse(self, topic: int, index: int, code: ErrorCode) -> None:
+        """Refuse a message under ``manual_ack`` with a non-fatal ERROR; ignored after the end. Raises `LocalError` as `Session.refuse`."""
+        self._begin_call().refuse(topic, index, code, self._loop.time())
+
     def consumed(self, count: int = 1) -> None:
         """Free ``count`` places of the inbox: call it once the application is done with a MessageReceived."""
         self._begin_call().consumed(count)

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All feeds: live ones share what one reader reads; the others catch up in turn and join them.
+
+A feed that joins has every record before its position; the stream's recent records from there on follow, then the live ones. A live feed
+whose queue is full leaves at the record that did not fit, and catches up from there. So nothing is lost or doubled, and memory is bounded
+by the number of feeds, whatever their peers do. Everything here runs in the thread of the event loop.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+
+from validator_channel.application import END, WATCH_TOPICS, After, RefusedMessage
+from validator_channel.gateway.counters import Counters
+from validator_channel.gateway.feed import Feed
+from validator_channel.gateway.limits import MARK_RECORDS, RECENT_BYTES_MAX, RECENT_RECORDS_MAX, GatewayLimits
+from validator_channel.gateway.peer_session import PeerSession
+from validator_channel.gateway.readers import Slice, SliceRequest
+from validator_channel.gateway.stream import FeedRecord, Key, Stream
+from validator_channel.ids import MAIN
+
+
+class FeedHub:
+    """The feeds of all sessions.
+
+    ``ends`` are the offsets, by topic and partition, at which live records begin. ``read_slice`` is called with the next request for a feed
+    that catches up, and answered later by `take_slice`; there is one request at a time.
+    """
+
+    def __init__(
+        self,
+        ends: Mapping[tuple[str, int], int],
+        read_slice: Callable[[SliceRequest], None],
+        limits: GatewayLimits,
+        counters: Counters,
+    ) -> None:
+        by_topic: dict[str, dict[int, int]] = {topic: {} for topic in WATCH_TOPICS}
+        for (topic, partition), end in ends.items():
+            by_topic[topic][partition] = end
+        self._streams = {
+            topic: Stream(offsets, RECENT_RECORDS_MAX, RECENT_BYTES_MAX) for topic, offsets in by_topic.items()
+        }
+        self._read_slice = read_slice
+        self._limits = limits
+        self._counters = counters
+        self._live: dict[str, dict[Key, dict[Feed, None]]] = {topic: {} for topic in WATCH_TOPICS}
+        self._ring: deque[Feed] = deque()
+        self._reading: Feed | None = None
+
+    def watch(self, session: PeerSession, topic: str, after: After, index: int) -> Feed:
+        """Return a feed that begins at a position and sends nothing before `start`; ``index`` is the one of the peer's request."""
+        if after is None:
+            offsets: dict[int, int] = {}
+        elif after == END:
+            offsets = dict(self._streams[topic].next)
+        else:
+            offsets = {partition: offset + 1 for partition, offset in after.items()}
+        self._counters.feeds += 1
+        return Feed(session, topic, index, offsets, self._limits, self._counters, self._on_room)
+
+    def watch_again(self, feed: Feed) -> Feed:
+        """Return a feed in place of another one, from its first unsent record on, for what its peer may see by now."""
+        if feed.is_live:
+            self._catch_up(feed)
+        offsets = feed.unsent()
+        self.close(feed)
+        self._counters.feeds += 1
+        return Feed(feed.session, feed.topic, feed.index, offsets, self._limits, self._counters, self._on_room)
+
+    def start(self, feed: Feed) -> None:
+        """Let a feed run: it joins the live ones, or catches up first. Starting twice has no effect."""
+        if feed.is_started or feed.is_closed:
+            return
+        feed.is_started = True
+        self._counters.feeds_catching_up += 1
+        self._join_or_wait(feed)
+
+    def close(self, feed: Feed) -> None:
+        """End a feed."""
+        if feed.is_closed:
+            return
+        feed.close()
+        self._counters.feeds -= 1
+        if feed.is_live:
+            self._remove(feed)
+        elif feed.is_started:
+            self._counters.feeds_catching_up -= 1
+
+    def take_live(self, records: Iterable[FeedRecord]) -> None:
+        """Hand records to the live feeds, in the order in which they were read."""
+        touched: dict[Feed, None] = {}
+        for record in records:
+            index = self._live[record.topic]
+            for key in record.keys:
+                for feed in tuple(index.get(key, ())):
+                    if feed.offer(record):
+                        touched[feed] = None
+                    else:
+                        self._counters.overflows += 1
+                        self._catch_up(feed)
+            self._streams[record.topic].append(record)
+        for feed in touched:
+            feed.pump()
+
+    def take_slice(self, read: Slice) -> None:
+        """Queue what was read for a feed that catches up."""
+        feed, self._reading = self._reading, None
+        if feed is not None and not feed.is_closed:
+            if read.error is not None:
+                self.close(feed)
+                feed.session.tell(RefusedMessage(MAIN, feed.index, f"watch: {feed.topic}: {read.error}"))
+            else:
+                is_queued = all(feed.offer(record) for record in read.records)
+                assert is_queued, "a slice is at most as large as the room that was asked for"
+                feed.next.update(read.next)
+                self._join_or_wait(feed)
+        self._read_next()
+
+    def mark(self) -> None:
+        """Tell the peers of live feeds how far their topics have been read, so that they need not be read again after a reconnect."""
+        for topic, index in self._live.items():
+            for feed in {feed: None for feeds in index.values() for feed in feeds}:
+                feed.mark(self._streams[topic].next, MARK_RECORDS)
+
+    # --- joining and leaving ---
+
+    def _join_or_wait(self, feed: Feed) -> None:
+        stream = self._streams[feed.topic]
+        if stream.reaches(feed.next) and all(
+            feed.offer(each) for each in stream.since(feed.next) if each.is_for(feed.keys)
+        ):
+            feed.is_live = True
+            self._counters.feeds_catching_up -= 1
+            for key in feed.keys:
+                self._live[feed.topic].setdefault(key, {})[feed] = None
+            feed.mark(stream.next, MARK_RECORDS)
+        feed.pump()  # which calls `_on_room` for a feed that is not live
+
+    def _catch_up(self, feed: Feed) -> None:
+        """Take a feed out of the live ones: it continues from Kafka, at the first record that it did not get or had no room for."""
+        self._remove(feed)
+        stream = self._streams[feed.topic]
+        feed.next = {place: max(feed.next.get(place, 0), offset) for place, offset in stream.next.items()}
+        feed.is_live = False
+        self._counters.feeds_catching_up += 1
+
+    def _remove(self, feed: Feed) -> None:
+        index = self._live[feed.topic]
+        for key in feed.keys:
+            feeds = index.get(key, {})
+            feeds.pop(feed, None)
+            if not feeds:
+                index.pop(key, None)
+
+    # --- turns of those that catch up ---
+
+    def _on_room(self, feed: Feed) -> None:
+        if feed.is_in_ring or feed is self._reading:
+            return
+        feed.is_in_ring = True
+        self._ring.append(feed)
+        self._read_next()
+
+    def _read_next(self) -> None:
+        while self._reading is None and self._ring:
+            feed = self._ring.popleft()
+            feed.is_in_ring = False
+            if not feed.is_closed and not feed.is_live:
+                self._reading = feed
+                self._read_slice(SliceRequest(feed.topic, dict(feed.next), feed.keys, *feed.room))

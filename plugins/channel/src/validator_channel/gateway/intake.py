@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a session to Kafka: records are checked and passed on in the order of their session, and acknowledged once Kafka has them.
+
+A record that Kafka's queue has no room for, or that is above its peer's rate, stays first in line. What waits behind it is not
+acknowledged, so the peer's window closes; above `GatewayLimits.pending_bytes_max` its connection is not read. Nothing is dropped, apart
+from the records of a session that has ended, which its peer reports as undelivered. Everything here runs in the thread of the event loop,
+except `_done`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from hashlib import blake2b
+
+from validator_channel.application import read_record
+from validator_channel.gateway.counters import Counters
+from validator_channel.gateway.duplicates import Duplicates
+from validator_channel.gateway.kafka import Kafka
+from validator_channel.gateway.limits import RETRY_S, TURN_BYTES_MAX, TURN_RECORDS_MAX, GatewayLimits
+from validator_channel.gateway.peer_session import PeerSession, Submission
+from validator_channel.gateway.policy import Unauthorised, check_authorised
+from validator_channel.ids import format_channel, format_id
+
+
+class Intake:
+    """The records of all sessions on their way to Kafka; sessions take turns, one record each.
+
+    ``wall_ms`` returns Unix time in milliseconds, for the header ``received-at``.
+    """
+
+    def __init__(self, kafka: Kafka, limits: GatewayLimits, counters: Counters, wall_ms: Callable[[], int]) -> None:
+        self._kafka = kafka
+        self._limits = limits
+        self._counters = counters
+        self._wall_ms = wall_ms
+        self._loop = asyncio.get_running_loop()
+        self._duplicates = Duplicates(limits.duplicates_max, limits.duplicates_s_max)
+        self._ready: deque[PeerSession] = deque()
+        self._without_room: deque[PeerSession] = deque()
+        self._turn_handle: asyncio.Handle | None = None
+        self._retry_handle: asyncio.TimerHandle | None = None
+        self._results: deque[tuple[bytes, str | None]] = deque()
+        self._is_stopped = False
+        self.idle = asyncio.Event()
+        """Set while Kafka has confirmed every record that was passed to it."""
+        self.idle.set()
+
+    def add(self, session: PeerSession, submission: Submission) -> None:
+        """Take a record that a peer has submitted; ignored once `stop` was called."""
+        if self._is_stopped:
+            return
+        self._counters.received += 1
+        self._counters.received_bytes += len(submission.payload)
+        session.waiting.append(submission)
+        session.waiting_bytes += len(submission.payload)
+        if session.waiting_bytes > self._limits.pending_bytes_max and not session.is_paused:
+            session.is_paused = True
+            self._counters.reading_paused += 1
+            session.connection.pause_reading()
+        self._wake(session)
+
+    def stop(self) -> None:
+        """Pass nothing more to Kafka; what was passed is still acknowledged."""
+        self._is_stopped = True
+        self._ready.clear()
+        self._without_room.clear()
+
+    # --- turns ---
+
+    def _wake(self, session: PeerSession) -> None:
+        if session.waiting and not session.is_scheduled and not session.is_closed and not self._is_stopped:
+            session.is_scheduled = True
+            self._ready.append(session)
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if self._turn_handle is None and self._ready:
+            self._turn_handle = self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_handle = None
+        records = size = 0
+        while self._ready and records < TURN_RECORDS_MAX and size < TURN_BYTES_MAX:
+            session = self._ready.popleft()
+            if session.is_closed or not session.waiting:
+                session.is_scheduled = False
+                continue
+            records += 1
+            size += len(session.waiting[0].payload)
+            if self._advance(session):
+                session.is_scheduled = False
+                self._wake(session)
+        self._schedule()
+
+    def _advance(self, session: PeerSession) -> bool:
+        """Take a session's first record a step further; False if it has to wait and is woken later."""
+        submission = session.waiting[0]
+        now = self._loop.time()
+        if not submission.is_paid:
+            wait_s = session.bucket.take(now)
+            if wait_s:
+                self._counters.rate_waits += 1
+                self._loop.call_later(wait_s, self._wake_again, session)
+                return False
+            submission.is_paid = True
+        if submission.encoded is None:
+            error = self._read(session, submission)
+            if error is not None:
+                self._take(session)
+                session.refuse(submission.topic, submission.index, error)
+                return True
+        if self._pass_on(session, submission, now):
+            self._take(session)
+            return True
+        self._counters.kafka_full += 1
+        self._without_room.append(session)
+        if self._retry_handle is None:
+            self._retry_handle = self._loop.call_later(RETRY_S, self._retry)
+        return False
+
+    def _wake_again(self, session: PeerSession) -> None:
+        session.is_scheduled = False
+        self._wake(session)
+
+    def _retry(self) -> None:
+        if self._retry_handle is not None:
+            self._retry_handle.cancel()
+            self._retry_handle = None
+        waiting, self._without_room = self._without_room, deque()
+        for session in waiting:
+            self._wake_again(session)
+
+    def _take(self, session: PeerSession) -> None:
+        """Remove the first record of a session, which makes room for the next ones."""
+        submission = session.waiting.popleft()
+        session.waiting_bytes -= len(submission.payload)
+        session.connection.consumed()
+        if session.is_paused and session.waiting_bytes <= self._limits.pending_bytes_max // 2:
+            session.is_paused = False
+            session.connection.resume_reading()
+
+    # --- one record ---
+
+    def _read(self, session: PeerSession, submission: Submission) -> str | None:
+        """Check and encode a record, or return why it is refused."""
+        name, payload = submission.name, submission.payload
+        if len(payload) > self._limits.record_bytes_max:
+            self._counters.refused_malformed += 1
+            return f"{name}: expected at most {self._limits.record_bytes_max} bytes, found {len(payload)}"
+        try:
+            record = read_record(payload)
+            check_authorised(session.policy, name, record)
+            submission.encoded = self._kafka.encode(name, record)
+        except Unauthorised as error:
+            self._counters.refused_unauthorised += 1
+            return str(error)
+        except ValueError as error:
+            self._counters.refused_malformed += 1
+            text = str(error).partition(";")[0]
+            return text if text.startswith(f"{name}: ") else f"{name}: expected a record in strict JSON: {text}"
+        given = record.get("candidate_hash") if name == "candidates" else None
+        submission.record_hash = (
+            given if isinstance(given, str) else blake2b(submission.encoded[1], digest_size=32).hexdigest()
+        )
+        return None
+
+    def _pass_on(self, session: PeerSession, submission: Submission, now: float) -> bool:
+        """Pass a record to Kafka, unless Kafka has it or is about to; False if there is no room."""
+        assert submission.encoded is not None
+        key, value = submission.encoded
+        identity = Duplicates.identity(submission.name, value)
+        confirm = partial(self._confirm, session, submission)
+        if self._duplicates.join(identity, confirm, now):
+            self._counters.duplicates += 1
+            return True
+        headers = self._headers(session, submission)
+        if not self._kafka.enqueue(submission.name, key, value, partial(self._done, identity), headers):
+            return False
+        self._duplicates.add(identity, confirm)
+        self._counters.enqueued += 1
+        self._counters.in_kafka += 1
+        self.idle.clear()
+        return True
+
+    def _headers(self, session: PeerSession, submission: Submission) -> dict[str, bytes]:
+        """Return where a record came from, as text in ASCII."""
+        is_candidate = submission.name == "candidates"
+        headers = {
+            "candidate-hash" if is_candidate else "record-hash": submission.record_hash,
+            "peer": format_id(session.policy.peer),
+            "channel": format_channel(session.policy.channel),
+            "session-instance": session.connection.instance_id.hex(),
+            "message": session.message_id(submission),
+            "received-at": str(self._wall_ms()),
+        }
+        return {name: text.encode("ascii") for name, text in headers.items()}
+
+    # --- what Kafka says ---
+
+    def _done(self, identity: bytes, error: str | None) -> None:
+        """Take Kafka's answer, in a thread of its own."""
+        self._results.append((identity, error))
+        if len(self._results) == 1:  # otherwise `_take_results` is about to run, and takes this one, too
+            with suppress(RuntimeError):  # the loop has ended; nobody waits for the answer any more
+                self._loop.call_soon_threadsafe(self._take_results)
+
+    def _take_results(self) -> None:
+        while self._results:
+            identity, error = self._results.popleft()
+            self._counters.in_kafka -= 1
+            if error is None:
+                self._counters.confirmed += 1
+            else:
+                self._counters.failed += 1
+            self._duplicates.settle(identity, error, self._loop.time())
+        if not self._counters.in_kafka:
+            self.idle.set()
+        if self._without_room:
+            self._retry()
+
+    def _confirm(self, session: PeerSession, submission: Submission, error: str | None) -> None:
+        if session.is_closed:
+            return
+        if error is not None:
+            if not self._is_stopped:
+                session.refuse(
+                    submission.topic, submission.index, f"{submission.name}: the gateway could not store the record"
+                )
+            return
+        session.connection.ack(submission.topic, submission.index)
+        self._counters.acknowledged += 1
+        self._counters.note_latency(self._loop.time() - submission.received_at)

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The transport `channel`: a gateway for peers that speak Channel. The only module of this package that imports the product."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from validator.plugin.api import Manifest, Transport, TransportContext, hookimpl
+from validator_channel import __version__
+from validator_channel.gateway.config import GatewayConfig
+from validator_channel.printing import printable
+
+
+@hookimpl
+def validator_manifest() -> Manifest:
+    """Return the identity of this plugin."""
+    return Manifest("channel", __version__, (1, 1), GatewayConfig)
+
+
+@hookimpl
+def validator_transports(config: GatewayConfig | None) -> Iterator[Transport]:  # noqa: ARG001
+    """Yield the gateway. It reads output topics from positions that peers name, so it has no topics of its own."""
+    yield Transport("channel", run)
+
+
+def run(context: TransportContext) -> None:
+    """Run the gateway until the context asks it to stop; its log goes to standard error."""
+    from validator_channel.gateway.registry import RegistryError
+    from validator_channel.gateway.service import Gateway
+
+    config: Any = context.config
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s channel: %(message)s"))
+    log = logging.getLogger("validator_channel")
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        asyncio.run(Gateway(context, config).run())
+    except RegistryError as error:
+        for problem in error.problems:
+            log.error("%s", printable(problem))
+        raise
+    finally:
+        log.setLevel(level)
+        log.removeHandler(handler)

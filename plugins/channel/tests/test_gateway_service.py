@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gateway as a whole, with real TLS and Kafka in memory: a registry that changes, rates, failures, and an end in order."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from channel_tls import run
+from gateway_world import LANE, GatewayWorld, candidate, until, verdict
+from validator.plugin.api import LeaseLost
+from validator.plugin.registry import PluginError
+from validator.testing.transport import MemoryTransport
+from validator_channel.application import SUBMIT_TOPICS, WATCH_TOPICS
+from validator_channel.client import NotConnected, Refused
+from validator_channel.gateway import plugin
+from validator_channel.gateway.duplicates import Duplicates
+from validator_channel.gateway.rates import TokenBucket
+from validator_channel.gateway.registry import RegistryError
+
+CANDIDATES = SUBMIT_TOPICS["candidates"]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> GatewayWorld:
+    made = GatewayWorld(tmp_path, limits={"registry_poll_s": 0.02})
+    made.add_peer("alice", 2000, 2004)
+    made.add_peer("bob", 3000)
+    return made
+
+
+@pytest.mark.parametrize("how", ["disabled", "removed", "other-key"])
+def test_session_of_a_peer_that_may_not_connect_any_more_is_closed(world: GatewayWorld, how: str) -> None:
+    async def main() -> None:
+        async with world.serving(), world.peer("alice", CANDIDATES) as alice, world.peer("bob", CANDIDATES) as bob:
+            if how == "disabled":
+                world.peers["alice"].table["enabled"] = False
+            elif how == "other-key":
+                world.peers["alice"].table["pins"] = {"current": "ab" * 32}
+            else:
+                gone = world.peers.pop("alice")
+            world.write_registry()
+            await until(lambda: alice.closed is not None)
+            if how == "removed":
+                world.peers["alice"] = gone
+            limits = type(world.client("alice")._limits)(pause_s_min=0.01, attempts_max=2)
+            async with world.client("alice", limits=limits) as client:
+                with pytest.raises(NotConnected):
+                    await client.ready()
+            bob.send(CANDIDATES, candidate(2, para=3000))
+            await until(lambda: bob.delivered(CANDIDATES))
+
+    run(main())
+
+
+def test_changed_lanes_hold_for_live_sessions(world: GatewayWorld) -> None:
+    async def main() -> None:
+        async with world.serving() as memory, world.client("alice") as client:
+            events = client.watch("verdicts")
+            for para in (2000, 2004, 3000, 4000):
+                memory.emit("verdicts", verdict(1, para=para))
+            assert [(await anext(events)).record["para_id"] for _ in range(2)] == [2000, 2004]  # type: ignore[index]
+            with pytest.raises(Refused):
+                await client.submit("candidates", candidate(1, para=4000))
+
+            world.peers["alice"].table["lanes"] = {LANE: [2000, 4000]}
+            world.write_registry()
+            await until(lambda: world.counted["registry_reloads"] == 1)
+            for para in (2004, 3000, 4000, 2000):
+                memory.emit("verdicts", verdict(2, para=para))
+            found = [(await anext(events)).record for _ in range(2)]
+            assert [(each["block"], each["para_id"]) for each in found if each] == [(2, 4000), (2, 2000)]
+            await client.submit("candidates", candidate(1, para=4000))
+            with pytest.raises(Refused, match="found 2004"):
+                await client.submit("candidates", candidate(1, para=2004))
+            assert world.counted["sessions_total"] == 1
+
+    run(main())
+
+
+def test_changed_topics_hold_for_live_sessions(world: GatewayWorld) -> None:
+    world.peers["alice"].table |= {"submit": ["candidates"], "watch": ["verdicts"]}
+
+    async def main() -> None:
+        async with world.serving() as memory, world.client("alice") as client:
+            events = client.watch("verdicts")
+            memory.emit("verdicts", verdict(1))
+            await anext(events)
+            with pytest.raises(Refused, match="channel-requests: not granted"):
+                await client.submit("channel-requests", {"lane": LANE})
+            world.peers["alice"].table |= {"submit": ["channel-requests"], "watch": ["receipts"]}
+            world.write_registry()
+            with pytest.raises(Refused, match="'verdicts' is not granted"):
+                await anext(events)
+            with pytest.raises(Refused, match="candidates: "):
+                await client.submit("candidates", candidate(1))
+            request = {"lane": LANE, "block": 1, "index": 0, "kind": "close_channel", "origin": 2000, "channel": [2000, 9]}
+            await client.submit("channel-requests", request)
+            assert [record.topic for record in memory.enqueued] == ["channel-requests"]
+
+    run(main())
+
+
+def test_broken_registry_leaves_everything_as_it_was(world: GatewayWorld, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with world.serving(), world.client("alice") as client:
+            good = world.registry.read_text()
+            await client.submit("candidates", candidate(1))
+            world.registry.write_text(good.replace('"submit"', '"sumbit"').replace("submit", "sumbit"))
+            await until(lambda: world.counted["registry_broken"])
+            await client.submit("candidates", candidate(2))
+            world.registry.write_text(good)
+            await until(lambda: not world.counted["registry_broken"])
+            assert world.counted["alarms"] == 2
+            assert world.counted["sessions_total"] == 1
+
+    run(main())
+    lines = [record.message for record in caplog.records if "the registry stays as it was" in record.message]
+    assert len(lines) == 2
+    assert "peers.toml: peers.alice.sumbit: no such key" in lines[0]
+
+
+def test_records_above_the_rate_wait(world: GatewayWorld) -> None:
+    world.peers["alice"].table |= {"records_per_s": 100, "burst": 5}
+
+    async def main() -> None:
+        async with world.serving() as memory, world.client("alice") as client, world.client("alice") as second:
+            records = [candidate(2 + number) for number in range(40)]
+            await asyncio.gather(*(each.submit("candidates", record) for record in records[::2] for each in (client,)),
+                                 *(second.submit("candidates", record) for record in records[1::2]))  # fmt: skip
+            assert len(memory.enqueued) == 40
+            assert world.counted["rate_waits"] >= 30
+
+    run(main())
+
+
+def test_record_that_kafka_refuses_is_refused(world: GatewayWorld) -> None:
+    async def main() -> None:
+        async with world.serving() as memory, world.client("alice") as client:
+            memory.refuse = lambda _: "too large for 10.0.0.7:9092"
+            with pytest.raises(Refused) as caught:
+                await client.submit("candidates", candidate(1))
+            assert caught.value.error == "candidates: the gateway could not store the record"
+            memory.refuse = lambda _: None
+            await client.submit("candidates", candidate(1))
+            assert (world.counted["failed"], world.counted["confirmed"]) == (1, 1)
+
+    run(main())
+
+
+def test_end_in_order_acknowledges_what_kafka_has_and_nothing_else(world: GatewayWorld) -> None:
+    """Kafka takes the first records and is down from then on; the peer reports exactly the others as undelivered."""
+    world._config["limits"] |= {"drain_s": 1.0}
+
+    async def main() -> None:
+        async with world.serving() as memory, world.peer("alice", CANDIDATES, VERDICTS) as alice:
+            for number in range(5):
+                alice.send(CANDIDATES, candidate(2 + number))
+            await until(lambda: len(alice.delivered(CANDIDATES)) == 5)
+            memory.hold()
+            for number in range(5, 9):
+                alice.send(CANDIDATES, candidate(2 + number))
+            await until(lambda: world.counted["in_kafka"] == 4)
+            memory.stop()
+            await world.running
+            await until(lambda: alice.closed is not None)
+            assert alice.closed is not None
+            assert [each.index for each in alice.closed.undelivered] == [10, 12, 14, 16]
+            assert len(memory.enqueued) == 5
+
+    VERDICTS = WATCH_TOPICS["verdicts"]
+    run(main())
+
+
+def test_end_in_order_is_clean(world: GatewayWorld) -> None:
+    async def main() -> None:
+        async with world.serving() as memory, world.peer("alice", CANDIDATES) as alice:
+            alice.send(CANDIDATES, candidate(2))
+            await until(lambda: alice.delivered(CANDIDATES))
+            memory.stop()
+            await world.running
+            await until(lambda: alice.closed is not None)
+            assert alice.closed is not None
+            assert alice.closed.is_clean
+
+    run(main())
+
+
+def test_lost_lease_ends_the_gateway(world: GatewayWorld) -> None:
+    async def main() -> None:
+        with pytest.raises(LeaseLost):
+            async with world.serving() as memory, world.peer("alice", CANDIDATES) as alice:
+                memory.lose_lease()
+                alice.send(CANDIDATES, candidate(2))
+                with suppress(LeaseLost):
+                    await world.running
+
+    run(main())
+
+
+def test_sessions_of_a_peer_are_limited(world: GatewayWorld) -> None:
+    world.peers["alice"].table["sessions_max"] = 2
+
+    async def main() -> None:
+        async with world.serving(), world.peer("alice"), world.peer("alice"):
+            with pytest.raises(Exception, match="SESSION_LIMIT"):
+                async with world.peer("alice"):
+                    pass
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"listen": "nowhere"}, "listen"),
+        ({"listen": "127.0.0.1:70000"}, "listen"),
+        ({"limits": {"drain_s": 0}}, "drain_s: expected a number above 0"),
+        ({"limits": {"drain": 1}}, "limits"),
+        ({"session": {"window_records": 5000}}, "window: expected a number from 1 to 1024"),
+        ({"certificate": 5}, "config.certificate"),
+        ({"surplus": 5}, "config.surplus: no such key"),
+    ],
+)
+def test_wrong_configuration_is_reported(world: GatewayWorld, changes: dict[str, Any], text: str) -> None:
+    with pytest.raises(PluginError, match=r".") as caught:
+        MemoryTransport(plugin, {**world.config(), **changes})
+    assert text in str(caught.value)
+
+
+def test_broken_registry_at_the_start_ends_the_gateway(world: GatewayWorld, capsys: pytest.CaptureFixture[str]) -> None:
+    config = world.config()
+    world.registry.write_text("[peers.a]\n[peers.b]\nenabled = 5\n")
+    with pytest.raises(RegistryError):
+        MemoryTransport(plugin, config).run()
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 7
+    assert "peers.b.enabled: expected true or false, found 5" in lines[-1]
+
+
+def test_plugin_runs_as_a_transport(world: GatewayWorld) -> None:
+    memory = MemoryTransport(plugin, world.config())
+    with memory.open() as context:
+        context.stop()
+        plugin.run(context)
+
+
+# --- parts ---
+
+
+def test_token_bucket() -> None:
+    bucket = TokenBucket(per_s=2.0, burst=3, now=10.0)
+    assert [bucket.take(10.0) for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]
+    assert bucket.take(10.25) == 0.25
+    assert bucket.take(10.5) == 0.0
+    assert bucket.take(9.0) == 0.5  # a clock that goes back gives nothing
+    assert [bucket.take(100.0) for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]
+    bucket.set_rate(10.0, 1, 200.0)
+    assert [bucket.take(200.0) for _ in range(2)] == [0.0, 0.1]
+
+
+def test_duplicates_join_what_is_pending_and_what_is_confirmed() -> None:
+    found: list[tuple[str, str | None]] = []
+    duplicates = Duplicates(records_max=2, seconds_max=10.0)
+    one = duplicates.identity("candidates", b"1")
+    assert one != duplicates.identity("blocks", b"1")
+    assert not duplicates.join(one, lambda error: found.append(("early", error)), 0.0)
+    duplicates.add(one, lambda error: found.append(("first", error)))
+    assert duplicates.join(one, lambda error: found.append(("second", error)), 1.0)
+    assert found == []
+    duplicates.settle(one, None, 2.0)
+    assert found == [("first", None), ("second", None)]
+    assert duplicates.join(one, lambda error: found.append(("third", error)), 11.0)
+    assert found[2:] == [("third", None)]
+    assert not duplicates.join(one, lambda error: found.append(("late", error)), 12.0)
+
+
+def test_duplicates_forget_a_failure_and_the_oldest() -> None:
+    found: list[str | None] = []
+    duplicates = Duplicates(records_max=2, seconds_max=10.0)
+    for name in (b"1", b"2", b"3"):
+        duplicates.add(name, found.append)
+        duplicates.settle(name, None, 0.0)
+    assert len(duplicates) == 2
+    assert [duplicates.join(name, found.append, 0.0) for name in (b"1", b"2", b"3")] == [False, True, True]
+    duplicates.add(b"4", found.append)
+    duplicates.settle(b"4", "no", 0.0)
+    assert found[-1] == "no"
+    assert not duplicates.join(b"4", found.append, 0.0)
+    duplicates.settle(b"5", None, 0.0)
