@@ -245,12 +245,10 @@ async def _leave(protocol: ChannelProtocol) -> None:
 
 async def _send_framed(folder: Path, port: int, size: int, count: int, rate: float) -> dict[str, Any]:
     material = read_material(folder, Role.CONNECTOR)
-    transport, _ = await asyncio.get_running_loop().create_connection(
+    _, sender = await asyncio.get_running_loop().create_connection(
         lambda: FramedSender(bytes(size), count), "127.0.0.1", port, ssl=material.context
     )
-    while not transport.is_closing() and transport.get_write_buffer_size():
-        await asyncio.sleep(TICK_S)
-    transport.close()
+    await asyncio.wait_for(sender.closed.wait(), WAIT_S)
     return {}
 
 

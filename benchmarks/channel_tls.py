@@ -179,12 +179,13 @@ class FramedReceiver(asyncio.Protocol):
 
 
 class FramedSender(asyncio.Protocol):
-    """Writes ``count`` frames, each by itself, as long as the transport takes them."""
+    """Writes ``count`` frames, each by itself, as long as the transport takes them, then closes it and sets ``closed``."""
 
     def __init__(self, body: bytes, count: int) -> None:
         self._frame = len(body).to_bytes(LENGTH_BYTES, "big") + body
         self._left = count
         self._is_writable = True
+        self.closed = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
@@ -205,3 +206,9 @@ class FramedSender(asyncio.Protocol):
         while self._is_writable and self._left:
             self._left -= 1
             self._transport.write(self._frame)
+        if not self._left:
+            self._transport.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Report the end."""
+        self.closed.set()

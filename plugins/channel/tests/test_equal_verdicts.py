@@ -69,6 +69,10 @@ TRAPS = {
     "twice": USUAL * 2,
     "cut before the payload": USUAL[: USUAL.index(b'"payload"') + 11] + b"}",
     "not ended": USUAL[:-1],
+    **{
+        f"ends with {end!r}": USUAL[:-2] + end
+        for end in (b"'}", b'"]', b"]}", b'""', b"==", b"}}", b'"}}', b' "}', b'"\0')
+    },
     "line feed at the end": USUAL + b"\n",
     "NUL at the end": USUAL + b"\0",
     **{
