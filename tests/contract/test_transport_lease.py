@@ -213,4 +213,4 @@ def test_session_timeout_that_the_brokers_refuse_is_one_error_line(group: Transp
         refused.lease(()) as lease,
         pytest.raises(UserError, match=r"^transport t: error from .*INVALID_SESSION_TIMEOUT"),
     ):
-        lease.acquire(Event(), pytest.fail)
+        acquire(lease)
