@@ -8,9 +8,9 @@ import re
 from pathlib import Path
 
 import pytest
+from validator_channel.application import SUBMIT_TOPICS, WATCH_TOPICS, read_main
 
 from tests.docs.test_write_a_handler import Block, blocks, run
-from validator_channel.application import SUBMIT_TOPICS, WATCH_TOPICS, read_main
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "channel-peers.md"
 PROGRAM = "## In a program"

@@ -63,7 +63,9 @@ async def command(*arguments: str, stdin: bytes = b"") -> Ended:
 async def start(*arguments: str) -> asyncio.subprocess.Process:
     pipe = asyncio.subprocess.PIPE
     program = "from validator_channel.command import main; main()"
-    return await asyncio.create_subprocess_exec(sys.executable, "-c", program, *arguments, stdin=pipe, stdout=pipe, stderr=pipe)
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, *arguments, stdin=pipe, stdout=pipe, stderr=pipe
+    )
 
 
 def lines(*records: Any) -> bytes:
@@ -78,11 +80,19 @@ def test_submit_prints_what_became_of_each_line(world: GatewayWorld) -> None:
             file.write_bytes(lines(candidate(1), candidate(2)) + b"\n" + lines(candidate(3)))
             ended = await command("submit", str(file), f"--config={config}")
             assert (ended.code, ended.err) == (0, [])
-            assert [line.partition(" as ")[0] for line in ended.out] == [f"line {number}: acknowledged" for number in (1, 2, 4)]
-            ended = await command("submit", "-", f"--config={config}", "--json", stdin=lines(candidate(4, para=1), candidate(5)))
+            assert [line.partition(" as ")[0] for line in ended.out] == [
+                f"line {number}: acknowledged" for number in (1, 2, 4)
+            ]
+            ended = await command(
+                "submit", "-", f"--config={config}", "--json", stdin=lines(candidate(4, para=1), candidate(5))
+            )
             assert ended.code == 1
             refused, accepted = sorted(ended.json, key=lambda each: each["line"])
-            assert refused == {"line": 1, "ok": False, "error": "candidates: para_id: expected one of this peer's paras in polkadot, found 1"}
+            assert refused == {
+                "line": 1,
+                "ok": False,
+                "error": "candidates: para_id: expected one of this peer's paras in polkadot, found 1",
+            }
             assert (accepted["line"], accepted["ok"], accepted["attempts"]) == (2, True, 1)
             blocks = [memory.forms.decode("candidates", record.value)["block"] for record in memory.enqueued]
             assert blocks == [1, 2, 3, 5]
@@ -101,7 +111,10 @@ def test_bad_line_of_a_file_sends_nothing_and_of_a_stream_what_came_before(world
             assert ended.err == [f"validator-channel: {file}, line 2: a member name occurs twice"]
             assert memory.enqueued == []
             ended = await command("submit", "-", f"--config={config}", stdin=file.read_bytes())
-            assert (ended.code, ended.err) == (2, ["validator-channel: standard input, line 2: a member name occurs twice"])
+            assert (ended.code, ended.err) == (
+                2,
+                ["validator-channel: standard input, line 2: a member name occurs twice"],
+            )
             await until(lambda: len(memory.enqueued) == 1)
 
     run(main())
@@ -149,7 +162,11 @@ def test_wrong_calls_are_one_line_each(world: GatewayWorld) -> None:
                 (["submit", "-", "--config=nowhere.toml"], 2, "nowhere.toml: No such file or directory"),
                 (["submit", "-", config, "--peer=1"], 2, "expected 32 lower-case hex digits"),
                 (["watch", "everything", config], 2, "topic: expected one of verdicts, "),
-                (["watch", "verdicts", config, "--after=soon"], 2, "--after: expected start, end, OFFSET or PARTITION:OFFSET"),
+                (
+                    ["watch", "verdicts", config, "--after=soon"],
+                    2,
+                    "--after: expected start, end, OFFSET or PARTITION:OFFSET",
+                ),
                 (["watch", "dispatches", config], 1, "watch: 'dispatches' is not granted to this peer"),
                 (["watch", "verdicts", config, "--timeout=0.2"], 3, "no answer in time"),
                 (["watch", "verdicts", config, "--gateway-address=127.0.0.1:1"], 3, "127.0.0.1:1: TRANSPORT_LOST"),

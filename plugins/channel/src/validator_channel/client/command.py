@@ -94,7 +94,7 @@ def watch(
         str,
         typer.Option(help="Begin after this offset (OFFSET, or PARTITION:OFFSET,...), at the start, or at the end."),
     ] = "start",
-    count: Annotated[int | None, typer.Option(min=1, help="End after so many records; else with Ctrl-C.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="End after this many records; else with Ctrl-C.")] = None,
     config: ConfigFile = None,
     gateways: Gateways = None,
     peer: PeerOption = None,

@@ -202,7 +202,7 @@ class Intake:
     # --- what Kafka says ---
 
     def _done(self, identity: bytes, error: str | None) -> None:
-        """Take Kafka's answer, in a thread of its own."""
+        """Take Kafka's answer, in another thread."""
         is_first = not self._results
         self._results.append((identity, error))
         if is_first:
