@@ -135,6 +135,27 @@ def test_one_peer_takes_a_few_frames_per_turn(pki: Pki) -> None:
     run(main())
 
 
+def test_frames_that_had_arrived_are_taken_at_the_end(pki: Pki) -> None:
+    limits = ListenerLimits(connection=ConnectionLimits(frames_per_turn=4))
+
+    async def main() -> None:
+        async with serving(World(pki, limits=limits)) as world:
+            raw = await (await RawPeer.join(world, 5)).online()
+            await until(lambda: world.events.online)
+            (other,) = world.events.online
+            for _ in range(20):
+                raw.session.send(0, b"x", asyncio.get_running_loop().time())
+            assert other._transport is not None
+            transport = other._transport
+            other.data_received(b"".join(raw.session.data_to_send()))
+            other.connection_lost(None)
+            assert len(world.events.of(MessageReceived)) == 20
+            transport.abort()
+            raw.close()
+
+    run(main())
+
+
 def test_peer_that_does_not_read_is_dropped(pki: Pki) -> None:
     limits = ListenerLimits(connection=ConnectionLimits(write_timeout=0.2))
 
@@ -152,6 +173,27 @@ def test_peer_that_does_not_read_is_dropped(pki: Pki) -> None:
             await until(lambda: world.listener.counters.ended == {"WRITE_TIMEOUT": 1})
             closed = await other.wait_closed()
             assert len(closed.undelivered) == 32
+            raw.close()
+
+    run(main())
+
+
+def test_blocked_transport_gets_no_retransmission(pki: Pki) -> None:
+    settings = Settings(ack_timeout=0.01, backoff=1, max_retries=100)
+
+    async def main() -> None:
+        async with serving(World(pki, settings=settings)) as world:
+            raw = await (await RawPeer.join(world, 5)).online()
+            await until(lambda: world.events.online)
+            (other,) = world.events.online
+            for _ in range(32):
+                other.send(0, bytes(700_000))
+            assert other._session is not None
+            counts = other._session.counts
+            await until(lambda: not other.is_writable)
+            before = counts.frames_sent, counts.retransmissions
+            await until(lambda: counts.retransmissions >= before[1] + 100)
+            assert counts.frames_sent == before[0]
             raw.close()
 
     run(main())

@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import stat
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +154,8 @@ def test_private_files_are_private_and_never_overwritten(ca: Path, tmp_path: Pat
         os.umask(old)
     for path in (tmp_path / "a.key", tmp_path / "second" / "ca.key"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    for path in (tmp_path / "a.crt", tmp_path / "second" / "ca.crl"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert stat.S_IMODE((tmp_path / "second").stat().st_mode) == 0o700
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert keys("new-ca", ca) == (2, "", f"{ca / 'ca.key'}: exists already\n")
@@ -185,25 +185,21 @@ def test_request_is_signed_without_its_private_key(ca: Path, tmp_path: Path) -> 
     assert (code, err) == (2, f"{ca / 'ca.crt'}: expected a PEM certificate signing request\n")
 
 
-def test_revocations_at_once_are_all_kept(ca: Path, tmp_path: Path) -> None:
+def test_revocations_at_once_are_all_kept(ca: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"n{at}" for at in range(3)]
     for name in names:
         ok("issue", name, "--ca", ca, "--out", tmp_path)
-    command = [
-        sys.executable,
-        "-c",
-        "from validator_channel.command import main; main()",
-        "keys",
-        "revoke",
-        "--ca",
-        str(ca),
-    ]
+    waiting = names[1:]
 
-    def revoke(name: str) -> int:
-        return subprocess.run([*command, str(tmp_path / f"{name}.crt")], check=False, capture_output=True).returncode
+    def wait_for_lock(file: Any, operation: int) -> None:
+        """Another process has the lock first, and revokes another certificate before this one gets it."""
+        assert (file.name, operation) == (str(ca / "ca.key"), fcntl.LOCK_EX)
+        if waiting:
+            ok("revoke", "--ca", ca, tmp_path / f"{waiting.pop()}.crt")
 
-    with ThreadPoolExecutor(3) as pool:
-        assert set(pool.map(revoke, names)) == {0}
+    monkeypatch.setattr(fcntl, "flock", wait_for_lock)
+    ok("revoke", "--ca", ca, tmp_path / f"{names[0]}.crt")
+    assert waiting == []
     crl = shown(ca / "ca.crl")
     assert (crl["number"], len(crl["revoked"])) == (4, 3)
     ok("revoke", "--ca", ca, tmp_path / "n0.crt")

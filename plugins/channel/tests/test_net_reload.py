@@ -8,13 +8,16 @@ import ssl
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from channel_tls import CLIENT, SERVER, Pki, World, pin, run, serving, until
+from channel_tls import CLIENT, SERVER, Pki, World, certificate_of, pin, run, serving, until
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 from validator_channel.ids import Role
 from validator_channel.net.files import load_key
+from validator_channel.net.handshake import HandshakeFailed, check_identity
+from validator_channel.net.identity import read_identity
 from validator_channel.net.tls import Tls, TlsError, TlsFiles, new_context
 
 
@@ -89,15 +92,16 @@ def test_revoked_certificate_is_refused_after_tls_too(pki: Pki) -> None:
     """The file may change between a connection's TLS context and the end of its handshake."""
     alarms: list[str] = []
     tls = Tls(pki.server, Role.LISTENER, alarms.append)
-    from channel_tls import certificate_of
-    from validator_channel.net.identity import read_identity
-
     identity = read_identity(certificate_of(pki.client))
     assert not tls.is_revoked(identity)
     pki.revoke(pki.client)
     tls.refresh()
     assert tls.is_revoked(identity)
     assert not tls.is_revoked(read_identity(certificate_of(pki.server)))
+    certificate = certificate_of(pki.client).public_bytes(Encoding.DER)
+    finished = SimpleNamespace(selected_alpn_protocol=lambda: "channel/1", getpeercert=lambda binary_form: certificate)
+    with pytest.raises(HandshakeFailed, match="REVOKED"):
+        check_identity(finished, tls, tls.current())
     pki.crl.unlink()
     tls.refresh()
     assert tls.is_revoked(identity)

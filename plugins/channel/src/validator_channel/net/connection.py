@@ -276,7 +276,6 @@ class Connection(Stream):
         )
         session.open(self._began_at)
         session.secured(secured.tx_key, secured.rx_key, now)
-        session.set_writable(not self._is_blocked)
         terms.counters.handshakes_ok += 1
         remaining = (self.identity.not_after - datetime.now(UTC)).total_seconds()
         ahead = min(terms.settings.teardown_timeout, remaining / 2)

@@ -88,7 +88,7 @@ async def connect(
                 ssl_handshake_timeout=terms.settings.handshake_timeout,
                 ssl_shutdown_timeout=terms.limits.shutdown_timeout,
             )
-        failure = await connection.settled
+        failure = await asyncio.shield(connection.settled)
     except OSError as error:
         failure = failure_of(error)
         connection.fail(failure)

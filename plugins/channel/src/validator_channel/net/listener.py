@@ -172,7 +172,7 @@ class Listener:
                 ssl_handshake_timeout=max(0.001, began_at + timeout - loop.time()),
                 ssl_shutdown_timeout=self.limits.connection.shutdown_timeout,
             )
-            await connection.settled
+            await asyncio.shield(connection.settled)
         except OSError as error:
             connection.fail(failure_of(error))
         except BaseException:
