@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from threading import Event
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from tests.contract.transport_backends import acquire
 from validator.errors import LeaseLost, UserError
 from validator.kafka.client import consumer_config
 from validator.kafka.topics import create_topics
@@ -19,6 +21,20 @@ from validator.service.lease import Lease
 from validator.service.transport import TransportGroup
 
 WAIT_S = 60.0
+
+
+class Pool(NamedTuple):
+    stop: Event
+    threads: ThreadPoolExecutor
+
+
+@pytest.fixture
+def pool() -> Iterator[Pool]:
+    """Yield a thread pool whose waiting threads are asked to stop at the end of the test."""
+    made = Pool(Event(), ThreadPoolExecutor(1))
+    yield made
+    made.stop.set()
+    made.threads.shutdown()
 
 
 @pytest.fixture
@@ -76,6 +92,45 @@ def test_of_processes_that_start_at_once_one_is_active_after_the_other(rivals: R
     assert committed(rivals.group) == 2
 
 
+@pytest.mark.parametrize(("active", "late"), [("a", "b"), ("b", "a")], ids=["leaves", "stays"])
+def test_process_that_joins_next_to_the_active_one_waits(
+    group: TransportGroup, pool: Pool, monkeypatch: pytest.MonkeyPatch, active: str, late: str
+) -> None:
+    one = group._replace(kafka={**group.kafka, "client.id": active}).lease(())
+    other = group._replace(kafka={**group.kafka, "client.id": late}).lease(())
+    looked, standing_by, ask = Event(), list[str](), other._members
+
+    def members() -> dict[str, str] | None:
+        """Answer the first time what was true before the active process joined."""
+        found = ask() if looked.is_set() else {}
+        looked.set()
+        return found
+
+    with other, one:
+        acquire(one)
+        monkeypatch.setattr(other, "_members", members)
+        waiting = pool.threads.submit(other.acquire, pool.stop, standing_by.append)
+        done, _ = wait([waiting], 8 * module.WATCH_S)
+        assert not done
+        one.commit([TopicPartition(f"{group.prefix}verdicts", 0, 1)])
+        one.close()
+        assert waiting.result(WAIT_S)
+        other.commit([TopicPartition(f"{group.prefix}verdicts", 0, 2)])
+    assert committed(group) == 2
+
+
+def test_standby_does_not_join_the_group_of_the_active_process(group: TransportGroup, pool: Pool) -> None:
+    standing_by = Event()
+    with group.lease(()) as other, group.lease(()) as one:
+        acquire(one)
+        waiting = pool.threads.submit(other.acquire, pool.stop, lambda _: standing_by.set())
+        assert standing_by.wait(WAIT_S)
+        assert not wait([waiting], 3 * module.WATCH_S).done
+        assert set(one._members() or ()) == {one._id}
+        pool.stop.set()
+        assert not waiting.result(WAIT_S)
+
+
 def committed(group: TransportGroup) -> int:
     consumer = Consumer(consumer_config(group.kafka, group_id=group.group_id))
     (place,) = consumer.committed([TopicPartition(f"{group.prefix}verdicts", 0)], timeout=30)
@@ -85,13 +140,15 @@ def committed(group: TransportGroup) -> int:
 
 def test_commits_survive_members_that_join_and_leave(group: TransportGroup) -> None:
     with group.lease(("verdicts",)) as lease:
-        assert lease.acquire(Event(), pytest.fail)
+        acquire(lease)
         for at in range(2):
             stranger = Consumer(consumer_config(group.kafka, group_id=group.group_id))
             assigned = Event()
             stranger.subscribe([f"{group.prefix}verdicts"], on_assign=lambda *_, event=assigned: event.set())
             count = 0
+            deadline = time.monotonic() + WAIT_S
             while not assigned.is_set():
+                assert time.monotonic() < deadline
                 stranger.poll(0.05)
                 count += 1
                 lease.commit([TopicPartition(f"{group.prefix}verdicts", 0, 1000 * at + count)])
@@ -103,7 +160,7 @@ def test_commits_survive_members_that_join_and_leave(group: TransportGroup) -> N
 
 def test_kafka_refuses_commits_of_others(group: TransportGroup) -> None:
     with group.lease(("verdicts",)) as lease:
-        assert lease.acquire(Event(), pytest.fail)
+        acquire(lease)
         places = [TopicPartition(f"{group.prefix}verdicts", 0, 5)]
         lease.commit(places)
         stranger = Consumer(consumer_config(group.kafka, group_id=group.group_id))
@@ -115,9 +172,9 @@ def test_kafka_refuses_commits_of_others(group: TransportGroup) -> None:
 
 def test_member_that_kafka_has_forgotten_loses_its_lease(group: TransportGroup) -> None:
     with group.lease(("verdicts",)) as lease, group.lease(("verdicts",)) as other:
-        assert lease.acquire(Event(), pytest.fail)
+        acquire(lease)
         lease._member.unsubscribe()  # Kafka forgets the member, as after the session's time
-        assert other.acquire(Event(), lambda _: None)
+        acquire(other)
         assert lease.lost.wait(WAIT_S)
         for call in (lease.check, lambda: lease.commit([TopicPartition(f"{group.prefix}verdicts", 0, 9)])):
             with pytest.raises(LeaseLost, match="transport t: this process is not the active one any more: Kafka "):
@@ -128,7 +185,7 @@ def test_member_that_kafka_has_forgotten_loses_its_lease(group: TransportGroup) 
 
 def test_process_asks_kafka_after_a_pause(group: TransportGroup) -> None:
     with group.lease(("verdicts",)) as lease:
-        assert lease.acquire(Event(), pytest.fail)
+        acquire(lease)
         lease._ending.set()  # the thread that sees this process run
         assert lease._thread is not None
         lease._thread.join(WAIT_S)
@@ -156,4 +213,4 @@ def test_session_timeout_that_the_brokers_refuse_is_one_error_line(group: Transp
         refused.lease(()) as lease,
         pytest.raises(UserError, match=r"^transport t: error from .*INVALID_SESSION_TIMEOUT"),
     ):
-        lease.acquire(Event(), pytest.fail)
+        acquire(lease)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -29,12 +31,16 @@ def read(reader: OutputReader, count: int) -> list[OutputRecord]:
     return found
 
 
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+
+
 def at_end(reader: OutputReader) -> bool:
     """Return whether nothing is left, having waited until the reader knows."""
-    while reader.positions() != reader.ends():
-        if reader.receive(0.1) is not None:
-            return False
-    return reader.receive(0) is None
+    until(lambda: reader.receive(0.1) is not None or reader.positions() == reader.ends())
+    return reader.positions() == reader.ends() and reader.receive(0) is None
 
 
 def test_reader_reads_topics_from_their_beginning(backend: Backend) -> None:
@@ -172,8 +178,8 @@ def test_only_committed_records_are_read_and_positions_pass_markers(on_kafka: On
         producer.flush(30)
         ends(30)
     assert read(reader, 1) == [OutputRecord("verdicts", 0, 2, b"polkadot", b"kept")]
-    while reader.positions() != {("verdicts", 0): 4}:
-        assert reader.receive(1) is None
+    until(lambda: reader.receive(0.1) is not None or reader.positions() == {("verdicts", 0): 4})
+    assert reader.positions() == {("verdicts", 0): 4}
     producer.begin_transaction()
     producer.produce(f"{on_kafka.prefix}verdicts", b"open", b"polkadot")
     producer.flush(30)

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from threading import Event
+from threading import Event, Timer
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -19,11 +18,24 @@ from validator.kafka.client import admin_config
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
 from validator.plugin.api import Manifest, Record, Transport, TransportContext, hookimpl
+from validator.service.lease import Lease
 from validator.service.transport import KafkaTransportContext, TransportGroup, record_forms
 from validator.testing.transport import MemoryTransport
 
 TOPICS = ("verdicts", "lanes")
 CONFIG = SimpleNamespace(peer="x")
+
+
+def acquire(lease: Lease) -> None:
+    """Wait until this process is the active one; a transport itself would wait without end."""
+    stop = Event()
+    timer = Timer(60, stop.set)
+    timer.daemon = True
+    timer.start()
+    try:
+        assert lease.acquire(stop, lambda _: None)
+    finally:
+        timer.cancel()
 
 
 class OnKafka:
@@ -43,7 +55,7 @@ class OnKafka:
         self.open.close()
         group = TransportGroup(self.kafka, self.prefix, "t")
         lease = self.lease = self.open.enter_context(group.lease(TOPICS))
-        assert lease.acquire(self.stop, pytest.fail)
+        acquire(lease)
         return self.open.enter_context(
             KafkaTransportContext(group, TOPICS, CONFIG, self.stop, record_forms(Config()), lease)
         )
