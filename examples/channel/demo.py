@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Peers submit a simulated relay chain over Channel and receive its verdicts: keys, registry, broker, job, gateway, peers.
 
-``make demo-channel`` shows it live; ``--json`` prints a summary. With ``--kill-gateway`` the gateway is killed in the middle, and is started
-again: nothing is lost, and each verdict arrives once. Exit code 0 if every verdict is as expected.
+``make demo-channel`` shows it live; ``--json`` prints a summary. With ``--kill-gateway`` the gateway is killed in the middle, and is
+started again: nothing is lost, and each verdict arrives once. Exit code 0 if every verdict is as expected.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from rich.live import Live
 from scene import PeerFiles, Scene
 from screen import TAPE_ROWS, draw
 from traffic import Traffic
+
 from validator.config import DEFAULT_PROTOCOL
 from validator.service.simulation import chain_table, simulation_of
 from validator.simulate import Simulation, settings_of_profile
 
 TEAMS = 3
-"""Paras with a peer of their own: those with most candidates."""
+"""Paras with their own peer: those with most candidates."""
 START_S_MAX = 300.0
 """Seconds within which everything must have started."""
 
@@ -123,7 +124,9 @@ class Demo:
     def _say(self, text: str) -> None:
         self._status = text
         if not self._console.is_terminal or not hasattr(self, "traffic") or not self.traffic.blocks_sent:
-            self._console.print(f"{time.monotonic() - self._began:6.1f} s  {text}", highlight=False, markup=False, soft_wrap=True)
+            self._console.print(
+                f"{time.monotonic() - self._began:6.1f} s  {text}", highlight=False, markup=False, soft_wrap=True
+            )
 
 
 def busiest(simulation: Simulation) -> list[int]:
@@ -147,7 +150,13 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=arguments.json)
     settings = settings_of_profile("demo", seed=arguments.seed, blocks=arguments.blocks)
-    demo = Demo(partial(simulation_of, DEFAULT_PROTOCOL, settings), folder, console, rate=arguments.rate, kills=arguments.kill_gateway)
+    demo = Demo(
+        partial(simulation_of, DEFAULT_PROTOCOL, settings),
+        folder,
+        console,
+        rate=arguments.rate,
+        kills=arguments.kill_gateway,
+    )
     try:
         demo.run()
     except KeyboardInterrupt:

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from validator.service.toml import to_toml
 from validator_channel.client import ClientConfig, load_config
+
+from validator.service.toml import to_toml
 
 BIN = Path(sys.executable).parent
 SESSION_MS = 6_000
@@ -73,7 +74,12 @@ class Scene:
         for peer in peers:
             peer.config = self.folder / f"{peer.name}.toml"
             peer.config.write_text(to_toml(self._client(peer)))
-        transport = {"listen": f"127.0.0.1:{self.port}", "certificate": "gateway.crt", "key": "gateway.key", "ca": "ca/ca.crt"}
+        transport = {
+            "listen": f"127.0.0.1:{self.port}",
+            "certificate": "gateway.crt",
+            "key": "gateway.key",
+            "ca": "ca/ca.crt",
+        }
         transport |= {"crl": "ca/ca.crl", "registry": "peers.toml"}
         tables = {"kafka": {"session.timeout.ms": SESSION_MS}, "transports": {"channel": transport}}
         tables |= {"job": {"directory": str(self.folder / "job")}, "chains": dict(chains)}
@@ -155,7 +161,12 @@ class Scene:
 
     def _run(self, command: str, *arguments: str) -> str:
         done = subprocess.run(
-            [str(BIN / command), *arguments], cwd=self.folder, env=self._environment, capture_output=True, text=True, check=False
+            [str(BIN / command), *arguments],
+            cwd=self.folder,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode:
             raise RuntimeError(f"{command} {' '.join(arguments)}: {done.stderr.strip()}")
@@ -164,7 +175,12 @@ class Scene:
 
 def _entry(peer: PeerFiles, lane: str) -> dict[str, Any]:
     """Return a peer's table in the registry: teams speak for their paras, the relay chain's node for everything."""
-    table: dict[str, Any] = {"peer": peer.peer, "gateway": peer.gateway, "watch": ["verdicts"], "submit": ["candidates"]}
+    table: dict[str, Any] = {
+        "peer": peer.peer,
+        "gateway": peer.gateway,
+        "watch": ["verdicts"],
+        "submit": ["candidates"],
+    }
     if peer.paras is None:
         table["submit"] = ["candidates", "channel-requests", "blocks", "downward-messages"]
         table |= {"grants": ["relay-chain", "root-requests"], "records_per_s": 100_000, "burst": 100_000}

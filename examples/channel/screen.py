@@ -13,14 +13,29 @@ TAPE_ROWS = 7
 
 
 def draw(traffic: Traffic, status: str, seconds: float, rows: int = TAPE_ROWS) -> RenderableType:
-    """Return the screen as it is now, with so many rows of each team's latest events."""
+    """Return the screen as it is now, with this many rows of each team's latest events."""
     title = Text.assemble(("Channel", "bold"), f"  {traffic.blocks_sent} blocks  {seconds:.0f} s  ", (status, "yellow"))
-    return Group(title, _peers(traffic), *(_panel(peer, rows) for peer in traffic.peers if peer.files.paras is not None))
+    return Group(
+        title, _peers(traffic), *(_panel(peer, rows) for peer in traffic.peers if peer.files.paras is not None)
+    )
 
 
 def _peers(traffic: Traffic) -> Table:
     table = Table(box=None, padding=(0, 1), header_style="bold")
-    headings = ("peer", "speaks for", "sent", "acknowledged", "again", "refused", "p50 ms", "wire out", "wire in", "verdicts", "ok", "rejected")
+    headings = (
+        "peer",
+        "speaks for",
+        "sent",
+        "acknowledged",
+        "again",
+        "refused",
+        "p50 ms",
+        "wire out",
+        "wire in",
+        "verdicts",
+        "ok",
+        "rejected",
+    )
     for at, heading in enumerate(headings):
         table.add_column(heading, justify="left" if at < 2 else "right")
     for peer in traffic.peers:
@@ -35,6 +50,8 @@ def _peers(traffic: Traffic) -> Table:
 
 def _panel(peer: Peer, rows: int) -> Panel:
     tape = [Text.from_markup(line, overflow="ellipsis") for line in list(peer.tape)[-rows:]]
-    sealed = Text.assemble(("on the wire  ", "dim"), (peer.wire.last.hex(" "), "magenta"), (" ...", "dim"), overflow="ellipsis")
+    sealed = Text.assemble(
+        ("on the wire  ", "dim"), (peer.wire.last.hex(" "), "magenta"), (" ...", "dim"), overflow="ellipsis"
+    )
     blank = [Text("")] * (rows - len(tape))
     return Panel(Group(*tape, *blank, sealed), title=f"{peer.name}", title_align="left", border_style="cyan")

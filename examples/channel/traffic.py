@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scene import PeerFiles
+from validator_channel.client import ChannelClient, ClientClosed, ClientLimits, Refused
+
 from validator.service.comparison import Comparison
 from validator.simulate import Simulation
-from validator_channel.client import ChannelClient, ClientClosed, ClientLimits, Refused
 
 FIRST_BLOCKS = 5
 """Blocks that are sent before the first verdict: the first batch of a new job is slow whatever it contains."""
@@ -113,7 +114,9 @@ class Peer:
         self.resubmitted += receipt.attempts > 1
         if topic == "candidates":
             place = f"{record['block']}/{record['index']}"
-            self.tape.append(f"candidate {place} of {record['para_id']}  message {receipt.message[16:]}  acknowledged in {took_ms:.1f} ms")
+            self.tape.append(
+                f"candidate {place} of {record['para_id']}  message {receipt.message[16:]}  acknowledged in {took_ms:.1f} ms"
+            )
 
     def take(self, record: dict[str, Any]) -> None:
         """Note a verdict."""
@@ -127,11 +130,13 @@ class Peer:
         else:
             self.rejected += 1
         word = "[green]accepted[/]" if record["ok"] else f"[red]rejected[/] {record['error']['kind']}"
-        self.tape.append(f"verdict {record['block']}/{record['index']} of {record['para_id']} ({record['kind']})  {word}")
+        self.tape.append(
+            f"verdict {record['block']}/{record['index']} of {record['para_id']} ({record['kind']})  {word}"
+        )
 
 
 class Traffic:
-    """A simulated relay chain whose records go to the gateway: those of a team's paras by its peer, all others by the relay chain's node."""
+    """A simulated relay chain: a team's peer submits the candidates of its paras, the relay chain's node all other records."""
 
     def __init__(self, simulation: Simulation, files: Sequence[PeerFiles], port: int) -> None:
         self.comparison = Comparison()
@@ -142,7 +147,9 @@ class Traffic:
         self.relay = next(peer for peer in self.peers if peer.files.paras is None)
         self._teams = {para: peer for peer in self.peers for para in peer.files.paras or ()}
 
-    async def run(self, blocks_per_s: float, on_block: Callable[[int], None], problem: Callable[[], str | None]) -> None:
+    async def run(
+        self, blocks_per_s: float, on_block: Callable[[int], None], problem: Callable[[], str | None]
+    ) -> None:
         """Submit every block, and return when every expected verdict has arrived. Raises ``RuntimeError`` for a ``problem``."""
         limits = ClientLimits(pause_s_min=0.1, pause_s_max=1.0)
         watches = []

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from channel_tls import SECONDS_MAX, Pki
-from validator_channel.application import MainMessage, Watched, read_main, read_watched
+from validator_channel.application import MainMessage, RefusedMessage, Watched, read_main, read_watched
 from validator_channel.client import ChannelClient, ClientConfig, ClientLimits
 from validator_channel.client.client import SETTINGS
 from validator_channel.events import Event, MessageDelivered, MessageReceived, MessageRejected, SessionClosed, TopicOpen
@@ -85,7 +85,7 @@ class GatewayWorld:
         self.gateway: Gateway | None = None
 
     def add_peer(self, name: str, *paras: int, **table: Any) -> PeerEntry:
-        """Add a peer to the registry, with a channel of its own."""
+        """Add a peer to the registry, with its own channel."""
         channel = secrets.randbits(64)
         peer, gateway = (channel << 64 | secrets.randbits(64) for _ in range(2))
         entry = PeerEntry(name, peer, gateway, self.pki.leaf(name, [peer]))
@@ -238,6 +238,20 @@ class BarePeer:
     @property
     def closed(self) -> SessionClosed | None:
         return next(iter(self.of(SessionClosed)), None)
+
+
+def refusals(peer: BarePeer) -> dict[tuple[int, int], str]:
+    return {(each.topic, each.index): each.error for each in peer.main if isinstance(each, RefusedMessage)}
+
+
+async def limited(events: Any, count: int) -> Any:
+    """Yield a number of events, and end the watch."""
+    async for event in events:
+        yield event
+        count -= 1
+        if not count:
+            await events.aclose()
+            return
 
 
 async def until(condition: Callable[[], Any]) -> None:

@@ -55,7 +55,12 @@ def test_messages_on_main_survive(message: MainMessage) -> None:
     assert read_main(write_main(message)) == message
 
 
-@given(st.integers(0, 1023), OFFSETS, st.none() | st.dictionaries(st.text("abc"), st.integers()), st.none() | st.text("abc"))
+@given(
+    st.integers(0, 1023),
+    OFFSETS,
+    st.none() | st.dictionaries(st.text("abc"), st.integers()),
+    st.none() | st.text("abc"),
+)
 def test_watched_records_survive(partition: int, offset: int, record: Any, error: str | None) -> None:
     assert read_watched(write_watched(partition, offset, record, error)) == Watched(partition, offset, record, error)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client: over any number of lost sessions nothing is lost or doubled, and whoever waits is told the end."""
+"""The client: over any number of lost sessions nothing is lost or doubled, and whoever waits gets the end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from channel_tls import Pki, run
 from gateway_world import GatewayWorld, candidate, until, verdict
-from validator.testing.transport import MemoryTransport
 from validator_channel.client import (
     ChannelClient,
     ClientClosed,
@@ -26,6 +25,8 @@ from validator_channel.client import (
     load_config,
 )
 from validator_channel.gateway import plugin
+
+from validator.testing.transport import MemoryTransport
 
 QUICK = ClientLimits(pause_s_min=0.01, pause_s_max=0.05)
 ONCE = ClientLimits(pause_s_min=0.01, pause_s_max=0.05, attempts_max=2)
@@ -271,7 +272,11 @@ def test_client_gives_up_after_so_many_attempts(world: GatewayWorld, tmp_path: P
                 replace(good, tls=replace(good.tls, certificate=tmp_path / "nowhere.crt")),
             ):
                 async with ChannelClient(config, limits=ONCE) as client:
-                    waiting = [client.ready(), client.submit("candidates", candidate(1)), anext(client.watch("verdicts"))]
+                    waiting = [
+                        client.ready(),
+                        client.submit("candidates", candidate(1)),
+                        anext(client.watch("verdicts")),
+                    ]
                     for found in await asyncio.gather(*waiting, return_exceptions=True):  # type: ignore[call-overload]
                         assert isinstance(found, NotConnected)
                         assert "\n" not in str(found)
@@ -296,7 +301,10 @@ def test_silent_gateway_is_noticed(world: GatewayWorld) -> None:
 
     async def main() -> None:
         settings = replace(world.client("alice", 1)._settings, ack_timeout=0.05, backoff=1.0, max_retries=1)
-        async with world.serving(), world.client("alice", limits=replace(QUICK, keep_alive_s=0.05), settings=settings) as client:
+        async with (
+            world.serving(),
+            world.client("alice", limits=replace(QUICK, keep_alive_s=0.05), settings=settings) as client,
+        ):
             await client.ready()
             assert world.gateway is not None
             (connection,) = list(world.gateway._listener.sessions)
@@ -353,7 +361,11 @@ def test_configuration_of_a_client(tmp_path: Path) -> None:
     config = load_config(path)
     assert config.gateways == (("gateway.example", 9443), ("::1", 9444))
     assert (config.peer, config.gateway) == (int(PEER, 16), int(GATEWAY, 16))
-    assert (config.tls.certificate, config.tls.ca, config.tls.crl) == (tmp_path / "alice.crt", Path("/etc/ca.crt"), None)
+    assert (config.tls.certificate, config.tls.ca, config.tls.crl) == (
+        tmp_path / "alice.crt",
+        Path("/etc/ca.crt"),
+        None,
+    )
     changed = load_config(path, {"gateways": ["other:1"], "key": "mine.key", "psk_file": None})
     assert (changed.gateways, changed.tls.key) == ((("other", 1),), Path("mine.key"))
 
@@ -375,7 +387,7 @@ def test_configuration_of_a_client(tmp_path: Path) -> None:
 )
 def test_wrong_configuration_of_a_client_is_one_line(tmp_path: Path, line: str, text: str) -> None:
     path = tmp_path / "channel.toml"
-    kept = [each for each in GOOD.splitlines() if each.split(" = ")[0] != line.split(" = ")[0]]
+    kept = [each for each in GOOD.splitlines() if each.split(" = ")[0] != line.split(" = ", maxsplit=1)[0]]
     path.write_text("\n".join([*kept, line]))
     with pytest.raises(ConfigError) as caught:
         load_config(path)

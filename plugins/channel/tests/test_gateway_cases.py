@@ -5,18 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from channel_tls import run
-from gateway_world import LANE, PATIENT, BarePeer, GatewayWorld, candidate, until, verdict
-from validator_channel.application import SUBMIT_TOPICS, WATCH_TOPICS, RefusedMessage, Watch, Watching, write_main
+from gateway_world import LANE, PATIENT, GatewayWorld, candidate, limited, refusals, until, verdict
+from validator_channel.application import SUBMIT_TOPICS, WATCH_TOPICS, Watch, Watching, write_main
 from validator_channel.client import ClientLimits, Refused
 from validator_channel.ids import MAIN
 from validator_channel.net.connection import Connection
@@ -33,10 +30,6 @@ def world(tmp_path: Path) -> GatewayWorld:
     made.add_peer("alice", 2000, 2004)
     made.add_peer("bob", 3000)
     return made
-
-
-def refusals(peer: BarePeer) -> dict[tuple[int, int], str]:
-    return {(each.topic, each.index): each.error for each in peer.main if isinstance(each, RefusedMessage)}
 
 
 def request(kind: str, **fields: Any) -> dict[str, Any]:
@@ -102,8 +95,8 @@ def test_gw01_refusal_arrives_before_its_acknowledgement(world: GatewayWorld) ->
 
             def spy(connection: Connection, event: Any) -> None:
                 handle(connection, event)
-                for index in alice.delivered(CANDIDATES)[len(told) :]:
-                    told.append((index, (CANDIDATES, index) in refusals(alice)))
+                new = alice.delivered(CANDIDATES)[len(told) :]
+                told.extend((index, (CANDIDATES, index) in refusals(alice)) for index in new)
 
             alice.handle = spy  # type: ignore[method-assign]
             alice.connection._terms = replace(alice.connection._terms, handler=spy)
@@ -233,16 +226,6 @@ def test_gw04_peer_that_never_reads_is_closed_and_harms_nobody(world: GatewayWor
     run(main())
 
 
-async def limited(events: Any, count: int) -> Any:
-    """Yield so many events, and end the watch."""
-    async for event in events:
-        yield event
-        count -= 1
-        if not count:
-            await events.aclose()
-            return
-
-
 def test_gw05_each_peer_receives_only_its_own_records_in_order(world: GatewayWorld) -> None:
     world.add_peer("carol", lanes={LANE: "all"})
     world.add_peer("dave", lanes={"kusama": "all"})
@@ -313,138 +296,6 @@ def test_gw06_topic_that_is_not_granted_cannot_be_registered(tmp_path: Path) -> 
             assert memory.enqueued == []
 
     run(main())
-
-
-BAD = [
-    b"", b"x", b"{", b"{}{}", b"[]", b"null", b"1", b'"text"', b"\xff\xfe{\x00}\x00", b"\xef\xbb\xbf{}", b'{"lane": NaN}', b'{"a": 1, "a": 2}',
-    b'{"lane": "\\ud800"}', b"1" * 100_000, b'{"block": ' + b"9" * 100_000 + b"}", b"[" * 100_000, b'{"a":' * 100_000, b"{}",
-    json.dumps(candidate(5) | {"surplus": 1}).encode(), json.dumps(candidate(10**30)).encode(), json.dumps(candidate(-1)).encode(),
-    json.dumps(candidate(5, upward_messages=["xyz"])).encode(), json.dumps(candidate(5, candidate_hash="00")).encode(),
-    json.dumps(candidate(5, hrmp_watermark=1e3)).encode(), json.dumps([candidate(5)]).encode(), b" " * 600_000,
-    json.dumps(candidate(5, horizontal_messages=[{"recipient": 1}] * 1_000)).encode(),
-]  # fmt: skip
-
-
-def test_gw07_bad_records_are_refused_and_the_session_stays(world: GatewayWorld) -> None:
-    async def main() -> None:
-        async with world.serving() as memory, world.peer("alice", CANDIDATES) as alice:
-            for payload in BAD:
-                index = alice.send(CANDIDATES, payload)
-                await until(lambda index=index: index in alice.delivered(CANDIDATES))  # type: ignore[misc]
-                error = refusals(alice)[CANDIDATES, index]
-                assert error.startswith("candidates: "), payload[:50]
-                assert len(error) <= 256
-                assert "\n" not in error
-            assert memory.enqueued == []
-            assert alice.closed is None
-            alice.send(CANDIDATES, candidate(9))
-            await until(lambda: memory.enqueued)
-
-    run(main())
-
-
-def test_gw07_sessions_take_turns_whatever_one_of_them_sends(world: GatewayWorld) -> None:
-    """A peer whose 60 records are large and bad does not hold up another one until they are all read."""
-
-    async def main() -> None:
-        async with (
-            world.serving() as memory,
-            world.peer("alice", CANDIDATES) as alice,
-            world.peer("bob", CANDIDATES) as bob,
-        ):
-            seen: list[int] = []
-            for _ in range(60):
-                alice.send(CANDIDATES, b'{"a":' + b"[" * 300_000)
-            await until(lambda: world.counted["refused_malformed"])
-            for number in range(5):
-                bob.send(CANDIDATES, candidate(2 + number, para=3000))
-            await until(lambda: len(memory.enqueued) == 5 or len(refusals(alice)) == 60)
-            seen.append(world.counted["refused_malformed"])
-            assert len(memory.enqueued) == 5
-            assert seen[0] < 60
-            await until(lambda: len(refusals(alice)) == 60)
-
-    run(main())
-
-
-MARK = "5ec2e75ec2e75ec2e7"
-
-
-@contextmanager
-def logged() -> Iterator[list[str]]:
-    """Collect every line of every logger, with tracebacks."""
-    lines: list[str] = []
-    handler = logging.Handler(logging.DEBUG)
-    handler.emit = lambda record: lines.append(logging.Formatter().format(record))  # type: ignore[method-assign]
-    root, level = logging.getLogger(), logging.getLogger().level
-    root.addHandler(handler)
-    root.setLevel(logging.DEBUG)
-    try:
-        yield lines
-    finally:
-        root.removeHandler(handler)
-        root.setLevel(level)
-
-
-def test_gw08_log_and_metrics_hold_no_secret_and_no_payload(world: GatewayWorld, tmp_path: Path) -> None:
-    psk = "0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0"
-    (tmp_path / "alice.psk").write_text(psk)
-    (tmp_path / "alice.psk").chmod(0o600)
-    world.peers["alice"].table["psk_file"] = "alice.psk"
-    lines: list[str] = []
-
-    async def main() -> None:
-        async with world.serving() as memory:
-            config = replace(world.client_config("alice"), psk=bytes.fromhex(psk))
-            client = world.client("alice")
-            client._config = config
-            async with client, world.peer("bob", CANDIDATES, VERDICTS) as bob:
-                await client.submit("candidates", candidate(2, upward_messages=[MARK]))
-                for record in (candidate(2, para=1, upward_messages=[MARK]), MARK.encode(), {"lane": LANE, MARK: MARK}):
-                    with pytest.raises(Refused):
-                        await client.submit("candidates", record)
-                memory.emit("dispatches", dispatch(MARK))
-                (event,) = [event async for event in limited(client.watch("dispatches"), 1)]
-                assert event.record["payload"] == MARK
-                memory.refuse = lambda record: f"no place for {record.value!r}"
-                with pytest.raises(Refused, match="could not store"):
-                    await client.submit("candidates", candidate(3, upward_messages=[MARK]))
-                memory.outputs.append(("verdicts", b"", MARK.encode()))
-                bob.send(VERDICTS, MARK.encode())
-                await until(lambda: bob.rejected(VERDICTS))
-                bob.connection.send(MAIN, MARK.encode())
-                world.registry.write_text(f'[peers.alice]\npsk = "{psk[:20]}"\n')
-                await until(lambda: world.counted["registry_broken"])
-                shown = [repr(client), repr(config), repr(world.gateway.registry.peers)]  # type: ignore[union-attr]
-                shown += [repr(each) for each in world.gateway._bridge._sessions.values()]  # type: ignore[union-attr]
-            lines.extend(shown)
-        lines.append(json.dumps(world.counted))
-
-    with logged() as found:
-        run(main())
-    text = "\n".join(lines + found)
-    assert f"peer={format(world.peers['alice'].peer, '032x')}" in text
-    key = world.peers["alice"].files.key.read_text().splitlines()[1]
-    assert world.server is not None
-    own = world.server.key.read_text().splitlines()[1]
-    for secret in (
-        MARK,
-        MARK.encode().hex(),
-        bytes.fromhex(MARK).decode("latin-1"),
-        psk,
-        psk[:20],
-        repr(bytes.fromhex(psk))[2:-1],
-        key,
-        own,
-    ):
-        assert secret not in text, secret
-
-
-def dispatch(payload: str) -> dict[str, Any]:
-    return {
-        "lane": LANE, "block": 5, "index": 0, "para_id": 2000, "payload": payload, "weight": 1, "outcome": "ok", "failure": None,
-        "handler": None, "kind": None, "events": [], "runtime_digest": "00" * 32,
-    }  # fmt: skip
 
 
 def test_limits_of_client_can_be_small(world: GatewayWorld) -> None:

@@ -72,7 +72,7 @@ class Watcher:
 
 @dataclass
 class World:
-    """A topic's log, a reader of live records that lags behind, and a reader of slices that answers when it is told to."""
+    """A topic's log, a reader of live records that lags behind, and a reader of slices that answers when the test says so."""
 
     bytes_max: int = 10_000
     logs: list[list[FeedRecord]] = field(default_factory=lambda: [[] for _ in range(PARTITIONS)])
@@ -109,7 +109,12 @@ class World:
         found: list[FeedRecord] = []
         scanned = size = 0
         for partition, log in enumerate(self.logs):
-            while positions[partition] < len(log) and scanned < scanned_max and len(found) < request.records_max and size < request.bytes_max:
+            while (
+                positions[partition] < len(log)
+                and scanned < scanned_max
+                and len(found) < request.records_max
+                and size < request.bytes_max
+            ):
                 record = log[positions[partition]]
                 positions[partition] += 1
                 scanned += 1
@@ -155,7 +160,9 @@ class World:
                 sent = [each for _, each in watcher.connection.sent if each.partition == partition]
                 records = [each.offset for each in sent if each.record is not None]
                 begin = watcher.begins.get(partition, 0)
-                wanted = [each.offset for each in log[begin:] if watcher.paras is None or each.keys[0][1] in watcher.paras]
+                wanted = [
+                    each.offset for each in log[begin:] if watcher.paras is None or each.keys[0][1] in watcher.paras
+                ]
                 assert records == wanted
                 offsets = [each.offset for each in sent]
                 assert offsets == sorted(set(offsets))

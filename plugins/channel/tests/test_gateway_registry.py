@@ -52,14 +52,23 @@ def test_everything_in_its_place(tmp_path: Path) -> None:
     assert channel == policy.channel == 0x0123456789ABCDEF
     assert (policy.name, policy.peer, policy.gateway) == ("acala", int(PEER, 16), int(GATEWAY, 16))
     assert policy.lanes == {"polkadot": frozenset({2000, 2004}), "kusama": None}
-    assert (policy.submit, policy.watch, policy.grants) == (("candidates", "channel-requests"), ("verdicts", "headroom"), frozenset())
+    assert (policy.submit, policy.watch, policy.grants) == (
+        ("candidates", "channel-requests"),
+        ("verdicts", "headroom"),
+        frozenset(),
+    )
     assert policy.pins == {b"\xab" * 32, b"\xcd" * 32}
     assert policy.psk == b"\x11" * 32
     assert (policy.records_per_s, policy.burst, policy.sessions_max) == (2.5, 7, 2)
     assert policy.needs_uri
     assert policy.is_enabled
     peer = policy.for_transport()
-    assert (peer.peering.psk, peer.peering.is_allowed, peer.pins, peer.sessions_max) == (policy.psk, True, policy.pins, 2)
+    assert (peer.peering.psk, peer.peering.is_allowed, peer.pins, peer.sessions_max) == (
+        policy.psk,
+        True,
+        policy.pins,
+        2,
+    )
     assert [topic for topic in range(20) if peer.topics(topic)] == [1, 2, 3, 6]
     assert "1111" not in repr(policy)
 
@@ -74,14 +83,23 @@ def test_defaults(tmp_path: Path) -> None:
 BAD = [
     ('peer = "X"', "peer: expected 32 lower-case hex digits, found 'X'"),
     (f'peer = "{PEER.upper()}"', f"peer: expected 32 lower-case hex digits, found '{PEER.upper()}'"),
-    (f'peer = "{GATEWAY}"', f"gateway: expected another peer ID than {GATEWAY} with the same first 16 digits, found '{GATEWAY}'"),
+    (
+        f'peer = "{GATEWAY}"',
+        f"gateway: expected another peer ID than {GATEWAY} with the same first 16 digits, found '{GATEWAY}'",
+    ),
     (f'peer = "{"ff" * 16}"', f"gateway: expected another peer ID than {'ff' * 16} with the same first 16 digits"),
     ("peer = 5", "peer: expected 32 lower-case hex digits, found 5"),
     ("lanes = {}", "lanes: expected a table of paras by lane, with at least one lane, found {}"),
-    ("lanes = { polkadot = [-1] }", "lanes.polkadot: expected 'all' or at most 4096 integers from 0 to 4294967295, found [-1]"),
+    (
+        "lanes = { polkadot = [-1] }",
+        "lanes.polkadot: expected 'all' or at most 4096 integers from 0 to 4294967295, found [-1]",
+    ),
     ("lanes = { polkadot = [true] }", "lanes.polkadot: expected 'all' or"),
     ('lanes = { polkadot = "every" }', "lanes.polkadot: expected 'all' or"),
-    ('submit = ["candidate"]', "submit: expected a list of candidates, channel-requests, blocks, downward-messages, each at most once"),
+    (
+        'submit = ["candidate"]',
+        "submit: expected a list of candidates, channel-requests, blocks, downward-messages, each at most once",
+    ),
     ('submit = ["candidates", "candidates"]', "submit: expected a list of"),
     ('submit = "candidates"', "submit: expected a list of"),
     ('submit = ["blocks"]', "submit: expected blocks only with relay-chain in grants, found ['blocks']"),
@@ -111,7 +129,12 @@ def test_each_problem_is_one_line(tmp_path: Path, line: str, text: str) -> None:
 
 
 def test_all_problems_of_all_peers_are_reported_at_once(tmp_path: Path) -> None:
-    text = GOOD + "[peers.B]\n[peers.copy]\n" + GOOD.replace("[peers.acala]", "").replace("burst = 7", "burst = 0") + "\n[others]\n"
+    text = (
+        GOOD
+        + "[peers.B]\n[peers.copy]\n"
+        + GOOD.replace("[peers.acala]", "").replace("burst = 7", "burst = 0")
+        + "\n[others]\n"
+    )
     found = problems(write(tmp_path, text))
     assert found == [
         "others: no such key, expected tables [peers.NAME]",
@@ -132,7 +155,11 @@ def test_channel_belongs_to_one_peer(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [("[peers", "expected TOML: "), ("peers = 1", "peers: expected tables [peers.NAME]"), ("[peers]\na = 1", "peers: expected tables")],
+    [
+        ("[peers", "expected TOML: "),
+        ("peers = 1", "peers: expected tables [peers.NAME]"),
+        ("[peers]\na = 1", "peers: expected tables"),
+    ],
 )
 def test_other_files_are_refused(tmp_path: Path, text: str, problem: str) -> None:
     assert problems(write(tmp_path, text))[0].startswith(problem)
@@ -146,7 +173,9 @@ def test_pre_shared_key_is_read_only_from_a_file_of_its_owner(tmp_path: Path) ->
     key = tmp_path / "acala.psk"
     key.chmod(0o640)
     (found,) = problems(path)
-    assert found.startswith(f"peers.acala.psk_file: {key}: expected a file that only its owner may read (mode 0600), found mode 0640")
+    assert found.startswith(
+        f"peers.acala.psk_file: {key}: expected a file that only its owner may read (mode 0600), found mode 0640"
+    )
     key.chmod(0o600)
     for content in ("", "11" * 31, "11" * 33, "xy" * 32):
         key.write_text(content)
@@ -188,7 +217,10 @@ def test_command_shows_the_registry_without_keys(tmp_path: Path, monkeypatch: py
     write(tmp_path, GOOD.replace("burst = 7", "burst = 0"))
     result = CliRunner().invoke(app, ["registry"])
     assert result.exit_code == 2
-    assert result.stderr == "validator-channel: peers.toml: peers.acala.burst: expected an integer from 1 to 1000000, found 0\n"
+    assert (
+        result.stderr
+        == "validator-channel: peers.toml: peers.acala.burst: expected an integer from 1 to 1000000, found 0\n"
+    )
 
 
 # --- authorisation ---
@@ -196,11 +228,21 @@ def test_command_shows_the_registry_without_keys(tmp_path: Path, monkeypatch: py
 
 def policy(tmp_path: Path, **changes: str) -> Any:
     text = "\n".join(each for each in GOOD.splitlines() if each.split(" = ")[0] not in changes)
-    return next(iter(read_registry(write(tmp_path, "\n".join([text, *(f"{key} = {value}" for key, value in changes.items())]))).values()))
+    return next(
+        iter(
+            read_registry(
+                write(tmp_path, "\n".join([text, *(f"{key} = {value}" for key, value in changes.items())]))
+            ).values()
+        )
+    )
 
 
 def test_grants_allow_what_a_relay_chain_does(tmp_path: Path) -> None:
-    allowed = policy(tmp_path, submit='["blocks", "downward-messages", "channel-requests"]', grants='["relay-chain", "root-requests"]')
+    allowed = policy(
+        tmp_path,
+        submit='["blocks", "downward-messages", "channel-requests"]',
+        grants='["relay-chain", "root-requests"]',
+    )
     assert allowed.grants == {Grant.RELAY_CHAIN, Grant.ROOT_REQUESTS}
     check_authorised(allowed, "blocks", {"lane": "polkadot"})
     check_authorised(allowed, "downward-messages", {"lane": "polkadot", "para_id": 2000})
@@ -210,8 +252,16 @@ def test_grants_allow_what_a_relay_chain_does(tmp_path: Path) -> None:
         ("candidates", {"lane": "polkadot", "para_id": 2000}, "candidates: not granted to this peer"),
         ("blocks", {"lane": "westend"}, "blocks: lane: expected one of this peer's lanes, found 'westend'"),
         ("blocks", {}, "blocks: lane: expected one of this peer's lanes, found None"),
-        ("downward-messages", {"lane": "polkadot", "para_id": 9}, "downward-messages: para_id: expected one of this peer's paras in polkadot"),
-        ("channel-requests", {"lane": "polkadot", "kind": "close_channel", "origin": 9}, "channel-requests: origin: expected one of"),
+        (
+            "downward-messages",
+            {"lane": "polkadot", "para_id": 9},
+            "downward-messages: para_id: expected one of this peer's paras in polkadot",
+        ),
+        (
+            "channel-requests",
+            {"lane": "polkadot", "kind": "close_channel", "origin": 9},
+            "channel-requests: origin: expected one of",
+        ),
     ]:
         with pytest.raises(Unauthorised) as caught:
             check_authorised(allowed, topic, record)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kills a gateway at a named step; it is on PYTHONPATH of the process, and the product has no hook for it.
 
-``CHANNEL_DIES`` is ``before-ack``: Kafka has confirmed a record, and its peer has not been told. ``CHANNEL_DIES_AFTER`` is the number of
+``CHANNEL_DIES`` is ``before-ack``: Kafka has confirmed a record, and its peer does not know. ``CHANNEL_DIES_AFTER`` is the number of
 confirmed records before that.
 """
 

@@ -94,7 +94,7 @@ def watch(
         str,
         typer.Option(help="Begin after this offset (OFFSET, or PARTITION:OFFSET,...), at the start, or at the end."),
     ] = "start",
-    count: Annotated[int | None, typer.Option(min=1, help="End after so many records; else with Ctrl-C.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="End after this many records; else with Ctrl-C.")] = None,
     config: ConfigFile = None,
     gateways: Gateways = None,
     peer: PeerOption = None,
@@ -152,13 +152,19 @@ async def _submit(
 
     limits = ClientLimits(attempts_max=ATTEMPTS_MAX)
     pending: set[asyncio.Task[None]] = set()
+    bad: _Bad | None = None
     async with ChannelClient(config, limits=limits) as client:
-        async for number, payload in _in_background(_records(name, stream)):
-            pending.add(asyncio.create_task(one(number, payload)))
-            if len(pending) >= limits.pending_max:
-                pending = await _settled(pending, timeout_s)
+        try:
+            async for number, payload in _in_background(_records(name, stream)):
+                pending.add(asyncio.create_task(one(number, payload)))
+                if len(pending) >= limits.pending_max:
+                    pending = await _settled(pending, timeout_s)
+        except _Bad as error:  # what came before it is sent
+            bad = error
         while pending:
             pending = await _settled(pending, timeout_s)
+    if bad is not None:
+        raise bad
     return code
 
 

@@ -33,6 +33,6 @@ class ClientLimits:
     """Attempts to connect in a row before the client gives up; None: it never does."""
 
     def pause_s(self, failures: int, random: Random) -> float:
-        """Return the seconds before the next attempt after so many failures in a row, half of them random."""
+        """Return the seconds before the next attempt after a number of failures in a row, up to half of them random."""
         longest = min(self.pause_s_max, self.pause_s_min * 2.0 ** min(failures - 1, 32))
         return longest * (0.5 + random.random() / 2)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each event of a session means to the gateway. Source: channel_rules 5.2.
 
-The registry decides what a peer may do, for every message anew, so a change holds for sessions that are online, too.
+The registry decides for every message what a peer may do, so a change holds for sessions that are online, too.
 """
 
 from __future__ import annotations

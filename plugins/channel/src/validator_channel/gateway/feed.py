@@ -81,7 +81,7 @@ class Feed:
         return True
 
     def mark(self, next_offsets: Mapping[int, int], records_min: int) -> None:
-        """Tell the peer how far the topic has been read for it, if its queue is empty and that is ``records_min`` offsets or more."""
+        """Send the peer how far the topic has been read for it, if its queue is empty and that is ``records_min`` offsets or more."""
         if self._queue:
             return
         for partition, next_offset in sorted(next_offsets.items()):

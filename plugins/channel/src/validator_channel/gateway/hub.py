@@ -118,7 +118,7 @@ class FeedHub:
         self._read_next()
 
     def mark(self) -> None:
-        """Tell the peers of live feeds how far their topics have been read, so that they need not be read again after a reconnect."""
+        """Send the peers of live feeds how far their topics have been read, so that they need not be read again after a reconnect."""
         for topic, index in self._live.items():
             for feed in {feed: None for feeds in index.values() for feed in feeds}:
                 feed.mark(self._streams[topic].next, MARK_RECORDS)

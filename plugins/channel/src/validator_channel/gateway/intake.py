@@ -202,7 +202,7 @@ class Intake:
     # --- what Kafka says ---
 
     def _done(self, identity: bytes, error: str | None) -> None:
-        """Take Kafka's answer, in a thread of its own."""
+        """Take Kafka's answer, in another thread."""
         self._results.append((identity, error))
         if len(self._results) == 1:  # otherwise `_take_results` is about to run, and takes this one, too
             with suppress(RuntimeError):  # the loop has ended; nobody waits for the answer any more

@@ -47,7 +47,7 @@ RECENT_BYTES_MAX: Final = 4 * 2**20
 MARK_S: Final = 30.0
 """Seconds between two looks at how far feeds are behind what was read for them."""
 MARK_RECORDS: Final = 1_000
-"""Records of others after which a feed that has caught up tells its peer how far it is."""
+"""Records of others after which a live feed sends its peer how far it is."""
 
 STRICT: Final = {"extra": "forbid"}
 """Makes the product, which reads configurations with pydantic, refuse keys that a nested table does not have."""

@@ -23,7 +23,7 @@ def validator_manifest() -> Manifest:
 
 @hookimpl
 def validator_transports(config: GatewayConfig | None) -> Iterator[Transport]:  # noqa: ARG001
-    """Yield the gateway. It reads output topics from positions that peers name, so it has no topics of its own."""
+    """Yield the gateway. It reads output topics from positions that peers name, so it has no topics itself."""
     yield Transport("channel", run)
 
 

@@ -95,7 +95,7 @@ class PeerPolicy:
         )
 
     def welcome(self) -> Welcome:
-        """Return what a session of the peer is told first."""
+        """Return the first message to a session of the peer."""
         return Welcome(
             {name: SUBMIT_TOPICS[name] for name in self.submit},
             {name: WATCH_TOPICS[name] for name in self.watch},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A token bucket: so many records per second in the long run, so many at once."""
+"""A token bucket: a number of records per second in the long run, and a number at once."""
 
 from __future__ import annotations
 

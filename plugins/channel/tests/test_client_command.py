@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator-channel submit` and `watch` as a person and a script meet them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from channel_tls import run
+from gateway_world import GatewayWorld, candidate, until, verdict
+from validator_channel.ids import format_id
+
+
+class Ended(NamedTuple):
+    """The end of a command."""
+
+    code: int
+    out: list[str]
+    err: list[str]
+
+    @property
+    def json(self) -> list[Any]:
+        return [json.loads(line) for line in self.out]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> GatewayWorld:
+    made = GatewayWorld(tmp_path)
+    made.add_peer("alice", 2000, watch=["verdicts"])
+    return made
+
+
+def configure(world: GatewayWorld, **changes: Any) -> Path:
+    """Write alice's configuration, with paths relative to it."""
+    entry = world.peers["alice"]
+    assert world.gateway is not None
+    values = {
+        "gateways": [f"127.0.0.1:{world.gateway.port}"],
+        "peer": format_id(entry.peer),
+        "gateway": format_id(entry.gateway),
+        "certificate": "pki/alice.crt",
+        "key": "pki/alice.key",
+        "ca": "pki/ca.crt",
+        **changes,
+    }
+    path = world.folder / "channel.toml"
+    path.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items()))
+    return path
+
+
+async def command(*arguments: str, stdin: bytes = b"") -> Ended:
+    process = await start(*arguments)
+    out, err = await process.communicate(stdin)
+    assert process.returncode is not None
+    return Ended(process.returncode, out.decode().splitlines(), err.decode().splitlines())
+
+
+async def start(*arguments: str) -> asyncio.subprocess.Process:
+    pipe = asyncio.subprocess.PIPE
+    program = "from validator_channel.command import main; main()"
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, *arguments, stdin=pipe, stdout=pipe, stderr=pipe
+    )
+
+
+def lines(*records: Any) -> bytes:
+    return b"".join(json.dumps(record).encode() + b"\n" for record in records)
+
+
+def test_submit_prints_what_became_of_each_line(world: GatewayWorld) -> None:
+    async def main() -> None:
+        async with world.serving() as memory:
+            config = configure(world)
+            file = world.folder / "candidates.jsonl"
+            file.write_bytes(lines(candidate(1), candidate(2)) + b"\n" + lines(candidate(3)))
+            ended = await command("submit", str(file), f"--config={config}")
+            assert (ended.code, ended.err) == (0, [])
+            assert [line.partition(" as ")[0] for line in ended.out] == [
+                f"line {number}: acknowledged" for number in (1, 2, 4)
+            ]
+            ended = await command(
+                "submit", "-", f"--config={config}", "--json", stdin=lines(candidate(4, para=1), candidate(5))
+            )
+            assert ended.code == 1
+            refused, accepted = sorted(ended.json, key=lambda each: each["line"])
+            assert refused == {
+                "line": 1,
+                "ok": False,
+                "error": "candidates: para_id: expected one of this peer's paras in polkadot, found 1",
+            }
+            assert (accepted["line"], accepted["ok"], accepted["attempts"]) == (2, True, 1)
+            blocks = [memory.forms.decode("candidates", record.value)["block"] for record in memory.enqueued]
+            assert blocks == [1, 2, 3, 5]
+
+    run(main())
+
+
+def test_bad_line_of_a_file_sends_nothing_and_of_a_stream_what_came_before(world: GatewayWorld) -> None:
+    async def main() -> None:
+        async with world.serving() as memory:
+            config = configure(world)
+            file = world.folder / "bad.jsonl"
+            file.write_bytes(lines(candidate(1)) + b'{"a":1,"a":2}\n')
+            ended = await command("submit", str(file), f"--config={config}")
+            assert (ended.code, ended.out) == (2, [])
+            assert ended.err == [f"validator-channel: {file}, line 2: a member name occurs twice"]
+            assert memory.enqueued == []
+            ended = await command("submit", "-", f"--config={config}", stdin=file.read_bytes())
+            assert (ended.code, ended.err) == (
+                2,
+                ["validator-channel: standard input, line 2: a member name occurs twice"],
+            )
+            await until(lambda: len(memory.enqueued) == 1)
+
+    run(main())
+
+
+def test_watch_prints_records_and_continues(world: GatewayWorld) -> None:
+    async def main() -> None:
+        async with world.serving() as memory:
+            config = configure(world)
+            for block in (1, 2, 3, 4):
+                memory.emit("verdicts", verdict(block))
+            ended = await command("watch", "verdicts", f"--config={config}", "--count=2", "--json")
+            assert (ended.code, ended.err) == (0, [])
+            assert [each["record"]["block"] for each in ended.json] == [1, 2]
+            after = ",".join(f"{partition}:{offset}" for partition, offset in ended.json[-1]["after"].items())
+            ended = await command("watch", "verdicts", f"--config={config}", "--count=2", f"--after={after}")
+            assert [line.split("  ")[0] for line in ended.out] == ["0/2", "0/3"]
+            assert "block=3" in ended.out[0]
+
+    run(main())
+
+
+def test_watch_follows_until_interrupted(world: GatewayWorld) -> None:
+    async def main() -> None:
+        async with world.serving() as memory:
+            process = await start("watch", "verdicts", f"--config={configure(world)}", "--json", "--after=start")
+            assert process.stdout is not None
+            for block in (1, 2):
+                memory.emit("verdicts", verdict(block))
+                assert json.loads(await process.stdout.readline())["record"]["block"] == block
+            process.send_signal(signal.SIGINT)
+            _, err = await process.communicate()
+            assert (process.returncode, err) == (130, b"")
+
+    run(main())
+
+
+def test_wrong_calls_are_one_line_each(world: GatewayWorld) -> None:
+    async def main() -> None:
+        async with world.serving():
+            config = f"--config={configure(world)}"
+            for arguments, code, text in [
+                (["submit", "-", "--topic=verdicts", config], 2, "topic: expected one of candidates, "),
+                (["submit", "nowhere.jsonl", config], 2, "nowhere.jsonl: No such file or directory"),
+                (["submit", "-", "--config=nowhere.toml"], 2, "nowhere.toml: No such file or directory"),
+                (["submit", "-", config, "--peer=1"], 2, "expected 32 lower-case hex digits"),
+                (["watch", "everything", config], 2, "topic: expected one of verdicts, "),
+                (
+                    ["watch", "verdicts", config, "--after=soon"],
+                    2,
+                    "--after: expected start, end, OFFSET or PARTITION:OFFSET",
+                ),
+                (["watch", "dispatches", config], 1, "watch: 'dispatches' is not granted to this peer"),
+                (["watch", "verdicts", config, "--timeout=0.2"], 3, "no answer in time"),
+                (["watch", "verdicts", config, "--gateway-address=127.0.0.1:1"], 3, "127.0.0.1:1: TRANSPORT_LOST"),
+            ]:
+                ended = await command(*arguments)
+                assert (ended.code, ended.out, len(ended.err)) == (code, [], 1), (arguments, ended)
+                assert ended.err[0].startswith("validator-channel: ")
+                assert text in ended.err[0]
+
+    run(main())
