@@ -13,7 +13,12 @@ import pytest
 from tests.tidy.tree import ROOT
 from validator.plugin.rule_pages import anchor
 
-DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "plugins").glob("*/README.md")]
+DOCUMENTS = [
+    *ROOT.glob("*.md"),
+    *(ROOT / "docs").rglob("*.md"),
+    *(ROOT / "plugins").glob("*/README.md"),
+    *(ROOT / "examples").glob("*/README.md"),
+]
 
 
 @cache

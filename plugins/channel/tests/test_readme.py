@@ -15,6 +15,7 @@ from validator_channel.replay.cases import OPERATIONS
 
 FOLDER = Path(__file__).resolve().parents[1]
 README = FOLDER / "README.md"
+PACKAGES = ("", "client", "gateway", "net")
 
 
 def test_examples_run() -> None:
@@ -25,9 +26,9 @@ def test_examples_run() -> None:
 
 def test_every_module_has_a_row() -> None:
     table = README.read_text(encoding="utf-8").partition("## Where to look")[2]
-    named = re.findall(r"`((?:net/)?\w+\.py)`", table)
+    named = re.findall(r"`((?:\w+/)?\w+\.py)`", table)
     source = FOLDER / "src" / "validator_channel"
-    modules = {str(path.relative_to(source)) for folder in (source, source / "net") for path in folder.glob("*.py")}
+    modules = {str(path.relative_to(source)) for package in PACKAGES for path in (source / package).glob("*.py")}
     assert sorted(named) == sorted(each for each in modules if not each.endswith("__init__.py"))
 
 

@@ -11,9 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from validator_channel import keys_command
-from validator_channel.client import command as client_command
-from validator_channel.gateway import command as registry_command
+from validator_channel import client_command, keys_command, registry_command
 from validator_channel.printing import printable
 from validator_channel.replay.cases import Case, play, read_cases
 from validator_channel.replay.document import DocumentError, Node, read_document

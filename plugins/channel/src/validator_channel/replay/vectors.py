@@ -33,7 +33,7 @@ from validator_channel.wire import FrameDecoder, Kind, Message, parse_message
 SKIPPED: Final = {
     "tls_cases": "needs TLS connections: see tests/test_net_listener_cases.py and tests/test_net_attack_cases.py",
     "session_manager_cases": "needs a session manager: see tests/test_net_session_cases.py",
-    "gateway_cases": "needs the gateway",
+    "gateway_cases": "needs the gateway: see tests/test_gateway_cases.py",
 }
 """Groups that describe cases of other parts, and why they are skipped."""
 

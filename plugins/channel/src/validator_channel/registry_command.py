@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from validator_channel.application import ALL_PARAS
-from validator_channel.crypto import NO_PSK
-from validator_channel.gateway.policy import PeerPolicy
-from validator_channel.gateway.registry import RegistryError, read_registry
 from validator_channel.ids import format_id
 from validator_channel.printing import printable
+
+if TYPE_CHECKING:
+    from validator_channel.gateway.policy import PeerPolicy
 
 
 def registry(
@@ -22,6 +22,8 @@ def registry(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one peer per line.")] = False,
 ) -> None:
     """Check a registry and show who may do what; every problem is a line on standard error, and the exit code is 2."""
+    from validator_channel.gateway.registry import RegistryError, read_registry
+
     try:
         peers = read_registry(file)
     except RegistryError as error:
@@ -46,7 +48,7 @@ def shown(policy: PeerPolicy) -> dict[str, Any]:
         "grants": sorted(policy.grants),
         "pins": sorted(pin.hex() for pin in policy.pins),
         "needs_uri": policy.needs_uri,
-        "psk": policy.psk != NO_PSK,
+        "psk": any(policy.psk),
         "records_per_s": policy.records_per_s,
         "burst": policy.burst,
         "sessions_max": policy.sessions_max,

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `validator-channel submit` and `validator-channel watch` do once their arguments are read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from contextlib import aclosing
+from typing import Any, BinaryIO, Final
+
+import typer
+
+from validator_channel.application import After, read_record
+from validator_channel.client.client import ChannelClient
+from validator_channel.client.config import ClientConfig
+from validator_channel.client.errors import ClientClosed, NotConnected, Refused
+from validator_channel.client.limits import LINE_BYTES_MAX, ClientLimits
+from validator_channel.client.watching import WatchEvent
+from validator_channel.net.tls import TlsError
+from validator_channel.printing import printable
+
+REFUSED: Final = 1
+"""Exit code: the gateway has refused something."""
+WRONG: Final = 2
+"""Exit code: wrong arguments, files or lines."""
+NO_ANSWER: Final = 3
+"""Exit code: no session, or no answer in time."""
+INTERRUPTED: Final = 130
+"""Exit code: Ctrl-C."""
+ATTEMPTS_MAX: Final = 8
+"""Attempts to connect in a row before the command gives up; about 20 seconds."""
+
+
+class BadLine(Exception):
+    """A line that cannot be submitted; the text is one line."""
+
+
+async def submit(
+    config: ClientConfig, topic: str, name: str, stream: BinaryIO, timeout_s: float | None, *, as_json: bool
+) -> int:
+    """Submit the records of a stream and return the exit code. Raises `BadLine`, ``TimeoutError`` and what the client raises."""
+    code = 0
+
+    async def one(number: int, payload: bytes) -> None:
+        nonlocal code
+        try:
+            receipt = await client.submit(topic, payload)
+        except Refused as refusal:
+            code = REFUSED
+            error = printable(refusal.error)
+            _print(
+                {"line": number, "ok": False, "error": refusal.error},
+                f"line {number}: refused: {error}",
+                as_json=as_json,
+            )
+        else:
+            fields = {"line": number, "ok": True, "message": receipt.message, "attempts": receipt.attempts}
+            _print(fields, f"line {number}: acknowledged as {receipt.message}", as_json=as_json)
+
+    limits = ClientLimits(attempts_max=ATTEMPTS_MAX)
+    pending: set[asyncio.Task[None]] = set()
+    bad: BadLine | None = None
+    async with ChannelClient(config, limits=limits) as client:
+        try:
+            async for number, payload in _in_background(records(name, stream)):
+                pending.add(asyncio.create_task(one(number, payload)))
+                if len(pending) >= limits.pending_max:
+                    pending = await _settled(pending, timeout_s)
+        except BadLine as error:  # what came before it is sent
+            bad = error
+        while pending:
+            pending = await _settled(pending, timeout_s)
+    if bad is not None:
+        raise bad
+    return code
+
+
+async def _settled(pending: set[asyncio.Task[None]], timeout_s: float | None) -> set[asyncio.Task[None]]:
+    """Wait for at least one record and return the others."""
+    done, left = await asyncio.wait(pending, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    if not done:
+        raise TimeoutError
+    for each in done:
+        each.result()
+    return left
+
+
+async def watch(
+    config: ClientConfig, topic: str, after: After, count: int | None, timeout_s: float | None, *, as_json: bool
+) -> int:
+    """Print records until there are ``count`` of them, and return the exit code. Raises ``TimeoutError`` and what the client raises."""
+    limits = ClientLimits(attempts_max=ATTEMPTS_MAX)
+    async with ChannelClient(config, limits=limits) as client, aclosing(client.watch(topic, after)) as events:
+        while count is None or count > 0:
+            async with asyncio.timeout(timeout_s):
+                event = await anext(events)
+            _print_event(event, as_json=as_json)
+            count = None if count is None else count - 1
+    return 0
+
+
+def run(main: Coroutine[Any, Any, int]) -> int:
+    """Run a command and return its exit code; what went wrong becomes one line."""
+    log = logging.getLogger("validator_channel")
+    log.propagate = False
+    log.addHandler(logging.NullHandler())
+    try:
+        return asyncio.run(main)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except (BadLine, TlsError) as error:
+        return failed(str(error), WRONG)
+    except Refused as error:
+        return failed(error.error, REFUSED)
+    except (NotConnected, ClientClosed) as error:
+        return failed(str(error), NO_ANSWER)
+    except TimeoutError:
+        return failed("no answer in time", NO_ANSWER)
+
+
+def failed(text: str, code: int) -> int:
+    """Print a line about what went wrong, and return the exit code."""
+    typer.echo(f"validator-channel: {printable(text)}", err=True)
+    return code
+
+
+def records(name: str, stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Yield the number and the bytes of each line that is not empty. Raises `BadLine` for one that is too long or not a JSON object."""
+    number = 0
+    while line := stream.readline(LINE_BYTES_MAX + 1):
+        number += 1
+        place = f"{'standard input' if name == '-' else name}, line {number}"
+        if len(line) > LINE_BYTES_MAX:
+            raise BadLine(f"{place}: expected at most {LINE_BYTES_MAX} bytes")
+        payload = line.strip()
+        if not payload:
+            continue
+        try:
+            read_record(payload)
+        except ValueError as error:
+            raise BadLine(f"{place}: {error}") from None
+        yield number, payload
+
+
+async def _in_background(lines: Iterator[tuple[int, bytes]]) -> AsyncIterator[tuple[int, bytes]]:
+    """Yield lines that are read in another thread, so that a slow source does not hold up the session."""
+    loop = asyncio.get_running_loop()
+    while (line := await loop.run_in_executor(None, next, lines, None)) is not None:
+        yield line
+
+
+# --- output ---
+
+
+def _print(fields: Mapping[str, Any], text: str, *, as_json: bool) -> None:
+    sys.stdout.write((json.dumps(fields) if as_json else text) + "\n")
+    sys.stdout.flush()
+
+
+def _print_event(event: WatchEvent, *, as_json: bool) -> None:
+    after = {str(partition): offset for partition, offset in event.after.items()}
+    fields = {"partition": event.partition, "offset": event.offset, "after": after, "record": event.record}
+    record = event.record or {"error": event.error}
+    shown = (f"{name}={printable(json.dumps(value))}" for name, value in record.items() if value not in (None, [], {}))
+    text = f"{event.partition}/{event.offset}  {' '.join(shown)}"
+    _print(fields if event.error is None else {**fields, "error": event.error}, text, as_json=as_json)
