@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from validator_channel.net.authority import Authority, Leaf, Usage, issue, new_authority, new_crl, revoked_entry
 from validator_channel.net.files import (
+    MALFORMED,
     PRIVATE_MODE,
     PUBLIC_MODE,
     FileError,
@@ -157,7 +158,7 @@ def _requested_key(path: Path | None) -> Ed25519PublicKey:
         request = x509.load_pem_x509_csr(read_file(path))
         key = request.public_key()
         is_valid = request.is_signature_valid
-    except ValueError:
+    except MALFORMED:
         raise FileError(f"{path}: expected a PEM certificate signing request") from None
     if not isinstance(key, Ed25519PublicKey):
         raise FileError(f"{path}: expected an Ed25519 key")

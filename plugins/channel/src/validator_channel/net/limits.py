@@ -28,6 +28,8 @@ SHOWN_CHARACTERS_MAX: Final = 128
 """Maximum characters of a peer's text in a log line."""
 LOAD_ATTEMPTS_MAX: Final = 3
 """Attempts to read files that change while they are read."""
+RELOAD_SECONDS: Final = 5.0
+"""Seconds after which files that could not be used are read again, although they have not changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
