@@ -33,6 +33,8 @@ SETTINGS: dict[str, Any] = {
     "max_inflight": 6,
     "outbox_limit": 10,
     "inbox_limit": 12,
+    "inbox_bytes": 40,
+    "held_bytes": 24,
     "max_topics": 4,
     "stale_limit": 100_000,
 }
@@ -96,6 +98,11 @@ class End:
             assert len(topic.outbox.in_flight) <= SETTINGS["max_inflight"]
             assert len(topic.outbox.waiting) <= SETTINGS["outbox_limit"]
             assert len(topic.inbox._held) <= SETTINGS["window"]
+            assert topic.inbox.held_bytes == sum(len(each.plaintext) for each in topic.inbox._held.values())
+        waiting = [
+            each for topic in topics for index, each in topic.inbox._held.items() if index != topic.inbox.expected
+        ]
+        assert sum(len(each.plaintext) for each in waiting) <= SETTINGS["held_bytes"]
 
 
 class Network:
