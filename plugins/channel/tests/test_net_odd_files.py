@@ -157,6 +157,18 @@ def test_lack_of_descriptors_delays_a_reload(pki: Pki, monkeypatch: pytest.Monke
     assert len(alarms) == 2
 
 
+@pytest.mark.parametrize("name", ["certificate", "key", "ca", "crl"])
+def test_named_pipe_does_not_block_the_loop(pki: Pki, name: str) -> None:
+    path: Path = getattr(pki.server, name)
+    alarms: list[str] = []
+    tls = Tls(pki.server, Role.LISTENER, alarms.append)
+    path.unlink()
+    os.mkfifo(path)
+    tls.refresh()
+    assert len(alarms) == 1
+    assert alarms[0].endswith(f"{path}: expected a regular file")
+
+
 def lowest_free_descriptor() -> int:
     free = os.open(os.devnull, os.O_RDONLY)
     os.close(free)

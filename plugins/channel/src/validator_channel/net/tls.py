@@ -122,6 +122,7 @@ class Tls:
             return
         self._broken = f"CRL: {printable(str(path))}: not read"  # also if reading it fails in a way that nobody foresaw
         try:
+            _check_regular(path)
             crls = load_crls(path)
             self._revocations = read_revocations(path, crls, material.authorities)
             _trust_crls(material.context, crls)
@@ -186,8 +187,16 @@ def _load(files: TlsFiles, role: Role) -> Material:
     raise TlsError(f"{files.certificate}: the files change while they are read")
 
 
+def _check_regular(*paths: Path) -> None:
+    """To open anything else, such as a named pipe, could block the event loop."""
+    for path in paths:
+        if path.exists() and not path.is_file():
+            raise FileError(f"{printable(str(path))}: expected a regular file")
+
+
 def _load_once(files: TlsFiles, role: Role) -> Material:
     try:
+        _check_regular(files.certificate, files.key, files.ca)
         leaf = load_certificates(files.certificate)[0]
         key = load_key(files.key)
         _check_pair(files, leaf, key)
