@@ -34,6 +34,8 @@ SETTINGS: dict[str, Any] = {
     "max_inflight": 6,
     "outbox_limit": 10,
     "inbox_limit": 12,
+    "inbox_bytes": 40,
+    "held_bytes": 24,
     "max_topics": 4,
     "stale_limit": 100_000,
 }
@@ -115,8 +117,13 @@ class End:
             assert len(topic.inbox._held) <= SETTINGS["window"]
             assert len(topic.inbox.unacknowledged) <= SETTINGS["window"]
             assert len(topic.inbox._refusals) <= REFUSALS_MAX
+            assert topic.inbox.held_bytes == sum(len(each.plaintext) for each in topic.inbox._held.values())
         in_flight = sum(len(topic.outbox.in_flight) for topic in topics)
         assert sum(map(len, self.session._delivery._timers._queues.values())) == in_flight
+        waiting = [
+            each for topic in topics for index, each in topic.inbox._held.items() if index != topic.inbox.expected
+        ]
+        assert sum(len(each.plaintext) for each in waiting) <= SETTINGS["held_bytes"]
 
 
 class Network:

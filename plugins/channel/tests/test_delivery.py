@@ -186,6 +186,36 @@ def test_inbox_limit() -> None:
     assert world.receive(APPLICATION, 0, 8).ids == [(ACK, 0, 8)]
 
 
+def test_inbox_bytes() -> None:
+    """The message that exceeds them is still reported, so that a large one is never kept out."""
+    world = listener(inbox_bytes=10).online()
+    assert world.receive(APPLICATION, 0, 2, bytes(10)).ids == [(ACK, 0, 2)]
+    assert world.receive(APPLICATION, 0, 4, bytes(100)).ids == [(ACK, 0, 4)]
+    assert world.receive(APPLICATION, 0, 6, b"c") == ([], [])
+    world.session.consumed()
+    assert world.receive(APPLICATION, 0, 6, b"c") == ([], [])
+    world.session.consumed()
+    assert world.receive(APPLICATION, 0, 6, b"c").ids == [(ACK, 0, 6)]
+    world.session.consumed(9)
+    assert world.receive(APPLICATION, 0, 8, bytes(100)).ids == [(ACK, 0, 8)]
+
+
+def test_held_bytes_are_those_of_all_topics() -> None:
+    """What exceeds them is as if lost; the message whose turn it is always has room, and gives room."""
+    world = listener(held_bytes=10).online().with_topic(7)
+    held = world.session._topics
+    assert world.receive(APPLICATION, 0, 8, bytes(6)) == ([], [])
+    assert world.receive(APPLICATION, 7, 2, bytes(5)) == ([], [])
+    assert [topic.inbox.held_bytes for topic in held] == [6, 0]
+    assert world.receive(APPLICATION, 7, 2, bytes(4)) == ([], [])
+    assert world.receive(APPLICATION, 7, 4, b"x") == ([], [])
+    assert [topic.inbox.held_bytes for topic in held] == [6, 4]
+    assert world.session.counts.stale == 0
+    assert world.receive(APPLICATION, 7, 0, bytes(100)).ids == [(ACK, 7, 0), (ACK, 7, 2)]
+    assert world.receive(APPLICATION, 7, 6, bytes(4)) == ([], [])
+    assert [topic.inbox.held_bytes for topic in held] == [6, 4]
+
+
 # --- manual acknowledgement ---
 
 

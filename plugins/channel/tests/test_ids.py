@@ -96,6 +96,8 @@ BOUNDS = {
     "max_inflight": (1, 2**20),
     "outbox_limit": (0, 2**20),
     "inbox_limit": (0, 2**20),
+    "inbox_bytes": (0, 2**40),
+    "held_bytes": (0, 2**40),
     "max_topics": (1, 2**22),
     "stale_limit": (0, 2**20),
     "replay_window": (1, 2**20),

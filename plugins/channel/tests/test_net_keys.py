@@ -7,10 +7,12 @@ import fcntl
 import json
 import os
 import stat
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from channel_odd import DOUBLED, GOOD_URI, UNKNOWN_KEY, X400_ADDRESS, Patch, keep, sequence, signed_leaf
 from channel_tls import CLIENT, SERVER, Pki, World, run, serving
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -21,6 +23,7 @@ from typer.testing import CliRunner
 from validator_channel.command import app
 from validator_channel.ids import channel_of, format_id, parse_channel, parse_id
 from validator_channel.net.files import load_certificates
+from validator_channel.net.keys import load_authority
 from validator_channel.net.tls import TlsFiles
 
 
@@ -215,9 +218,13 @@ def foreign_key(ca: Path) -> None:
 BAD_CALLS = [
     (("issue", "a", "--peer", "12"), "--peer: expected 32 lower-case hex digits, found '12'"),
     (("issue", "a", "--ip", "300.1.1.1"), "a: '300.1.1.1' does not appear to be an IPv4 or IPv6 address"),
-    (("issue", "a/b"), "name: expected 1 to 64 printable characters without '/', found 'a/b'"),
-    (("issue", "x" * 65), "name: expected 1 to 64 printable characters without '/', found"),
-    (("issue", "a", "--dns", "m\u00fcnchen.example"), "a: "),
+    (("issue", "a/b"), "name: expected 1 to 64 printable bytes without '/', found 'a/b'"),
+    (("issue", "x" * 65), "name: expected 1 to 64 printable bytes without '/', found"),
+    (("issue", "\u00fc" * 33), "name: expected 1 to 64 printable bytes without '/', found"),
+    (("issue", "a", "--dns", ""), "--dns: expected a DNS name in ASCII, found ''"),
+    (("issue", "a", "--dns", "a\nb.example"), "--dns: expected a DNS name in ASCII, found 'a\\\\nb.example'"),
+    (("revoke", "/no\nwhere.crt"), "/no\\nwhere.crt: No such file or directory"),
+    (("issue", "a", "--dns", "m\u00fcnchen.example"), "--dns: expected a DNS name in ASCII, found "),
     (("issue", "a", "--out", "/nowhere/at/all"), "/nowhere/at/all/a.key: No such file or directory"),
     (("revoke", "/nowhere.crt"), "/nowhere.crt: No such file or directory"),
 ]
@@ -251,3 +258,27 @@ def test_broken_cas_are_one_clear_line(ca: Path, tmp_path: Path) -> None:
         code, _, err = keys("show", path)
         assert code == 2
         assert err.count("\n") == 1
+
+
+def test_cas_of_other_programs_are_one_clear_line(ca: Path, tmp_path: Path) -> None:
+    code, _, err = keys("new-ca", tmp_path / "wide", "--name", "\u00fc" * 33)
+    assert (code, err.count("\n")) == (2, 1)
+    assert err.startswith("name: expected 1 to 64 printable bytes")
+    authority = load_authority(ca)
+    now = datetime.now(UTC)
+    builder = x509.CertificateRevocationListBuilder().issuer_name(authority.certificate.subject)
+    unnumbered = builder.last_update(now).next_update(now + timedelta(days=1)).sign(authority.key, None)
+    (ca / "ca.crl").write_bytes(unnumbered.public_bytes(Encoding.PEM))
+    code, _, err = keys("revoke", "--ca", ca)
+    assert (code, err) == (2, f"{ca / 'ca.crl'}: expected a CRL with a number\n")
+
+
+@pytest.mark.parametrize(("names", "patch"), [(X400_ADDRESS, keep), (b"", DOUBLED), (b"", UNKNOWN_KEY)])
+def test_odd_certificates_are_one_clear_line(ca: Path, tmp_path: Path, names: bytes, patch: Patch) -> None:
+    odd = signed_leaf(Pki(tmp_path / "pki"), "odd", sequence(GOOD_URI, names), patch).certificate
+    code, out, err = keys("show", odd)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(str(odd))
+    (ca / "ca.crt").write_bytes(odd.read_bytes())
+    code, out, err = keys("issue", "a", "--ca", ca, "--out", tmp_path)
+    assert (code, out, err.count("\n")) == (2, "", 1)

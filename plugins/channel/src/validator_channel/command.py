@@ -24,7 +24,7 @@ FAILED: Final = 1
 MALFORMED: Final = 2
 """Exit code: the file is malformed."""
 
-app = typer.Typer(add_completion=False, no_args_is_help=True)
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 app.add_typer(keys_command.app, name="keys")
 app.command()(client_command.submit)
 app.command()(client_command.watch)

@@ -6,6 +6,7 @@ It knows topics and messages but not the states; `Session` decides when each of 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from validator_channel.budget import StaleBudget
@@ -47,7 +48,8 @@ class Delivery:
         self._report = report
         self._budget = StaleBudget(settings.stale_limit, settings.stale_period)
         self._timers = RetransmissionTimers()
-        self._unconsumed = 0
+        self._unconsumed: deque[int] = deque()
+        self._unconsumed_bytes = 0
 
     # --- sending ---
 
@@ -158,8 +160,19 @@ class Delivery:
             raise Fault(ErrorCode.LIMIT_EXCEEDED, is_answered=message.kind is not Kind.ERROR)
 
     def hold(self, topic: Topic, message: Received) -> bool:
-        """Hold a message until its turn; False if it is beyond the window or held already."""
-        return topic.inbox.hold(message, self._settings.window)
+        """Hold a message until its turn; False if it is beyond the window or held already.
+
+        One that exceeds ``held_bytes`` of the session before its turn is forgotten: the peer transmits it again.
+        """
+        inbox = topic.inbox
+        if not inbox.hold(message, self._settings.window):
+            return False
+        if message.index != inbox.expected and self._held_bytes() > self._settings.held_bytes:
+            inbox.drop(message.index)
+        return True
+
+    def _held_bytes(self) -> int:
+        return sum(topic.inbox.held_bytes for topic in self.topics)
 
     def answer_again(self, topic: Topic, message: Received) -> None:
         """Repeat the answer to a duplicate: the same ERROR, or ACKNOWLEDGE; none while a manual one is pending. Source: 1.2.8 step b."""
@@ -186,7 +199,8 @@ class Delivery:
 
     def consume(self, count: int) -> None:
         """Free places of the inbox."""
-        self._unconsumed = max(0, self._unconsumed - count)
+        for _ in range(min(count, len(self._unconsumed))):
+            self._unconsumed_bytes -= self._unconsumed.popleft()
 
     def acknowledge_manually(self, topic: int, index: int) -> None:
         """Acknowledge a delivered message.
@@ -219,16 +233,19 @@ class Delivery:
         if not topic.may_receive:
             self._answer(topic, message, ErrorCode.TOPIC_CLOSED)
             return
-        is_full = self._unconsumed >= self._settings.inbox_limit
+        is_full = (
+            len(self._unconsumed) >= self._settings.inbox_limit or self._unconsumed_bytes > self._settings.inbox_bytes
+        )
         if is_full or len(topic.inbox.unacknowledged) >= self._settings.window:
-            topic.inbox.drop_first()
+            topic.inbox.drop(message.index)
             return
         if self._settings.manual_ack:
             topic.inbox.take_first()
             topic.inbox.unacknowledged.add(message.index)
         else:
             self.acknowledge(topic, message)
-        self._unconsumed += 1
+        self._unconsumed.append(len(message.plaintext))
+        self._unconsumed_bytes += len(message.plaintext)
         self._report(MessageReceived(topic.id, message.index, message.plaintext))
 
     def _answer(self, topic: Topic, message: Received, code: ErrorCode | None) -> None:

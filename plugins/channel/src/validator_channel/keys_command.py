@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,12 +23,13 @@ from validator_channel.net.limits import (
     CRL_DAYS,
     CRL_DAYS_MAX,
     LEAF_DAYS_MAX,
-    NAME_CHARACTERS_MAX,
+    NAME_BYTES_MAX,
 )
 from validator_channel.printing import printable
 
 REFUSED: Final = 2
 """Exit code: wrong arguments or files."""
+_DNS_NAME: Final = re.compile(r"(?=.{1,253}\Z)(?:\*\.)?[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*")
 
 app = typer.Typer(no_args_is_help=True, help="Make channel IDs and certificates.")
 
@@ -82,7 +84,7 @@ def issue_command(
         order = Order(
             name=name,
             peers=[_peer(text) for text in peer or []],
-            dns=dns or [],
+            dns=_check_dns(dns or []),
             addresses=ip or [],
             usages=list(dict.fromkeys(usages)),
             days=days,
@@ -133,8 +135,15 @@ def _peer(text: str) -> int:
 
 
 def _check_name(name: str) -> None:
-    if not 1 <= len(name) <= NAME_CHARACTERS_MAX or not name.isprintable() or "/" in name or name.startswith("."):
-        raise FileError(f"name: expected 1 to {NAME_CHARACTERS_MAX} printable characters without '/', found {name!r}")
+    if not name.isprintable() or not 1 <= len(name.encode()) <= NAME_BYTES_MAX or "/" in name or name.startswith("."):
+        raise FileError(f"name: expected 1 to {NAME_BYTES_MAX} printable bytes without '/', found {name!r}")
+
+
+def _check_dns(names: list[str]) -> list[str]:
+    for name in names:
+        if _DNS_NAME.fullmatch(name) is None:
+            raise FileError(f"--dns: expected a DNS name in ASCII, found {printable(name)!r}")
+    return names
 
 
 def _print_files(paths: list[Path]) -> None:
@@ -146,5 +155,5 @@ def _clear_errors() -> Iterator[None]:
     try:
         yield
     except FileError as error:
-        typer.echo(str(error), err=True)
+        typer.echo(printable(str(error)), err=True)
         raise typer.Exit(REFUSED) from None

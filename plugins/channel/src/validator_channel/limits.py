@@ -69,6 +69,7 @@ REFUSALS_MAX: Final = 64
 SECONDS_MAX: Final = 10**9
 """Greatest timeout or period, in seconds."""
 _COUNT_MAX: Final = 2**20
+_BYTES_MAX: Final = 2**40
 _RANGES: Final[dict[str, tuple[float, float]]] = {
     "backoff": (1, 100),
     "max_retries": (0, 100),
@@ -77,6 +78,8 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "max_inflight": (1, _COUNT_MAX),
     "outbox_limit": (0, _COUNT_MAX),
     "inbox_limit": (0, _COUNT_MAX),
+    "inbox_bytes": (0, _BYTES_MAX),
+    "held_bytes": (0, _BYTES_MAX),
     "max_topics": (1, TOPIC_MAX + 1),
     "stale_limit": (0, _COUNT_MAX),
     "replay_window": (1, _COUNT_MAX),
@@ -116,6 +119,10 @@ class Settings:
     """Messages of a topic that wait to be transmitted."""
     inbox_limit: int = 1_024
     """APPLICATION messages of the session that were reported and not yet consumed."""
+    inbox_bytes: int = 67_108_864
+    """Bytes of their payloads, above which no further message is reported."""
+    held_bytes: int = 16_777_216
+    """Bytes of the messages of the session that are held until their turn; one that would exceed them is ignored, as if it were lost."""
     max_topics: int = 64
     """Topic records of the session; `main` is one of them."""
     stale_limit: int = 1_000

@@ -89,11 +89,13 @@ class Received:
 class Inbox:
     """What one topic receives: messages are held until their turn.
 
-    ``expected`` is the index whose turn it is. ``unacknowledged`` holds the delivered messages that wait for a manual acknowledgement.
+    ``expected`` is the index whose turn it is, ``held_bytes`` the size of all that is held. ``unacknowledged`` holds the delivered messages
+    that wait for a manual acknowledgement.
     """
 
     def __init__(self, role: Role) -> None:
         self.expected = int(role.other)
+        self.held_bytes = 0
         self.unacknowledged: set[int] = set()
         self._held: dict[int, Received] = {}
         self._refusals: OrderedDict[int, ErrorCode] = OrderedDict()
@@ -103,6 +105,7 @@ class Inbox:
         if (message.index - self.expected) // INDEX_STEP >= window or message.index in self._held:
             return False
         self._held[message.index] = message
+        self.held_bytes += len(message.plaintext)
         return True
 
     def first(self) -> Received | None:
@@ -111,12 +114,12 @@ class Inbox:
 
     def take_first(self) -> None:
         """Consume the index whose turn it is."""
-        del self._held[self.expected]
+        self.drop(self.expected)
         self.expected += INDEX_STEP
 
-    def drop_first(self) -> None:
-        """Forget the message whose turn it is, as if it had never been received."""
-        del self._held[self.expected]
+    def drop(self, index: int) -> None:
+        """Forget a message, as if it had never been received."""
+        self.held_bytes -= len(self._held.pop(index).plaintext)
 
     def refuse(self, index: int, code: ErrorCode) -> None:
         """Remember the error that answered a message; only the latest ones are kept. Source: 1.2.8 step b."""

@@ -251,6 +251,9 @@ class Connection(Stream):
         except HelloError as error:
             self.fail(failure_of(error))
             return
+        except Exception:  # noqa: BLE001 - of the registry
+            self._end_failed()
+            return
         if answer:
             self._output.append(answer)
             self._schedule()
@@ -306,8 +309,12 @@ class Connection(Stream):
     # --- the session ---
 
     def _receive(self, session: Session, data: bytes) -> None:
-        self._has_frames = session.receive_data(data, self._loop.time(), self._limits.frames_per_turn)
         self._schedule()
+        try:
+            self._has_frames = session.receive_data(data, self._loop.time(), self._limits.frames_per_turn)
+        except Exception:  # noqa: BLE001 - of the registry or `Peer.topics`
+            self._has_frames = False
+            self._end_failed()
 
     def _has_input(self) -> bool:
         return self._has_frames
@@ -342,9 +349,13 @@ class Connection(Stream):
             return
         try:
             self._terms.handler(self, event)
-        except Exception:
-            self._terms.log.exception("the application failed; its session ends: %s", self.describe())
-            session.abort(self._loop.time())
+        except Exception:  # noqa: BLE001 - of the handler
+            self._end_failed()
+
+    def _end_failed(self) -> None:
+        """End the connection after an exception of handler, registry or ``Peer.topics``; call it where that is caught."""
+        self._terms.log.exception("the application failed; its session ends: %s", self.describe())
+        self.abort()
 
     def _finish(self, session: Session, closed: SessionClosed) -> None:
         """The session has ended: its ID is free again before the application hears of it."""

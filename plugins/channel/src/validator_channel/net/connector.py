@@ -89,7 +89,7 @@ async def connect(
                 ssl_shutdown_timeout=terms.limits.shutdown_timeout,
             )
         failure = await asyncio.shield(connection.settled)
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         failure = failure_of(error)
         connection.fail(failure)
     except BaseException:

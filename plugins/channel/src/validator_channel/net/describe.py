@@ -14,8 +14,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from validator_channel.ids import format_id
-from validator_channel.net.files import FileError, load_certificates, load_crls, load_key, read_file
+from validator_channel.net.files import MALFORMED, FileError, load_certificates, load_crls, load_key, read_file
 from validator_channel.net.identity import peers_of, pin_of
+from validator_channel.printing import printable
 
 _USAGES = {ExtendedKeyUsageOID.CLIENT_AUTH: "client", ExtendedKeyUsageOID.SERVER_AUTH: "server"}
 
@@ -28,11 +29,11 @@ def describe_file(path: Path) -> list[dict[str, Any]]:
             return [_certificate(each) for each in load_certificates(path)]
         if b"-----BEGIN X509 CRL-----" in data:
             return [_crl(each) for each in load_crls(path)]
-    except ValueError as error:
-        raise FileError(f"{path}: {error}") from None
+    except MALFORMED as error:
+        raise FileError(f"{printable(str(path))}: {printable(str(error))}") from None
     if b"PRIVATE KEY-----" in data:
         return [{"what": "private key", "key": "Ed25519", "pin": pin_of(load_key(path).public_key()).hex()}]
-    raise FileError(f"{path}: expected a PEM certificate, private key or CRL")
+    raise FileError(f"{printable(str(path))}: expected a PEM certificate, private key or CRL")
 
 
 def _certificate(certificate: x509.Certificate) -> dict[str, Any]:

@@ -8,9 +8,10 @@ import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -19,6 +20,14 @@ from validator_channel.printing import printable
 
 PRIVATE_MODE = 0o600
 PUBLIC_MODE = 0o644
+MALFORMED: Final = (
+    ValueError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
+"""What `cryptography` raises for a certificate, CRL, request or key that it cannot read; some only when a field is read."""
 
 _CRL = re.compile(rb"-----BEGIN X509 CRL-----.+?-----END X509 CRL-----", re.DOTALL)
 _Parsed = TypeVar("_Parsed")
@@ -103,7 +112,7 @@ def _parse(path: Path, parse: Callable[[bytes], _Parsed], expected: str) -> _Par
     data = read_file(path)
     try:
         return parse(data)
-    except (ValueError, TypeError):  # TypeError: the key has a password
+    except (*MALFORMED, TypeError):  # TypeError: the key has a password
         raise FileError(f"{_name(path)}: expected {expected}") from None
 
 

@@ -18,6 +18,8 @@ TLS_FAILED = "TLS"
 """The code of a handshake that TLS has refused."""
 REVOKED = "REVOKED"
 """The code of a handshake with a certificate that the CRL names."""
+MALFORMED_CERTIFICATE = "CERTIFICATE"
+"""The code of a handshake with a certificate that cannot be read."""
 
 
 class HandshakeFailed(Exception):
@@ -73,6 +75,8 @@ def failure_of(error: Exception) -> HandshakeFailed:
             return HandshakeFailed(TLS_FAILED, f"certificate refused: {error.verify_message}")
         case ssl.SSLError():
             return HandshakeFailed(TLS_FAILED, error.reason or str(error))
+        case UnicodeDecodeError():  # asyncio asks for the fields of the certificate, and ``ssl`` decodes the names
+            return HandshakeFailed(MALFORMED_CERTIFICATE, f"malformed certificate: {error}")
         case TimeoutError() | ConnectionAbortedError():  # asyncio aborts a TLS handshake that takes too long
             return HandshakeFailed(ErrorCode.HANDSHAKE_TIMEOUT, "the handshake took too long")
         case OSError():

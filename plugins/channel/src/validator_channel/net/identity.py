@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from validator_channel.hello import spki
 from validator_channel.ids import format_id
+from validator_channel.net.files import MALFORMED
 
 if TYPE_CHECKING:
     import ssl  # the commands make certificates without it
@@ -58,14 +59,14 @@ def peer_identity(connection: ssl.SSLObject) -> Identity:
         raise IdentityError("CERTIFICATE", "the peer has no certificate")
     try:
         return read_identity(x509.load_der_x509_certificate(encoded))
-    except ValueError as error:
+    except MALFORMED as error:
         raise IdentityError("CERTIFICATE", f"malformed certificate: {error}") from None
 
 
 def read_identity(certificate: x509.Certificate) -> Identity:
     """Return the identity in a certificate; its subject is not consulted.
 
-    Raises `IdentityError` with KEY_TYPE for a key that is not Ed25519, ``ValueError`` for a malformed certificate.
+    Raises `IdentityError` with KEY_TYPE for a key that is not Ed25519, one of `MALFORMED` for a malformed certificate.
     """
     key = certificate.public_key()
     if not isinstance(key, Ed25519PublicKey):

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from validator_channel.net.authority import Authority, Leaf, Usage, issue, new_authority, new_crl, revoked_entry
 from validator_channel.net.files import (
+    MALFORMED,
     PRIVATE_MODE,
     PUBLIC_MODE,
     FileError,
@@ -128,7 +129,10 @@ def revoke_files(folder: Path, certificates: Sequence[Path], crl_days: int) -> i
         for each in certificates:
             serial = _serial_of(each, authority)
             entries.setdefault(serial, revoked_entry(serial, now))
-        number = old.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number + 1
+        try:
+            number = old.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number + 1
+        except x509.ExtensionNotFound:
+            raise FileError(f"{path}: expected a CRL with a number") from None
         crl = new_crl(authority, entries.values(), number, now, timedelta(days=crl_days))
         write_files((path, _pem(crl), PUBLIC_MODE), overwrite=True)
     return len(entries)
@@ -137,9 +141,16 @@ def revoke_files(folder: Path, certificates: Sequence[Path], crl_days: int) -> i
 def load_authority(folder: Path) -> Authority:
     """Return the CA of a folder. Raises `FileError`, also if key and certificate do not belong together."""
     certificate, key = load_certificates(folder / CERTIFICATE)[0], load_key(folder / KEY)
-    if certificate.public_key() != key.public_key():
+    if not _has_key(certificate, key.public_key()):
         raise FileError(f"{folder / KEY}: expected the key of {CERTIFICATE}, found another one")
     return Authority(certificate, key)
+
+
+def _has_key(certificate: x509.Certificate, key: Ed25519PublicKey) -> bool:
+    try:
+        return certificate.public_key() == key
+    except MALFORMED:  # a key of a kind that is not supported
+        return False
 
 
 def _serial_of(path: Path, authority: Authority) -> int:
@@ -157,7 +168,7 @@ def _requested_key(path: Path | None) -> Ed25519PublicKey:
         request = x509.load_pem_x509_csr(read_file(path))
         key = request.public_key()
         is_valid = request.is_signature_valid
-    except ValueError:
+    except MALFORMED:
         raise FileError(f"{path}: expected a PEM certificate signing request") from None
     if not isinstance(key, Ed25519PublicKey):
         raise FileError(f"{path}: expected an Ed25519 key")

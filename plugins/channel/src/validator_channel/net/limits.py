@@ -20,14 +20,16 @@ CRL_DAYS: Final = 7
 """Default days until the next update of a CRL."""
 CLOCK_SKEW_SECONDS: Final = 300
 """Seconds by which a certificate and a CRL begin in the past, so that a peer whose clock is behind accepts them."""
-NAME_CHARACTERS_MAX: Final = 64
-"""Maximum characters of the common name in a certificate (X.520)."""
+NAME_BYTES_MAX: Final = 64
+"""Maximum bytes of the common name in a certificate, in UTF-8 (X.520, as `cryptography` counts it)."""
 FILE_BYTES_MAX: Final = 16 * 2**20
 """Maximum bytes of a certificate, key or CRL file."""
 SHOWN_CHARACTERS_MAX: Final = 128
 """Maximum characters of a peer's text in a log line."""
 LOAD_ATTEMPTS_MAX: Final = 3
 """Attempts to read files that change while they are read."""
+RELOAD_SECONDS: Final = 5.0
+"""Seconds after which files that could not be used are read again, although they have not changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

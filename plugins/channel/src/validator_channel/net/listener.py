@@ -135,7 +135,12 @@ class Listener:
                 self._alarm(f"accepting pauses: {error.strerror}")
                 await asyncio.sleep(self.limits.accept_pause)
                 continue
-            self._admit(accepted, str(address[0]), shown_address(address))
+            try:
+                self._admit(accepted, str(address[0]), shown_address(address))
+            except Exception:  # noqa: BLE001 - a connection that cannot begin must not end the others
+                self._log.exception("a connection could not begin")
+                self.counters.alarms += 1
+                accepted.close()
             await asyncio.sleep(0)  # sock_accept does not yield while connections wait
 
     def _admit(self, accepted: socket.socket, host: str, address: str) -> None:
@@ -173,7 +178,7 @@ class Listener:
                 ssl_shutdown_timeout=self.limits.connection.shutdown_timeout,
             )
             await asyncio.shield(connection.settled)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - whatever ends a handshake ends one connection
             connection.fail(failure_of(error))
         except BaseException:
             connection.drop(DISPLACED)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from validator_channel.net.files import FileError, load_crls
+from validator_channel.net.files import FileError
 from validator_channel.net.identity import Identity
 
 
@@ -27,15 +27,16 @@ class Revocations:
         return (identity.issuer, identity.serial) in self.revoked
 
 
-def load_revocations(path: Path, authorities: Sequence[x509.Certificate]) -> Revocations:
-    """Return the revocations of a PEM file with one CRL or more.
+def read_revocations(
+    path: Path, crls: Iterable[x509.CertificateRevocationList], authorities: Sequence[x509.Certificate]
+) -> Revocations:
+    """Return the revocations of a file's CRLs.
 
-    Raises `FileError` for a file that is not one, then for a CRL that no authority has signed, begins in the future, or names no next
-    update. A stale CRL is returned.
+    Raises `FileError` for a CRL that no authority has signed, begins in the future, or names no next update. A stale CRL is returned.
     """
     revoked: set[tuple[bytes, int]] = set()
     updates = []
-    for crl in load_crls(path):
+    for crl in crls:
         if not any(_is_signed_by(crl, authority) for authority in authorities):
             raise FileError(f"{path}: expected a CRL of the CA, found one of {crl.issuer.rfc4514_string()!r}")
         if crl.last_update_utc > datetime.now(UTC):

@@ -25,7 +25,7 @@ LOG: Final = logging.getLogger("validator_channel")
 
 Handler: TypeAlias = Callable[["Connection", Event], None]
 """Called in the event loop for each event of a session, SessionOnline first and SessionClosed last. A session that never becomes ONLINE is
-not reported. An exception ends the session with INTERNAL."""
+not reported. An exception of it, of the registry or of ``Peer.topics`` ends the session with INTERNAL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

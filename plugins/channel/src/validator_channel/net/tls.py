@@ -7,19 +7,23 @@ Contexts are built directly: ``ssl.create_default_context`` would honour SSLKEYL
 from __future__ import annotations
 
 import ssl
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from validator_channel.ids import Role
-from validator_channel.net.files import FileError, load_certificates, load_key
+from validator_channel.net.files import MALFORMED, FileError, load_certificates, load_crls, load_key
 from validator_channel.net.identity import ALPN, Identity, pin_of
-from validator_channel.net.limits import LOAD_ATTEMPTS_MAX
-from validator_channel.net.revocation import Revocations, load_revocations
+from validator_channel.net.limits import LOAD_ATTEMPTS_MAX, RELOAD_SECONDS
+from validator_channel.net.revocation import Revocations, read_revocations
+from validator_channel.printing import printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,8 @@ class Tls:
     """The present certificate, key, CA and CRL of one side; changed files take effect for new connections.
 
     A broken certificate, key or CA leaves the old ones in use; a broken, stale or missing CRL refuses everything. ``alarm`` is called with
-    one line when either begins. Raises `TlsError` if certificate, key or CA are broken at the start.
+    one line when either begins. What could not be used is read again after `RELOAD_SECONDS`, since the clock or a lack of descriptors may
+    have been the reason. Raises `TlsError` if certificate, key or CA are broken at the start.
     """
 
     def __init__(self, files: TlsFiles, role: Role, alarm: Callable[[str], None]) -> None:
@@ -64,7 +69,8 @@ class Tls:
         self._stamp = _stamp(files)
         self._material = _load(files, role)
         self._revocations: Revocations | None = None
-        self._alarmed = ""
+        self._alarmed = self._kept = self._broken = ""
+        self._read_at = time.monotonic()
         self._load_crl(self._material)
         self._watch_crl()
 
@@ -78,13 +84,11 @@ class Tls:
 
     def refresh(self) -> None:
         """Load the files again if they have changed, and raise an alarm if the CRL has become stale."""
-        stamp = _stamp(self._files)
-        if stamp != self._stamp:
-            self._stamp = stamp
-            try:
-                self._material = _load(self._files, self._role)
-            except TlsError as error:
-                self._alarm(f"the old certificate stays in use: {error}")
+        stamp, now = _stamp(self._files), time.monotonic()
+        is_due = (self._kept or self._broken) and now - self._read_at >= RELOAD_SECONDS
+        if stamp != self._stamp or is_due:
+            self._stamp, self._read_at = stamp, now
+            self._load_certificate()
             self._load_crl(self._material)
         self._watch_crl()
 
@@ -102,16 +106,31 @@ class Tls:
         """Return when this side's certificate ends."""
         return self._material.not_after
 
+    def _load_certificate(self) -> None:
+        before, self._kept = self._kept, ""
+        try:
+            self._material = _load(self._files, self._role)
+        except TlsError as error:
+            self._kept = str(error)
+            if self._kept != before:
+                self._alarm(f"the old certificate stays in use: {self._kept}")
+
     def _load_crl(self, material: Material) -> None:
         """Give the CRL to a context, which prefers the newest one it has of an issuer."""
-        self._broken = ""
-        if self._files.crl is None:
+        path = self._files.crl
+        if path is None:
             return
+        self._broken = f"CRL: {printable(str(path))}: not read"  # also if reading it fails in a way that nobody foresaw
         try:
-            self._revocations = load_revocations(self._files.crl, material.authorities)
-            material.context.load_verify_locations(cafile=self._files.crl)
+            _check_regular(path)
+            crls = load_crls(path)
+            self._revocations = read_revocations(path, crls, material.authorities)
+            _trust_crls(material.context, crls)
+            self._broken = ""
         except (FileError, OSError) as error:
             self._broken = f"CRL: {error}"
+        except MALFORMED as error:
+            self._broken = f"CRL: {printable(str(path))}: malformed: {printable(str(error))}"
 
     def _crl_problem(self) -> str:
         if self._broken or self._revocations is None:
@@ -147,6 +166,18 @@ def new_context(role: Role, *, checks_crl: bool) -> ssl.SSLContext:
     return context
 
 
+def _trust_crls(context: ssl.SSLContext, crls: list[x509.CertificateRevocationList]) -> None:
+    """Give a context exactly these CRLs.
+
+    ``ssl`` reads CRLs from files only, and trusts every certificate in such a file as a CA. The CRL's own file may come from a place that
+    nobody trusts, and may have changed since its CRLs were verified.
+    """
+    with NamedTemporaryFile(prefix="channel-", suffix=".crl") as file:
+        file.write(b"".join(crl.public_bytes(Encoding.PEM) for crl in crls))
+        file.flush()
+        context.load_verify_locations(cafile=file.name)
+
+
 def _load(files: TlsFiles, role: Role) -> Material:
     for _ in range(LOAD_ATTEMPTS_MAX):
         before = _stamp(files)
@@ -156,8 +187,16 @@ def _load(files: TlsFiles, role: Role) -> Material:
     raise TlsError(f"{files.certificate}: the files change while they are read")
 
 
+def _check_regular(*paths: Path) -> None:
+    """To open anything else, such as a named pipe, could block the event loop."""
+    for path in paths:
+        if path.exists() and not path.is_file():
+            raise FileError(f"{printable(str(path))}: expected a regular file")
+
+
 def _load_once(files: TlsFiles, role: Role) -> Material:
     try:
+        _check_regular(files.certificate, files.key, files.ca)
         leaf = load_certificates(files.certificate)[0]
         key = load_key(files.key)
         _check_pair(files, leaf, key)
@@ -169,6 +208,8 @@ def _load_once(files: TlsFiles, role: Role) -> Material:
         raise TlsError(str(error)) from None
     except OSError as error:  # also ssl.SSLError
         raise TlsError(f"{files.certificate}: {error.strerror or error}") from None
+    except MALFORMED as error:
+        raise TlsError(f"{files.certificate}: malformed: {printable(str(error))}") from None
     return Material(context, key, pin_of(key.public_key()), leaf.not_valid_after_utc, authorities)
 
 
