@@ -29,6 +29,9 @@ LONGEST_FIRST: Final[Sequence[tuple[str, ...]]] = (
     ("tests/docs/test_write_a_handler.py",),
     ("tests/docs/test_compare.py",),
     ("tests/golden/test_job.py",),
+    ("tests/channel/test_end_to_end.py",),
+    ("tests/channel/test_gateway_kafka.py",),
+    ("tests/docs/test_channel_peers.py",),
     ("tests/cli/test_demo.py",),
     ("tests/streaming/test_artefacts.py",),
 )

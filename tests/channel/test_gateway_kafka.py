@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,7 +18,7 @@ import pytest
 from channel_tls import run
 from gateway_world import LANE, PATIENT, candidate, until, verdict
 from validator_channel.application import SUBMIT_TOPICS
-from validator_channel.client import ChannelClient, ClientClosed, ClientLimits
+from validator_channel.client import ChannelClient, ClientLimits
 from validator_channel.events import SessionClosed
 
 from tests.channel.gateways import Delivered, Gateways, as_text, free_port
@@ -24,6 +26,7 @@ from tests.sending import send
 from validator.codec.json_form import encode_input, encode_json
 from validator.core.inputs import RecordKind
 from validator.kafka.broker import EmbeddedBroker
+from validator.service.toml import to_toml
 
 CANDIDATES = SUBMIT_TOPICS["candidates"]
 
@@ -221,27 +224,43 @@ def test_standby_takes_over(world: Gateways) -> None:
 
 
 def test_killed_peer_leaves_nothing_behind_and_the_next_one_continues(world: Gateways) -> None:
-    """The peer is dropped in the middle of a window; its successor submits everything again, and Kafka has each record once."""
+    """`validator-channel submit` is killed in the middle of a file and run again: Kafka has each record once, in order."""
 
     async def main() -> None:
         with world.start() as gateway:
-            port = await gateway.listening()
-            delivered = Delivered()
-            async with world.client("alice", port, on_event=delivered) as client:
-                submitting = asyncio.create_task(submit_all(client, records))
-                await until(lambda: delivered.count > 200)
-                assert client._connection is not None
-                client._connection._abort_transport()
-                client._is_closing = True
-                await until(lambda: client._connection is None)
-            with pytest.raises(ClientClosed):
-                await submitting
-            assert delivered.count < len(records)
-            async with world.client("alice", port) as successor:
-                await submit_all(successor, records)
+            config = configure(world, await gateway.listening())
+            command = [sys.executable, "-c", PEER, "submit", str(file), f"--config={config}", "--json"]
+            first = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+            assert first.stdout is not None
+            for _ in range(200):
+                assert json.loads(await first.stdout.readline())["ok"]
+            first.kill()
+            await first.communicate()
+            second = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+            out, _ = await second.communicate()
+            assert second.returncode == 0
+            assert len(out.splitlines()) == len(records)
             gateway.send(signal.SIGTERM)
             assert await gateway.ended() == 0
         assert [each.value for each in world.records()] == [value_of(world, record) for record in records]
+        assert gateway.counted()["duplicates"] >= 200
 
     records = [candidate(2 + number) for number in range(1_000)]
+    file = world.folder / "candidates.jsonl"
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
     run(main())
+
+
+PEER = "from validator_channel.command import main; main()"
+
+
+def configure(world: Gateways, port: int) -> Path:
+    """Write the configuration of alice's client."""
+    config = world.client_config("alice", port)
+    path = world.folder / "channel.toml"
+    files = {"certificate": config.tls.certificate, "key": config.tls.key, "ca": config.tls.ca}
+    peers = {"peer": format(config.peer, "032x"), "gateway": format(config.gateway, "032x")}
+    path.write_text(
+        to_toml({"gateways": [f"127.0.0.1:{port}"], **peers, **{key: str(each) for key, each in files.items()}})
+    )
+    return path

@@ -128,7 +128,7 @@ class World:
         lanes = {"polkadot": paras}
         policy = PeerPolicy(name="p", peer=CHANNEL + 1, gateway=CHANNEL + 2, lanes=lanes, watch=("verdicts",))
         connection = FakeConnection(bytes_max=self.bytes_max)
-        session = PeerSession(connection, policy, TokenBucket(1, 1, 0))  # type: ignore[arg-type]
+        session = PeerSession(connection, policy, TokenBucket(1, 1, 0), TokenBucket(1, 1, 0))  # type: ignore[arg-type]
         feed = self.hub.watch(session, "verdicts", after, 0)
         begins = {partition: offset + 1 for partition, offset in feed.position().items()}
         self.watchers.append(Watcher(feed, connection, begins, paras))

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from channel_tls import run
-from gateway_world import LANE, GatewayWorld, candidate, until, verdict
-from validator_channel.application import SUBMIT_TOPICS
+from gateway_world import LANE, GatewayWorld, candidate, refusals, until, verdict
+from validator_channel.application import SUBMIT_TOPICS, Watch, write_main
 from validator_channel.client import NotConnected, Refused
 from validator_channel.gateway import plugin
 from validator_channel.gateway.duplicates import Duplicates
 from validator_channel.gateway.rates import TokenBucket
 from validator_channel.gateway.registry import RegistryError
+from validator_channel.ids import MAIN
 
 from validator.plugin.api import LeaseLost
 from validator.plugin.registry import PluginError
@@ -140,6 +141,36 @@ def test_records_above_the_rate_wait(world: GatewayWorld) -> None:
                                  *(second.submit("candidates", record) for record in records[1::2]))  # fmt: skip
             assert len(memory.enqueued) == 40
             assert world.counted["rate_waits"] >= 30
+
+    run(main())
+
+
+def test_large_records_are_read_in_a_thread_and_keep_their_order(world: GatewayWorld) -> None:
+    async def main() -> None:
+        async with world.serving() as memory, world.client("alice") as client:
+            large, bad = {"upward_messages": ["00" * 20_000]}, {"upward_messages": ["xy" * 20_000]}
+            records = [candidate(number, **(large if number % 3 == 0 else {})) for number in range(1, 31)]
+            sent = [client.submit("candidates", record) for record in records]
+            with pytest.raises(Refused, match="upward_messages"):
+                await asyncio.gather(client.submit("candidates", candidate(99, **bad)), *sent)
+            await until(lambda: len(memory.enqueued) == 30)
+            found = [memory.forms.decode("candidates", record.value)["block"] for record in memory.enqueued]
+            assert found == list(range(1, 31))
+
+    run(main())
+
+
+def test_too_many_messages_on_main_are_refused(world: GatewayWorld) -> None:
+    count = 200
+
+    async def main() -> None:
+        async with world.serving(), world.peer("alice") as alice:
+            for _ in range(count):
+                alice.connection.send(MAIN, write_main(Watch("verdicts", "end")))
+            await until(lambda: len(alice.delivered(MAIN)) == count)
+            assert 0 < world.counted["refused_watches"] <= count - 50
+            assert set(refusals(alice).values()) == {"main: expected at most 10 messages per second"}
+            assert world.counted["feeds"] == 1
 
     run(main())
 

@@ -28,6 +28,7 @@ from validator_channel.gateway.counters import Counters
 from validator_channel.gateway.feed import Feed
 from validator_channel.gateway.hub import FeedHub
 from validator_channel.gateway.intake import Intake
+from validator_channel.gateway.limits import WATCHES_BURST, WATCHES_PER_S
 from validator_channel.gateway.peer_session import PeerSession, Submission
 from validator_channel.gateway.policy import PeerPolicy
 from validator_channel.gateway.rates import TokenBucket
@@ -85,7 +86,8 @@ class Bridge:
         if policy is None:  # taken out of the registry since the handshake
             connection.abort()
             return
-        session = PeerSession(connection, policy, self._bucket(policy))
+        requests = TokenBucket(WATCHES_PER_S, WATCHES_BURST, self._loop.time())
+        session = PeerSession(connection, policy, self._bucket(policy), requests)
         self._sessions[connection] = session
         self._counters.sessions += 1
         self._counters.sessions_total += 1
@@ -139,6 +141,8 @@ class Bridge:
 
     def _receive_on_main(self, session: PeerSession, message: MessageReceived) -> None:
         try:
+            if session.requests.take(self._loop.time()):
+                raise ValueError(f"main: expected at most {WATCHES_PER_S:.0f} messages per second")
             request = read_main(message.payload)
             if not isinstance(request, Watch):
                 raise ValueError("type: expected watch from a peer")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
@@ -20,23 +21,33 @@ from validator_channel.application import read_record
 from validator_channel.gateway.counters import Counters
 from validator_channel.gateway.duplicates import Duplicates
 from validator_channel.gateway.kafka import Kafka
-from validator_channel.gateway.limits import RETRY_S, TURN_BYTES_MAX, TURN_RECORDS_MAX, GatewayLimits
-from validator_channel.gateway.peer_session import PeerSession, Submission
-from validator_channel.gateway.policy import Unauthorised, check_authorised
+from validator_channel.gateway.limits import RETRY_S, THREAD_BYTES, TURN_BYTES_MAX, TURN_RECORDS_MAX, GatewayLimits
+from validator_channel.gateway.peer_session import PeerSession, Refusal, Submission
+from validator_channel.gateway.policy import PeerPolicy, Unauthorised, check_authorised
 from validator_channel.ids import format_channel, format_id
 
 
 class Intake:
     """The records of all sessions on their way to Kafka; sessions take turns, one record each.
 
-    ``wall_ms`` returns Unix time in milliseconds, for the header ``received-at``.
+    ``wall_ms`` returns Unix time in milliseconds, for the header ``received-at``. ``fail`` is called with an exception that ends the
+    gateway.
     """
 
-    def __init__(self, kafka: Kafka, limits: GatewayLimits, counters: Counters, wall_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        kafka: Kafka,
+        limits: GatewayLimits,
+        counters: Counters,
+        wall_ms: Callable[[], int],
+        fail: Callable[[BaseException], None],
+    ) -> None:
         self._kafka = kafka
         self._limits = limits
         self._counters = counters
         self._wall_ms = wall_ms
+        self._fail = fail
+        self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large records")
         self._loop = asyncio.get_running_loop()
         self._duplicates = Duplicates(limits.duplicates_max, limits.duplicates_s_max)
         self._ready: deque[PeerSession] = deque()
@@ -66,6 +77,7 @@ class Intake:
     def stop(self) -> None:
         """Pass nothing more to Kafka; what was passed is still acknowledged."""
         self._is_stopped = True
+        self._reader.shutdown(wait=False, cancel_futures=True)
         self._ready.clear()
         self._without_room.clear()
 
@@ -83,6 +95,12 @@ class Intake:
 
     def _turn(self) -> None:
         self._turn_handle = None
+        try:
+            self._take_turn()
+        except Exception as error:  # noqa: BLE001 - raised by the gateway
+            self._fail(error)
+
+    def _take_turn(self) -> None:
         records = size = 0
         while self._ready and records < TURN_RECORDS_MAX and size < TURN_BYTES_MAX:
             session = self._ready.popleft()
@@ -107,12 +125,15 @@ class Intake:
                 self._loop.call_later(wait_s, self._wake_again, session)
                 return False
             submission.is_paid = True
-        if submission.encoded is None:
-            error = self._read(session, submission)
-            if error is not None:
-                self._take(session)
-                session.refuse(submission.topic, submission.index, error)
-                return True
+        if submission.encoded is None and submission.refusal is None:
+            if len(submission.payload) > THREAD_BYTES:
+                reading = self._loop.run_in_executor(self._reader, self._read, session.policy, submission)
+                reading.add_done_callback(partial(self._was_read, session))
+                return False
+            self._read(session.policy, submission)
+        if submission.refusal is not None:
+            self._refuse(session, submission, submission.refusal)
+            return True
         if self._pass_on(session, submission, now):
             self._take(session)
             return True
@@ -145,28 +166,43 @@ class Intake:
 
     # --- one record ---
 
-    def _read(self, session: PeerSession, submission: Submission) -> str | None:
-        """Check and encode a record, or return why it is refused."""
+    def _read(self, policy: PeerPolicy, submission: Submission) -> None:
+        """Check and encode a record, or note why it is refused; also called in a thread, for large records."""
         name, payload = submission.name, submission.payload
-        if len(payload) > self._limits.record_bytes_max:
-            self._counters.refused_malformed += 1
-            return f"{name}: expected at most {self._limits.record_bytes_max} bytes, found {len(payload)}"
         try:
+            if len(payload) > self._limits.record_bytes_max:
+                raise ValueError(
+                    f"{name}: expected at most {self._limits.record_bytes_max} bytes, found {len(payload)}"
+                )
             record = read_record(payload)
-            check_authorised(session.policy, name, record)
+            check_authorised(policy, name, record)
             submission.encoded = self._kafka.encode(name, record)
         except Unauthorised as error:
-            self._counters.refused_unauthorised += 1
-            return str(error)
+            submission.refusal = Refusal(str(error), is_unauthorised=True)
+            return
         except ValueError as error:
-            self._counters.refused_malformed += 1
             text = str(error).partition(";")[0]
-            return text if text.startswith(f"{name}: ") else f"{name}: expected a record in strict JSON: {text}"
+            text = text if text.startswith(f"{name}: ") else f"{name}: expected a record in strict JSON: {text}"
+            submission.refusal = Refusal(text, is_unauthorised=False)
+            return
         given = record.get("candidate_hash") if name == "candidates" else None
         submission.record_hash = (
             given if isinstance(given, str) else blake2b(submission.encoded[1], digest_size=32).hexdigest()
         )
-        return None
+
+    def _was_read(self, session: PeerSession, reading: asyncio.Future[None]) -> None:
+        """A record was read in the thread: its session continues with it."""
+        if not reading.cancelled() and (error := reading.exception()) is not None:
+            self._fail(error)
+        self._wake_again(session)
+
+    def _refuse(self, session: PeerSession, submission: Submission, refusal: Refusal) -> None:
+        if refusal.is_unauthorised:
+            self._counters.refused_unauthorised += 1
+        else:
+            self._counters.refused_malformed += 1
+        self._take(session)
+        session.refuse(submission.topic, submission.index, refusal.error)
 
     def _pass_on(self, session: PeerSession, submission: Submission, now: float) -> bool:
         """Pass a record to Kafka, unless Kafka has it or is about to; False if there is no room."""

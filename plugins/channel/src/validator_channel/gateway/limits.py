@@ -25,10 +25,17 @@ TURN_RECORDS_MAX: Final = 16
 """Records that one turn of the event loop reads and passes to Kafka, of all sessions together."""
 TURN_BYTES_MAX: Final = 262_144
 """Bytes of records after which a turn of the event loop ends."""
+THREAD_BYTES: Final = 16_384
+"""Bytes of a record above which it is read in a thread: the worst one of half a MiB takes half a second."""
 RETRY_S: Final = 0.05
 """Seconds after which a record is tried again that Kafka's queue had no room for; a confirmed record causes it earlier."""
 STOP_POLL_S: Final = 0.1
 """Seconds between two looks at whether the gateway has to stop."""
+
+WATCHES_PER_S: Final = 10.0
+"""Requests on `main` that a session may make per second in the long run."""
+WATCHES_BURST: Final = 50
+"""Requests on `main` that a session may make at once."""
 
 POLL_S: Final = 0.2
 """Seconds that a reader waits for a record."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from validator_channel.application import MainMessage, RefusedMessage, write_main
 from validator_channel.errors import ErrorCode, LocalError
@@ -24,11 +24,18 @@ _OVER: frozenset[ErrorCode] = frozenset({ErrorCode.WRONG_STATE, ErrorCode.INDEX_
 """Errors after which nothing can be sent any more."""
 
 
+class Refusal(NamedTuple):
+    """Why a record is refused: because its peer may not submit it, or because of what it is."""
+
+    error: str
+    is_unauthorised: bool
+
+
 @dataclass(slots=True)
 class Submission:
     """A record that a peer has submitted: topic ID and name, index, bytes, and when it came, in seconds of the loop's clock.
 
-    ``is_paid`` says that it has had its token; ``encoded`` is key and value for Kafka once it was checked.
+    ``is_paid`` says that it has had its token. Once it was read, it has a ``refusal``, or it is ``encoded``: key and value for Kafka.
     """
 
     topic: int
@@ -37,6 +44,7 @@ class Submission:
     payload: bytes = field(repr=False)
     received_at: float
     is_paid: bool = False
+    refusal: Refusal | None = None
     encoded: tuple[bytes, bytes] | None = field(default=None, repr=False)
     record_hash: str = ""
 
@@ -45,13 +53,14 @@ class PeerSession:
     """A session that is online, with its records on the way to Kafka and its feeds by topic ID.
 
     A message that is refused is acknowledged only once the peer has the refusal, so a peer that has an acknowledgement and no refusal knows
-    that the record was accepted. ``bucket`` is the one of all sessions of the peer.
+    that the record was accepted. ``bucket`` is for the records of all sessions of the peer, ``requests`` for this one's messages on `main`.
     """
 
-    def __init__(self, connection: Connection, policy: PeerPolicy, bucket: TokenBucket) -> None:
+    def __init__(self, connection: Connection, policy: PeerPolicy, bucket: TokenBucket, requests: TokenBucket) -> None:
         self.connection = connection
         self.policy = policy
         self.bucket = bucket
+        self.requests = requests
         self.waiting: deque[Submission] = deque()
         self.waiting_bytes = 0
         self.is_scheduled = self.is_paused = self.is_closed = False

@@ -55,7 +55,7 @@ class Gateway:
             if not failed.done():
                 failed.set_exception(error)
 
-        self._intake = Intake(self._kafka, self._limits, self.counters, _wall_ms)
+        self._intake = Intake(self._kafka, self._limits, self.counters, _wall_ms, fail)
         live = LiveReader(self._kafka, fail, self._alarm)
         slices = SliceReader(self._kafka, fail, self._alarm)
         self._hub = FeedHub(live.ends, slices.read, self._limits, self.counters)
