@@ -169,7 +169,11 @@ def test_wrong_calls_are_one_line_each(world: GatewayWorld) -> None:
                 ),
                 (["watch", "dispatches", config], 1, "watch: 'dispatches' is not granted to this peer"),
                 (["watch", "verdicts", config, "--timeout=0.2"], 3, "no answer in time"),
-                (["watch", "verdicts", config, "--gateway-address=127.0.0.1:1"], 3, "127.0.0.1:1: TRANSPORT_LOST"),
+                (
+                    ["watch", "verdicts", config, "--gateway-address=127.0.0.1:1", "--attempts=2"],
+                    3,
+                    "127.0.0.1:1: TRANSPORT_LOST",
+                ),
             ]:
                 ended = await command(*arguments)
                 assert (ended.code, ended.out, len(ended.err)) == (code, [], 1), (arguments, ended)

@@ -41,6 +41,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per 
 Timeout = Annotated[
     float | None, typer.Option("--timeout", min=0.0, help="Seconds without an answer, then exit code 3.")
 ]
+Attempts = Annotated[int, typer.Option("--attempts", min=1, help="Attempts to connect in a row, then exit code 3.")]
+ATTEMPTS: Final = 8
+"""Attempts to connect before a command gives up, by default; they take about 20 seconds."""
 
 
 def submit(
@@ -58,6 +61,7 @@ def submit(
     server_name: ServerName = None,
     psk_file: PskFile = None,
     timeout: Timeout = None,
+    attempts: Attempts = ATTEMPTS,
     as_json: AsJson = False,
 ) -> None:
     """Submit records, and wait until Kafka has each of them.
@@ -72,8 +76,11 @@ def submit(
         if file != "-":
             _check_lines(file, stream)
         from validator_channel.client import running
+        from validator_channel.client.running import Patience
 
-        raise typer.Exit(running.run(running.submit(settings, topic, file, stream, timeout, as_json=as_json)))
+        raise typer.Exit(
+            running.run(running.submit(settings, topic, file, stream, Patience(attempts, timeout), as_json=as_json))
+        )
 
 
 def watch(
@@ -93,6 +100,7 @@ def watch(
     server_name: ServerName = None,
     psk_file: PskFile = None,
     timeout: Timeout = None,
+    attempts: Attempts = ATTEMPTS,
     as_json: AsJson = False,
 ) -> None:
     """Print the records of our paras as they are committed, each once, also over a lost connection.
@@ -108,8 +116,11 @@ def watch(
     options = {"gateways": gateways, "peer": peer, "gateway": gateway, "certificate": certificate, "key": key, "ca": ca}
     settings = _config(config, {**options, "server_name": server_name, "psk_file": psk_file})
     from validator_channel.client import running
+    from validator_channel.client.running import Patience
 
-    raise typer.Exit(running.run(running.watch(settings, topic, begin, count, timeout, as_json=as_json)))
+    raise typer.Exit(
+        running.run(running.watch(settings, topic, begin, count, Patience(attempts, timeout), as_json=as_json))
+    )
 
 
 def _check_topic(topic: str, known: Mapping[str, int]) -> None:

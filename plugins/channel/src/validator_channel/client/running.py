@@ -9,7 +9,7 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import aclosing
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import typer
 
@@ -30,8 +30,13 @@ NO_ANSWER: Final = 3
 """Exit code: no session, or no answer in time."""
 INTERRUPTED: Final = 130
 """Exit code: Ctrl-C."""
-ATTEMPTS_MAX: Final = 8
-"""Attempts to connect in a row before the command gives up; about 20 seconds."""
+
+
+class Patience(NamedTuple):
+    """Attempts to connect in a row, and seconds without an answer, before a command gives up; None: any number of seconds."""
+
+    attempts: int
+    timeout_s: float | None
 
 
 class BadLine(Exception):
@@ -39,7 +44,7 @@ class BadLine(Exception):
 
 
 async def submit(
-    config: ClientConfig, topic: str, name: str, stream: BinaryIO, timeout_s: float | None, *, as_json: bool
+    config: ClientConfig, topic: str, name: str, stream: BinaryIO, patience: Patience, *, as_json: bool
 ) -> int:
     """Submit the records of a stream and return the exit code. Raises `BadLine`, ``TimeoutError`` and what the client raises."""
     code = 0
@@ -60,7 +65,7 @@ async def submit(
             fields = {"line": number, "ok": True, "message": receipt.message, "attempts": receipt.attempts}
             _print(fields, f"line {number}: acknowledged as {receipt.message}", as_json=as_json)
 
-    limits = ClientLimits(attempts_max=ATTEMPTS_MAX)
+    limits = ClientLimits(attempts_max=patience.attempts)
     pending: set[asyncio.Task[None]] = set()
     bad: BadLine | None = None
     async with ChannelClient(config, limits=limits) as client:
@@ -68,11 +73,11 @@ async def submit(
             async for number, payload in _in_background(records(name, stream)):
                 pending.add(asyncio.create_task(one(number, payload)))
                 if len(pending) >= limits.pending_max:
-                    pending = await _settled(pending, timeout_s)
+                    pending = await _settled(pending, patience.timeout_s)
         except BadLine as error:  # what came before it is sent
             bad = error
         while pending:
-            pending = await _settled(pending, timeout_s)
+            pending = await _settled(pending, patience.timeout_s)
     if bad is not None:
         raise bad
     return code
@@ -89,13 +94,13 @@ async def _settled(pending: set[asyncio.Task[None]], timeout_s: float | None) ->
 
 
 async def watch(
-    config: ClientConfig, topic: str, after: After, count: int | None, timeout_s: float | None, *, as_json: bool
+    config: ClientConfig, topic: str, after: After, count: int | None, patience: Patience, *, as_json: bool
 ) -> int:
     """Print records until there are ``count`` of them, and return the exit code. Raises ``TimeoutError`` and what the client raises."""
-    limits = ClientLimits(attempts_max=ATTEMPTS_MAX)
+    limits = ClientLimits(attempts_max=patience.attempts)
     async with ChannelClient(config, limits=limits) as client, aclosing(client.watch(topic, after)) as events:
         while count is None or count > 0:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(patience.timeout_s):
                 event = await anext(events)
             _print_event(event, as_json=as_json)
             count = None if count is None else count - 1
