@@ -245,7 +245,7 @@ class _HostilePeer:
         delivery = self.session._delivery
         assert sum(map(len, delivery._timers._queues.values())) == sum(len(topic.outbox.in_flight) for topic in topics)
         assert len(delivery._budget._times) <= SETTINGS["stale_limit"]
-        assert delivery._unconsumed <= SETTINGS["inbox_limit"]
+        assert len(delivery._unconsumed) <= SETTINGS["inbox_limit"]
         assert len(self.session._link._decoder._buffer) <= MAX_FRAME + 4
 
     def _plaintext(self, reader: Reader) -> bytes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A registry, or a peer's ``topics``, that raises: one session ends, with one log entry, and the listener goes on."""
+"""A registry, or a peer's ``topics``, that raises: one session ends, with one log entry, and the listener serves the next peer."""
 
 from __future__ import annotations
 

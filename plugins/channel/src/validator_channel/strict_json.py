@@ -9,11 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final, NoReturn
 
 from validator_channel import base64_text
-from validator_channel.limits import JSON_LEVELS_MAX
+from validator_channel.limits import JSON_LEVELS_MAX, JSON_TOKENS_MAX
 
+_TOKEN: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[,\[{]', re.DOTALL)
+"""A string, also one that does not end, so that no text is searched twice; a comma; an opening bracket."""
 _UNPAIRED_OR_NONCHARACTER: Final = re.compile(
     "[\ud800-\udfff\ufdd0-\ufdef"
     + "".join(f"{chr(plane << 16 | 0xFFFE)}{chr(plane << 16 | 0xFFFF)}" for plane in range(17))
@@ -25,10 +28,11 @@ def parse_json(data: bytes) -> Any:
     """Return the value of a JSON text in UTF-8 without a byte order mark.
 
     Raises ``ValueError``: for bytes that are not strict UTF-8; for anything but one JSON text (also NaN and Infinity), a member name that
-    occurs twice, or an integer with more digits than Python converts; for more than `JSON_LEVELS_MAX` levels; for a surrogate or a
-    noncharacter in a string. Source: RFC 7493 sections 2.1, 2.3.
+    occurs twice, or an integer with more digits than Python converts; for more than `JSON_TOKENS_MAX` tokens or `JSON_LEVELS_MAX` levels;
+    for a surrogate or a noncharacter in a string. Source: RFC 7493 sections 2.1, 2.3.
     """
     text = data.decode("utf-8")
+    _check_tokens(text)
     try:
         value = json.loads(text, object_pairs_hook=_members, parse_constant=_refuse_constant)
     except RecursionError:
@@ -58,6 +62,14 @@ def encode_base64(data: bytes) -> str:
 def is_integer(value: Any, low: int, high: int) -> bool:
     """Return whether a JSON value is an integer from ``low`` to ``high``; `true` and `1.0` are not."""
     return type(value) is int and low <= value <= high
+
+
+def _check_tokens(text: str) -> None:
+    """Many small values take a hundred times as long as one string of the same length, so they are refused before they are made."""
+    if sum(map(text.count, '",[{')) > JSON_TOKENS_MAX:
+        tokens = islice(_TOKEN.finditer(text), JSON_TOKENS_MAX + 1)
+        if sum(1 for _ in tokens) > JSON_TOKENS_MAX:
+            raise ValueError(f"more than {JSON_TOKENS_MAX} strings, commas and opening brackets")
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
