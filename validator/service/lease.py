@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 POLL_S: Final = 0.1
 """Seconds of one poll of the group's messages."""
 
+JOIN_S_MAX: Final = 10.0
+"""Seconds that a process which has joined waits to be the only member; then it leaves and waits as standby."""
+
 _REBALANCING: Final = (KafkaError.REBALANCE_IN_PROGRESS, KafkaError.ILLEGAL_GENERATION)
 """Another process has joined or left: the commit is repeated in the next generation. Whether this one is still a member, its id says."""
 
@@ -162,6 +165,7 @@ class Lease:
     def _join(self, stop: Event) -> bool:
         """Join the group; return whether this is its only member, else leave it again."""
         self._assigned = False
+        deadline = time.monotonic() + JOIN_S_MAX
         self._member.subscribe(
             [self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
         )
@@ -177,8 +181,8 @@ class Lease:
                 self._thread = Thread(target=self._watch, name="lease", daemon=True)
                 self._thread.start()
                 return True
-            if mine not in members or mine != min(members):
-                break
+            if mine not in members or mine != min(members) or time.monotonic() > deadline:
+                break  # also if the other one has been active for longer, which does not leave
         self._member.unsubscribe()
         return False
 

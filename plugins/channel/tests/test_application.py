@@ -27,6 +27,8 @@ from validator_channel.application import (
     write_main,
     write_watched,
 )
+from validator_channel.limits import JSON_TOKENS_MAX
+from validator_channel.strict_json import encode_json
 
 OFFSETS = st.integers(0, 2**53 - 1)
 POSITIONS = st.dictionaries(st.integers(0, 1023), OFFSETS, max_size=5)
@@ -116,6 +118,16 @@ def test_wrong_watched_record_says_what_was_expected(value: Any, text: str) -> N
     with pytest.raises(ValueError, match="expected") as caught:
         read_watched(json.dumps(value).encode())
     assert str(caught.value).startswith(text)
+
+
+def test_records_and_welcomes_may_hold_many_values() -> None:
+    record = {"horizontal_messages": [{"recipient": number, "data": "00"} for number in range(JSON_TOKENS_MAX)]}
+    assert read_record(encode_json(record)) == record
+    assert read_watched(write_watched(0, 1, record)).record == record
+    welcome = Welcome({}, {}, {"polkadot": tuple(range(JSON_TOKENS_MAX + 1))})
+    assert read_main(write_main(welcome), tokens_max=None) == welcome
+    with pytest.raises(ValueError, match="more than 1024 strings, commas and opening brackets"):
+        read_main(write_main(welcome))
 
 
 @pytest.mark.parametrize("payload", [b"", b"[]", b"1", b'{"a":1,"a":1}', b"\xff"])

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from validator_channel.limits import INDEX_MAX, TOPIC_MAX
+from validator_channel.limits import INDEX_MAX, JSON_TOKENS_MAX, TOPIC_MAX
 from validator_channel.strict_json import encode_json, is_integer, parse_json
 
 SUBMIT_TOPICS: Final[Mapping[str, int]] = {
@@ -130,12 +130,12 @@ def write_main(message: MainMessage) -> bytes:
     return encode_json(value)
 
 
-def read_main(payload: bytes) -> MainMessage:
-    """Return a message on `main`; members that it does not need are ignored.
+def read_main(payload: bytes, tokens_max: int | None = JSON_TOKENS_MAX) -> MainMessage:
+    """Return a message on `main`; members that it does not need are ignored. A welcome may have any number of paras: ``tokens_max`` None.
 
     Raises ``ValueError`` that says what was expected: strict JSON, an object, one of the four types, then its members in their order.
     """
-    value = parse_json(payload)
+    value = parse_json(payload, tokens_max)
     if not isinstance(value, dict):
         raise ValueError(f"expected an object, found {shown(value)}")
     match value.get("type"):
@@ -162,7 +162,7 @@ def write_watched(partition: int, offset: int, record: Mapping[str, Any] | None,
 
 def read_watched(payload: bytes) -> Watched:
     """Return a record of a watched topic. Raises ``ValueError`` that says what was expected."""
-    value = parse_json(payload)
+    value = parse_json(payload, tokens_max=None)
     place = value.get("at") if isinstance(value, dict) else None
     if not isinstance(place, dict):
         raise ValueError(f"at: expected an object with partition and offset, found {shown(place)}")
@@ -178,7 +178,7 @@ def read_watched(payload: bytes) -> Watched:
 
 def read_record(payload: bytes) -> dict[str, Any]:
     """Return a submitted record. Raises ``ValueError`` for anything but a strict JSON object."""
-    value = parse_json(payload)
+    value = parse_json(payload, tokens_max=None)
     if not isinstance(value, dict):
         raise ValueError(f"expected an object, found {shown(value)}")
     return value

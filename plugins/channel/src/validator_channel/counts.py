@@ -38,3 +38,7 @@ class Counts:
             "stale": self.stale,
         }
         return flat | {f"refused.{code}": count for code, count in self.refused.items()}
+
+    def line(self) -> str:
+        """Return the counts of frames for a log line."""
+        return f"received={self.frames_received} sent={self.frames_sent} retransmitted={self.retransmissions} stale={self.stale}"

@@ -24,15 +24,16 @@ _UNPAIRED_OR_NONCHARACTER: Final = re.compile(
 )
 
 
-def parse_json(data: bytes) -> Any:
-    """Return the value of a JSON text in UTF-8 without a byte order mark.
+def parse_json(data: bytes, tokens_max: int | None = JSON_TOKENS_MAX) -> Any:
+    """Return the value of a JSON text in UTF-8 without a byte order mark; with ``tokens_max`` None, its length alone bounds the work.
 
     Raises ``ValueError``: for bytes that are not strict UTF-8; for anything but one JSON text (also NaN and Infinity), a member name that
-    occurs twice, or an integer with more digits than Python converts; for more than `JSON_TOKENS_MAX` tokens or `JSON_LEVELS_MAX` levels;
+    occurs twice, or an integer with more digits than Python converts; for more than ``tokens_max`` tokens or `JSON_LEVELS_MAX` levels;
     for a surrogate or a noncharacter in a string. Source: RFC 7493 sections 2.1, 2.3.
     """
     text = data.decode("utf-8")
-    _check_tokens(text)
+    if tokens_max is not None:
+        _check_tokens(text, tokens_max)
     try:
         value = json.loads(text, object_pairs_hook=_members, parse_constant=_refuse_constant)
     except RecursionError:
@@ -64,12 +65,12 @@ def is_integer(value: Any, low: int, high: int) -> bool:
     return type(value) is int and low <= value <= high
 
 
-def _check_tokens(text: str) -> None:
+def _check_tokens(text: str, tokens_max: int) -> None:
     """Many small values take a hundred times as long as one string of the same length, so they are refused before they are made."""
-    if sum(map(text.count, '",[{')) > JSON_TOKENS_MAX:
-        tokens = islice(_TOKEN.finditer(text), JSON_TOKENS_MAX + 1)
-        if sum(1 for _ in tokens) > JSON_TOKENS_MAX:
-            raise ValueError(f"more than {JSON_TOKENS_MAX} strings, commas and opening brackets")
+    if sum(map(text.count, '",[{')) > tokens_max:
+        tokens = islice(_TOKEN.finditer(text), tokens_max + 1)
+        if sum(1 for _ in tokens) > tokens_max:
+            raise ValueError(f"more than {tokens_max} strings, commas and opening brackets")
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

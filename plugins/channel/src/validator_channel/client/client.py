@@ -263,7 +263,7 @@ class ChannelClient:
         connection.ack(message.topic, message.index)
 
     def _receive_on_main(self, connection: Connection, payload: bytes) -> None:
-        match read_main(payload):
+        match read_main(payload, tokens_max=None):
             case Welcome() as welcome:
                 self._welcomed(connection, welcome)
             case Watching(topic, index, after):

@@ -366,14 +366,11 @@ class Connection(Stream):
         self._settle(HandshakeFailed(end, self._end_detail))
         terms.counters.session_ended(end, session.counts)
         terms.log.info(
-            "session ended: %s end=%s seconds=%.1f received=%d sent=%d retransmitted=%d stale=%d undelivered=%d%s",
+            "session ended: %s end=%s seconds=%.1f %s undelivered=%d%s",
             self.describe(),
             printable(end),
             self._loop.time() - self._began_at,
-            session.counts.frames_received,
-            session.counts.frames_sent,
-            session.counts.retransmissions,
-            session.counts.stale,
+            session.counts.line(),
             len(closed.undelivered),
             f" detail={printable(self._end_detail[:SHOWN_CHARACTERS_MAX])}" if self._end_detail else "",
         )
