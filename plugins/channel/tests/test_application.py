@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from validator_channel.application import (
     ERROR_CHARACTERS_MAX,
+    MAIN_TOKENS_MAX,
+    PARTITIONS_MAX,
     SUBMIT_TOPICS,
     TOPIC_NAMES,
     WATCH_TOPICS,
@@ -124,9 +126,11 @@ def test_records_and_welcomes_may_hold_many_values() -> None:
     record = {"horizontal_messages": [{"recipient": number, "data": "00"} for number in range(JSON_TOKENS_MAX)]}
     assert read_record(encode_json(record)) == record
     assert read_watched(write_watched(0, 1, record)).record == record
-    welcome = Welcome({}, {}, {"polkadot": tuple(range(JSON_TOKENS_MAX + 1))})
+    watch = Watch("verdicts", dict.fromkeys(range(PARTITIONS_MAX), 0))
+    assert read_main(write_main(watch)) == watch
+    welcome = Welcome({}, {}, {"polkadot": tuple(range(MAIN_TOKENS_MAX + 1))})
     assert read_main(write_main(welcome), tokens_max=None) == welcome
-    with pytest.raises(ValueError, match="more than 1024 strings, commas and opening brackets"):
+    with pytest.raises(ValueError, match="more than 4096 strings, commas and opening brackets"):
         read_main(write_main(welcome))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from validator_channel.limits import INDEX_MAX, JSON_TOKENS_MAX, TOPIC_MAX
+from validator_channel.limits import INDEX_MAX, TOPIC_MAX
 from validator_channel.strict_json import encode_json, is_integer, parse_json
 
 SUBMIT_TOPICS: Final[Mapping[str, int]] = {
@@ -39,6 +39,8 @@ TOPIC_NAMES: Final[Mapping[int, str]] = {
 
 PARTITIONS_MAX: Final = 1_024
 """Partitions that a position may name."""
+MAIN_TOKENS_MAX: Final = 4 * PARTITIONS_MAX
+"""Maximum strings, commas and opening brackets in a message of a peer on `main`."""
 OFFSET_MAX: Final = 2**53 - 1
 """Greatest offset."""
 ERROR_CHARACTERS_MAX: Final = 256
@@ -130,7 +132,7 @@ def write_main(message: MainMessage) -> bytes:
     return encode_json(value)
 
 
-def read_main(payload: bytes, tokens_max: int | None = JSON_TOKENS_MAX) -> MainMessage:
+def read_main(payload: bytes, tokens_max: int | None = MAIN_TOKENS_MAX) -> MainMessage:
     """Return a message on `main`; members that it does not need are ignored. A welcome may have any number of paras: ``tokens_max`` None.
 
     Raises ``ValueError`` that says what was expected: strict JSON, an object, one of the four types, then its members in their order.
