@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from pathlib import Path
 
 import pytest
 from validator_channel.application import SUBMIT_TOPICS, WATCH_TOPICS, read_main
 
-from tests.docs.test_write_a_handler import Block, blocks, run
+from tests.docs.pages import DOCS, Block, blocks, run
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "channel-peers.md"
+PAGE = DOCS / "channel-peers.md"
 PROGRAM = "## In a program"
 """The heading after which nothing is run."""
+PORT = "9443"
+"""The port of the page, which another process may have."""
 
 
 def test_every_block_is_a_file_or_commands() -> None:
@@ -31,7 +34,10 @@ def test_every_block_is_a_file_or_commands() -> None:
 @pytest.mark.spark
 @pytest.mark.broker
 def test_page_works(tmp_path: Path) -> None:
-    run(walkthrough(), tmp_path, ["export PYTHONPATH="]).check()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    parts = [block._replace(content=block.content.replace(PORT, port)) for block in walkthrough()]
+    run(parts, tmp_path, ["export PYTHONPATH="]).check()
 
 
 def test_messages_and_topics_are_those_of_the_program() -> None:

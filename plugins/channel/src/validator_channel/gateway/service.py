@@ -75,7 +75,10 @@ class Gateway:
         chores = asyncio.ensure_future(self._look_after())
         try:
             host, port = self._config.address()
-            await self._listener.start(host, port)
+            try:
+                await self._listener.start(host, port)
+            except OSError as error:
+                raise OSError(f"listen: {host}:{port}: {error.strerror or error}") from None
             self.port = self._listener.port
             LOG.info("listening on %s port %d for %d peers", host, self.port, len(self.registry.peers))
             on_ready()
