@@ -20,9 +20,9 @@ from validator_channel.gateway.hub import FeedHub
 from validator_channel.gateway.limits import GatewayLimits
 from validator_channel.gateway.peer_session import PeerSession
 from validator_channel.gateway.policy import PeerPolicy
-from validator_channel.gateway.rates import TokenBucket
 from validator_channel.gateway.readers import Slice, SliceRequest
 from validator_channel.gateway.stream import FeedRecord, read_feed_record
+from validator_channel.net.rates import TokenBucket
 
 PARTITIONS = 2
 LIMITS = GatewayLimits(feed_records_max=4, feed_bytes_max=2_000, feed_unacknowledged_max=2)

@@ -14,9 +14,9 @@ from validator_channel.application import SUBMIT_TOPICS, Watch, write_main
 from validator_channel.client import NotConnected, Refused
 from validator_channel.gateway import plugin
 from validator_channel.gateway.duplicates import Duplicates
-from validator_channel.gateway.rates import TokenBucket
 from validator_channel.gateway.registry import RegistryError
 from validator_channel.ids import MAIN
+from validator_channel.net.rates import TokenBucket
 
 from validator.plugin.api import LeaseLost
 from validator.plugin.registry import PluginError

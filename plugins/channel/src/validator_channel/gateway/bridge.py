@@ -31,9 +31,9 @@ from validator_channel.gateway.intake import Intake
 from validator_channel.gateway.limits import WATCHES_BURST, WATCHES_PER_S
 from validator_channel.gateway.peer_session import PeerSession, Submission
 from validator_channel.gateway.policy import PeerPolicy
-from validator_channel.gateway.rates import TokenBucket
 from validator_channel.ids import MAIN, channel_of
 from validator_channel.net.connection import Connection
+from validator_channel.net.rates import TokenBucket
 
 Policies = Callable[[], Mapping[int, PeerPolicy]]
 """Returns the peers of now, by channel ID."""

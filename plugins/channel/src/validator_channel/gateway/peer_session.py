@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from validator_channel.application import MainMessage, RefusedMessage, write_main
 from validator_channel.errors import ErrorCode, LocalError
 from validator_channel.gateway.policy import PeerPolicy
-from validator_channel.gateway.rates import TokenBucket
 from validator_channel.ids import MAIN, format_id, pack_message_id, unpack_message_id
 from validator_channel.net.connection import Connection
+from validator_channel.net.rates import TokenBucket
 
 if TYPE_CHECKING:
     from validator_channel.gateway.feed import Feed
