@@ -100,6 +100,33 @@ def test_submit_prints_what_became_of_each_line(world: GatewayWorld) -> None:
     run(main())
 
 
+def test_records_without_a_gateway_end_in_two_lines(world: GatewayWorld) -> None:
+    async def main() -> None:
+        async with world.serving():
+            options = (f"--config={configure(world)}", "--gateway-address=127.0.0.1:1", "--attempts=2")
+            ended = await command("submit", "-", *options, stdin=lines(*map(candidate, range(1, 40))))
+            assert (ended.code, ended.out) == (3, [])
+            assert ended.err[0] == (
+                "validator-channel: 39 lines are not acknowledged: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ..."
+            )
+            assert "TRANSPORT_LOST" in ended.err[1]
+            assert len(ended.err) == 2
+
+    run(main())
+
+
+def test_missing_certificate_is_reported_at_once(world: GatewayWorld) -> None:
+    async def main() -> None:
+        async with world.serving():
+            for arguments in (("watch", "verdicts"), ("submit", "-")):
+                options = (f"--config={configure(world)}", "--certificate=nope.crt")
+                ended = await command(*arguments, *options, stdin=lines(candidate(1)))
+                assert (ended.code, ended.out) == (2, []), ended
+                assert "nope.crt: No such file or directory" in ended.err[-1]
+
+    run(main())
+
+
 def test_bad_line_of_a_file_sends_nothing_and_of_a_stream_what_came_before(world: GatewayWorld) -> None:
     async def main() -> None:
         async with world.serving() as memory:
@@ -131,7 +158,7 @@ def test_watch_prints_records_and_continues(world: GatewayWorld) -> None:
             assert [each["record"]["block"] for each in ended.json] == [1, 2]
             after = ",".join(f"{partition}:{offset}" for partition, offset in ended.json[-1]["after"].items())
             ended = await command("watch", "verdicts", f"--config={config}", "--count=2", f"--after={after}")
-            assert [line.split("  ")[0] for line in ended.out] == ["0/2", "0/3"]
+            assert [line.split("  ")[0] for line in ended.out] == ["0:2", "0:3"]
             assert "block=3" in ended.out[0]
 
     run(main())

@@ -42,8 +42,8 @@ Timeout = Annotated[
     float | None, typer.Option("--timeout", min=0.0, help="Seconds without an answer, then exit code 3.")
 ]
 Attempts = Annotated[int, typer.Option("--attempts", min=1, help="Attempts to connect in a row, then exit code 3.")]
-ATTEMPTS: Final = 8
-"""Attempts to connect before a command gives up, by default; they take about 20 seconds."""
+ATTEMPTS: Final = 11
+"""Attempts to connect before a command gives up, by default: 55 to 110 seconds, longer than a standby takes to become active."""
 
 
 def submit(

@@ -65,4 +65,5 @@ def _text(fields: dict[str, Any]) -> str:
         f"  lanes    {lanes}",
     ]
     lines += [f"  {name:<7}  {', '.join(fields[name]) or '-'}" for name in ("submit", "watch", "grants")]
+    lines += [f"  pin      {pin}" for pin in fields["pins"]]
     return "\n".join(lines)

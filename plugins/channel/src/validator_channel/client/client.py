@@ -88,6 +88,7 @@ class ChannelClient:
         self._watchers: dict[str, Watcher] = {}
         self._ready = asyncio.Event()
         self._failure: Exception | None = None
+        self._was_welcome = False
         self._end = ""
         self._is_closing = False
         self._supervisor: asyncio.Task[None] | None = None
@@ -118,7 +119,7 @@ class ChannelClient:
         return len(self._submissions)
 
     async def ready(self) -> Welcome:
-        """Wait for a session and return what it may do. Raises `NotConnected`."""
+        """Wait for a session and return what it may do. Raises `NotConnected`; `TlsError` if our files are broken from the start, as every call does."""
         while self.welcome is None:
             if self._failure is not None:
                 raise self._failure
@@ -196,6 +197,9 @@ class ChannelClient:
                 log=self._log,
             )
         except (HandshakeFailed, TlsError, OSError) as error:
+            if isinstance(error, TlsError) and not self._was_welcome:
+                self._fail(error)  # our own files; once a session was there, they may be in the middle of a rotation
+                self._is_closing = True
             self._log.info("no session with %s:%d: %s", host, port, error)
             return False, str(error)
         keeping_alive = asyncio.create_task(self._keep_alive(connection))
@@ -207,6 +211,7 @@ class ChannelClient:
         finally:
             keeping_alive.cancel()
         was_welcome, self.welcome = self.welcome is not None, None
+        self._was_welcome = self._was_welcome or was_welcome
         return was_welcome, f"the session has ended: {self._end}"
 
     async def _keep_alive(self, connection: Connection) -> None:

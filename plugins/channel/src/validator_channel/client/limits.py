@@ -13,6 +13,8 @@ GATEWAYS_MAX: Final = 16
 """Gateways that a client may try in turn."""
 LINE_BYTES_MAX: Final = 1_048_576
 """Bytes of one line that the command submits."""
+LINES_SHOWN_MAX: Final = 10
+"""Numbers of lines in the message about those that are not acknowledged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from validator_channel.application import After, read_record
 from validator_channel.client.client import ChannelClient
 from validator_channel.client.config import ClientConfig
 from validator_channel.client.errors import ClientClosed, NotConnected, Refused
-from validator_channel.client.limits import LINE_BYTES_MAX, ClientLimits
+from validator_channel.client.limits import LINE_BYTES_MAX, LINES_SHOWN_MAX, ClientLimits
 from validator_channel.client.watching import WatchEvent
 from validator_channel.net.tls import TlsError
 from validator_channel.printing import printable
@@ -66,31 +66,46 @@ async def submit(
             _print(fields, f"line {number}: acknowledged as {receipt.message}", as_json=as_json)
 
     limits = ClientLimits(attempts_max=patience.attempts)
-    pending: set[asyncio.Task[None]] = set()
+    pending: dict[asyncio.Task[None], int] = {}
     bad: BadLine | None = None
     async with ChannelClient(config, limits=limits) as client:
         try:
-            async for number, payload in _in_background(records(name, stream)):
-                pending.add(asyncio.create_task(one(number, payload)))
-                if len(pending) >= limits.pending_max:
-                    pending = await _settled(pending, patience.timeout_s)
-        except BadLine as error:  # what came before it is sent
-            bad = error
-        while pending:
-            pending = await _settled(pending, patience.timeout_s)
+            try:
+                async for number, payload in _in_background(records(name, stream)):
+                    pending[asyncio.create_task(one(number, payload))] = number
+                    if len(pending) >= limits.pending_max:
+                        await _settle(pending, patience.timeout_s)
+            except BadLine as error:  # what came before it is sent
+                bad = error
+            while pending:
+                await _settle(pending, patience.timeout_s)
+        except BaseException:
+            await _give_up(pending)
+            raise
     if bad is not None:
         raise bad
     return code
 
 
-async def _settled(pending: set[asyncio.Task[None]], timeout_s: float | None) -> set[asyncio.Task[None]]:
-    """Wait for at least one record and return the others."""
-    done, left = await asyncio.wait(pending, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+async def _settle(pending: dict[asyncio.Task[None], int], timeout_s: float | None) -> None:
+    """Wait for at least one record, and remove those that are settled."""
+    done, _ = await asyncio.wait(pending, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
     if not done:
         raise TimeoutError
     for each in done:
         each.result()
-    return left
+        del pending[each]
+
+
+async def _give_up(pending: dict[asyncio.Task[None], int]) -> None:
+    """End what waits, and print which lines are not acknowledged."""
+    for each in pending:
+        each.cancel()
+    await asyncio.gather(*pending, return_exceptions=True)
+    if pending:
+        numbers = sorted(pending.values())
+        shown = ", ".join(map(str, numbers[:LINES_SHOWN_MAX])) + (", ..." if len(numbers) > LINES_SHOWN_MAX else "")
+        typer.echo(f"validator-channel: {len(numbers)} lines are not acknowledged: {shown}", err=True)
 
 
 async def watch(
@@ -170,5 +185,5 @@ def _print_event(event: WatchEvent, *, as_json: bool) -> None:
     fields = {"partition": event.partition, "offset": event.offset, "after": after, "record": event.record}
     record = event.record or {"error": event.error}
     shown = (f"{name}={printable(json.dumps(value))}" for name, value in record.items() if value not in (None, [], {}))
-    text = f"{event.partition}/{event.offset}  {' '.join(shown)}"
+    text = f"{event.partition}:{event.offset}  {' '.join(shown)}"
     _print(fields if event.error is None else {**fields, "error": event.error}, text, as_json=as_json)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from validator_channel.events import Event
 from validator_channel.gateway.bridge import Bridge
 from validator_channel.gateway.config import GatewayConfig
 from validator_channel.gateway.counters import Counters
@@ -18,6 +19,7 @@ from validator_channel.gateway.kafka import Kafka
 from validator_channel.gateway.limits import MARK_S, STOP_POLL_S
 from validator_channel.gateway.readers import LiveReader, SliceReader
 from validator_channel.gateway.registry import RegistryFile
+from validator_channel.net.connection import Connection
 from validator_channel.net.counters import Counters as NetCounters
 from validator_channel.net.listener import Listener
 from validator_channel.net.peers import Peer
@@ -55,21 +57,21 @@ class Gateway:
             if not failed.done():
                 failed.set_exception(error)
 
+        self._listener = Listener(
+            self._config.tls_files(),
+            lambda: self._peers,
+            self._handle,
+            self._config.session.settings(),
+            self._config.listener_limits(),
+            log=LOG,
+            counters=self.net_counters,
+        )
         self._intake = Intake(self._kafka, self._limits, self.counters, _wall_ms, fail)
         live = LiveReader(self._kafka, fail, self._alarm)
         slices = SliceReader(self._kafka, fail, self._alarm)
         self._hub = FeedHub(live.ends, slices.read, self._limits, self.counters)
         self._bridge = Bridge(lambda: self.registry.peers, self._intake, self._hub, self.counters)
         self._set_peers()
-        self._listener = Listener(
-            self._config.tls_files(),
-            lambda: self._peers,
-            self._bridge.handle,
-            self._config.session.settings(),
-            self._config.listener_limits(),
-            log=LOG,
-            counters=self.net_counters,
-        )
         live.start(self._hub.take_live)
         slices.start(self._hub.take_slice)
         chores = asyncio.ensure_future(self._look_after())
@@ -90,6 +92,9 @@ class Gateway:
                 worker.stop()
                 await loop.run_in_executor(None, worker.join)
             self._report()
+
+    def _handle(self, connection: Connection, event: Event) -> None:
+        self._bridge.handle(connection, event)
 
     async def _until_stopped(self, failed: asyncio.Future[None], chores: asyncio.Future[None]) -> None:
         while not self._kafka.stopping:
