@@ -119,7 +119,10 @@ class ChannelClient:
         return len(self._submissions)
 
     async def ready(self) -> Welcome:
-        """Wait for a session and return what it may do. Raises `NotConnected`; `TlsError` if our files are broken from the start, as every call does."""
+        """Wait for a session and return what it may do.
+
+        Raises `NotConnected`; `TlsError` if our files are broken from the start. Every call that waits does.
+        """
         while self.welcome is None:
             if self._failure is not None:
                 raise self._failure
