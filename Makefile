@@ -29,7 +29,7 @@ demo: setup ## run broker, Spark job and a simulated relay chain, with live verd
 demo-channel: setup ## run peers, gateway, broker and job: records over Channel, live, and the gateway killed in the middle
 	$(BIN)/python examples/channel/demo.py --kill-gateway
 
-test: setup ## run every test, two files at a time (ten minutes on two cores); WORKERS=
+test: setup ## run every test, two files at a time (a quarter of an hour on two cores); WORKERS=
 	$(BIN)/python -m pytest -n $(WORKERS)
 
 test-all: setup ## run every test with all of its repetitions under other seeds

@@ -277,11 +277,14 @@ def test_broken_registry_at_the_start_ends_the_gateway(world: GatewayWorld, caps
     assert "peers.b.enabled: expected true or false, found 5" in lines[-1]
 
 
-def test_plugin_runs_as_a_transport(world: GatewayWorld) -> None:
+def test_plugin_runs_as_a_transport(world: GatewayWorld, capsys: pytest.CaptureFixture[str]) -> None:
     memory = MemoryTransport(plugin, world.config())
     with memory.open() as context:
         context.stop()
         plugin.run(context)
+    log = capsys.readouterr().err
+    assert "INFO channel: listening on 127.0.0.1 port " in log
+    assert "INFO channel: counted: " in log
 
 
 # --- parts ---
