@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lease of a transport, without Kafka: what a process does that has joined beside another one."""
+"""The lease of a transport, without Kafka: what a process does that has joined while another one holds it."""
 
 from __future__ import annotations
 
