@@ -28,6 +28,8 @@ from validator.simulate.network import (
 )
 
 DEFAULTS: Final = NetworkSettings()
+WIDTH: Final = 132
+"""Columns of the tables where there is no terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +233,6 @@ def _print_tables(played: list[Played], *, reference: bool) -> None:
 
     from validator.cli.network_tables import reference_table, report_tables
 
-    console = Console()
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
     for table in [reference_table(played)] if reference else report_tables(played[0].report):
         console.print(table)

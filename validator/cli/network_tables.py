@@ -29,12 +29,9 @@ def reference_table(played: Iterable[Played]) -> Table:
         caption="yellow: differs",
         caption_justify="left",
     )
-    table.add_column("case", overflow="fold")
-    headings = ("mean lag", "p99 lag", "oldest unread", "Jain bytes", "refused", "stalled")
-    for heading in headings:
+    table.add_column("case", no_wrap=True)
+    for heading in ("lag, mean", "lag, p99", "oldest unread", "Jain, bytes", "refused", "stalled", "law: lag, refused"):
         table.add_column(heading, justify="right")
-    table.add_column("lag, law", justify="right")
-    table.add_column("refused, law", justify="right")
     for each in played:
         measured = figures(each.report)
         cells = []
@@ -44,7 +41,7 @@ def reference_table(played: Iterable[Played]) -> Table:
                 text += f" ({each.case.published[column]})"
             cells.append(f"[yellow]{text}[/yellow]" if column in each.differs else text)
         law = each.report.law
-        table.add_row(each.case.name, *cells, f"{law.lag_blocks_max:.1f}", f"{law.refused_share:.3f}")
+        table.add_row(each.case.name, *cells, f"{law.lag_blocks_max:.1f}, {law.refused_share:.3f}")
     return table
 
 
@@ -52,7 +49,7 @@ def _measured(report: Report) -> Table:
     settings = report.settings
     kind = f"traffic {settings.traffic}, policy {settings.policy}, seed {settings.seed}"
     table = Table(title=f"{settings.paras:,} paras, {settings.blocks:,} blocks, {kind}", title_justify="left")
-    table.add_column("measured")
+    table.add_column("measured", no_wrap=True)
     groups = {"all": report.total}
     if report.honest and report.greedy:
         groups |= {"honest": report.honest, "greedy": report.greedy}

@@ -136,10 +136,8 @@ def simulate(
 
 def _refuse_options_of_the_chain(context: typer.Context) -> None:
     """Raise `UserError` if an option stands before the sub-command, which would ignore it."""
-    default = ParameterSource.DEFAULT
-    given = [
-        each.opts[0] for each in context.command.params if context.get_parameter_source(each.name or "") != default
-    ]
+    sources = {each.opts[0]: context.get_parameter_source(each.name or "") for each in context.command.params}
+    given = [option for option, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
     if given:
         command = f"simulate {context.invoked_subcommand}"
         raise UserError(f"{command}: expected every option after it, found {', '.join(given)} before it")
