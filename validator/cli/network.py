@@ -119,9 +119,12 @@ def network(
         int | None,
         _option(
             "Links",
-            "Relay blocks after which a missing body is requested again; then twice as many. 0: never.",
+            "Relay blocks after which a missing body is requested again; 0: never.",
             DEFAULTS.request_after_blocks,
         ),
+    ] = None,
+    request_backoff: Annotated[
+        float | None, _option("Links", "The next wait, as a multiple of the last one.", DEFAULTS.request_backoff)
     ] = None,
     mesh_nodes: Annotated[
         int | None, _option("Cost", "Nodes of a mesh that floods bodies.", DEFAULTS.mesh_nodes)
@@ -219,7 +222,7 @@ def _play(cases: list[Case]) -> Iterator[Played]:
 
             report = simulate(case.settings, progress)
             before += case.settings.blocks
-            yield Played(case, report, differing(case, report) if case.published else [])
+            yield Played(case, report, differing(case, report))
 
 
 def _row(played: Played, *, reference: bool) -> dict[str, Any]:

@@ -22,7 +22,7 @@ except ModuleNotFoundError as error:
     raise UserError("--plots: expected matplotlib, found none: install validator[plots]") from error
 
 NAME: Final = "xcmp-network"
-CASES_MAX: Final = 6
+CASES_MAX: Final = 5
 """Runs that one plot over time shows, the first ones."""
 STYLE: Final[Any] = {
     "svg.hashsalt": NAME,  # ids that do not change from run to run
@@ -112,7 +112,7 @@ def queue(played: Sequence[Played]) -> Figure | None:
         )
     above.set(ylabel="unread messages", ylim=(0, None))
     below.set(xlabel="relay block", ylabel="age of the oldest [blocks]", yscale="symlog", ylim=(0, None))
-    below.legend(loc="upper left")
+    above.legend(loc="lower right")
     return figure
 
 
@@ -122,7 +122,7 @@ def late(played: Sequence[Played]) -> Figure | None:
     if not shown:
         return None
     names = [each.case.name for each in shown]
-    figure, (left, right) = _figure("Late bodies", 8, 1.2 + 0.4 * len(shown), columns=2)
+    figure, (left, right) = _figure("Late and lost bodies", 8, 1.2 + 0.4 * len(shown), columns=2)
     left.barh(names, [each.report.total.lag_blocks.mean for each in shown], color="C0")
     left.set(xlabel="mean lag [blocks]", xlim=(1, None))
     right.barh(names, [each.report.total.stalled_blocks for each in shown], color="C1")

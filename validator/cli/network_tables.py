@@ -22,11 +22,11 @@ def report_tables(report: Report) -> list[Table]:
 
 
 def reference_table(played: Iterable[Played]) -> Table:
-    """Return the reference table: each figure with the published one behind it, in yellow if the two differ."""
+    """Return the reference table: each figure with the published one behind it, marked if the two differ."""
     table = Table(
         title="Reference table: measured (published)",
         title_justify="left",
-        caption="yellow: differs",
+        caption="*: differs",
         caption_justify="left",
     )
     table.add_column("case", no_wrap=True)
@@ -37,9 +37,9 @@ def reference_table(played: Iterable[Played]) -> Table:
         cells = []
         for column in COLUMNS:
             text = f"{measured[column]:,.{_PLACES[column]}f}"
-            if each.case.published[column]:
-                text += f" ({each.case.published[column]})"
-            cells.append(f"[yellow]{text}[/yellow]" if column in each.differs else text)
+            if published := each.case.published.get(column):
+                text += f" ({published})"
+            cells.append(f"[yellow]* {text}[/yellow]" if column in each.differs else text)
         law = each.report.law
         table.add_row(each.case.name, *cells, f"{law.lag_blocks_max:.1f}, {law.refused_share:.3f}")
     return table

@@ -25,15 +25,16 @@ class Links:
         self._random = draws.random
         self._delay_ms, self._jitter_ms = settings.delay_ms, settings.jitter_ms
         self._late_share, self._late_ms, self._lost_share = settings.late_share, settings.late_ms, settings.lost_share
-        self._request_after_ms = settings.request_after_blocks * BLOCK_MS
+        self._request_after_ms = float(settings.request_after_blocks * BLOCK_MS)
+        self._backoff = settings.request_backoff
 
     def deliver(self) -> Delivery:
         """Send a body when the relay block lists it; request it again for as long as no copy has arrived."""
         arrival, requests = self._transfer(), 0
-        asked, wait = 0, self._request_after_ms
+        asked, wait = 0.0, self._request_after_ms
         while wait and arrival > asked + wait and requests < REQUESTS_MAX:
             asked += wait
-            wait = min(2 * wait, REQUEST_WAIT_BLOCKS_MAX * BLOCK_MS)
+            wait = min(wait * self._backoff, REQUEST_WAIT_BLOCKS_MAX * BLOCK_MS)
             requests += 1
             arrival = min(arrival, asked + self._transfer(may_be_lost=requests < REQUESTS_MAX))
         return Delivery(int(arrival), requests)

@@ -6,15 +6,15 @@ has arrived of that block, in the order of arrival; `prefix` goes by sender and 
 show what this rule costs and prevents. In all of them a channel's messages keep their order, because an acknowledgement covers everything
 before it from the same sender.
 
-Every order ends at the first message that exceeds what is left of the budget. The first message of a block is always taken, so that a
-recipient with a small budget makes progress.
+Every order but `rotating` ends at the first message that exceeds what is left of the budget. The first message of a block is always taken,
+so that a recipient with a small budget makes progress.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from heapq import heappop, heappush
 from itertools import takewhile
 from operator import attrgetter
@@ -96,7 +96,7 @@ class DocumentOrder(IngressQueue):
 
 
 class RoundRobin(IngressQueue):
-    """One message of each channel in turn; a channel whose next body is missing waits at the front."""
+    """One message of each channel in turn, continued in the next block; a channel whose next body is missing waits at the front."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, deque[Message]] = {}
@@ -109,11 +109,8 @@ class RoundRobin(IngressQueue):
         waiting.append(message)
 
     def take(self, block: int, budget_bytes: int) -> list[Message]:
-        return self.take_after([], block, budget_bytes)
-
-    def take_after(self, taken: list[Message], block: int, budget_bytes: int) -> list[Message]:
-        """Continue what another queue of the same recipient has taken, with what is left of the budget."""
         ring = self._ring
+        taken: list[Message] = []
         missing: list[int] = []
         while ring:
             waiting = self._waiting[ring[0]]
@@ -131,12 +128,40 @@ class RoundRobin(IngressQueue):
         ring.extendleft(reversed(missing))
         return taken
 
-    def holds_bodies(self, block: int) -> bool:
-        """Return whether a channel's next message could be taken if the budget allowed it."""
-        return any(self._waiting[channel][0].ready_at <= block for channel in self._ring)
-
     def oldest(self) -> int | None:
         return min((self._waiting[channel][0].sent_at for channel in self._ring), default=None)
+
+
+class Rotating(IngressQueue):
+    """One message of each channel in turn, from a first channel that moves by one in each block; what does not fit is skipped."""
+
+    def __init__(self, channels: Sequence[int]) -> None:
+        self._waiting: dict[int, deque[Message]] = {channel: deque() for channel in channels}
+        self._places = {channel: place for place, channel in enumerate(channels)}
+
+    def push(self, message: Message) -> None:
+        self._waiting[message.channel].append(message)
+
+    def take(self, block: int, budget_bytes: int) -> list[Message]:
+        taken: list[Message] = []
+        turns = [channel for channel, waiting in self._waiting.items() if waiting]
+        turns.sort(key=lambda channel: (self._places[channel] - block) % len(self._places))
+        while turns:
+            again = []
+            for channel in turns:
+                waiting = self._waiting[channel]
+                message = waiting[0]
+                if message.ready_at > block or (message.size > budget_bytes and taken):
+                    continue
+                budget_bytes -= message.size
+                taken.append(waiting.popleft())
+                if waiting:
+                    again.append(channel)
+            turns = again
+        return taken
+
+    def oldest(self) -> int | None:
+        return min((waiting[0].sent_at for waiting in self._waiting.values() if waiting), default=None)
 
 
 class ByArrival(IngressQueue):
@@ -152,26 +177,32 @@ class ByArrival(IngressQueue):
         heappush(self._queue, (complete_ms, message))
 
     def take(self, block: int, budget_bytes: int) -> list[Message]:
-        queue = self._queue
-        taken: list[Message] = []
-        while queue and queue[0][0] <= block * BLOCK_MS:
-            if queue[0][1].size > budget_bytes and taken:
+        return self.take_after([], block, budget_bytes)
+
+    def take_after(self, taken: list[Message], block: int, budget_bytes: int) -> list[Message]:
+        """Add to what another queue of the same recipient has taken, as far as the rest of the budget allows."""
+        while self.holds_bodies(block):
+            if self._queue[0][1].size > budget_bytes and taken:
                 break
-            _, message = heappop(queue)
+            _, message = heappop(self._queue)
             budget_bytes -= message.size
             taken.append(message)
         return taken
+
+    def holds_bodies(self, block: int) -> bool:
+        """Return whether a body has arrived that is not acknowledged."""
+        return bool(self._queue) and self._queue[0][0] <= block * BLOCK_MS
 
     def oldest(self) -> int | None:
         return min((message.sent_at for _, message in self._queue), default=None)
 
 
 class Favouring(IngressQueue):
-    """Favoured channels in turn; the others only while no favoured message waits."""
+    """Bodies of favoured channels as they arrive; those of others only while no favoured one waits."""
 
     def __init__(self, favoured: Collection[int]) -> None:
         self._favoured = frozenset(favoured)
-        self._first, self._others = RoundRobin(), RoundRobin()
+        self._first, self._others = ByArrival(), ByArrival()
 
     def push(self, message: Message) -> None:
         (self._first if message.channel in self._favoured else self._others).push(message)
@@ -194,6 +225,8 @@ def make_queue(settings: NetworkSettings, channels: list[int], *, greedy: bool) 
     match settings.policy:
         case "round-robin":
             return RoundRobin()
+        case "rotating":
+            return Rotating(channels)
         case "arrival":
             return ByArrival()
         case policy:

@@ -11,7 +11,7 @@ from validator.simulate.network import limits
 
 TRAFFIC: Final = ("spread", "skewed", "one")
 SIZES: Final = ("fixed", "uniform", "exponential", "lognormal")
-POLICIES: Final = ("free", "prefix", "round-robin", "arrival", "favour")
+POLICIES: Final = ("free", "prefix", "round-robin", "rotating", "arrival", "favour")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,8 @@ class NetworkSettings:
     late_share: float = 0.0  # share of transfers that are late, by an exponential time with the mean `late_ms`
     late_ms: int = 2_600
     lost_share: float = 0.0  # share of transfers that never arrive
-    request_after_blocks: int = (
-        1  # a missing body is requested again after this time, then after twice the time; 0: never
-    )
+    request_after_blocks: int = 1  # a missing body is requested again after this time; 0: never
+    request_backoff: float = 2.0  # the wait for the next re-request, as a multiple of the last one
     mesh_nodes: int = 100  # flooding: nodes and neighbours of each
     mesh_degree: int = 6
     replication_factor: int = 3  # Kafka: replicas, and consumer groups that read the topic
@@ -139,6 +138,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "late_ms": (1, limits.DELAY_MS_MAX),
     "lost_share": (0, limits.LOSS_SHARE_MAX),
     "request_after_blocks": (0, limits.REQUEST_WAIT_BLOCKS_MAX),
+    "request_backoff": (1, 10),
     "mesh_nodes": (2, limits.MESH_NODES_MAX),
     "mesh_degree": (2, limits.MESH_NODES_MAX),
     "replication_factor": (1, limits.KAFKA_COPIES_MAX),
