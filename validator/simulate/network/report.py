@@ -47,8 +47,9 @@ class Group:
 class Law:
     """What theory expects of a run: the bound of the lag, and the share that overload makes the channels refuse.
 
-    In overload all channels are full, so a message waits for the K messages of every channel. A recipient under a load above 1 refuses
-    1 - 1 / load of what is offered. Both hold for recipients that serve their senders fairly.
+    In overload all channels are full, so a message waits for the K messages of every channel: K times the sum of their mean sizes,
+    divided by I. A recipient under a load above 1 refuses 1 - 1 / load of what is offered. Both hold for recipients that serve their
+    senders fairly, with bodies that arrive in time, up to the rest of a block's budget that is too small for the next message.
     """
 
     lag_blocks_max: float
