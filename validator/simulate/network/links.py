@@ -5,17 +5,9 @@ from __future__ import annotations
 
 from math import inf, log
 from random import Random
-from typing import NamedTuple
 
 from validator.simulate.network.limits import BLOCK_MS, REQUEST_WAIT_BLOCKS_MAX, REQUESTS_MAX
 from validator.simulate.network.settings import NetworkSettings
-
-
-class Delivery(NamedTuple):
-    """When a body arrives, in milliseconds after the block that lists it, and how often it was requested again."""
-
-    after_ms: int
-    requests: int
 
 
 class Links:
@@ -28,8 +20,11 @@ class Links:
         self._request_after_ms = float(settings.request_after_blocks * BLOCK_MS)
         self._backoff = settings.request_backoff
 
-    def deliver(self) -> Delivery:
-        """Send a body when the relay block lists it; request it again for as long as no copy has arrived."""
+    def deliver(self) -> tuple[int, int]:
+        """Send a body when the relay block lists it; request it again for as long as no copy has arrived.
+
+        Returns the milliseconds from that block to the arrival, and the number of re-requests.
+        """
         arrival, requests = self._transfer(), 0
         asked, wait = 0.0, self._request_after_ms
         while wait and arrival > asked + wait and requests < REQUESTS_MAX:
@@ -37,7 +32,7 @@ class Links:
             wait = min(wait * self._backoff, REQUEST_WAIT_BLOCKS_MAX * BLOCK_MS)
             requests += 1
             arrival = min(arrival, asked + self._transfer(may_be_lost=requests < REQUESTS_MAX))
-        return Delivery(int(arrival), requests)
+        return int(arrival), requests
 
     def _transfer(self, *, may_be_lost: bool = True) -> float:
         random = self._random

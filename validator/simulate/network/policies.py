@@ -91,7 +91,8 @@ class DocumentOrder(IngressQueue):
         if self._prefix:
             return list(takewhile(lambda message: message.ready_at <= block, lowest))
         held = [message for message in lowest if message.ready_at <= block]
-        held.sort(key=attrgetter("arrived_ms"))
+        if len(held) > 1:
+            held.sort(key=attrgetter("arrived_ms"))
         return held
 
 

@@ -144,21 +144,20 @@ class World:
             else:
                 sent_bytes += size
                 unread[channel] += 1
-                self._queue(Message(block, channel, size, *self._arrival(block, size, tally)), recipient)
+                self._queue(block, channel, size, recipient)
                 self._waiting[para] = recipient
 
-    def _arrival(self, block: int, size: int, tally: Tally) -> tuple[int, int]:
-        """Return the first block that can acknowledge a message of this block, and the time at which its body has arrived."""
+    def _queue(self, block: int, channel: int, size: int, recipient: Recipient) -> None:
+        """Put a message into its recipient's queue, with the first block that can acknowledge it."""
         after_ms, requests = self._links.deliver()
+        ready_at = block + (-(-after_ms // BLOCK_MS) or 1)
+        recipient.queue.push(Message(block, channel, size, ready_at, block * BLOCK_MS + after_ms))
+        recipient.unread += 1
+        tally = recipient.tally
         tally.queued += 1
         tally.queued_bytes += size
         tally.requests += requests
         tally.transferred_bytes += size * (1 + requests)
         tally.deliveries[after_ms] += 1
-        return block + max(1, -(-after_ms // BLOCK_MS)), block * BLOCK_MS + after_ms
-
-    @staticmethod
-    def _queue(message: Message, recipient: Recipient) -> None:
-        recipient.queue.push(message)
-        recipient.unread += 1
-        recipient.tally.unread_most = max(recipient.tally.unread_most, recipient.unread)
+        if recipient.unread > tally.unread_most:
+            tally.unread_most = recipient.unread
