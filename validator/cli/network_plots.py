@@ -38,7 +38,7 @@ METADATA: Final[Any] = {"svg": {"Date": None, "Creator": None}, "png": {"Softwar
 
 
 def drawing(directory: Path, formats: Sequence[str]) -> Callable[[Sequence[Played]], Iterator[Path]]:
-    """Return a function that draws every plot for which there are runs and yields the paths of the files."""
+    """Return a function that draws the plots of runs and yields the paths of the files; a plot without data is left out."""
 
     def draw(played: Sequence[Played]) -> Iterator[Path]:
         with mpl.rc_context(STYLE):

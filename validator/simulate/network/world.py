@@ -74,7 +74,7 @@ class World:
 
     @staticmethod
     def oldest_unread_blocks(block: int, recipients: Iterable[Recipient]) -> int:
-        """Return the age of the oldest message that these recipients have not acknowledged; 0 if there is none, or it is of this block."""
+        """Return the age of the oldest message that these recipients have not acknowledged; 0 also if all are acknowledged."""
         ages = (block - oldest for recipient in recipients if (oldest := recipient.queue.oldest()) is not None)
         return max(ages, default=0)
 
