@@ -57,7 +57,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("validator.cli.proofs:verify", "Verify such a proof, from any source."),
     "simulate": (
         "validator.cli.simulate:app",
-        "Write a seeded relay chain's traffic and the expected verdicts; simulate the networking of XCMP.",
+        "Write a seeded relay chain's traffic and the expected verdicts; simulate a network of message bodies.",
     ),
     "plugins": ("validator.cli.plugins:app", "List, show, check, lock and pack plugins; start a new one."),
     "transport": (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator simulate network`: the networking of XCMP as a model, with its figures as tables, JSON and plots."""
+"""`validator simulate network`: message bodies off the relay chain as a model, with its figures as tables, JSON and plots."""
 
 from __future__ import annotations
 
@@ -158,10 +158,10 @@ def network(
         ),
     ] = False,
 ) -> None:
-    """Simulate the networking of XCMP: paras exchange message bodies off the relay chain, which keeps the queues.
+    """Simulate a network in which paras exchange message bodies off the relay chain, which keeps the queues.
 
     Shows how long acknowledgements take, how fair recipients are, what channels refuse, and how many bytes move, compared with theory.
-    docs/xcmp-networking.md explains the model and every figure.
+    The page on networking in docs/ explains the model and every figure.
     """
     options = locals()  # those of the settings have the settings' names
     given = {each.name: options[each.name] for each in fields(NetworkSettings) if options[each.name] is not None}

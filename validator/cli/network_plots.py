@@ -21,7 +21,7 @@ try:
 except ModuleNotFoundError as error:
     raise UserError("--plots: expected matplotlib, found none: install validator[plots]") from error
 
-NAME: Final = "xcmp-network"
+NAME: Final = "message-network"
 CASES_MAX: Final = 5
 """Runs that one plot over time shows, the first ones."""
 STYLE: Final[Any] = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator simulate` writes a seeded relay chain's traffic and the expected verdicts; `simulate network` is a model of XCMP's network."""
+"""`validator simulate` writes a seeded relay chain's traffic and the expected verdicts; `simulate network` is a model of message bodies."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def simulate(
 
     Writes blocks.jsonl, channel-requests.jsonl, downward-messages.jsonl and candidates.jsonl for `validator submit`,
     expected-verdicts.jsonl and expected-dispatches.jsonl for `validator compare`, validator.toml (the chain as a configuration) and
-    chain.json (the same as JSON) to the directory. The sub-command `network` simulates the networking of XCMP instead.
+    chain.json (the same as JSON) to the directory. The sub-command `network` simulates message bodies off the relay chain.
     """
     if context.invoked_subcommand is not None:
         _refuse_options_of_the_chain(context)

@@ -148,7 +148,7 @@ def test_plots_are_the_same_bytes_each_time(tmp_path: Path) -> None:
         assert code == 0, error
     names = sorted(path.name for path in (tmp_path / "a").iterdir())
     assert names == sorted(
-        f"xcmp-network-{plot}.{form}"
+        f"message-network-{plot}.{form}"
         for plot in ("lag", "late", "queue", "refused", "transports")
         for form in ("png", "svg")
     )
@@ -162,4 +162,4 @@ def test_plots_that_cannot_be_written_give_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     code, _, error = run(*SMALL, "--plots", str(tmp_path / "file"))
     assert code == 2
-    assert error == f"validator: {tmp_path / 'file' / 'xcmp-network-refused.svg'}: cannot be written: File exists\n"
+    assert error == f"validator: {tmp_path / 'file' / 'message-network-refused.svg'}: cannot be written: File exists\n"

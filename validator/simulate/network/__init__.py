@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The networking of XCMP as a model: paras that exchange message bodies off the relay chain, and what each policy costs.
+"""A model of a network in which paras exchange message bodies off the relay chain, and of what each policy of recipients costs.
 
 `simulate` plays a network of `NetworkSettings` and returns a `Report`. It is seeded and has no clock, so the same settings give the same
 report.

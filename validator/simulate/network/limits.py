@@ -8,7 +8,7 @@ from typing import Final
 BLOCK_MS: Final = 6_000
 """Milliseconds between relay blocks."""
 BLOCK_BYTES_MAX: Final = 1_000_000
-"""Bytes of all messages that a sender may send in one block (xcmp_rules N-I04)."""
+"""Bytes of all messages that a sender may send in one block."""
 
 PARAS_MAX: Final = 10_000
 """Paras of one simulation."""

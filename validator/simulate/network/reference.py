@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runs of the reference table, with its figures (xcmp_rules 3.2)."""
+"""The runs of the reference table, with its published figures."""
 
 from __future__ import annotations
 
