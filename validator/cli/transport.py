@@ -101,7 +101,7 @@ def _begin_again(reason: str) -> NoReturn:
     """
     say(f"validator: {reason}; it begins again as standby")
     try:
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - the arguments are this process's own
     except OSError as error:
         say(f"validator: {sys.executable}: {error.strerror}")
         os._exit(exit_codes.STOPPED)
