@@ -33,7 +33,7 @@ from validator.simulate import Simulation, settings_of_profile
 
 TEAMS = 3
 """Paras with their own peer: those with most candidates."""
-PROGRESS_S = 2.0
+PROGRESS_S = 5.0
 """Seconds between two lines about progress when the output is no terminal."""
 START_S_MAX = 300.0
 """Seconds within which everything must have started."""

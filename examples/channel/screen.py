@@ -24,8 +24,8 @@ COLUMNS: Final[dict[str, str]] = {
     "resent": "sent again in a new session, since the gateway died before it acknowledged them",
     "refused": "by the gateway",
     "ack ms": "median from sending to acknowledgement",
-    "kB out": "on the wire, sealed",
-    "kB in": "",
+    "kB out": "",
+    "kB in": "bytes on the wire, sealed",
     "verdicts": "received",
     "bad": "of these, rejected by the rules",
 }

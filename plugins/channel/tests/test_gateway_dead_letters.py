@@ -68,7 +68,7 @@ def dead(memory: MemoryTransport, name: str, offset: int) -> dict[str, Any]:
 
 def letter(topic: str, value: bytes, offset: int = 0, **fields: Any) -> dict[str, Any]:
     return {
-        "lane": LANE, "reason": "LATE", "detail": "block 1 was executed", "topic": topic, "partition": 0, "offset": offset, "block": None,
+        "lane": LANE, "reason": "LATE", "detail": "block 1 was executed", "topic": f"some.prefix.{topic}", "partition": 0, "offset": offset, "block": None,
         "index": None, "raw": value.hex(), **fields,
     }  # fmt: skip
 
@@ -124,6 +124,11 @@ def test_changed_grant_holds_for_a_live_feed(world: GatewayWorld) -> None:
             assert (await waiting).record["detail"] == "candidate of 2000"  # type: ignore[index]
 
     run(main())
+
+
+def test_no_inputs_name_ends_with_another_ones() -> None:
+    names = [*SUBMIT_TOPICS]
+    assert [name for name in names for other in names if name != other and name.endswith(other)] == []
 
 
 def test_hash_is_the_candidates_own_or_of_its_bytes() -> None:

@@ -36,9 +36,9 @@ def record_hash(topic: str, record: Mapping[str, Any], value: bytes) -> str:
 
 def read_dead_letter(letter: Mapping[str, Any], decode: Decode) -> tuple[tuple[Key, ...], dict[str, Any]]:
     """Return the keys under which feeds look for a dead letter, none if it is of no peer, and what a peer gets of it."""
-    topic = str(letter["topic"])
+    topic = _without_prefix(str(letter["topic"]))
     value = bytes.fromhex(letter["raw"])
-    shown = {name: letter.get(name) for name in SHOWN}
+    shown = {name: letter.get(name) for name in SHOWN} | {"topic": topic}
     try:
         record = decode(topic, value) if topic in SUBMIT_TOPICS else None
     except ValueError:
@@ -59,6 +59,11 @@ def dead_letter_keys(policy: PeerPolicy) -> frozenset[Key]:
         if "channel-requests" in policy.submit and Grant.ROOT_REQUESTS in policy.grants:
             keys.add((lane, None, Grant.ROOT_REQUESTS))
     return frozenset(keys)
+
+
+def _without_prefix(topic: str) -> str:
+    """Return a topic of this deployment without its prefix, which a transport does not know; no input's name ends with another one's."""
+    return next((name for name in SUBMIT_TOPICS if topic.endswith(name)), topic)
 
 
 def _keys(topic: str, lane: str, para: int | None) -> tuple[Key, ...]:
