@@ -28,6 +28,11 @@ def test_every_block_is_a_file_or_commands() -> None:
         ("toml", "channel.toml"),
         ("json", "candidates.jsonl"),
         ("json", "blocks.jsonl"),
+        ("toml", "entry.toml"),
+        ("toml", "moonbeam.toml"),
+        ("json", "open.jsonl"),
+        ("json", "accept.jsonl"),
+        ("json", "more.jsonl"),
     ]
 
 

@@ -68,7 +68,8 @@ def dead(memory: MemoryTransport, name: str, offset: int) -> dict[str, Any]:
 
 def letter(topic: str, value: bytes, offset: int = 0, **fields: Any) -> dict[str, Any]:
     return {
-        "lane": LANE, "reason": "LATE", "detail": "block 1 was executed", "topic": f"some.prefix.{topic}", "partition": 0, "offset": offset, "block": None,
+        "lane": LANE, "reason": "LATE",
+        "detail": "block 1 was executed", "topic": f"some.prefix.{topic}", "partition": 0, "offset": offset, "block": None,
         "index": None, "raw": value.hex(), **fields,
     }  # fmt: skip
 
