@@ -30,7 +30,7 @@ CHANNEL = 5 << 64
 
 
 def decode_nothing(topic: str, value: bytes) -> dict[str, Any]:
-    """Stand for the decoder of records inside dead letters, of which there are none here."""
+    """Stand for the decoder of records inside dead letters; these tests have no dead letters."""
     raise AssertionError((topic, value))
 
 

@@ -240,7 +240,7 @@ def test_alerts_become_words(pki: Pki, tmp_path: Path) -> None:
             failure = await World(pki).refusal(port=port)
         assert (failure.code, failure.reason) == (
             "TLS",
-            "the other end has refused us: our certificate is of a CA that it does not know (TLS alert unknown_ca)",
+            "the other end has refused us: our certificate comes from a CA that it does not know (TLS alert unknown_ca)",
         )
 
     run(main())

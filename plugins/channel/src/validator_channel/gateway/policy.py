@@ -47,7 +47,7 @@ PARA_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The fields of a watched record that name its paras; a record without any belongs to everybody in its lane.
 
-Dead letters have rules of their own (`validator_channel.gateway.dead_letters`).
+Dead letters have their own rules (`validator_channel.gateway.dead_letters`).
 """
 
 

@@ -24,7 +24,7 @@ WORDS: Final[Mapping[str, str]] = {
     ErrorCode.TRANSPORT_LOST: "the connection was lost",
     "DISPLACED": "its place was given to another address, because all places of unfinished handshakes were taken",
 }
-"""What a code means that comes without a text of its own."""
+"""What a code means that comes without a text."""
 
 SILENT: Final = (
     "the other end closed the connection after TLS and gave no reason, as it does when it refuses a peer or its certificate;"
@@ -51,7 +51,7 @@ _ALERTS: Final[Mapping[str, str]] = {
     "HANDSHAKE_FAILURE": "both ends have no common parameters",
     "NO_APPLICATION_PROTOCOL": "it does not speak channel/1",
     "PROTOCOL_VERSION": "it does not speak TLS 1.3",
-    "UNKNOWN_CA": "our certificate is of a CA that it does not know",
+    "UNKNOWN_CA": "our certificate comes from a CA that it does not know",
     "UNRECOGNIZED_NAME": "it does not know the name that we asked for",
     "UNSUPPORTED_CERTIFICATE": "it cannot use our kind of certificate",
 }
