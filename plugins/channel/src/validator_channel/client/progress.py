@@ -54,6 +54,7 @@ class Progress:
     def _show_at_terminal(self, status: Status) -> None:
         if status.is_online:
             self._hide()
+            _say(f"connected to {status.gateway}")  # a watch may have nothing to print for long
             return
         text = f"connecting to {status.gateway}, {self._next(status)}"
         if status.failure is not None:
