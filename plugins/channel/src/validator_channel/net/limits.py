@@ -26,6 +26,20 @@ FILE_BYTES_MAX: Final = 16 * 2**20
 """Maximum bytes of a certificate, key or CRL file."""
 SHOWN_CHARACTERS_MAX: Final = 128
 """Maximum characters of a peer's text in a log line."""
+SHOWN_PEERS_MAX: Final = 3
+"""Maximum peer IDs of a certificate in a log line."""
+REFUSALS_PER_S: Final = 2.0
+"""Log lines about refused connections per second in the long run."""
+REFUSALS_BURST: Final = 20
+"""Log lines about refused connections at once."""
+REFUSALS_OF_ADDRESS_PER_S: Final = 0.1
+"""Log lines about refused connections of one address per second in the long run."""
+REFUSALS_OF_ADDRESS_BURST: Final = 5
+"""Log lines about refused connections of one address at once."""
+REFUSALS_ADDRESSES_MAX: Final = 1_024
+"""Addresses whose lines are limited; the one seen longest ago is forgotten first."""
+REFUSALS_FLUSH_S: Final = 60.0
+"""Seconds after which the number of refusals without a line is written, if no line has had it."""
 LOAD_ATTEMPTS_MAX: Final = 3
 """Attempts to read files that change while they are read."""
 RELOAD_SECONDS: Final = 5.0
