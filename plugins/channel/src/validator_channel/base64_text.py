@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 _CANONICAL_ENDS: Final = (b"", b"AQgw", b"AEIMQUYcgkosw048")
@@ -26,7 +25,7 @@ def fast_codec() -> Codec:
     """Return the codec of pybase64. Raises ``ImportError`` where it is not installed."""
     from pybase64 import b64decode, b64encode
 
-    return partial(b64decode, validate=True), b64encode
+    return lambda text: b64decode(text, None, True), b64encode  # noqa: FBT003 - an argument by name doubles the time for a short text
 
 
 try:
@@ -48,6 +47,5 @@ def decode(text: bytes, by: Callable[[bytes], bytes] = _decode) -> bytes:
     return data
 
 
-def encode(data: bytes) -> bytes:
-    """Return bytes in base64, with padding."""
-    return _encode(data)
+encode = _encode
+"""Return bytes in base64, with padding."""

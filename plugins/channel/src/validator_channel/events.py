@@ -13,7 +13,7 @@ class SessionOnline:
     """Both sides have joined."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # not frozen: that would double the time to make one
 class MessageReceived:
     """An APPLICATION message, in order within its topic; report its consumption with `Session.consumed`."""
 
@@ -22,7 +22,7 @@ class MessageReceived:
     payload: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # likewise
 class MessageDelivered:
     """The peer has acknowledged an APPLICATION message."""
 

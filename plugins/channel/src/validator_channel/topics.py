@@ -113,13 +113,16 @@ class Inbox:
         return self._held.get(self.expected)
 
     def take_first(self) -> None:
-        """Consume the index whose turn it is."""
-        self.drop(self.expected)
+        """Consume the index whose turn it is; its message need not be held."""
+        if self._held:
+            self.drop(self.expected)
         self.expected += INDEX_STEP
 
     def drop(self, index: int) -> None:
-        """Forget a message, as if it had never been received."""
-        self.held_bytes -= len(self._held.pop(index).plaintext)
+        """Forget a message, as if it had never been received; it need not be held."""
+        message = self._held.pop(index, None)
+        if message is not None:
+            self.held_bytes -= len(message.plaintext)
 
     def refuse(self, index: int, code: ErrorCode) -> None:
         """Remember the error that answered a message; only the latest ones are kept. Source: 1.2.8 step b."""
