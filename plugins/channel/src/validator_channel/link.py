@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from validator_channel import base64_text
+from validator_channel.base64_text import encode
 from validator_channel.counts import Counts
 from validator_channel.crypto import CounterExhausted, DecryptError, Opener, ReplayWindow, Sealer
 from validator_channel.errors import ErrorCode, Fault, WireError
@@ -65,7 +65,7 @@ class Link:
             counter, sealed = self._sealer.seal(kind, message_id, plaintext, is_last)
         except CounterExhausted:
             raise Fault(ErrorCode.COUNTER_EXHAUSTED) from None
-        self._output.append(encode_frame(self._templates[kind] % (message_id, counter, base64_text.encode(sealed))))
+        self._output.append(encode_frame(self._templates[kind] % (message_id, counter, encode(sealed))))
 
     def take_output(self) -> list[bytes]:
         """Return the queued frames and forget them."""

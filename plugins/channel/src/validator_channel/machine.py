@@ -146,7 +146,8 @@ class Machine:
         if is_application and self._only_delivers and message.is_fresh and topic and index == topic.inbox.expected:
             # The usual message: what follows would come to the same.
             self._delivery.deliver_application(topic, message)
-            self._deliver(topic)
+            if topic.inbox.held:
+                self._deliver(topic)
         elif topic is not None and index < topic.inbox.expected:
             self._delivery.spend(message)
             self._delivery.answer_again(topic, message)

@@ -107,7 +107,7 @@ class FrameDecoder:
 
 def encode_frame(body: bytes) -> bytes:
     """Return a frame: the length of the body as 4 bytes, big-endian, then the body. Source: 1.2.3."""
-    return _LENGTH.pack(len(body)) + body
+    return len(body).to_bytes(LENGTH_BYTES, "big") + body
 
 
 def message_templates(peer: int) -> dict[Kind, bytes]:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Final, cast
 
 from validator_channel.errors import Category, ErrorCode, HelloError, LocalError
-from validator_channel.events import Event, PeerError, SessionClosed, SessionError, SessionOnline
+from validator_channel.events import Event, MessageDelivered, MessageReceived, PeerError, SessionClosed, SessionError, SessionOnline
 from validator_channel.hello import ConnectorHello, ListenerHello, Secured
 from validator_channel.ids import Role, channel_of, format_channel, format_id
 from validator_channel.net.handshake import HandshakeFailed, begin_connector, begin_listener, check_identity, failure_of
@@ -29,6 +29,8 @@ from validator_channel.printing import printable
 from validator_channel.session import Session
 from validator_channel.states import State
 
+_OFTEN: Final = (MessageReceived, MessageDelivered)
+"""The events that only the application takes."""
 EXPIRED: Final = "EXPIRED"
 """The code of a connection whose peer's certificate has ended."""
 
@@ -147,7 +149,9 @@ class Connection(Stream):
 
     def consumed(self, count: int = 1) -> None:
         """Free ``count`` places of the inbox: call it once the application is done with a MessageReceived."""
-        self._begin_call().consumed(count)
+        if self._session is None:
+            raise LocalError(ErrorCode.WRONG_STATE)
+        self._session.consumed(count)  # without a turn: there is nothing to write
 
     def keep_alive(self) -> None:
         """Send a message that the peer must acknowledge. Raises `LocalError` as `Session.keep_alive`."""
@@ -216,6 +220,7 @@ class Connection(Stream):
         """Take bytes of the stream."""
         if self._session is not None:
             self._receive(self._session, data)
+            self._run_turn()  # at once: another pass of the loop would cost as much as several messages
         elif self._hello is not None:
             self._receive_hello(self._hello, data)
 
@@ -285,6 +290,7 @@ class Connection(Stream):
         self._expires_at = now + remaining
         self._leave_at = min(now + terms.limits.max_session_age, self._expires_at - ahead)
         self._receive(session, rest)
+        self._schedule()
 
     def _admit(self) -> ErrorCode | None:
         sessions = self._terms.sessions
@@ -309,7 +315,6 @@ class Connection(Stream):
     # --- the session ---
 
     def _receive(self, session: Session, data: bytes) -> None:
-        self._schedule()
         try:
             self._has_frames = session.receive_data(data, self._loop.time(), self._limits.frames_per_turn)
         except Exception:  # noqa: BLE001 - of the registry or `Peer.topics`
@@ -333,6 +338,17 @@ class Connection(Stream):
             self._receive(session, b"")
 
     def _report(self, session: Session, event: Event) -> None:
+        if type(event) not in _OFTEN:
+            self._note(session, event)
+        if not self.is_online:
+            return
+        try:
+            self._terms.handler(self, event)
+        except Exception:  # noqa: BLE001 - of the handler
+            self._end_failed()
+
+    def _note(self, session: Session, event: Event) -> None:
+        """Take what the connection itself must know."""
         match event:
             case SessionOnline():
                 self.is_online = True
@@ -345,12 +361,6 @@ class Connection(Stream):
                 self._lingers = event.category is Category.RUNTIME
             case SessionClosed():
                 self._finish(session, event)
-        if not self.is_online:
-            return
-        try:
-            self._terms.handler(self, event)
-        except Exception:  # noqa: BLE001 - of the handler
-            self._end_failed()
 
     def _end_failed(self) -> None:
         """End the connection after an exception of handler, registry or ``Peer.topics``; call it where that is caught."""

@@ -46,8 +46,8 @@ class ConnectionLimits:
     """Frames of one connection that are processed per turn of the event loop."""
     write_buffer_bytes: int = 262_144
     """Bytes in the transport's buffer above which it is blocked."""
-    read_buffer_bytes: int = 32_768
-    """Bytes that are read from the transport at once."""
+    read_buffer_bytes: int = 131_072
+    """Bytes that are read from a socket at once, into a buffer that the connections of an event loop share."""
     blocked_bytes: int = 1_048_576
     """Bytes that wait for a blocked transport, above which reading stops too."""
     keepalive_idle: int = 60
