@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from validator_channel.errors import Category, ErrorCode
 
@@ -111,6 +112,9 @@ class SessionClosed:
     is_clean: bool
     undelivered: tuple[Undelivered, ...]
 
+
+FREQUENT: Final = (MessageReceived, MessageDelivered)
+"""The events of which there is one for each message."""
 
 Event = (
     SessionOnline

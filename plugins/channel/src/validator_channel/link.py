@@ -12,7 +12,17 @@ from validator_channel.errors import ErrorCode, Fault, WireError
 from validator_channel.ids import INDEX_STEP, MAIN, pack_message_id, unpack_message_id
 from validator_channel.limits import INDEX_MAX, TOPIC_MAX, Settings
 from validator_channel.topics import Received
-from validator_channel.wire import GUESSED, GUESSED_AT, FrameDecoder, Guess, Kind, Message, encode_frame, message_templates, parse_message
+from validator_channel.wire import (
+    GUESSED,
+    GUESSED_AT,
+    FrameDecoder,
+    Guess,
+    Kind,
+    Message,
+    encode_frame,
+    message_templates,
+    parse_message,
+)
 
 _PLACE_MAX: Final = 2**54 - 1
 """Greatest value of topic and index, the part of a message ID that differs within a session."""

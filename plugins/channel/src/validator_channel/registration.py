@@ -33,7 +33,6 @@ class TopicTable:
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._records.values())
 
-
     # --- what the application asks for ---
 
     def prepare_registration(self, topic: int, name: str | None) -> bytes | None:

@@ -33,10 +33,11 @@ _read_buffers: WeakKeyDictionary[asyncio.AbstractEventLoop, bytearray] = WeakKey
 
 
 def share_read_buffer(transport: asyncio.BaseTransport, size: int) -> None:
-    """Give the TLS transports of an event loop one read buffer, in place of the 256 KiB that asyncio allocates for each without a parameter.
+    """Give the TLS transports of an event loop one read buffer, in place of the 256 KiB that asyncio allocates for each.
 
-    They are several times as large as everything else of an idle session. A loop with a selector fills the buffer and hands its bytes to
-    OpenSSL in one step, so no two connections use it at a time; in another loop each has its own. A transport without one is left alone.
+    There is no parameter for that, and they are several times as large as everything else of an idle session. A loop with a selector
+    fills the buffer and hands its bytes to OpenSSL in one step, so no two connections use it at a time. In another loop each has its own.
+    A transport without one is left alone.
     """
     protocol = getattr(transport, "_ssl_protocol", None)
     if not all(hasattr(protocol, name) for name in ("max_size", "_ssl_buffer", "_ssl_buffer_view")):

@@ -36,6 +36,8 @@ class Stream(asyncio.Protocol):
         self._linger: asyncio.TimerHandle | None = None
         self._turn: asyncio.Handle | None = None
         self._is_in_turn = False
+        self._has_input = False
+        """Whether received frames wait, so that nothing more must be read."""
 
     # --- what a connection adds ---
 
@@ -45,10 +47,6 @@ class Stream(asyncio.Protocol):
 
     def _take_turn(self) -> None:
         """Process what waits, and append to ``_output``."""
-        raise NotImplementedError
-
-    def _has_input(self) -> bool:
-        """Return whether received frames wait, so that nothing more must be read."""
         raise NotImplementedError
 
     def _next_deadline(self) -> float:
@@ -70,7 +68,7 @@ class Stream(asyncio.Protocol):
         self._pause_or_resume()
 
     def _pause_or_resume(self) -> None:
-        pauses = self._wants_pause or self._has_input() or self._waiting_bytes() > self._limits.blocked_bytes
+        pauses = self._wants_pause or self._has_input or self._waiting_bytes() > self._limits.blocked_bytes
         pauses = pauses and not self._is_closing
         if self._transport is not None and pauses is not self._is_paused:
             self._is_paused = pauses
@@ -137,7 +135,7 @@ class Stream(asyncio.Protocol):
                 self._set_timer()
         finally:
             self._is_in_turn = False
-        if self._has_input():
+        if self._has_input:
             self._schedule()
 
     def _write(self) -> None:
