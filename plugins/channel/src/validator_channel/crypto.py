@@ -94,36 +94,46 @@ class Opener:
 
 
 class ReplayWindow:
-    """The counters seen lately: ``size`` marks that end at the highest counter. Source: 1.2.4."""
+    """The counters seen lately: ``size`` marks that end at the highest counter. Source: 1.2.4.
 
-    __slots__ = ("_all_marks", "_marks", "_size", "_top")
+    ``next`` is the counter of the next frame if none is lost.
+    """
+
+    __slots__ = ("_all_marks", "_marks", "_run", "_size", "next")
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._all_marks = (1 << size) - 1
-        self._top = -1
-        self._marks = 0  # bit n is the counter _top - n
-
-    @property
-    def next(self) -> int:
-        """Return the counter of the frame that comes next if none is lost."""
-        return self._top + 1
+        self._marks = 0  # bit n is the counter next - 1 - n, without the counters of the run
+        self._run = 0  # the last counters that came one after the other, whose marks are not made yet
+        self.next = 0
 
     def mark(self, counter: int) -> bool:
         """Mark a counter whose tag was verified, and return whether it was fresh.
 
         Fresh is a counter above the highest one, or less than ``size`` below it and not marked yet.
         """
-        ahead = counter - self._top
+        if counter == self.next:
+            self.next += 1
+            self._run += 1
+            return True
+        self._shift(self._run)
+        self._marks |= (1 << min(self._run, self._size)) - 1
+        self._run = 0
+        ahead = counter - self.next + 1
         if ahead > 0:
-            # A jump may be as long as 2^53: shift only within the window.
-            kept = self._marks << ahead & self._all_marks if ahead < self._size else 0
-            self._top, self._marks = counter, kept | 1
+            self._shift(ahead)
+            self._marks |= 1
+            self.next = counter + 1
             return True
         bit = 1 << -ahead if -ahead < self._size else 0
         is_fresh = bit != 0 and not self._marks & bit
         self._marks |= bit
         return is_fresh
+
+    def _shift(self, count: int) -> None:
+        """Move the marks; the count may be as large as 2^53, so shift only within the window."""
+        self._marks = self._marks << count & self._all_marks if count < self._size else 0
 
 
 @dataclass(frozen=True, slots=True)

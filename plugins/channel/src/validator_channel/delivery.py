@@ -199,10 +199,10 @@ class Delivery:
 
     def deliver_application(self, topic: Topic, message: Received) -> None:
         """Deliver the APPLICATION message whose turn it is; if the inbox is full, it is as if it had never been received."""
-        inbox, settings, index, payload = topic.inbox, self._settings, message.index, message.plaintext
         if not topic.may_receive:
             self._answer(topic, message, ErrorCode.TOPIC_CLOSED)
             return
+        inbox, settings, index, payload = topic.inbox, self._settings, message.index, message.plaintext
         is_full = len(self._unconsumed) >= settings.inbox_limit or self._unconsumed_bytes > settings.inbox_bytes
         if is_full or len(inbox.unacknowledged) >= settings.window:
             inbox.drop(index)

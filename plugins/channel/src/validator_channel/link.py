@@ -27,6 +27,9 @@ from validator_channel.wire import (
 _PLACE_MAX: Final = 2**54 - 1
 """Greatest value of topic and index, the part of a message ID that differs within a session."""
 
+_LAST_BEFORE_A_GUESS: Final = INDEX_MAX - INDEX_STEP + 1
+"""Indices from here on have no successor in their field."""
+
 
 class Link:
     """Frames, metadata, keys and counters of a session; `secure` must come before everything else.
@@ -106,13 +109,12 @@ class Link:
         """
         assert self._opener is not None
         guess, counter = self._guesses.get(frame[GUESSED_AT]), self._window.next
-        sealed = guess.read(frame, counter) if guess is not None else None
-        if guess is not None and sealed is not None:
-            kind, message_id = guess.kind, guess.message_id
-        else:
+        if guess is None or (sealed := guess.read(frame, counter)) is None:
             kind, message_id, counter, sealed = self._parse(frame)
+        else:
+            kind, message_id = guess.kind, guess.message_id
         topic, index = message_id >> 32 & TOPIC_MAX, message_id & INDEX_MAX
-        if guess is not None and index + INDEX_STEP <= INDEX_MAX:
+        if guess is not None and index < _LAST_BEFORE_A_GUESS:
             guess.message_id = message_id + INDEX_STEP
         try:
             plaintext = self._opener.open(kind, message_id, counter, sealed)

@@ -127,6 +127,14 @@ class Machine:
 
     def _receive(self, message: Received) -> None:
         kind = message.kind
+        if kind is _APPLICATION and self._only_delivers and message.is_fresh:
+            # The short cut of the usual message; `_receive_conversation` would come to the same.
+            topic, index = self._topics.get(message.topic), message.index
+            if topic is not None and index == topic.inbox.expected and index != NO_MESSAGE:
+                self._delivery.deliver_application(topic, message)
+                if topic.inbox.held:
+                    self._deliver(topic)
+                return
         if kind is not _ACKNOWLEDGE and kind is not _ERROR:
             self._receive_conversation(message)
         elif not message.is_fresh:
@@ -137,18 +145,12 @@ class Machine:
             self._receive_error(message)
 
     def _receive_conversation(self, message: Received) -> None:
-        index, is_application = message.index, message.kind is _APPLICATION
-        if index == NO_MESSAGE or index % INDEX_STEP == self._role:
+        if message.index == NO_MESSAGE or message.index % INDEX_STEP == self._role:
             raise fault(ErrorCode.INDEX_INVALID, message)
-        if message.topic != MAIN and not is_application:
+        if message.topic != MAIN and message.kind is not _APPLICATION:
             raise fault(ErrorCode.BAD_MESSAGE, message)
         topic = self._topics.get(message.topic)
-        if is_application and self._only_delivers and message.is_fresh and topic and index == topic.inbox.expected:
-            # The usual message: what follows would come to the same.
-            self._delivery.deliver_application(topic, message)
-            if topic.inbox.held:
-                self._deliver(topic)
-        elif topic is not None and index < topic.inbox.expected:
+        if topic is not None and message.index < topic.inbox.expected:
             self._delivery.spend(message)
             self._delivery.answer_again(topic, message)
         elif not message.is_fresh:

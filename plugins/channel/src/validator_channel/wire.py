@@ -14,7 +14,7 @@ from validator_channel.ids import format_id, parse_id
 from validator_channel.limits import COUNTER_MAX, LENGTH_BYTES, TAG_BYTES
 from validator_channel.strict_json import decode_base64, is_integer, parse_json
 
-_LENGTH: Final = Struct(">I")
+_unpack_length: Final = Struct(">I").unpack_from
 VERSION: Final = 1
 """The version in every message and hello."""
 
@@ -37,6 +37,7 @@ _USUAL: Final = re.compile(
 )
 """The members up to the payload as most encoders write them: in the order of the specification, with at most one space between them."""
 _USUAL_END: Final = b'"}'
+_USUAL_END_AT: Final = -len(_USUAL_END)
 _KINDS: Final = {kind.encode(): kind for kind in Kind}
 
 
@@ -85,17 +86,18 @@ class FrameDecoder:
     def _cut(self, data: bytes | memoryview, frames_max: int | None) -> tuple[list[bytes], int]:
         """Return the complete frames and where the last one ends."""
         frames: list[bytes] = []
-        start, size = 0, len(data)
-        while self.error is None and len(frames) != frames_max and size - start >= LENGTH_BYTES:
+        start, size, length_max = 0, len(data), self._max_frame
+        while size - start >= LENGTH_BYTES and len(frames) != frames_max and self.error is None:
+            (length,) = _unpack_length(data, start)
             body = start + LENGTH_BYTES
-            (length,) = _LENGTH.unpack_from(data, start)
-            if not 1 <= length <= self._max_frame:
+            end = body + length
+            if not 1 <= length <= length_max:
                 self.error = ErrorCode.FRAME_TOO_LARGE if length else ErrorCode.BAD_FRAME
-            elif size < body + length:
+            elif end > size:
                 break
             else:
-                start = body + length
-                frames.append(bytes(data[body:start]))
+                frames.append(bytes(data[body:end]))
+                start = end
         return frames, start
 
     def take_rest(self) -> bytes:
@@ -163,7 +165,7 @@ class Guess:
         if counter > COUNTER_MAX or not body.startswith(start) or not body.endswith(_USUAL_END):
             return None
         try:
-            sealed = base64_text.decode(body[len(start) : -len(_USUAL_END)])
+            sealed = base64_text.decode(body[len(start) : _USUAL_END_AT])
         except ValueError:
             return None
         return sealed if len(sealed) >= TAG_BYTES else None
@@ -185,7 +187,7 @@ def _parse_usual(body: bytes) -> Message | None:
         return None
     kind, peer, message_id, counter = start.groups()
     try:
-        sealed = base64_text.decode(body[start.end() : -len(_USUAL_END)])
+        sealed = base64_text.decode(body[start.end() : _USUAL_END_AT])
         message = Message(_KINDS[kind], int(peer, 16), int(message_id, 16), int(counter), sealed)
     except (KeyError, ValueError):
         return None
