@@ -6,6 +6,7 @@ from __future__ import annotations
 import hmac
 from dataclasses import dataclass, field
 from hashlib import sha256
+from struct import Struct
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
@@ -19,6 +20,9 @@ from validator_channel.wire import Kind
 NO_PSK: Final = bytes(KEY_BYTES)
 """The pre-shared key when none is configured."""
 
+nonce: Final = Struct("<4xQ").pack
+"""Return the 12-byte nonce of a frame counter: 4 zero bytes, then the counter as 64 bits, little-endian. Source: 1.2.4."""
+
 _KIND_CODES: Final = {kind: code for code, kind in enumerate(Kind, start=1)}
 _AAD_PREFIX: Final = b"channel/1\0"
 _TRANSCRIPT_PREFIX: Final = b"channel/1 transcript\0"
@@ -31,11 +35,6 @@ class DecryptError(Exception):
 
 class CounterExhausted(Exception):
     """No frame counter is left for this frame."""
-
-
-def nonce(counter: int) -> bytes:
-    """Return the 12-byte nonce of a frame counter: 4 zero bytes, then the counter as 64 bits, little-endian. Source: 1.2.4."""
-    return (counter << 32).to_bytes(12, "little")
 
 
 def associated_data(kind: Kind, peer: int, message_id: int) -> bytes:
@@ -71,8 +70,7 @@ class Sealer:
             raise CounterExhausted
         self._counter = counter + 1
         associated = self._associated_starts[kind] + message_id.to_bytes(16, "big")
-        # What `nonce` returns; a call for each message would take as long as the rest of this function outside the library.
-        return counter, self._encrypt((counter << 32).to_bytes(12, "little"), plaintext, associated)
+        return counter, self._encrypt(nonce(counter), plaintext, associated)
 
 
 class Opener:
@@ -88,7 +86,7 @@ class Opener:
         """Return the plaintext. Raises `DecryptError` unless the tag covers exactly these values. Source: 1.2.4."""
         associated = self._associated_starts[kind] + message_id.to_bytes(16, "big")
         try:
-            return self._decrypt((counter << 32).to_bytes(12, "little"), sealed, associated)  # likewise
+            return self._decrypt(nonce(counter), sealed, associated)
         except InvalidTag:
             raise DecryptError from None
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from validator_channel.net.limits import ConnectionLimits
+from validator_channel.net.limits import TLS_RECORD_BYTES, ConnectionLimits
 
 _IDLE: Final = getattr(socket, "TCP_KEEPIDLE", getattr(socket, "TCP_KEEPALIVE", None))
 _MISSING: Final = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
@@ -48,7 +48,7 @@ def share_read_buffer(transport: asyncio.BaseTransport, size: int) -> None:
         buffer = bytearray(size)
         if isinstance(loop, asyncio.SelectorEventLoop):
             _read_buffers[loop] = buffer
-    vars(protocol).update(max_size=size, _ssl_buffer=buffer, _ssl_buffer_view=memoryview(buffer))
+    vars(protocol).update(max_size=TLS_RECORD_BYTES, _ssl_buffer=buffer, _ssl_buffer_view=memoryview(buffer))
 
 
 async def listen(host: str | None, port: int, backlog: int) -> list[socket.socket]:
