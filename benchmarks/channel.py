@@ -4,7 +4,7 @@
 Two processes. Goodput is over the processor time of the receiving process, from the end of the warm-up to the last message. Framed TLS and
 Channel run in turns, and each ratio is between two neighbours.
 
-Framed TLS is the least that a program does with messages of the same sizes: an `asyncio.Protocol` in the same context (TLS 1.3, certificates
+Framed TLS is the least that a program does with messages of these sizes: an `asyncio.Protocol` in the same context (TLS 1.3, certificates
 of both sides, buffers as asyncio makes them), a length of 4 bytes before each body, each frame written by itself as long as the transport
 takes it. The receiver cuts the frames out of each read, copies each body and counts it. It acknowledges nothing, so it never writes.
 Channel acknowledges every message, in its own frame; it writes in one piece what a turn of its loop has sent.
@@ -70,7 +70,6 @@ WAIT_S: Final = 120
 def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
     """Measure; framed TLS and Channel take turns."""
     figures: list[Figure] = []
-    rate = 0.0
     with TemporaryDirectory() as name:
         folder = Path(name)
         write_files(folder)
@@ -79,9 +78,7 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
             framed, channel = [], []
             for _ in range(repeats):
                 framed.append(_measure(folder, "framed", size, count * FRAMED_FACTOR)["cpu_s"] / FRAMED_FACTOR)
-                result = _measure(folder, "channel", size, count)
-                channel.append(result["cpu_s"])
-                rate = rate or result["rate"]
+                channel.append(_measure(folder, "channel", size, count)["cpu_s"])
             ratio = tuple(base / cost for base, cost in zip(framed, channel, strict=True))
             measured = count * (1 - WARM_UP)
             figures += [
@@ -92,7 +89,7 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
                 Figure("channel", f"Channel against framed TLS, {size:,} bytes", "times", ratio, at_least=goal),
             ]
         say("channel: acknowledgements at half load")
-        figures += _latencies([_measure(folder, "latency", 256, LATENCY_MESSAGES, rate / 2) for _ in range(repeats)])
+        figures += _latencies([_half_load(folder) for _ in range(repeats)])
         say(f"channel: {IDLE_SESSIONS} idle sessions")
         idle = tuple(_measure(folder, "idle", 0, IDLE_SESSIONS)["bytes"] / 1024 for _ in range(repeats))
         figures += [
@@ -105,11 +102,17 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
     return figures
 
 
+def _half_load(folder: Path) -> dict[str, Any]:
+    """Measure latencies at half the rate that the machine has just carried."""
+    size, count, _ = SIZES[0]
+    return _measure(folder, "latency", size, LATENCY_MESSAGES, _measure(folder, "channel", size, count)["rate"] / 2)
+
+
 def _latencies(results: list[dict[str, Any]]) -> Iterator[Figure]:
     retransmissions = sum(each["retransmissions"] for each in results)
-    waited = statistics.median(each["waited"] for each in results)
+    rate, waited = (statistics.median(each[name] for each in results) for name in ("rate", "waited"))
     note = (
-        f"{results[0]['rate']:,.0f} messages/s of 256 bytes; {retransmissions} sent twice;"
+        f"{rate:,.0f} messages/s of {SIZES[0][0]} bytes; {retransmissions} sent twice;"
         f" the sender waited for a processor for {waited:.0%} of the time"
     )
     for name, goal in (("p50", None), ("p99", 10.0)):
