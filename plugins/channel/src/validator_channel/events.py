@@ -114,7 +114,7 @@ class SessionClosed:
 
 
 FREQUENT: Final = (MessageReceived, MessageDelivered)
-"""The events of which there is one for each message."""
+"""The events that come with every message."""
 
 Event = (
     SessionOnline

@@ -174,7 +174,7 @@ class Guess:
 GUESSED_AT: Final = slice(15, 17)
 """Where the kind of a frame begins, as far as `GUESSED` distinguishes it."""
 GUESSED: Final = {b"AP": Kind.APPLICATION, b"AC": Kind.ACKNOWLEDGE}
-"""The kinds of which there are many."""
+"""The kinds that come with every message."""
 
 
 def _parse_usual(body: bytes) -> Message | None:
