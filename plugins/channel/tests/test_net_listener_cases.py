@@ -54,7 +54,7 @@ def test_tls01_valid_certificate_reaches_online(pki: Pki) -> None:
             await until(lambda: world.events.online)
             assert connection.state == world.events.online[0].state == "ONLINE"
             assert connection.instance_id == world.events.online[0].instance_id
-            assert world.listener.half_open == 0
+            await until(lambda: world.listener.half_open == 0)
             assert world.failed == {}
 
     run(main())

@@ -46,6 +46,10 @@ RELOAD_SECONDS: Final = 5.0
 """Seconds after which files that could not be used are read again, although they have not changed."""
 
 
+TLS_RECORD_BYTES: Final = 16_384
+"""Greatest plaintext of a TLS record, so the most that OpenSSL returns at once (RFC 8446 section 5.1)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
     """Limits of one connection, in addition to the `Settings` of its session. Raises ``ValueError`` for one that is not positive."""
@@ -56,12 +60,12 @@ class ConnectionLimits:
     """Seconds for which the transport may be blocked before a peer that does not read is disconnected."""
     shutdown_timeout: float = 3.0
     """Seconds from the end of a session to the end of its transport."""
-    frames_per_turn: int = 64
+    frames_per_turn: int = 128
     """Frames of one connection that are processed per turn of the event loop."""
     write_buffer_bytes: int = 262_144
     """Bytes in the transport's buffer above which it is blocked."""
-    read_buffer_bytes: int = 32_768
-    """Bytes that are read from the transport at once."""
+    read_buffer_bytes: int = 262_144
+    """Bytes that are read from a socket at once, into a buffer that the connections of an event loop share."""
     blocked_bytes: int = 1_048_576
     """Bytes that wait for a blocked transport, above which reading stops too."""
     keepalive_idle: int = 60
