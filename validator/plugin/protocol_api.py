@@ -163,8 +163,10 @@ class TraceFormat:
     """The protocol-specific parts of the conformance format; the functions raise `validator.errors.UserError` through `Node.fail`.
 
     ``request`` and ``candidate`` read an entry of a step; ``candidate`` also gets the step's block. ``view`` returns the complete state
-    under ``state_keys``. ``features`` are the feature names that a scenario may need. ``pending_ends_with_session`` says that a session
-    change drops candidates that are not enacted yet. ``suite`` is the folder of trace files shipped with the protocol. ``vectors``
+    under ``state_keys``. ``features`` are the feature names that a scenario may need. ``pending_ends_with_session`` says, if need be by
+    configuration, that a session change drops candidates that are not enacted yet. ``scenario_keys`` are further keys of a scenario, which
+    ``configuration`` reads as if they stood in its ``config``. ``body`` reads an entry of a step's ``bodies`` as the request that reports
+    it; without it, steps have no bodies. ``suite`` is the folder of trace files shipped with the protocol. ``vectors``
     recomputes documents of the format ``vector_format``: it takes a group's name and an entry and returns the entry's expected result.
     See `docs/trace-format.md`.
     """
@@ -174,7 +176,9 @@ class TraceFormat:
     view: Callable[[Any], dict[str, Any]]
     state_keys: tuple[str, ...]
     features: tuple[str, ...] = ()
-    pending_ends_with_session: bool = False
+    pending_ends_with_session: bool | Callable[[Any], bool] = False
+    scenario_keys: tuple[str, ...] = ()
+    body: Callable[[Node], Any] | None = None
     suite: Traversable | None = None
     vector_format: str | None = None
     vectors: Callable[[str, Node], dict[str, Any]] | None = None
