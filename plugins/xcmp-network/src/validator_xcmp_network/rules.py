@@ -135,6 +135,12 @@ class XcmpNetwork(PendingCandidates[NetworkState]):
             raise CandidateAlreadyEnactedInBlock(para=para, block=self.now)
         check_candidate(self.state, candidate)
 
+    def keep_pending(self, candidate: Candidate) -> None:
+        """Keep an accepted candidate until it is included or times out, on a chain with fixed channels only what counts there."""
+        if not self.state.is_composed:
+            candidate = candidate._replace(watermark=None, bitfield="", message_root=None)
+        super().keep_pending(candidate)
+
     def apply_inclusion(self, ref: PendingRef) -> Effects:
         """Enact a pending candidate. Raises `InclusionCandidateNotPending`, `CandidateAlreadyEnactedInBlock`; the latter stays pending."""
         if ref.para_id in self._enacted and self._is_pending(ref):
