@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Candidate acceptance. It reads the state, raises the first violation and changes nothing.
 
-Its cost is that of the messages that the candidate sends and acknowledges, whatever the number of channels and of unread messages.
+Its cost is in proportion to the messages that the candidate sends and acknowledges, not to the channels or the unread messages.
 Source: xcmp_rules 1.4 "Acceptance at relay parent rp".
 """
 
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice, pairwise
 
+from validator_xcmp import acceptance as xcmp
+from validator_xcmp.records import Candidate as XcmpCandidate
+
 from validator.plugin.protocol_api import BlockNumber, ParaId
 from validator.protocols.kit import channel_name
-from validator_xcmp import acceptance as xcmp
-from validator_xcmp.errors import CandidateUnknownPara
-from validator_xcmp.records import Candidate as XcmpCandidate
 from validator_xcmp_network.configuration import IntraBlock
 from validator_xcmp_network.errors import (
     AckAheadRelayParent,
@@ -24,6 +24,7 @@ from validator_xcmp_network.errors import (
     AckNoProgress,
     AckOutOfOrder,
     AckUnknownMessage,
+    CandidateUnknownPara,
     OutboxBitfieldMismatch,
     OutboxBytesExceeded,
     OutboxChannelFull,
@@ -86,10 +87,10 @@ def channel_part(state: NetworkState, candidate: Candidate) -> XcmpCandidate:
 
 
 def check_outbox(state: NetworkState, para: ParaId, outbox: tuple[OutboxMessage, ...]) -> None:
-    """Check that recipients ascend, that channels lead to them, and that the messages fit.
+    """Check that recipients ascend, that channels lead to them, and that the messages fit; each for the whole list before the next.
 
-    The whole list is checked for each rule before the next one. Raises `OutboxNotSorted`, `OutboxDuplicateRecipient`, `OutboxNoSuchChannel`,
-    `OutboxChannelFull`, `OutboxIngressFull`, `OutboxBytesExceeded`.
+    Raises `OutboxNotSorted`, `OutboxDuplicateRecipient`, `OutboxNoSuchChannel`, `OutboxChannelFull`, `OutboxIngressFull`,
+    `OutboxBytesExceeded`.
     """
     for idx, (before, message) in enumerate(pairwise(outbox), 1):
         if message.recipient < before.recipient:
@@ -189,7 +190,7 @@ def _uncovered(queue: IngressQueue, covered: dict[BlockNumber, list[Entry]], hig
 
 
 def _check_order(queue: IngressQueue, chosen: list[Entry], block: BlockNumber) -> None:
-    """Check that the chosen messages of a block are those of its lowest senders (N-I01, N-I14)."""
+    """Check that the chosen messages of a block come from its lowest senders (N-I01, N-I14)."""
     expected = queue.blocks[block].senders()[: len(chosen)]
     if sorted(entry.sender for entry in chosen) != expected:
         raise AckOutOfOrder(block=block, expected=tuple(expected[:SHOWN_MAX]))

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports of bodies. The relay chain never sees a body: somebody who holds one reports its root and size. Source: xcmp_rules 1.4 "Bodies"."""
+"""Reports of bodies. The relay chain never sees a body: whoever holds one reports its root and size.
+
+Source: xcmp_rules 1.4 "Bodies".
+"""
 
 from __future__ import annotations
 

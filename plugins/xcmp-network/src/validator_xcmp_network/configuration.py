@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The relay chain's configuration: bounds, and how recipients and channels are handled. Names are those of the conformance format."""
+"""The relay chain's configuration: bounds, and how recipients and channels are handled. Names come from the conformance format."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from validator.plugin.protocol_api import U32_MAX, ChannelId, Node
 from validator_xcmp.configuration import LIMITS as XCMP_LIMITS
 from validator_xcmp.configuration import MAXIMA as XCMP_MAXIMA
 from validator_xcmp.configuration import XcmpConfiguration
 from validator_xcmp.configuration import read_configuration as read_xcmp_configuration
+
+from validator.plugin.protocol_api import U32_MAX, ChannelId, Node
 from validator_xcmp_network.limits import OPEN_CHANNELS_MAX
 
 

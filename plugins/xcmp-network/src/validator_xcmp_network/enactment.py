@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from validator.plugin.protocol_api import BlockNumber, ChannelId, IngressEventKind, IngressLog, ParaId
 from validator_xcmp import enactment as xcmp
+
+from validator.plugin.protocol_api import BlockNumber, ChannelId, IngressEventKind, IngressLog, ParaId
 from validator_xcmp_network.acceptance import channel_part
 from validator_xcmp_network.queues import Entry, IngressQueue
 from validator_xcmp_network.records import Candidate, MessageName, OutboxMessage

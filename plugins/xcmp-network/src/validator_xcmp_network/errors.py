@@ -16,6 +16,15 @@ from validator_xcmp_network.records import MessageName
 
 
 @dataclass(eq=False)
+class CandidateUnknownPara(Violation):
+    """The candidate's para is not registered."""
+
+    kind: ClassVar[str] = "Candidate/UnknownPara"
+    clause: ClassVar[str] = "xcmp_rules 2.3"
+    para: ParaId
+
+
+@dataclass(eq=False)
 class CandidateAlreadyEnactedInBlock(Violation):
     """The para already has a candidate in this block."""
 

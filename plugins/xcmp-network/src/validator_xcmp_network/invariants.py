@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from validator_xcmp import invariants as xcmp
+
 from validator.plugin.protocol_api import ParaId
 from validator.protocols.kit import channel_name, raise_if_broken
-from validator_xcmp import invariants as xcmp
 from validator_xcmp_network.limits import REMEMBERED_MAX
 from validator_xcmp_network.queues import Entry, IngressQueue
 from validator_xcmp_network.state import NetworkState, has_channel

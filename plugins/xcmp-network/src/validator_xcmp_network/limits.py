@@ -16,4 +16,4 @@ OPEN_CHANNELS_MAX: Final = 1_048_576
 SHOWN_MAX: Final = 1_024
 """Maximum messages that an error lists: the first ones in queue order. A verdict must fit into a record."""
 REMEMBERED_MAX: Final = 512
-"""Acknowledged messages that each recipient's queue remembers, to tell them from messages that were never sent (N-I09)."""
+"""Acknowledged messages that each recipient's queue remembers, to distinguish them from messages that were never sent (N-I09)."""

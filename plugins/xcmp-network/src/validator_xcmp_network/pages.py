@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from validator_xcmp import encoding as xcmp
+
 from validator.plugin.protocol_api import DecodeError, ParaId, Reader, Upgrade, Writer
 from validator.protocols.kit import PageLayout, Touched
-from validator_xcmp import encoding as xcmp
 from validator_xcmp_network.configuration import ChannelMode, IntraBlock, NetworkConfiguration
 from validator_xcmp_network.queues import Entry, IngressQueue, Memory
 from validator_xcmp_network.records import Candidate, OutboxMessage

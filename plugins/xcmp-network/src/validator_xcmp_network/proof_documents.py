@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from validator.plugin.protocol_api import Node
 from validator_xcmp import proof_documents as xcmp
 from validator_xcmp.commitments import msg_root
+
+from validator.plugin.protocol_api import Node
 
 KINDS: Final = xcmp.KINDS
 """The kinds of proof."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from validator.plugin.protocol_api import BlockNumber, Hash, ParaId
 from validator_xcmp import records as xcmp
 from validator_xcmp.records import Watermark
+
+from validator.plugin.protocol_api import BlockNumber, Hash, ParaId
 
 MessageName: TypeAlias = tuple[BlockNumber, ParaId]
 """``(block, sender)``: names a logical message to a recipient, since a para has one candidate per block (N-I11)."""
@@ -24,8 +25,8 @@ class OutboxMessage(NamedTuple):
 class Candidate(NamedTuple):
     """The part of a backed candidate that concerns logical messages.
 
-    ``acks`` names messages that the para acknowledges. The last fields but one are those of XCMP channels, which a chain with fixed channels
-    ignores; a ``watermark`` of None stays where it is. Source: xcmp_rules 1.4.
+    ``acks`` names messages that the para acknowledges. Watermark, bitfield and message root belong to XCMP channels; a chain with fixed
+    channels ignores them. A ``watermark`` of None stays where it is. Source: xcmp_rules 1.4.
     """
 
     para_id: ParaId

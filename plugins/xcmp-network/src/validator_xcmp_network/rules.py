@@ -3,7 +3,19 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
+
+from validator_xcmp.enactment import queue_downward_message
+from validator_xcmp.records import AcceptOpenChannel, AcceptOpenChannelFrom, CloseChannel, InitOpenChannel
+from validator_xcmp.requests import (
+    accept_open_channel,
+    accept_open_channel_from,
+    close_channel,
+    close_channel_to,
+    init_open_channel,
+)
+from validator_xcmp.session import onboard_para
 
 from validator.plugin.protocol_api import (
     HEADROOM_WATERMARKS_MAX,
@@ -20,16 +32,6 @@ from validator.plugin.protocol_api import (
     SessionChange,
 )
 from validator.protocols.kit import PendingCandidates
-from validator_xcmp.enactment import queue_downward_message
-from validator_xcmp.records import AcceptOpenChannel, AcceptOpenChannelFrom, CloseChannel, InitOpenChannel
-from validator_xcmp.requests import (
-    accept_open_channel,
-    accept_open_channel_from,
-    close_channel,
-    close_channel_to,
-    init_open_channel,
-)
-from validator_xcmp.session import onboard_para
 from validator_xcmp_network import records
 from validator_xcmp_network.acceptance import check_candidate, check_para
 from validator_xcmp_network.bodies import report_body
@@ -48,7 +50,7 @@ from validator_xcmp_network.records import Candidate, ChannelRequest, ReportBody
 from validator_xcmp_network.session import change_session
 from validator_xcmp_network.state import NetworkState, channel_limit, has_channel, unread_in_channel
 
-_REQUEST_NAMES = {
+_REQUEST_NAMES: dict[type[Any], str] = {
     InitOpenChannel: "init_open_channel",
     AcceptOpenChannel: "accept_open_channel",
     AcceptOpenChannelFrom: "accept_open_channel",
@@ -167,9 +169,7 @@ class XcmpNetwork(PendingCandidates[NetworkState]):
         if para not in state.paras:
             return ParaHeadroom(para, valid=False)
         queue = state.queues.get(para)
-        blocks = (
-            () if queue is None else tuple(block for block, _ in zip(queue.heights, range(HEADROOM_WATERMARKS_MAX)))
-        )
+        blocks = () if queue is None else tuple(islice(queue.heights, HEADROOM_WATERMARKS_MAX))
         return ParaHeadroom(
             para,
             valid=True,
@@ -185,7 +185,7 @@ class XcmpNetwork(PendingCandidates[NetworkState]):
             return ChannelHeadroom(*channel_id, open=False)
         left = channel_limit(state, channel_id) - unread_in_channel(state, channel_id)
         size = state.network.max_block_bytes
-        return ChannelHeadroom(*channel_id, True, max(0, left), size, size)
+        return ChannelHeadroom(*channel_id, open=True, places_left=max(0, left), bytes_left=size, message_size_max=size)
 
     def common_page(self) -> bytes:
         """Return the page of the storage that no para owns."""

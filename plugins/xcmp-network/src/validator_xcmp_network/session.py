@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+from validator_xcmp import session as xcmp
 
 from validator.plugin.protocol_api import (
     BlockNumber,
@@ -13,7 +16,6 @@ from validator.plugin.protocol_api import (
     IngressLog,
     SessionChange,
 )
-from validator_xcmp import session as xcmp
 from validator_xcmp_network.configuration import NETWORK_MAXIMA
 from validator_xcmp_network.enactment import remove_messages
 from validator_xcmp_network.state import NetworkState
@@ -26,14 +28,11 @@ def change_session(
 
     Everything is settled under the old configuration; then the new one takes effect.
     """
-    own = {name: value for name, value in change.new_config if name in NETWORK_MAXIMA}
+    own: dict[str, Any] = {name: value for name, value in change.new_config if name in NETWORK_MAXIMA}
     theirs = tuple((name, value) for name, value in change.new_config if name not in NETWORK_MAXIMA)
     channels = replace(change, new_config=theirs)
-    if state.is_composed:
-        gone = _change_channels(state, events, channels, now)
-    else:
-        gone = _offboard_and_onboard(state, events, channels)
-    for channel_id in gone:
+    change_channels = _change_channels if state.is_composed else _offboard_and_onboard
+    for channel_id in change_channels(state, events, channels, now):
         remove_messages(state, channel_id, log)
     for para in change.outgoing:
         if state.queues.pop(para, None) is not None:
@@ -56,7 +55,9 @@ def _change_channels(state: NetworkState, events: EventLog, change: SessionChang
     return gone
 
 
-def _offboard_and_onboard(state: NetworkState, events: EventLog, change: SessionChange) -> list[ChannelId]:
+def _offboard_and_onboard(
+    state: NetworkState, events: EventLog, change: SessionChange, _now: BlockNumber
+) -> list[ChannelId]:
     """Offboard and onboard paras, and return the fixed channels that leave with a para, in order. Pending candidates stay."""
     state.session_index += 1
     events.session = state.session_index

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from validator.plugin.protocol_api import LimitError, RecordType, check_count, check_u32, relay_parent
 from validator_xcmp.limits import BITFIELD_BITS_MAX
+
+from validator.plugin.protocol_api import LimitError, RecordType, check_count, check_u32, relay_parent
 from validator_xcmp_network.limits import ACKS_MAX, OUTBOX_MESSAGES_MAX
 from validator_xcmp_network.records import REQUESTS, Candidate, ChannelRequest
 

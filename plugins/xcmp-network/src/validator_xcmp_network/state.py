@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from validator.plugin.protocol_api import BlockNumber, ChannelId, ParaId
 from validator_xcmp.state import XcmpState, find_column
+
+from validator.plugin.protocol_api import BlockNumber, ChannelId, ParaId
 from validator_xcmp_network.configuration import ChannelMode, NetworkConfiguration
 from validator_xcmp_network.fixed_channels import FixedChannels
 from validator_xcmp_network.queues import Entry, IngressQueue

@@ -120,7 +120,9 @@ def _messages(title: str, count: int, shown: Sequence[Entry]) -> StateSection:
         (str(entry.sent_at), str(entry.sender), str(entry.size), entry.root.hex(), "held" if entry.held else "")
         for entry in shown
     ]
-    return StateSection(section_title(title, count, len(rows)), columns=_MESSAGE_COLUMNS, rows=rows, left=("root", "body"))
+    return StateSection(
+        section_title(title, count, len(rows)), columns=_MESSAGE_COLUMNS, rows=rows, left=("root", "body")
+    )
 
 
 def _unread(state: NetworkState, channel_id: ChannelId) -> list[Entry]:

@@ -11,8 +11,8 @@ from validator.plugin.protocol_api import BlockNumber, ParaId
 class PovError(Exception):
     """A proof of processing does not hold. ``sender`` is the para whose part fails, or None if no single part is at fault.
 
-    ``block`` is the height of the logical message at fault. ``depth`` is the link at fault, counted from the newest, which is 0. Fields that
-    a kind does not have are None. Source: xcmp_rules 2.3.
+    ``block`` is the height of the logical message at fault. ``depth`` is the link at fault, counted from the newest, which is 0. Fields
+    that a kind does not have are None. Source: xcmp_rules 2.3.
     """
 
     kind: ClassVar[str] = ""

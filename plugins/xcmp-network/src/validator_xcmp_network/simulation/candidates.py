@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from validator.simulate import Draws, Json, LeastMet, is_sleepy
 from validator_xcmp.simulation.candidates import CandidateTraffic as ChannelTraffic
 from validator_xcmp.simulation.requests import NOBODY_FIRST
-from validator_xcmp_network.simulation.model import Name, NaiveNetwork
+
+from validator.simulate import Draws, Json, LeastMet, is_sleepy
+from validator_xcmp_network.simulation.model import NaiveNetwork, Name
 
 ROOT_BYTES: Final = 32
 _AHEAD: Final = "Ack/AheadRelayParent"

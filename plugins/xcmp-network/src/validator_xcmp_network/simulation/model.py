@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A naive model of the protocol: a slow, direct implementation of the text, in the JSON shapes of the traces.
 
-It shares no code with the rules. All messages are one list, which is scanned; queues, views and watermarks are computed from it and from the
-list of what was acknowledged. Channels that open and close are those of the naive model of XCMP channels.
+It shares no code with the rules. All messages are one list, which is scanned; queues and views are computed from it, watermarks also from the
+list of what was acknowledged. The naive model of XCMP channels opens and closes channels.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from validator.simulate import Json, accepted, failed
 from validator_xcmp.simulation.model import NaiveXcmp
 
+from validator.simulate import Json, accepted, failed
+
 REMEMBERED: Final = 512
-"""Acknowledged messages of a recipient that can be told from messages that were never sent (N-I12)."""
+"""Acknowledged messages of a recipient that can be distinguished from messages that were never sent (N-I12)."""
 Name = tuple[int, int]
 
 
@@ -32,6 +33,7 @@ class NaiveNetwork(NaiveXcmp):
     ) -> None:
         super().__init__(config, paras, unlimited=unlimited, on_inclusion=on_inclusion)
         self.composed = config["channels"] == "xcmp"
+        self.modes: Json = dict(config)
         self.fixed = sorted(channels)
         self.messages: list[Json] = []
         self.acked: dict[int, list[Name]] = {}
@@ -91,7 +93,8 @@ class NaiveNetwork(NaiveXcmp):
                 for para in senders
             },
             "watermarks": {
-                str(para): {"block": block, "acked": sorted(acked)} for para, (block, acked) in sorted(self.marks.items())
+                str(para): {"block": block, "acked": sorted(acked)}
+                for para, (block, acked) in sorted(self.marks.items())
             },
             "bodies_held": [[each["block"], each["sender"], each["recipient"]] for each in messages if each["held"]],
         }
@@ -226,12 +229,12 @@ class NaiveNetwork(NaiveXcmp):
         missing = [list(name) for name in visible if name[0] < top and name not in taken]
         if missing:
             return failed("Ack/Gap", block=top, missing=missing)
-        if self.config.get("intra_block") == "prefix":
+        if self.modes.get("intra_block") == "prefix":
             at_top = [sender for block, sender in inbox if block == top]
             chosen = [sender for block, sender in taken if block == top]
             if at_top[: len(chosen)] != chosen:
                 return failed("Ack/OutOfOrder", block=top, expected=at_top[: len(chosen)])
-        if self.config.get("require_bodies"):
+        if self.modes.get("require_bodies"):
             for block, sender in taken:
                 message = self.message(para, (block, sender))
                 if message is not None and not message["held"]:

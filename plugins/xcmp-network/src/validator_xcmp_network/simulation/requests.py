@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from validator.simulate import Draws, Json, LeastMet
 from validator_xcmp.simulation.requests import NOBODY_FIRST
+
+from validator.simulate import Draws, Json, LeastMet
 from validator_xcmp_network.simulation.model import NaiveNetwork
 
-REPORTED_PERCENT: Final = 75
+REPORTED_PERCENT: Final = 55
 """Percentage of the missing bodies that are reported in a block."""
 ROOT_BYTES: Final = 32
 

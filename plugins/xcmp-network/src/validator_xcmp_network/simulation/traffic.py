@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from validator.simulate import Judged, ModelledChain, SimulationSettings
 from validator_xcmp.simulation.requests import RequestTraffic
 from validator_xcmp.simulation.traffic import CHANGES as XCMP_CHANGES
 from validator_xcmp.simulation.traffic import LIMITS as XCMP_LIMITS
+
+from validator.simulate import Judged, ModelledChain, SimulationSettings
 from validator_xcmp_network.simulation.candidates import CandidateTraffic
 from validator_xcmp_network.simulation.model import NaiveNetwork
 from validator_xcmp_network.simulation.requests import ReportTraffic
