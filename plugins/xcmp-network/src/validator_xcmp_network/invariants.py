@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from validator_xcmp import invariants as xcmp
@@ -45,7 +45,7 @@ def _queue(state: NetworkState, recipient: ParaId, queue: IngressQueue) -> Itera
         yield f"the ingress queue of {recipient} is blank"
     if recipient not in state.paras and (queue.watermark or queue.acked):
         yield f"{recipient} has acknowledged messages but is not a registered para"
-    for entry in queue:
+    for entry in _entries(queue):
         name = f"message ({entry.sent_at}, {entry.sender}) to {recipient}"
         if not has_channel(state, (entry.sender, recipient)):
             yield f"{name} belongs to no channel"
@@ -59,7 +59,7 @@ def _queue(state: NetworkState, recipient: ParaId, queue: IngressQueue) -> Itera
 
 def _derived(recipient: ParaId, queue: IngressQueue) -> Iterator[str]:
     """Compare what is derived with the entries of all blocks."""
-    listed = [entry for sent in queue.blocks.values() for entry in sent.entries.values()]
+    listed = _entries(queue)
     if not all(sent.entries for sent in queue.blocks.values()):
         yield f"a block of the ingress queue of {recipient} is empty"
     if list(queue.heights) != sorted(queue.blocks):
@@ -78,6 +78,9 @@ def _derived(recipient: ParaId, queue: IngressQueue) -> Iterator[str]:
         yield f"by_sender of {recipient} has an entry of another sender"
 
 
-def _ascends(own: object) -> bool:
-    entries: list[Entry] = list(own)  # type: ignore[call-overload]
-    return bool(entries) and all(earlier.sent_at < later.sent_at for earlier, later in pairwise(entries))
+def _entries(queue: IngressQueue) -> list[Entry]:
+    return [entry for sent in queue.blocks.values() for entry in sent.entries.values()]
+
+
+def _ascends(own: Sequence[Entry]) -> bool:
+    return bool(own) and all(earlier.sent_at < later.sent_at for earlier, later in pairwise(own))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -79,7 +80,8 @@ class XcmpNetwork(PendingCandidates[NetworkState]):
         )
         for para in settings.paras:
             onboard_para(state, para)
-        return cls(state, settings)
+        # the list of channels may be long, and is not needed any more
+        return cls(state, replace(settings, configuration=replace(setup, open_channels=())))
 
     @classmethod
     def from_pages(cls, pages: list[bytes], settings: ChainSettings | None = None) -> XcmpNetwork:

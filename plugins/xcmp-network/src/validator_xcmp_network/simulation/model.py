@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A naive model of the protocol: a slow, direct implementation of the text, in the JSON shapes of the traces.
 
-It shares no code with the rules. All messages are one list, which is scanned; queues and views are computed from it, watermarks also from the
-list of what was acknowledged. The naive model of XCMP channels opens and closes channels.
+It shares no code with the rules. All messages are one list, which is scanned; queues and views are computed from it. What was acknowledged
+is another one. The naive model of XCMP channels opens and closes channels.
 """
 
 from __future__ import annotations
