@@ -100,7 +100,7 @@ def _rate(rules: XcmpNetwork, paras: list[int]) -> float:
 
 
 def _front(unread: int) -> float:
-    """Return the microseconds of a candidate that acknowledges the front of a queue with so many messages of one hundred senders."""
+    """Return the microseconds of a candidate that acknowledges the front of a queue; its messages come from one hundred senders."""
     senders = list(range(2, 102))
     rules = _chain([1, *senders], ((sender, 1) for sender in senders))
     blocks = unread // len(senders)

@@ -19,6 +19,7 @@ PACKAGES = {
     },
 }
 """The folder of each package, by package name."""
+OTHERS = tuple(package for package in PACKAGES if package != "validator.simulate")
 SHARED = ("validator.simulate", "validator.errors")
 """What every simulation may import; it contains no rules."""
 
@@ -39,7 +40,7 @@ def own(module: str, package: str) -> bool:
     return (
         module.partition(".")[0] in sys.stdlib_module_names
         or module in SHARED
-        or any(f"{module}.".startswith(f"{each}.") for each in (package, *PACKAGES))
+        or any(f"{module}.".startswith(f"{each}.") for each in (package, *OTHERS))
     )
 
 

@@ -23,7 +23,7 @@ u32 = st.integers(0, 2**32 - 1)
 
 
 def sending(count: int, *, block: int = 5, **config: object) -> XcmpNetwork:
-    """Return a chain on which so many senders have sent to one recipient in a block."""
+    """Return a chain on which this many senders have sent to one recipient in a block."""
     senders = tuple(range(2, 2 + count))
     rules = chain_of((RECIPIENT, *senders), [(sender, RECIPIENT) for sender in senders], **config)
     for sender in senders:

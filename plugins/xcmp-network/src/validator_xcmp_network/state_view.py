@@ -56,11 +56,7 @@ def _para_document(rules: XcmpNetwork, para: ParaId) -> dict[str, Any] | None:
         "page_hash": blake2b_256(page).hex(),
         "state": {
             "ingress": [_message(entry) for entry in queue],
-            "egress": [
-                {"recipient": recipient, **_message(entry)}
-                for recipient, entry in entries(state)
-                if entry.sender == para
-            ],
+            "egress": [{"recipient": recipient, **_message(entry)} for recipient, entry in _egress(state, para)],
             "watermark": {"block": queue.watermark, "acked": sorted(queue.acked)},
         },
     }
@@ -129,6 +125,12 @@ def _unread(state: NetworkState, channel_id: ChannelId) -> list[Entry]:
     sender, recipient = channel_id
     queue = state.queues.get(recipient)
     return [] if queue is None else list(queue.by_sender.get(sender, ()))
+
+
+def _egress(state: NetworkState, para: ParaId) -> list[tuple[ParaId, Entry]]:
+    """Return a sender's unread messages with their recipients: by block, then by recipient."""
+    own = [(recipient, entry) for recipient, entry in entries(state) if entry.sender == para]
+    return sorted(own, key=lambda each: (each[1].sent_at, each[0]))
 
 
 def _message(entry: Entry) -> dict[str, Any]:
