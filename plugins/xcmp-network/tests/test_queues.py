@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from validator_xcmp_network.fixed_channels import FixedChannels
 from validator_xcmp_network.invariants import broken_invariants
 from validator_xcmp_network.limits import REMEMBERED_MAX, SHOWN_MAX
 from validator_xcmp_network.pages import decode_state
-from validator_xcmp_network.queues import Entry, Memory
+from validator_xcmp_network.queues import Entry, IngressQueue, Memory
 from validator_xcmp_network.rules import XcmpNetwork
 from validator_xcmp_network.state import NetworkState
 
@@ -42,6 +44,22 @@ def test_lists_of_errors_are_bounded() -> None:
     order = judged(rules, 7, RECIPIENT, acks=rest)["error"]
     assert order["kind"] == "Ack/OutOfOrder"
     assert order["expected"] == [sender for _, sender in first]
+
+
+@pytest.mark.parametrize("mode", ["free", "prefix"])
+def test_accepted_candidates_do_not_walk_queues(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only errors list messages: an accepted candidate costs what it sends and acknowledges, however much is unread."""
+    rules = sending(300, intra_block=mode)
+    assert judged(rules, 6, 2, [RECIPIENT])["ok"]
+
+    def walk(_queue: IngressQueue) -> Iterator[Entry]:
+        raise AssertionError("the queue is walked")
+
+    monkeypatch.setattr(IngressQueue, "__iter__", walk)
+    assert judged(rules, 7, RECIPIENT, acks=[(5, 2), (5, 3)])["ok"]
+    assert judged(rules, 8, 4, [RECIPIENT])["ok"]
+    assert judged(rules, 8, RECIPIENT, acks=[(5, sender) for sender in range(4, 302)])["ok"]
+    assert judged(rules, 9, RECIPIENT, acks=[(6, 2)])["ok"]
 
 
 def test_memory_is_bounded_and_survives_a_restart() -> None:
