@@ -27,6 +27,7 @@ from validator.plugin.protocol_api import (
     DownwardMessage,
     Effects,
     Enactment,
+    Hash,
     ParaHeadroom,
     ParaId,
     PendingRef,
@@ -62,7 +63,12 @@ _REQUEST_NAMES: dict[type[Any], str] = {
 class XcmpNetwork(PendingCandidates[NetworkState]):
     """A relay chain's ingress queues under the rules of xcmp_networking.txt."""
 
-    def __init__(self, state: NetworkState, settings: ChainSettings | None = None, page_hashes: Any = None) -> None:
+    def __init__(
+        self,
+        state: NetworkState,
+        settings: ChainSettings | None = None,
+        page_hashes: dict[int, Hash] | None = None,
+    ) -> None:
         super().__init__(state, settings, page_hashes)
         self._enacted: dict[ParaId, None] = {}
         """Paras with a candidate enacted in the current block. Blocks are executed whole, so this is never saved."""
