@@ -29,7 +29,7 @@ from validator.topics import INPUT_TOPICS
 Outputs: TypeAlias = dict[str, list[tuple[bytes, bytes]]]
 """Key and value of every record, by topic without the prefix, in order."""
 
-SAME_WHATEVER_ARRIVES = ("verdicts", "dispatches", "channel-events", "headroom", "receipts")
+SAME_WHATEVER_ARRIVES = ("verdicts", "dispatches", "channel-events", "ingress-events", "headroom", "receipts")
 """Output topics whose content does not depend on how records arrived."""
 
 PATIENCE_S = 300.0

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from validator.codec.record_types import RECORD_TOPICS, RecordType, check_count, check_payload, check_u32, relay_parent
 from validator.compare import first_difference
 from validator.core.errors import InvariantBroken, LimitError, Violation
-from validator.core.events import EventLog
+from validator.core.events import EventLog, IngressLog
 from validator.core.handlers.state import HandlerStates
 from validator.core.hashing import blake2b_256, compact, message_hash, mqc_link
 from validator.core.limits import (
@@ -27,7 +27,16 @@ from validator.core.limits import (
     U64_MAX,
     U128_MAX,
 )
-from validator.core.outcomes import ChannelEvent, ChannelEventKind, ChannelHeadroom, Dispatch, MessageRef, ParaHeadroom
+from validator.core.outcomes import (
+    ChannelEvent,
+    ChannelEventKind,
+    ChannelHeadroom,
+    Dispatch,
+    IngressEvent,
+    IngressEventKind,
+    MessageRef,
+    ParaHeadroom,
+)
 from validator.core.root import merkle_root
 from validator.core.rules import (
     FIRST_RULES,
@@ -99,6 +108,9 @@ __all__ = [
     "HandlerBench",
     "HandlerStates",
     "Hash",
+    "IngressEvent",
+    "IngressEventKind",
+    "IngressLog",
     "InvariantBroken",
     "LimitError",
     "LimitsTable",
