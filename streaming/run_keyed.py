@@ -40,7 +40,7 @@ def run_keyed_job(config: Config, name: str) -> int:
     stop = StopSignal()
     with locked(directory), own_output(directory) as own:
         log = logger(own)
-        log.info("started", job=name, directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG))
+        log.info("started", lanes=[name], directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG))
         try:
             return _run_in_session(config, settings, stop, log)
         except JvmGone:

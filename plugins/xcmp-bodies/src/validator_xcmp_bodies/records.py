@@ -12,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-from validator.plugin.job_api import OutputRecord, RecordFormat, RecordUnreadable, SchemaSet, schemas
+from validator.plugin.job_api import OutputRecord, RecordFormat, SchemaSet, schemas
 from validator.plugin.protocol_api import U32_MAX, Hash
 from validator_xcmp_bodies.limits import PAYLOAD_BYTES_MAX
 from validator_xcmp_bodies.outcomes import (
@@ -22,6 +22,7 @@ from validator_xcmp_bodies.outcomes import (
     Held,
     IngressEvent,
     Outcome,
+    Place,
     QueueStatus,
     Refused,
     Wanted,
@@ -148,6 +149,19 @@ def decode_event(value: bytes) -> tuple[str, IngressEvent | None]:
 # --- outcomes ---
 
 
+def decode_held(value: bytes) -> Held:
+    """Return a record of `xcmp.bodies.held`. Raises `RecordUnreadable`."""
+    record = decode(HELD, value)
+    places = tuple(Place(place["partition"], place["offset"]) for place in record["places"])
+    return Held._make((*(record[field] for field in Held._fields[:-1]), places))
+
+
+def decode_wanted(value: bytes) -> Wanted:
+    """Return a record of `xcmp.wanted`. Raises `RecordUnreadable`."""
+    record = decode(WANTED, value)
+    return Wanted._make(record[field] for field in Wanted._fields)
+
+
 def encode_outcomes(lane: str, outcomes: Iterable[Outcome]) -> list[OutputRecord]:
     """Return the records of a batch's outcomes, in their order."""
     return [_encode(lane, outcome) for outcome in outcomes]
@@ -197,6 +211,3 @@ def _refused(refused: Refused) -> dict[str, Any]:
 
 def _watermark(watermark: Watermark) -> dict[str, Any]:
     return {"block": watermark.block, "acked": list(watermark.acked)}
-
-
-__all__ = ["RecordUnreadable", "decode", "decode_body", "decode_event", "encode_body", "encode_outcomes", "key_of"]
