@@ -134,7 +134,7 @@ class World:
             if self._jobs > RESTARTS_WITH_FAULTS:
                 self.schedule.quiet = True
             if self.refused and last is None:
-                break  # both have emitted steps of their own, for different keys
+                break  # each has emitted steps that the other has not, for different keys
             if self.refused and last is not None:
                 self.other, self.checkpoint, last = self.checkpoint, last, None  # the right one is put back
                 self.refused = False

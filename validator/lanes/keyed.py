@@ -7,7 +7,7 @@ the pages.
 
 A batch with output is a step, and the output's marker (`lanes.marker`) has the step's number. Spark repeats a batch with the same inputs
 from the same state, so a repeated step has the same output and is left out as a whole. Which records share a batch is decided once, when
-Spark plans it, and no output says how. So a job on another checkpoint would decide anew: `StepSink` stops it as soon as its steps are not
+Spark plans it, and no output says how. So a job on another checkpoint would decide differently: `StepSink` stops it as soon as its steps are not
 those that follow the marker.
 """
 
@@ -167,7 +167,7 @@ class StepSink:
             return {}
         if last + 1 != step:
             raise UserError(
-                f"{lane}: step {step} does not follow step {last} on Kafka: another job has gone on from an earlier checkpoint, or this "
+                f"{lane}: step {step} does not follow step {last} on Kafka: another job has continued from an earlier checkpoint, or this "
                 "checkpoint has been replaced; start the job with the checkpoint that was used last"
             )
         writer.write(records)

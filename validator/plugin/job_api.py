@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The public API for jobs: streaming state machines beside the lanes, on the same Kafka and Spark, exactly once.
+"""The public API for jobs: streaming state machines next to the lanes, on the same Kafka and Spark, exactly once.
 
 A job is an entry point of group ``validator.jobs``: a function that takes a `JobContext` and returns a `Job`. Spark runs it like the lanes,
-in a process of its own (`streaming.keyed_job`): `Job.condense` for each record on every core, then a `KeyedState` for each key, then a
+in a separate process (`streaming.keyed_job`): `Job.condense` for each record on every core, then a `KeyedState` for each key, then a
 transaction for each key and batch.
 
 Topics of one batch have an order. A batch never reads less of ``causes`` than its ``effects`` may refer to: the ends of ``effects`` are

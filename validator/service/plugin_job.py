@@ -22,7 +22,7 @@ def configured_job(config: Config, name: str) -> Job:
 
 
 def of_job(config: Config, name: str) -> Config:
-    """Return the configuration with a folder of its own for a plugin's job: below that of the lanes' job."""
+    """Return the configuration with a separate folder for a plugin's job: below that of the lanes' job."""
     directory = job_directory(config) / "jobs" / name
     return config.model_copy(update={"job": config.job.model_copy(update={"directory": str(directory)})})
 

@@ -136,7 +136,7 @@ def test_outcomes_are_those_of_the_model(found: list[list[tuple[Any, ...]]], rul
         outcomes = play(live, batch, model)
         assert [each for each in map(as_model, outcomes) if each] == model.finish()
         check(live, outcomes, model)
-        assert play(restored, batch) == outcomes, "a worker that reads the stored state goes on differently"
+        assert play(restored, batch) == outcomes, "a worker that reads the stored state continues differently"
         for name, page in pages.changes():
             if page is None:
                 del stored[name]

@@ -22,7 +22,7 @@ def scenarios() -> list[dict[str, Any]]:
     return [each for each in found if any("bodies" in step for step in each["steps"])]
 
 
-@pytest.mark.skipif(not SAMPLES.exists(), reason="the samples of the specification are not beside this checkout")
+@pytest.mark.skipif(not SAMPLES.exists(), reason="the samples of the specification are not next to this checkout")
 def test_bodies_of_the_samples() -> None:
     assert scenarios(), "no sample hands over a body"
     for scenario in scenarios():

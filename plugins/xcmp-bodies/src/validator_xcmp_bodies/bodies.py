@@ -86,7 +86,7 @@ class Bodies:
             yield self.queues[recipient].status(self.height)
 
     def _has_room(self) -> bool:
-        """Return whether any unlisted part may be kept; zero memory is the default (N-I07)."""
+        """Return whether any unlisted part may be kept; zero memory is the default."""
         if not self.settings.unlisted_bytes:
             return False
         return sum(queue.unlisted_bytes for queue in self.queues.values()) < UNLISTED_TOTAL_BYTES_MAX

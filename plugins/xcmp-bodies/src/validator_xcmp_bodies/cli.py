@@ -55,8 +55,8 @@ def run(
 ) -> None:
     """Run the operator of bodies until Ctrl-C or SIGTERM, configured by `[jobs.xcmp-bodies]`.
 
-    It is a job of its own beside `validator run`, on the same Kafka. It creates its topics if they are missing. Exit codes are those of
-    `validator run`.
+    It is a separate job next to `validator run`, on the same Kafka. It creates its topics if they are missing. Exit codes have the same
+    meaning as with `validator run`.
     """
     run_plugin_job(connected(config_path), NAME, as_json=as_json)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a record of `xcmp.bodies` is refused: stable kinds with their fields. Source: xcmp_rules 1.4 and 2.3."""
+"""Why a record of `xcmp.bodies` is refused: stable kinds with their fields."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ KINDS: Final = tuple(_WORDS)
 
 
 def not_expected(sender: int, recipient: int, sent_at: int) -> Refusal:
-    """Return the refusal of a body that the recipient's ingress queue does not list (N-I07)."""
+    """Return the refusal of a body that the recipient's ingress queue does not list."""
     return Refusal(NOT_EXPECTED, (("sender", sender), ("recipient", recipient), ("sent_at", sent_at)))
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a recipient may take next: its queue in the fair order, without clock, input or output.
 
-The order is that of the ingress queue: block, then sender, ascending (xcmp_rules 1.4). A message is handed over once its body is held and
+Messages have the order of the ingress queue: block, then sender, ascending. A message is handed over once its body is held and
 every message before it has been handed over or has left the queue. The name of the last one is the recipient's *position*. Nothing is ever
 queued before a position, since a block's messages are queued together. So a recipient that stores the position with what it has done gets
 each message exactly once, wherever it starts again.

@@ -7,7 +7,7 @@ from typing import Final
 
 PART_BYTES_MAX: Final = 256 * 1024
 """Maximum bytes of a part: its pieces, each with `PIECE_OVERHEAD_BYTES`. Kafka's clients and brokers refuse records of about 1,000,000
-bytes by default, which is what a sender may send per block. Source: xcmp_rules 3.1."""
+bytes by default, which is what a sender may send per block."""
 
 PIECE_OVERHEAD_BYTES: Final = 4
 """Bytes that each piece counts in addition to its own: a part of empty payloads is bounded, too."""
@@ -19,7 +19,7 @@ PAYLOAD_BYTES_MAX: Final = 2**32 - 1
 """Maximum bytes of a payload and of a body: a declared size is a u32."""
 
 WANTED_AFTER_BLOCKS: Final = 1
-"""Blocks after which a listed body that is missing is requested again (k). Source: xcmp_rules 3.1."""
+"""Blocks after which a listed body that is missing is requested again (k)."""
 
 WANTED_INTERVAL_BLOCKS_MAX: Final = 64
 """Maximum blocks between two requests of the same body; until then each interval is twice the one before."""
@@ -28,7 +28,7 @@ WANTED_PER_BATCH_MAX: Final = 64
 """Maximum requests for one recipient in a batch; the front of the queue is first, and the rest stay due."""
 
 UNLISTED_BYTES: Final = 0
-"""Bytes of unlisted bodies that are kept for each sender (U). Source: xcmp_rules 1.4, N-I07."""
+"""Bytes of unlisted bodies that are kept for each sender (U)."""
 
 UNLISTED_BLOCKS: Final = 2
 """Blocks after which an unlisted body that is kept is refused (T)."""
@@ -40,13 +40,13 @@ UNLISTED_PART_OVERHEAD_BYTES: Final = 256
 """Bytes that a kept part counts in addition to its hashes and fragments."""
 
 ALARM_BLOCKS: Final = 10
-"""Age of a queue's front from which on it raises an alarm: the fallback of the later texts begins there. Source: xcmp_rules 1.4."""
+"""Age of a queue's front from which on it raises an alarm: the fallback of the later texts begins there."""
 
 CAPACITY_MESSAGES: Final = 8
-"""Unacknowledged messages that a channel holds, as senders are told."""
+"""Unacknowledged messages that a channel holds, as senders see it in their credits."""
 
 RETENTION_HOURS_MIN: Final = 25
-"""Minimum hours that bodies stay on Kafka: the availability store keeps a day and an hour. Source: xcmp_rules 3.1."""
+"""Minimum hours that bodies stay on Kafka: the availability store keeps a day and an hour."""
 
 BUCKETS_MAX: Final = 1_024
 """Maximum buckets of a chain; each is a transactional producer."""

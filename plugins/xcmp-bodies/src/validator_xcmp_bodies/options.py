@@ -15,7 +15,7 @@ from validator_xcmp_bodies.outcomes import Settings
 PROTOCOL: Final = "xcmp-network"
 """Chains of this protocol have bodies, unless the table names the chains."""
 CAPACITY_LIMIT: Final = "max_channel_messages"
-"""The limit of that protocol that bounds a channel; it is what senders are told as capacity."""
+"""The limit of that protocol that bounds a channel; senders see it as the capacity in their credits."""
 
 _RANGES: Final = {
     "buckets": (1, limits.BUCKETS_MAX),

@@ -88,7 +88,7 @@ class Wanted(NamedTuple):
 
 
 class Watermark(NamedTuple):
-    """Everything sent below ``block`` is acknowledged, and at ``block`` what these senders sent. Source: xcmp_rules 1.4."""
+    """Everything sent below ``block`` is acknowledged, and at ``block`` what these senders sent."""
 
     block: BlockNumber
     acked: tuple[ParaId, ...]
@@ -123,7 +123,7 @@ Outcome: TypeAlias = Held | Refused | Wanted | Flow | QueueStatus
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How the operator treats every queue; the defaults are those of `limits`."""
+    """How the operator treats every queue; `limits` has the defaults."""
 
     wanted_after_blocks: int = limits.WANTED_AFTER_BLOCKS
     wanted_interval_blocks_max: int = limits.WANTED_INTERVAL_BLOCKS_MAX

@@ -28,7 +28,7 @@ class BodyError(ValueError):
 
 
 class Part(NamedTuple):
-    """Consecutive pieces of a body. ``continued``: the first is the rest of the previous part's last; ``continues``: the last goes on."""
+    """Consecutive pieces of a body. ``continued``: the first is the rest of the previous part's last; ``continues``: the last has its rest in the next part."""
 
     pieces: tuple[bytes | memoryview, ...]
     continued: bool = False
@@ -121,7 +121,7 @@ def condense(part: Part) -> Condensed:
     if size + PIECE_OVERHEAD_BYTES * len(pieces) > PART_BYTES_MAX:
         raise BodyError(f"part: expected at most {PART_BYTES_MAX} bytes, found {size} in {len(pieces)} pieces")
     if (continued or continues) and not pieces:
-        raise BodyError("part: expected the pieces of a payload that goes on, found none")
+        raise BodyError("part: expected the pieces of a payload that continues, found none")
     first = 1 if continued else 0
     end = len(pieces) - 1 if continues and len(pieces) > first else len(pieces)
     head = bytes(pieces[0]) if continued else None

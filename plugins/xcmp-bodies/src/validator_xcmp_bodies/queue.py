@@ -141,7 +141,7 @@ class Queue:
             self.watermark = Watermark(block, tuple(sorted({*acked, sender})))
 
     def _normalise(self) -> None:
-        """Move on from a block that is acknowledged completely (N-I02)."""
+        """Move on from a block that is acknowledged completely."""
         block, acked = self.watermark
         at = bisect_left(self.order, (block, 0))
         if acked and (at == len(self.order) or self.order[at][0] != block):
@@ -190,7 +190,7 @@ class Queue:
             out.append(_refused(again, part, place))
             return
         if entry.parts != part.parts:
-            self._drop(name, entry, again, out)  # the sender has cut the body anew
+            self._drop(name, entry, again, out)  # the sender has cut the body differently
         elif there is not None:
             out.append(self._refused_kept(name, entry, there, again))
         entry.parts = part.parts
