@@ -24,6 +24,7 @@ BENCHMARKS = (
     "latency",
     "start",
     "channel",
+    "bodies",
 )
 
 

@@ -7,8 +7,8 @@ the pages.
 
 A batch with output is a step, and the output's marker (`lanes.marker`) has the step's number. Spark repeats a batch with the same inputs
 from the same state, so a repeated step has the same output and is left out as a whole. Which records share a batch is decided once, when
-Spark plans it, and no output says how. So a job on another checkpoint would decide differently: `StepSink` stops it as soon as its steps are not
-those that follow the marker.
+Spark plans it, and no output says how. So a job on another checkpoint would decide differently: `StepSink` stops it as soon as its steps
+are not the ones that follow the marker.
 """
 
 from __future__ import annotations

@@ -28,7 +28,11 @@ class BodyError(ValueError):
 
 
 class Part(NamedTuple):
-    """Consecutive pieces of a body. ``continued``: the first is the rest of the previous part's last; ``continues``: the last has its rest in the next part."""
+    """Consecutive pieces of a body.
+
+    If it is ``continued``, its first piece is the rest of the previous part's last; if it ``continues``, its last has its rest in the next.
+    """
+
 
     pieces: tuple[bytes | memoryview, ...]
     continued: bool = False
