@@ -33,7 +33,6 @@ class Part(NamedTuple):
     If it is ``continued``, its first piece is the rest of the previous part's last; if it ``continues``, its last has its rest in the next.
     """
 
-
     pieces: tuple[bytes | memoryview, ...]
     continued: bool = False
     continues: bool = False
