@@ -28,9 +28,9 @@ from validator.service.plugin_job import configured_job, create_job_topics
 
 LANE, PREFIX = "bench", "bench."
 PAYLOAD_BYTES = 64 * 1024
-BODIES = 4_000
+BODIES = 9_000
 RECIPIENTS = 16
-BODIES_PER_TRIGGER = 1_000
+BODIES_PER_TRIGGER = 3_000
 HASHED_PAYLOADS = 1_000
 MEGABYTE = 1e6
 

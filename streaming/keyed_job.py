@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +28,15 @@ from streaming.sink import WRITTEN_SCHEMA, ExactlyOnceOutput, Output, sink_stage
 from streaming.transactions import TransactionalWriter
 from streaming.workers import tune_garbage_collector
 from validator.kafka.spark_options import spark_options
-from validator.lanes.keyed import KeyedCache, StepSink, ordered, process_keyed
+from validator.lanes.keyed import KeyedCache, Recovery, StepSink, ordered, process_keyed
 from validator.lanes.sink import Sink
 from validator.plugin.job_api import Job, JobItem, JobRecord
 
 CHUNK_SCHEMA = "lane string, topic string, partition int, items binary"
 """Each row is a run of one key's items from one Kafka partition. The column has the sink stage's name for a key."""
 
-EFFECTS_PER_TASK = 256
-"""Records of effects per condense task: they may be large, and every core takes a share of a batch."""
+EFFECTS_PER_TASK = 1_000
+"""Records of effects per condense task: every core takes a share of a batch, and a task's consumer fetches little beyond its share."""
 
 _ARROW = pa.schema([
     ("lane", pa.string()),
@@ -60,6 +60,8 @@ class KeyedJobSettings:
     effects_per_trigger: int
     """Maximum records of the effects in a batch."""
     trigger_interval_ms: int = 0
+    recoveries: dict[str, Recovery] = field(default_factory=dict)
+    """By key, what a key begins with if its stored state is lost."""
     output: Output | None = None
     """Where the records go; None means Kafka, exactly once."""
 
@@ -81,7 +83,7 @@ def start_keyed_query(spark: SparkSession, settings: KeyedJobSettings) -> Stream
     rows = effects.unionByName(causes)  # in this order: see the module
     condense = condense_stage(job, settings.prefix)
     items = with_own_workers(spark, "condense", lambda: rows.mapInArrow(condense, CHUNK_SCHEMA))
-    outputs = with_own_workers(spark, "keyed", lambda: _process(items, job, settings.prefix))
+    outputs = with_own_workers(spark, "keyed", lambda: _process(items, settings))
     output = settings.output or StepOutput.of(settings.kafka, settings.prefix, spark.sparkContext.applicationId)
     written = with_own_workers(spark, "sink", lambda: outputs.mapInArrow(sink_stage(output), WRITTEN_SCHEMA))
     return (
@@ -107,9 +109,12 @@ def _source(
     return reader.load().select("topic", "partition", "offset", "key", "value")
 
 
-def _process(items: DataFrame, job: Job, prefix: str) -> DataFrame:
+def _process(items: DataFrame, settings: KeyedJobSettings) -> DataFrame:
     return items.groupBy("lane").transformWithStateInPandas(
-        KeyedOperator(job, prefix), OUTPUT_SCHEMA, outputMode="append", timeMode="None"
+        KeyedOperator(settings.job, settings.prefix, settings.recoveries),
+        OUTPUT_SCHEMA,
+        outputMode="append",
+        timeMode="None",
     )
 
 
@@ -177,9 +182,10 @@ class SparkPages:
 class KeyedOperator(StatefulProcessor):
     """Runs a job's state machines; keyed by the job's keys."""
 
-    def __init__(self, job: Job, prefix: str) -> None:
+    def __init__(self, job: Job, prefix: str, recoveries: dict[str, Recovery]) -> None:
         self._job = job
         self._prefix = prefix
+        self._recoveries = recoveries
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
@@ -202,7 +208,8 @@ class KeyedOperator(StatefulProcessor):
                 for offset, content in marshal.loads(run)  # noqa: S302 - written by the previous stage
             ],
         )
-        output, consumed = process_keyed(self._job, key[0], self._pages, CACHE, items, self._prefix)
+        recovery = self._recoveries.get(key[0])
+        output, consumed = process_keyed(self._job, key[0], self._pages, CACHE, items, self._prefix, recovery)
         yield pd.DataFrame(
             {"lane": [key[0]], "outputs": [pack_outputs([output])], "consumed": [pack_consumed(consumed)]}
         )

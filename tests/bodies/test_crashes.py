@@ -76,6 +76,26 @@ def test_a_job_on_an_earlier_checkpoint_stops_before_it_emits_anything_twice() -
     assert stuck < refused
 
 
+def test_a_job_that_has_lost_its_checkpoint_rebuilds_and_repeats_nothing() -> None:
+    lost = 0
+    for seed in range(0, 2 * SCHEDULES, 2):
+        of = Inputs(inputs(seed).job, honest(seed, acknowledged=False))
+        world = World(seed, of)
+        world.rebuilds = True
+        output = world.run()
+        lost += world.lost
+        named: Counter[tuple[object, ...]] = Counter()
+        for record in (each for written in output.values() for each in written):
+            decoded = records.decode(record.topic, record.value)
+            if record.topic == records.HELD:
+                named["held", decoded["sender"], decoded["recipient"], decoded["sent_at"]] += 1
+            elif record.topic == records.REFUSED:
+                named["refused", decoded["offset"]] += 1
+        assert set(named.values()) == {1}, f"seed {seed}"
+        assert sum(kind == "held" for kind, *_ in named) == listed(of), f"seed {seed}"
+    assert lost > SCHEDULES // 10
+
+
 def kinds(output: dict[str, list[OutputRecord]]) -> Counter[str]:
     found: Counter[str] = Counter()
     for written in output.values():

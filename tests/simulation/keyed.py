@@ -15,7 +15,7 @@ from tests.simulation.log import CallFailed, Fenced, JobKilled, Log, WorkerKille
 from tests.simulation.schedule import Schedule
 from validator.codec.encode import OutputRecord
 from validator.errors import UserError
-from validator.lanes.keyed import KeyedCache, StepSink, ordered, process_keyed
+from validator.lanes.keyed import KeyedCache, Recovery, StepSink, ordered, process_keyed
 from validator.plugin.job_api import Job, JobItem, JobRecord
 
 ATTEMPTS_MAX = 4
@@ -124,15 +124,25 @@ class World:
         self._goes_back = goes_back
         self.refused = False
         """Whether the last job has refused its checkpoint."""
+        self.rebuilds = False
+        """Whether a job that has lost its checkpoint starts to rebuild."""
+        self.lost = False
+        """Whether it has."""
+        self._recoveries: dict[str, Recovery] = {}
         self.other: Checkpoint | None = None
         """The earlier checkpoint, once a job has refused it."""
         self._jobs = 0
+        self._moment = 0
+        """When the newest batch was planned."""
 
     def run(self) -> dict[str, list[OutputRecord]]:
         last: Checkpoint | None = None
         while not self._live():
             if self._jobs > RESTARTS_WITH_FAULTS:
                 self.schedule.quiet = True
+            if self.rebuilds and not self.lost and self.schedule.chance(0.5):
+                self._lose_the_checkpoint()
+                continue
             if self.refused and last is None:
                 break  # each has emitted steps that the other has not, for different keys
             if self.refused and last is not None:
@@ -143,6 +153,30 @@ class World:
         for key in self.inputs.job.keys:
             self.log.settle(key, now=True)
         return {key: self.log.lane(key).committed for key in self.inputs.job.keys}
+
+    def _lose_the_checkpoint(self) -> None:
+        self.lost, self.checkpoint = True, Checkpoint()
+        for key in self.inputs.job.keys:
+            self.log.settle(key, now=True)  # as taking over a key does
+            own = self.log.lane(key)
+            if own.recorded.block is not None:
+                own.open = None
+                records = self._remembered(key)
+                pages = self.inputs.job.recover(key, records, own.recorded.consumed)
+                self._recoveries[key] = Recovery(own.recorded.block + 1, own.recorded.consumed, pages)
+
+    def _remembered(self, key: str) -> list[JobRecord]:
+        inputs = [
+            JobRecord(topic, 0, at, None, value)
+            for at, (topic, value) in enumerate(self.inputs.history[: self._moment])
+            if topic in self.inputs.job.remembered
+        ]
+        outputs = [
+            JobRecord(record.topic, 0, at, record.key, record.value)
+            for at, record in enumerate(self.log.lane(key).committed)
+            if record.topic in self.inputs.job.remembered
+        ]
+        return inputs + outputs
 
     def _live(self) -> bool:
         """Run one process of the job; return whether it has taken everything."""
@@ -182,7 +216,8 @@ class World:
         checkpoint, number = self.checkpoint, self.checkpoint.committed
         begins = checkpoint.batches[number - 1] if number else {}
         if len(checkpoint.batches) == number:
-            ends, moment = self.inputs.plan(self.schedule, begins, checkpoint.moments[-1] if number else 0)
+            ends, moment = self.inputs.plan(self.schedule, begins, checkpoint.moments[-1] if number else self._moment)
+            self._moment = moment
             self._step("before the offset log", "job killed")
             checkpoint.batches.append(ends)
             checkpoint.moments.append(moment)
@@ -191,7 +226,8 @@ class World:
         for key, items in self.inputs.items(begins, ends).items():
             before = states.get(key, Pages())
             pages = Pages(before.head, dict(before.pages))
-            output, consumed = process_keyed(self.inputs.job, key, pages, cache, items, "")
+            recovery = self._recoveries.get(key)
+            output, consumed = process_keyed(self.inputs.job, key, pages, cache, items, "", recovery)
             self._step("between state and sink", "worker killed", "job killed")
             sink.write(key, [output])
             sink.commit(key, consumed)

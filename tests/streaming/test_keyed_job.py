@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from validator_xcmp_bodies.job import open_job
 from validator_xcmp_bodies.parts import measure, rejoin
 
 from streaming.keyed_job import KeyedJobSettings, start_keyed_query
-from streaming.run_keyed import refuse_written
+from streaming.run_keyed import recoveries
 from tests.bodies.history import LANE, Named, honest
 from tests.sending import send
 from tests.streaming.harness import Outputs, consume, python_workers, wait_until
@@ -129,15 +130,31 @@ def test_bodies_are_held_once_though_workers_are_killed_and_the_query_starts_aga
     assert all(status["missing"] == 0 for status in last.values())
 
 
-def test_job_without_its_checkpoint_refuses_topics_that_hold_its_output(run: Run) -> None:
-    refuse_written(run.settings)
-    run.produce(honest(1, 3))
+def test_job_without_its_checkpoint_starts_only_to_rebuild_and_repeats_nothing(run: Run, tmp_path: Path) -> None:
+    assert recoveries(run.settings, tmp_path, rebuild=False) == {}
+    history = honest(1, 6, acknowledged=False)
+    run.produce(history[: len(history) // 2])
     run.start()
     run.settle()
     assert run.query is not None
     run.query.stop()
+    run.produce(history[len(history) // 2 :])
+    checkpoint = Path(run.settings.checkpoint).with_name("lost")
+    run.settings = replace(run.settings, checkpoint=checkpoint)
     with pytest.raises(UserError, match="Kafka holds output of job xcmp-bodies up to step"):
-        refuse_written(run.settings)
+        recoveries(run.settings, tmp_path, rebuild=False)
+    found = recoveries(run.settings, tmp_path, rebuild=True)
+    run.settings = replace(run.settings, recoveries=found)
+    run.start()
+    run.settle()
+    assert recoveries(run.settings, tmp_path, rebuild=False) == found, (
+        "a job that is killed in its first batch begins with the same"
+    )
+    outputs = run.outputs()
+    held = [records.decode(records.HELD, value) for _, value in outputs[records.HELD]]
+    assert sorted((each["sender"], each["recipient"], each["sent_at"]) for each in held) == sorted(listed(history))
+    refused = [records.decode(records.REFUSED, value)["offset"] for _, value in outputs[records.REFUSED]]
+    assert len(refused) == len(set(refused))
 
 
 def test_job_on_another_checkpoint_is_stopped_by_the_marker(run: Run) -> None:
@@ -147,9 +164,7 @@ def test_job_on_another_checkpoint_is_stopped_by_the_marker(run: Run) -> None:
     assert run.query is not None
     run.query.stop()
     run.produce(honest(2, 3))
-    run.settings = KeyedJobSettings(
-        run.settings.job, run.settings.kafka, run.prefix, Path(run.settings.checkpoint).with_name("other"), 50
-    )
+    run.settings = replace(run.settings, checkpoint=Path(run.settings.checkpoint).with_name("other"))
     run.start()
     with pytest.raises(StreamingQueryException, match="does not follow step"):
         run.query.awaitTermination()

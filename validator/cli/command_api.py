@@ -45,8 +45,10 @@ def connected(config_path: ConfigPath) -> Config:
     return config.model_copy(update={"kafka": kafka_table(config)})
 
 
-def run_plugin_job(config: Config, name: str, *, as_json: bool) -> None:
+def run_plugin_job(config: Config, name: str, *, as_json: bool, rebuild: bool = False) -> None:
     """Create the missing topics of a plugin's job, and run it until Ctrl-C or SIGTERM. Raises `UserError`, ``typer.Exit`` with its code."""
+    if rebuild:
+        config = config.model_copy(update={"job": config.job.model_copy(update={"rebuild": True})})
     job = configured_job(config, name)
     wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)
     create_job_topics(config, job)

@@ -103,6 +103,14 @@ class KeyedCache:
     """Called with a key and a number of pages whenever a stored state is read."""
 
 
+class Recovery(NamedTuple):
+    """What a key without a stored state begins with, if Kafka holds output of it: its next step, what was consumed, its first pages."""
+
+    step: int
+    consumed: Consumed
+    pages: dict[bytes, bytes]
+
+
 class Step(NamedTuple):
     """What a batch leads to: the step if it has output, and what the key has consumed with it."""
 
@@ -111,14 +119,24 @@ class Step(NamedTuple):
 
 
 def process_keyed(
-    job: Job, key: str, store: PageStore, cache: KeyedCache, items: Sequence[JobItem], prefix: str
+    job: Job,
+    key: str,
+    store: PageStore,
+    cache: KeyedCache,
+    items: Sequence[JobItem],
+    prefix: str,
+    recovery: Recovery | None = None,
 ) -> Step:
     """Take a batch's items of one key, and store what changed."""
     stored = store.load_head()
     head = FIRST if stored is None else Head.decode(stored)
+    if stored is None and recovery is not None:
+        head = Head(recovery.step, recovery.consumed, FIRST.token)
+        for name, first in recovery.pages.items():
+            store.save_page(name, first)
     token, state = cache.live.pop(key, (None, None))
-    if state is None or token != head.token:
-        pages: Mapping[bytes, bytes] = {} if stored is None else store.load_pages()
+    if state is None or token != head.token or stored is None:
+        pages: Mapping[bytes, bytes] = store.load_pages()
         cache.restored(key, len(pages))
         state = job.restore(key, pages)
     records = state.process(items)

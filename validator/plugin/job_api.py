@@ -104,6 +104,19 @@ class Job(Protocol):
     def restore(self, key: str, pages: Mapping[bytes, bytes]) -> KeyedState:
         """Return a key's state from its stored pages; there are none at first."""
 
+    @property
+    def remembered(self) -> tuple[str, ...]:
+        """The topics, inputs or outputs, whose records `recover` needs."""
+
+    def recover(
+        self, key: str, records: Iterable[JobRecord], consumed: Mapping[tuple[str, int], int]
+    ) -> dict[bytes, bytes]:
+        """Return the first pages of a key whose stored state is lost, while its output is on Kafka.
+
+        The state will take every input again from the earliest. It must not emit again what stands in ``records``, the committed ones of
+        the topics ``remembered``, nor what followed from inputs below ``consumed`` (by topic and partition, the offset after the last).
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class JobContext:

@@ -23,7 +23,7 @@ from validator_xcmp_bodies.outcomes import (
     Refused,
     Settings,
 )
-from validator_xcmp_bodies.queue import Queue
+from validator_xcmp_bodies.queue import Content, Name, Queue
 
 
 class Bodies:
@@ -37,6 +37,10 @@ class Bodies:
         self.height = height
         self.queues = {} if queues is None else queues
         self.touched: set[ParaId] = set()
+        self.adopted: dict[ParaId, dict[Name, Content]] = {}
+        """By recipient, bodies that were held before the state was lost and whose messages are not listed again yet."""
+        self.refused_below: dict[int, int] = {}
+        """By partition of bodies, the offset below which every refusal was emitted before the state was lost."""
         self._out: list[Outcome] = []
 
     def apply(self, event: IngressEvent) -> None:
@@ -78,7 +82,12 @@ class Bodies:
                 self.touched.add(recipient)
                 queue.finish(self.height, self._out)
         out, self._out = self._out, []
+        if self.refused_below:
+            out = [each for each in out if not (isinstance(each, Refused) and self._was_refused(each.place))]
         return out
+
+    def _was_refused(self, place: Place) -> bool:
+        return place.offset < self.refused_below.get(place.partition, 0)
 
     def statuses(self) -> Iterator[QueueStatus]:
         """Yield the status of every queue by recipient, ascending."""
@@ -92,5 +101,5 @@ class Bodies:
         return sum(queue.unlisted_bytes for queue in self.queues.values()) < UNLISTED_TOTAL_BYTES_MAX
 
     def _create(self, recipient: ParaId) -> Queue:
-        queue = self.queues[recipient] = Queue(recipient, self.settings)
+        queue = self.queues[recipient] = Queue(recipient, self.settings, adopted=self.adopted.get(recipient, {}))
         return queue

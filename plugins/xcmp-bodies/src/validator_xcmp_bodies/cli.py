@@ -30,7 +30,7 @@ from validator.plugin.protocol_api import U32_MAX
 from validator_xcmp_bodies import records
 from validator_xcmp_bodies.fetch import BodyFetcher
 from validator_xcmp_bodies.follow import START, Delivery, Follower, Position
-from validator_xcmp_bodies.job import NAME
+from validator_xcmp_bodies.job import JOB
 from validator_xcmp_bodies.parts import BodyError
 from validator_xcmp_bodies.sender import Sender
 
@@ -52,13 +52,20 @@ Para = Annotated[int, typer.Option("--para", min=0, max=U32_MAX, help="The para.
 def run(
     config_path: ConfigPath = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the job's log unchanged, as JSON lines.")] = False,
+    rebuild: Annotated[
+        bool,
+        typer.Option(
+            "--rebuild",
+            help="Start without a checkpoint on topics that hold output: take the inputs again, emit what is missing.",
+        ),
+    ] = False,
 ) -> None:
     """Run the operator of bodies until Ctrl-C or SIGTERM, configured by `[jobs.xcmp-bodies]`.
 
     It is a separate job next to `validator run`, on the same Kafka. It creates its topics if they are missing. Exit codes have the same
     meaning as with `validator run`.
     """
-    run_plugin_job(connected(config_path), NAME, as_json=as_json)
+    run_plugin_job(connected(config_path), JOB, as_json=as_json, rebuild=rebuild)
 
 
 @app.command()
@@ -161,7 +168,7 @@ def _followed(config: Config, chain: str, para: int, follower: Follower, *, once
         while True:
             for record in bodies.poll(POLL_S):
                 if record.key == key:
-                    follower.hold(records.decode_held(record.value))
+                    follower.hold(records.decode_held(record.value)[1])
             for record in events.poll(POLL_S):
                 lane, event = records.decode_event(record.value)
                 if lane == chain and event is not None and event.recipient == para:
@@ -274,8 +281,8 @@ def _serve(config: Config, chain: str, para: int, sender: Sender, *, once: bool)
                     if lane == chain and event is not None and event.sender == para:
                         sender.apply(event)
                 elif record.topic == records.HELD:
-                    held = records.decode_held(record.value)
-                    if held.sender == para and records.decode(records.HELD, record.value)["lane"] == chain:
+                    lane, held = records.decode_held(record.value)
+                    if held.sender == para and lane == chain:
                         sender.note_held(held.recipient, held.sent_at)
                 elif record.key == records.key_of(chain, para):
                     answers.append(records.decode_wanted(record.value))

@@ -33,10 +33,11 @@ from validator_xcmp_bodies.bodies import Bodies
 from validator_xcmp_bodies.errors import malformed
 from validator_xcmp_bodies.options import Options
 from validator_xcmp_bodies.outcomes import BodyPart, EventKind, IngressEvent, Place, Refused
-from validator_xcmp_bodies.pages import Pages, restore
+from validator_xcmp_bodies.pages import Pages, recovered_pages, restore
 from validator_xcmp_bodies.parts import BodyError, Condensed
+from validator_xcmp_bodies.queue import Content, Name
 
-NAME: Final = "xcmp-bodies"
+JOB: Final = "xcmp-bodies"
 DETAIL_CHARACTERS_MAX: Final = 400
 """Characters of the reason why a record cannot be read."""
 
@@ -55,7 +56,7 @@ class BodiesJob:
     @property
     def name(self) -> str:
         """The name of the entry point."""
-        return NAME
+        return JOB
 
     @property
     def causes(self) -> tuple[str, ...]:
@@ -98,6 +99,34 @@ class BodiesJob:
         lane = key.split("/", 1)[0]
         return Bucket(lane, restore(self.options.settings[lane], pages), pages)
 
+    @property
+    def remembered(self) -> tuple[str, ...]:
+        """What is queued, and which bodies are held."""
+        return (records.INGRESS, records.HELD)
+
+    def recover(
+        self, key: str, found: Iterable[JobRecord], consumed: Mapping[tuple[str, int], int]
+    ) -> dict[bytes, bytes]:
+        """Return the bodies that are held for messages still queued, and up to where refusals were emitted."""
+        queued: set[tuple[int, Name]] = set()
+        held: dict[tuple[int, Name], Content] = {}
+        for record in found:
+            if record.topic == records.HELD:
+                lane, body = records.decode_held(record.value)
+                if self._owner(lane, body.recipient) == key:
+                    held[body.recipient, (body.sent_at, body.sender)] = Content(body.payloads, body.places)
+            else:
+                lane, event = records.decode_event(record.value)
+                if event is None or self._owner(lane, event.recipient) != key:
+                    continue
+                place = event.recipient, (event.sent_at, event.sender)
+                (queued.add if event.kind is EventKind.QUEUED else queued.discard)(place)
+        adopted: dict[int, dict[Name, Content]] = {}
+        for recipient, name in sorted(queued & held.keys()):
+            adopted.setdefault(recipient, {})[name] = held[recipient, name]
+        below = {partition: offset for (topic, partition), offset in consumed.items() if topic == records.BODIES}
+        return recovered_pages(adopted, below)
+
     def _condense_event(self, record: JobRecord) -> Iterator[tuple[str, bytes]]:
         lane, event = records.decode_event(record.value)
         if lane in self.options.settings and event is not None:
@@ -126,7 +155,7 @@ class BodiesJob:
 
 
 def _bucket(lane: str, number: int) -> str:
-    return f"{lane}/{NAME}/{number}"
+    return f"{lane}/{JOB}/{number}"
 
 
 class Bucket:

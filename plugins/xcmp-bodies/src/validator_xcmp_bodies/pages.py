@@ -13,13 +13,14 @@ from validator.plugin.protocol_api import DecodeError, Reader, Upgrade, Writer, 
 from validator_xcmp_bodies.bodies import Bodies
 from validator_xcmp_bodies.outcomes import BodyPart, Place, Settings, Watermark
 from validator_xcmp_bodies.parts import Condensed
-from validator_xcmp_bodies.queue import Content, Entry, Kept, Queue, Unlisted
+from validator_xcmp_bodies.queue import Content, Entry, Kept, Name, Queue, Unlisted
 
 VERSION: Final = 1
 UPGRADES: dict[int, Upgrade] = {}
 """By version, the upgrade of a page to the next version."""
 
 _HEIGHT: Final = b"h"
+_RECOVERED: Final = b"r"
 _QUEUE: Final = b"q"
 _PART: Final = b"p"
 _UNLISTED: Final = b"u"
@@ -44,6 +45,8 @@ class Pages:
         """Yield the pages that have changed since the last call, by name; None stands for a page that is gone."""
         bodies = self._bodies
         current = {_HEIGHT: _encode_height(bodies.height)}
+        if bodies.refused_below:
+            current[_RECOVERED] = encode_recovered(bodies.adopted, bodies.refused_below)
         for recipient in sorted(bodies.touched):
             queue = bodies.queues[recipient]
             current[_QUEUE + _u32(recipient)] = _encode_queue(queue)
@@ -67,9 +70,14 @@ def restore(settings: Settings, pages: Mapping[bytes, bytes]) -> Bodies:
     for name in sorted(pages):  # h, p, q, u: parts need their queues, so those come first
         if name[:1] == _HEIGHT:
             bodies.height = _reader(pages[name]).u32()
+        elif name[:1] == _RECOVERED:
+            bodies.adopted, bodies.refused_below = _decode_recovered(pages[name])
         elif name[:1] == _QUEUE:
             queue = _decode_queue(int.from_bytes(name[1:5]), settings, pages[name])
             bodies.queues[queue.recipient] = queue
+    for recipient, adopted in bodies.adopted.items():
+        if recipient in bodies.queues:
+            bodies.queues[recipient].adopted = adopted
     for name in sorted(pages):
         if name[:1] == _PART:
             _add_part(bodies.queues[int.from_bytes(name[1:5])], pages[name])
@@ -77,6 +85,11 @@ def restore(settings: Settings, pages: Mapping[bytes, bytes]) -> Bodies:
             queue = bodies.queues[int.from_bytes(name[1:5])]
             queue.unlisted.append(_decode_unlisted(queue.recipient, pages[name]))
     return bodies
+
+
+def recovered_pages(adopted: Mapping[int, dict[Name, Content]], refused_below: Mapping[int, int]) -> dict[bytes, bytes]:
+    """Return the first pages of an operator whose state is lost (`Bodies.adopted`, `Bodies.refused_below`)."""
+    return {_RECOVERED: encode_recovered(adopted, refused_below)}
 
 
 def _parts(queue: Queue) -> Iterator[tuple[bytes, Callable[[], bytes]]]:
@@ -104,6 +117,36 @@ def _writer() -> Writer:
 
 def _reader(page: bytes) -> Reader:
     return upgraded(page, VERSION, UPGRADES, "page of bodies")
+
+
+def encode_recovered(adopted: Mapping[int, dict[Name, Content]], refused_below: Mapping[int, int]) -> bytes:
+    """Return the page of what was emitted before the state was lost."""
+    out = _writer()
+    listed = [
+        (recipient, name, adopted[recipient][name])
+        for recipient in sorted(adopted)
+        for name in sorted(adopted[recipient])
+    ]
+    out.compact(len(listed))
+    for recipient, name, content in listed:
+        for number in (recipient, *name):
+            out.u32(number)
+        _write_content(out, content)
+    out.compact(len(refused_below))
+    for partition, offset in sorted(refused_below.items()):
+        _write_place(out, Place(partition, offset))
+    return bytes(out.buffer)
+
+
+def _decode_recovered(page: bytes) -> tuple[dict[int, dict[Name, Content]], dict[int, int]]:
+    reader = _reader(page)
+    adopted: dict[int, dict[Name, Content]] = {}
+    for _ in range(reader.compact()):
+        recipient, name = reader.u32(), (reader.u32(), reader.u32())
+        adopted.setdefault(recipient, {})[name] = _read_content(reader)
+    refused_below = dict(reader.items(lambda: _read_place(reader)))
+    reader.end()
+    return adopted, refused_below
 
 
 def _encode_height(height: int) -> bytes:
@@ -138,6 +181,10 @@ def _write_content(out: Writer, content: Content) -> None:
         _write_place(out, place)
 
 
+def _read_content(reader: Reader) -> Content:
+    return Content(reader.u32(), tuple(reader.items(lambda: _read_place(reader))))
+
+
 def _decode_queue(recipient: int, settings: Settings, page: bytes) -> Queue:
     reader = _reader(page)
     watermark = Watermark(reader.u32(), tuple(reader.items(reader.u32)))
@@ -145,9 +192,8 @@ def _decode_queue(recipient: int, settings: Settings, page: bytes) -> Queue:
     for _ in range(reader.compact()):
         name = reader.u32(), reader.u32()
         entry = Entry(reader.hash(), reader.u64(), reader.u64(), reader.u64())
-        entry.held = reader.option(lambda: Content(reader.u32(), tuple(reader.items(lambda: _read_place(reader)))))
-        queue.entries[name] = entry
-        queue.order.append(name)
+        entry.held = reader.option(lambda: _read_content(reader))
+        queue.add(name, entry)
     reader.end()
     return queue
 

@@ -89,11 +89,15 @@ class Queue:
     entries: dict[Name, Entry] = field(default_factory=dict)
     order: list[Name] = field(default_factory=list)
     """The names of the entries, ascending."""
+    contents: dict[tuple[Hash, int], list[Name]] = field(default_factory=dict)
+    """The names of the entries by root and size, ascending: messages with one content share a body."""
     unlisted: list[Unlisted] = field(default_factory=list)
     watermark: Watermark = NOTHING_ACKED
     alarm: bool = False
     changed: bool = False
     """Whether anything but incomplete bodies has changed since the last `finish`."""
+    adopted: dict[Name, Content] = field(default_factory=dict)
+    """Bodies that were held before the state was lost: their messages are listed as held, and nothing is said."""
     flows: dict[ParaId, None] = field(default_factory=dict)
     """Senders whose credits have changed since the last `finish`."""
 
@@ -113,9 +117,11 @@ class Queue:
 
     def _list(self, name: Name, event: IngressEvent, out: list[Outcome]) -> None:
         entry = Entry(event.root, event.size, event.sent_at + self.settings.wanted_after_blocks)
-        self.entries[name] = entry
-        insort(self.order, name)
+        self.add(name, entry)
         self._note(event.sender)
+        if (adopted := self.adopted.pop(name, None)) is not None:
+            entry.held = adopted
+            return
         content = next((twin.held for _, twin in self._alike(name, entry) if twin.held is not None), None)
         if content is not None:
             self._hold(name, entry, content, out)
@@ -125,9 +131,19 @@ class Queue:
             for part, place, _ in sorted(waited, key=_by_place):
                 self.offer(part, place, event.block, out)
 
+    def add(self, name: Name, entry: Entry) -> None:
+        """Add an entry to the queue, without saying anything."""
+        self.entries[name] = entry
+        insort(self.order, name)
+        insort(self.contents.setdefault((entry.root, entry.size), []), name)
+
     def _free(self, name: Name, out: list[Outcome]) -> None:
         entry = self.entries.pop(name)
         del self.order[bisect_left(self.order, name)]
+        alike = self.contents[entry.root, entry.size]
+        alike.remove(name)
+        if not alike:
+            del self.contents[entry.root, entry.size]
         refusal = not_expected(name[1], self.recipient, name[0])
         self._drop(name, entry, refusal, out)
         self._note(name[1])
@@ -224,8 +240,8 @@ class Queue:
 
     def _alike(self, name: Name, entry: Entry) -> list[tuple[Name, Entry]]:
         """Return the other entries with the same content, in the queue's order: one body answers all of them."""
-        others = [(other, self.entries[other]) for other in self.order if other != name]
-        return [(other, twin) for other, twin in others if twin.root == entry.root and twin.size == entry.size]
+        names = self.contents[entry.root, entry.size]
+        return [(other, self.entries[other]) for other in names if other != name]
 
     def _hold(self, name: Name, entry: Entry, content: Content, out: list[Outcome]) -> None:
         entry.held = content

@@ -149,11 +149,11 @@ def decode_event(value: bytes) -> tuple[str, IngressEvent | None]:
 # --- outcomes ---
 
 
-def decode_held(value: bytes) -> Held:
-    """Return a record of `xcmp.bodies.held`. Raises `RecordUnreadable`."""
+def decode_held(value: bytes) -> tuple[str, Held]:
+    """Return the lane and a record of `xcmp.bodies.held`. Raises `RecordUnreadable`."""
     record = decode(HELD, value)
     places = tuple(Place(place["partition"], place["offset"]) for place in record["places"])
-    return Held._make((*(record[field] for field in Held._fields[:-1]), places))
+    return record["lane"], Held._make((*(record[field] for field in Held._fields[:-1]), places))
 
 
 def decode_wanted(value: bytes) -> Wanted:
