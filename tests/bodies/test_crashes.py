@@ -18,7 +18,7 @@ from validator.lanes.keyed import FIRST, Head, StepSink
 from validator.lanes.marker import Marker
 from validator.plugin.job_api import JobContext
 
-SCHEDULES = repetitions(100, 1_000)
+SCHEDULES = repetitions(60, 1_000)
 SCHEDULES_UNTIL_FOUND = 300
 FAULTS = {
     "worker killed",

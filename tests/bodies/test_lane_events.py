@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator's queues and watermarks are those of the lane, in every scenario of the protocol's suite."""
+"""The operator and the lane agree on queues and watermarks in every scenario of the protocol's suite."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCENARIOS = [each for each in all_scenarios() if fits_into_blocks(each)]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario["id"])
-def test_queues_are_those_of_the_lane(scenario: dict[str, Any]) -> None:
+def test_operator_and_lane_agree(scenario: dict[str, Any]) -> None:
     player, bodies = SuitePlayer(scenario, as_record), Bodies(Settings())
     for block, steps in blocks_of(scenario):
         for topic, value in player.execute(block, steps):
@@ -37,5 +37,5 @@ def test_queues_are_those_of_the_lane(scenario: dict[str, Any]) -> None:
     assert {str(recipient): [list(name) for name in queue.order] for recipient, queue in queues.items()} == state[
         "ingress"
     ]
-    for recipient, watermark in state["watermarks"].items():  # those of a para that has left are gone on the chain only
+    for recipient, watermark in state["watermarks"].items():  # the chain forgets that of a para that leaves
         assert bodies.queues[int(recipient)].watermark == Watermark(watermark["block"], tuple(watermark["acked"]))
