@@ -25,6 +25,7 @@ BENCHMARKS = (
     "latency",
     "start",
     "channel",
+    "bodies",
 )
 
 

@@ -125,12 +125,15 @@ def records_since(kafka: dict[str, Any], topic: str, offset: int) -> int:
 class Job:
     """The job's process and its log events, each with the time at which it was read."""
 
-    def __init__(self, config: Config, directory: Path, module: str = "streaming") -> None:
+    def __init__(self, config: Config, directory: Path, module: str = "streaming", *arguments: str) -> None:
         path = directory / "configuration.json"
         path.write_text(json.dumps(config.model_dump(mode="json")), encoding="utf-8")
         self.began = time.monotonic()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, str(path)], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+            [sys.executable, "-m", module, str(path), *arguments],
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            text=True,
         )
         self.events: list[tuple[float, dict[str, Any]]] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -186,9 +189,9 @@ class Job:
 
 
 @contextmanager
-def running(config: Config, directory: Path, module: str = "streaming") -> Iterator[Job]:
+def running(config: Config, directory: Path, module: str = "streaming", *arguments: str) -> Iterator[Job]:
     """Run the job while the context lasts."""
-    job = Job(config, directory, module)
+    job = Job(config, directory, module, *arguments)
     try:
         yield job
     finally:

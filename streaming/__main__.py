@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m streaming CONFIGURATION`: the job as a separate process.
+"""`python -m streaming CONFIGURATION [JOB]`: the lanes' job, or the job of a plugin, as a separate process.
 
 CONFIGURATION is a JSON file with the complete configuration, as `validator run` resolved it. The job logs JSON lines to standard error.
 Each line has an ``event``: ``started``, ``ready`` (the query runs), ``batch``, ``restarting``, ``stopped`` or ``failed``. SIGTERM and
@@ -15,6 +15,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from streaming.run import run_job
+from streaming.run_keyed import run_keyed_job
 from validator import exit_codes
 from validator.config import Config
 from validator.errors import UserError
@@ -22,11 +23,12 @@ from validator.errors import UserError
 
 def main(arguments: list[str]) -> int:
     """Run the job and return its exit code."""
-    if len(arguments) != 1:
-        sys.stderr.write("usage: python -m streaming CONFIGURATION\n")
+    if len(arguments) not in (1, 2):
+        sys.stderr.write("usage: python -m streaming CONFIGURATION [JOB]\n")
         return exit_codes.USER_ERROR
     try:
-        return run_job(_read_configuration(Path(arguments[0])))
+        config = _read_configuration(Path(arguments[0]))
+        return run_job(config) if len(arguments) == 1 else run_keyed_job(config, arguments[1])
     except UserError as error:
         sys.stderr.write(f"validator: {error}\n")
         return exit_codes.USER_ERROR

@@ -55,11 +55,11 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
         lane: shipped(spark.sparkContext, definition, folder) for lane, definition in settings.definitions.items()
     }
     decode = decode_stage(kinds, definitions)
-    inputs = _with_own_workers(spark, "decode", lambda: rows.mapInArrow(decode, CHUNK_SCHEMA))
-    outputs = _with_own_workers(spark, "lanes", lambda: _execute(inputs, definitions, settings.worker_memory_bytes))
+    inputs = with_own_workers(spark, "decode", lambda: rows.mapInArrow(decode, CHUNK_SCHEMA))
+    outputs = with_own_workers(spark, "lanes", lambda: _execute(inputs, definitions, settings.worker_memory_bytes))
     job = spark.sparkContext.applicationId
     write = sink_stage(settings.output or ExactlyOnceOutput.of(settings.kafka, settings.prefix, job))
-    written = _with_own_workers(spark, "sink", lambda: outputs.mapInArrow(write, WRITTEN_SCHEMA))
+    written = with_own_workers(spark, "sink", lambda: outputs.mapInArrow(write, WRITTEN_SCHEMA))
     return (
         written.writeStream.queryName("validator")
         .format("noop")  # the stages write everything; the query's own output is only a count
@@ -76,7 +76,7 @@ def _execute(inputs: DataFrame, definitions: dict[str, LaneDefinition], worker_m
     )
 
 
-def _with_own_workers(spark: SparkSession, stage: str, plan: Callable[[], T]) -> T:
+def with_own_workers(spark: SparkSession, stage: str, plan: Callable[[], T]) -> T:
     """Plan a stage whose Python workers no other stage uses.
 
     Spark pools idle workers by environment and hands out any worker of a pool. A separate environment returns to the lane stage the worker

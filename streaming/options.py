@@ -67,20 +67,27 @@ def session_options(log_configuration: Path, driver_memory: str, state_partition
     }
 
 
-def source_options(topics: list[str], records_per_trigger: int) -> dict[str, str]:
-    """Return the options of the Kafka source, without the connection options (`validator.kafka.spark_options`)."""
-    return {
+def source_options(
+    topics: list[str], records_per_trigger: int | None, records_per_task: int = RECORDS_PER_TASK
+) -> dict[str, str]:
+    """Return the options of the Kafka source, without the connection options (`validator.kafka.spark_options`).
+
+    Without ``records_per_trigger`` a batch takes everything.
+    """
+    options = {
         "subscribe": ",".join(topics),
         # the first start reads from the earliest offset; later starts continue from the checkpoint
         "startingOffsets": "earliest",
         # records that retention removed are lost blocks: stop with an error
         "failOnDataLoss": "true",
-        # upper bound of a batch: limits memory and the work that a restart repeats
-        "maxOffsetsPerTrigger": str(records_per_trigger),
         # see RECORDS_PER_TASK
-        "maxRecordsPerPartition": str(RECORDS_PER_TASK),
+        "maxRecordsPerPartition": str(records_per_task),
         # transactional producers may abort: read only committed records
         "kafka.isolation.level": "read_committed",
         # a fetch must hold the largest record
         "kafka.max.partition.fetch.bytes": str(2 * RECORD_BYTES_MAX),
     }
+    if records_per_trigger is not None:
+        # upper bound of a batch: limits memory and the work that a restart repeats
+        options["maxOffsetsPerTrigger"] = str(records_per_trigger)
+    return options

@@ -7,11 +7,11 @@ import fcntl
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -31,6 +31,9 @@ from validator.lanes.configured import job_directory, lane_definitions
 from validator.lanes.definition import job_codec
 from validator.lanes.kept_rules import keep_rules, refuse_changed_past
 from validator.service.retention import missing_blocks
+
+if TYPE_CHECKING:
+    from validator.kafka.client import KafkaTable
 
 POLL_S = 0.5
 """Seconds between polls of the query's progress."""
@@ -65,8 +68,8 @@ def run_job(config: Config, output: Output | None = None) -> int:
         output=output,
         worker_memory_bytes=_bytes(config.job.worker_memory),
     )
-    stop = _StopSignal()
-    with _locked(directory), own_output(directory) as own:
+    stop = StopSignal()
+    with locked(directory), own_output(directory) as own:
         log = logger(own)
         log.info(
             "started", lanes=list(definitions), directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG)
@@ -82,7 +85,7 @@ def run_job(config: Config, output: Output | None = None) -> int:
             return exit_codes.STOPPED
 
 
-def _run_in_session(config: Config, settings: JobSettings, stop: _StopSignal, log: Any) -> int:
+def _run_in_session(config: Config, settings: JobSettings, stop: StopSignal, log: Any) -> int:
     """Start Spark, check topics and checkpoint, and run the query. Raises `UserError`, `JvmGone`."""
     with spark_session(
         config.job.master,
@@ -96,7 +99,7 @@ def _run_in_session(config: Config, settings: JobSettings, stop: _StopSignal, lo
             spark.sparkContext.addPyFile(artefact)
         # a query on a missing topic fails; the process that started this job may still be creating the topics
         wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)
-        if not _has_checkpoint(settings):
+        if not has_checkpoint(settings.checkpoint):
             if not config.job.rebuild:
                 refuse_written_topics(settings)
             refuse_cut_inputs(settings)
@@ -114,7 +117,7 @@ def _bytes(size: str) -> int:
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[None]:
+def locked(directory: Path) -> Iterator[None]:
     """Hold a lock on the job's folder; it ends with the process. Raises `UserError` if another job holds it."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "running.lock").open("w") as handle:
@@ -127,8 +130,9 @@ def _locked(directory: Path) -> Iterator[None]:
         yield
 
 
-def _has_checkpoint(settings: JobSettings) -> bool:
-    offsets = Path(settings.checkpoint) / "offsets"
+def has_checkpoint(checkpoint: Path | str) -> bool:
+    """Return whether a query has planned a batch on a checkpoint."""
+    offsets = Path(checkpoint) / "offsets"
     return offsets.is_dir() and any(offsets.iterdir())
 
 
@@ -160,17 +164,27 @@ def refuse_cut_inputs(settings: JobSettings) -> None:
         )
 
 
-def _run_queries(spark: SparkSession, settings: JobSettings, stop: _StopSignal, log: Any) -> int:
-    """Run the query, and restart it if a batch fails for a transient reason. Each attempt continues after the last committed output."""
+def _run_queries(spark: SparkSession, settings: JobSettings, stop: StopSignal, log: Any) -> int:
+    def start() -> StreamingQuery:
+        if settings.output is None:
+            _take_over(settings)
+        return start_query(spark, settings)
+
+    return run_queries(start, stop, log)
+
+
+def run_queries(start: Callable[[], StreamingQuery], stop: StopSignal, log: Any) -> int:
+    """Run a query, and restart it if a batch fails for a transient reason. Each attempt continues after the last committed output.
+
+    ``start`` may raise `BatchFailed`. Returns the exit code.
+    """
     failures = 0
     while True:
         try:
-            if settings.output is None:
-                _take_over(settings)
-            query = start_query(spark, settings)
+            query = start()
             log.info("ready", query=str(query.id), run=str(query.runId))
             return _follow(query, stop, log)
-        except _BatchFailed as failure:
+        except BatchFailed as failure:
             failures = 1 if failure.progressed else failures + 1
             if failures > RESTARTS_MAX or stop.requested:
                 log.error("failed", reason=str(failure))
@@ -180,13 +194,18 @@ def _run_queries(spark: SparkSession, settings: JobSettings, stop: _StopSignal, 
 
 
 def _take_over(settings: JobSettings) -> None:
+    end_open_transactions(settings.kafka, settings.prefix, settings.definitions)
+
+
+def end_open_transactions(kafka: KafkaTable, prefix: str, lanes: Iterable[str]) -> None:
+    """End the transactions that earlier writers of some lanes left open. Raises `BatchFailed`."""
     try:
-        take_over(settings.kafka, settings.prefix, settings.definitions)
+        take_over(kafka, prefix, lanes)
     except WriteFailed as error:
-        raise _BatchFailed(str(error), progressed=False) from None
+        raise BatchFailed(str(error), progressed=False) from None
 
 
-class _BatchFailed(Exception):
+class BatchFailed(Exception):
     """A batch failed for a reason outside the program; ``progressed`` is true if this run of the query completed a batch before."""
 
     def __init__(self, reason: str, *, progressed: bool) -> None:
@@ -194,7 +213,7 @@ class _BatchFailed(Exception):
         self.progressed = progressed
 
 
-def _follow(query: StreamingQuery, stop: _StopSignal, log: Any) -> int:
+def _follow(query: StreamingQuery, stop: StopSignal, log: Any) -> int:
     last_batch = -1
     try:
         while not query.awaitTermination(POLL_S) and not stop.requested:  # type: ignore[arg-type]  # Spark takes fractions
@@ -204,7 +223,7 @@ def _follow(query: StreamingQuery, stop: _StopSignal, log: Any) -> int:
         reason, foreseen = _reason(error)
         if _may_pass(str(error), reason):
             last_batch = _log_batches(query, last_batch, log)
-            raise _BatchFailed(reason, progressed=last_batch >= 0) from None
+            raise BatchFailed(reason, progressed=last_batch >= 0) from None
         log.error("failed", reason=reason)
         return exit_codes.STOPPED if foreseen else exit_codes.INTERNAL_ERROR
     last_batch = _log_batches(query, last_batch, log)
@@ -325,7 +344,7 @@ def _stuck_handler(lines: list[str]) -> str | None:
     return None
 
 
-class _StopSignal:
+class StopSignal:
     """Remembers that a signal asked the process to stop."""
 
     def __init__(self) -> None:

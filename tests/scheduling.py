@@ -23,6 +23,7 @@ LONGEST_FIRST: Final[Sequence[tuple[str, ...]]] = (
         "tests/streaming/test_history.py",
         "tests/streaming/test_real_data.py",
         "tests/streaming/test_options.py",
+        "tests/streaming/test_keyed_job.py",
     ),
     ("tests/crash/test_short.py",),
     ("tests/streaming/test_process.py",),
@@ -34,6 +35,7 @@ LONGEST_FIRST: Final[Sequence[tuple[str, ...]]] = (
     ("tests/docs/test_channel_peers.py",),
     ("tests/cli/test_demo.py",),
     ("tests/streaming/test_artefacts.py",),
+    ("tests/bodies/test_commands.py",),
 )
 """Groups of files in the order in which workers take them: a file of minutes starts before files of seconds."""
 

@@ -7,6 +7,8 @@ import os
 import re
 import subprocess
 import sys
+from importlib import import_module
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from typer.testing import CliRunner
 
 from validator import __version__, exit_codes
 from validator.cli.main import COMMANDS, app, main
+from validator.errors import UserError
 
 
 def modules_after(program: str) -> set[str]:
@@ -107,3 +110,14 @@ def test_documented_exit_codes_are_all_there_are() -> None:
     table = text.partition("| exit code | means |")[2].partition("\n\n")[0]
     codes = {value for name, value in vars(exit_codes).items() if name.isupper()}
     assert {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)} == codes
+
+
+def test_commands_of_plugins_are_listed_and_cannot_replace_those_of_the_product(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = import_module("validator.cli.main")
+    entries = [EntryPoint(name, "no_such_module:app", module.PLUGIN_COMMANDS) for name in ("mail", "run")]
+    monkeypatch.setattr(module, "entry_points", lambda **wanted: entries)
+    assert set(module._plugin_commands()) == {"mail"}
+    with pytest.raises(UserError, match="mail: importing no_such_module:app failed"):
+        module._target("mail")

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.tidy.tree import ROOT, tracked_or_skip
 
 LINES_MAX = 400
-PUBLIC = r"plugin\.api|plugin\.protocol_api|protocols\.kit(\.\w+)?|simulate"
+PUBLIC = r"plugin\.api|plugin\.protocol_api|plugin\.job_api|cli\.command_api|protocols\.kit(\.\w+)?|simulate"
 """Modules of `validator` that plugins may import; import-linter checks which of them each plugin imports."""
 
 

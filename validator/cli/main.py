@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import traceback
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -71,10 +72,35 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+PLUGIN_COMMANDS = "validator.commands"
+"""Entry points of this group are sub-commands: a `typer.Typer` each, listed after those of the product, whose names they cannot take."""
+
+
+def _plugin_commands() -> dict[str, EntryPoint]:
+    found = sorted(entry_points(group=PLUGIN_COMMANDS), key=lambda entry: entry.name)
+    return {entry.name: entry for entry in found if entry.name not in COMMANDS}
+
+
+def _plugin_help(entry: EntryPoint) -> str:
+    of = f" of {entry.dist.name}" if entry.dist is not None else ""
+    return f"Commands of a plugin{of}."
+
+
+def _target(name: str) -> typer.Typer | Callable[..., Any]:
+    """Import what is behind a name. Raises `UserError` if a plugin's commands cannot be imported."""
+    if name in COMMANDS:
+        module, _, attribute = COMMANDS[name][0].partition(":")
+        return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
+    entry = _plugin_commands()[name]
+    try:
+        return entry.load()  # type: ignore[no-any-return]
+    except ImportError as error:
+        raise UserError(f"{name}: importing {entry.value} failed: {error}") from error
+
+
 def _load(name: str) -> TyperCommand | TyperGroup:
     """Import the sub-command behind a name."""
-    module, _, attribute = COMMANDS[name][0].partition(":")
-    target: typer.Typer | Callable[..., Any] = getattr(import_module(module), attribute)
+    target = _target(name)
     if not isinstance(target, typer.Typer):
         wrapper = typer.Typer(add_completion=False, rich_markup_mode="markdown")  # reflows paragraphs
         wrapper.command(name)(target)
@@ -89,7 +115,9 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self.commands = {name: TyperCommand(name=name, short_help=text) for name, (_, text) in COMMANDS.items()}
+        texts = {name: text for name, (_, text) in COMMANDS.items()}
+        texts |= {name: _plugin_help(entry) for name, entry in _plugin_commands().items()}
+        self.commands = {name: TyperCommand(name=name, short_help=text) for name, text in texts.items()}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)

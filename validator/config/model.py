@@ -336,6 +336,8 @@ class Config(BaseSettings):
     chains: dict[LaneName, Chain] = Field(default_factory=dict)
     transports: dict[PluginName, PluginConfig] = Field(default_factory=dict)
     """`[transports.<name>]`: the configuration of a plugin of group `validator.transports`, by its own keys."""
+    jobs: dict[PluginName, PluginConfig] = Field(default_factory=dict)
+    """`[jobs.<name>]`: the configuration of a plugin of group `validator.jobs`, by its own keys."""
 
     @field_validator("kafka", mode="before")
     @classmethod

@@ -68,6 +68,8 @@ class TopicReader:
         self._bootstrap = config["bootstrap.servers"]
         self._ends: dict[tuple[str, int], int] = {}
         """By full topic and partition, the last end that was reached."""
+        self._read_on: set[tuple[str, int]] = set()
+        """Partitions with records since their last end."""
         with self._translated():
             self._consumer = Consumer(config)
         try:
@@ -92,6 +94,11 @@ class TopicReader:
         """Whether every partition has been read to its end at least once."""
         return all(place in self._ends for place in self._assigned)
 
+    @property
+    def caught_up(self) -> bool:
+        """Whether every partition was at its end when its last records were returned: no transaction has been read in part."""
+        return self.at_end and not self._read_on
+
     def poll(self, timeout_s: float) -> list[TopicRecord]:
         """Return the records that have arrived, waiting up to ``timeout_s`` for them."""
         records = []
@@ -101,6 +108,7 @@ class TopicReader:
             error = message.error()
             if error is None:
                 topic, value = message.topic(), message.value()
+                self._read_on.add((topic, message.partition()))
                 if topic is not None and (value is not None or self._nulls):
                     place = message.partition(), message.offset()
                     name, headers = topic.removeprefix(self._prefix), tuple(message.headers() or ())
@@ -108,6 +116,7 @@ class TopicReader:
                     records.append(TopicRecord(name, *place, _bytes(message.key()), _bytes(value) or b"", at, headers))
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._ends[message.topic(), message.partition()] = message.offset()
+                self._read_on.discard((message.topic(), message.partition()))
             elif error.code() in _BROKERS_GONE:
                 with self._translated():
                     await_broker(self._consumer, patience_s=self._patience_s)
@@ -156,6 +165,7 @@ class TopicReader:
     def _assign(self, places: list[TopicPartition]) -> None:
         self._assigned = [(place.topic, place.partition) for place in places]
         self._ends.clear()
+        self._read_on.clear()
         self._consumer.assign(places)
 
     # --- requests to Kafka: each goes through `retry.answer` ---

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creates and lists the topics of `validator.topics`."""
+"""Creates and lists topics: those of `validator.topics`, or of a plugin's job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from validator.kafka.retry import ANSWER_S_MAX, answer
 from validator.topics import DEAD_LETTERS, TOPICS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from confluent_kafka.admin import TopicMetadata
 
@@ -59,6 +59,7 @@ def create_topics(
     output_partitions: int | None = None,
     replication_factor: int = -1,
     retention_ms: Mapping[str, int] | None = None,
+    topics: Sequence[Topic] = TOPICS,
 ) -> dict[str, bool]:
     """Create the missing topics; return for each full name whether it was created now.
 
@@ -76,7 +77,7 @@ def create_topics(
                 replication_factor,
                 config=topic_config(topic, kept.get(topic.name, topic.retention_ms)),
             )
-            for topic in TOPICS
+            for topic in topics
         ]
         existing = _existing(admin)
         missing = [topic for topic in wanted if topic.topic not in existing]
@@ -133,12 +134,12 @@ def _led(topic: TopicMetadata) -> bool:
     )
 
 
-def list_topics(kafka: KafkaTable, *, prefix: str = PREFIX) -> list[TopicState]:
-    """Return the state of every topic of the table, in its order."""
+def list_topics(kafka: KafkaTable, *, prefix: str = PREFIX, topics: Sequence[Topic] = TOPICS) -> list[TopicState]:
+    """Return the state of every topic, in their order."""
     with _admin(kafka) as admin:
         existing = _existing(admin)
         counts = {
-            topic.name: existing[prefix + topic.name].partitions for topic in TOPICS if prefix + topic.name in existing
+            topic.name: existing[prefix + topic.name].partitions for topic in topics if prefix + topic.name in existing
         }
         places = [
             (name, TopicPartition(prefix + name, number)) for name, numbers in counts.items() for number in numbers
@@ -157,7 +158,7 @@ def list_topics(kafka: KafkaTable, *, prefix: str = PREFIX) -> list[TopicState]:
             partitions=len(counts[topic.name]) if topic.name in counts else None,
             records=records.get(topic.name),
         )
-        for topic in TOPICS
+        for topic in topics
     ]
 
 
@@ -172,7 +173,9 @@ def _offsets(admin: AdminClient, asked: dict[TopicPartition, OffsetSpec]) -> dic
     return answer(ask)
 
 
-def wait_for_topics(kafka: KafkaTable, *, prefix: str = PREFIX, patience_s: float) -> None:
+def wait_for_topics(
+    kafka: KafkaTable, *, prefix: str = PREFIX, patience_s: float, topics: Sequence[Topic] = TOPICS
+) -> None:
     """Return once every topic exists, so that a reader and a broker can be started together.
 
     Errors: `UserError` if one is still missing after ``patience_s``, or no broker answers by then.
@@ -181,7 +184,9 @@ def wait_for_topics(kafka: KafkaTable, *, prefix: str = PREFIX, patience_s: floa
     while True:
         problem: UserError
         try:
-            missing = [state.name for state in list_topics(kafka, prefix=prefix) if state.partitions is None]
+            missing = [
+                state.name for state in list_topics(kafka, prefix=prefix, topics=topics) if state.partitions is None
+            ]
         except UserError as error:
             problem = error
         else:

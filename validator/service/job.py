@@ -48,13 +48,15 @@ class JobProcess:
     ``ready`` is set once its query runs.
     """
 
-    def __init__(self, config: Config, on_event: Callable[[Event], None]) -> None:
+    def __init__(self, config: Config, on_event: Callable[[Event], None], *, plugin: str | None = None) -> None:
+        """``plugin`` names the job of a plugin (group `validator.jobs`); without it the process runs the lanes."""
         self.directory = job_directory(config).absolute()
         self.ready = threading.Event()
         self.failure: str | None = None
         self.spark_log = str(self.directory / "logs" / "spark.log")
         self._config = config
         self._on_event = on_event
+        self._plugin = plugin
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
 
@@ -77,7 +79,7 @@ class JobProcess:
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
                 json.dump(self._config.model_dump(mode="json"), file)
             self._process = subprocess.Popen(
-                job_command(path),
+                [*job_command(path), *([] if self._plugin is None else [self._plugin])],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,

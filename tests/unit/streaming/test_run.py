@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from streaming import run
-from streaming.run import _BatchFailed, _follow, _may_pass, _reason, _run_queries
+from streaming.run import BatchFailed, _follow, _may_pass, _reason, _run_queries
 from validator import exit_codes
 from validator.config import Config
 from validator.errors import UserError
@@ -189,7 +189,7 @@ def test_handler_fault_stops_job_at_once(progressed: bool) -> None:
 @pytest.mark.parametrize(("failure", "message"), [("is killed", "Lost task"), ("not taken", "Kafka did not accept")])
 @pytest.mark.parametrize("progressed", [False, True])
 def test_transient_failure_does_not_stop_job(failure: str, message: str, progressed: bool) -> None:
-    with pytest.raises(_BatchFailed, match=message) as failed:
+    with pytest.raises(BatchFailed, match=message) as failed:
         follow([*["batch"] * progressed, failure], stop_after=9)
     assert failed.value.progressed == progressed
 

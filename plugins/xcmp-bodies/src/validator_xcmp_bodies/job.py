@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator of bodies as a job of the product (`validator.plugin.job_api`).
+
+A chain's recipients are divided into *buckets*, by para id modulo their number. Each bucket is one state with one producer. A block's
+receipt goes to all buckets of its chain, since it is their clock; an event or a part of a body goes to its recipient's.
+
+What a batch holds is ordered: events, receipts, then bodies. The job reads events and receipts without a limit (`Job.causes`), so the body
+of a sender that waited for its event is never early.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from validator.plugin.job_api import (
+    DAY_MS,
+    FOREVER,
+    MINUTE_MS,
+    Job,
+    JobContext,
+    JobItem,
+    JobRecord,
+    KeyedState,
+    OutputRecord,
+    RecordUnreadable,
+    Topic,
+)
+from validator_xcmp_bodies import records
+from validator_xcmp_bodies.bodies import Bodies
+from validator_xcmp_bodies.errors import malformed
+from validator_xcmp_bodies.options import Options
+from validator_xcmp_bodies.outcomes import BodyPart, EventKind, IngressEvent, Place, Refused
+from validator_xcmp_bodies.pages import Pages, recovered_pages, restore
+from validator_xcmp_bodies.parts import BodyError, Condensed
+from validator_xcmp_bodies.queue import Content, Name
+
+JOB: Final = "xcmp-bodies"
+DETAIL_CHARACTERS_MAX: Final = 400
+"""Characters of the reason why a record cannot be read."""
+
+
+def open_job(context: JobContext) -> Job:
+    """Return the job. Raises `UserError`."""
+    return BodiesJob(Options.read(context))
+
+
+@dataclass(frozen=True, slots=True)
+class BodiesJob:
+    """The job for the chains of its options."""
+
+    options: Options
+
+    @property
+    def name(self) -> str:
+        """The name of the entry point."""
+        return JOB
+
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """What the lanes say about queues and blocks."""
+        return (records.INGRESS, records.RECEIPTS)
+
+    @property
+    def effects(self) -> tuple[str, ...]:
+        """Bodies: a sender writes one after it has read the event that lists it."""
+        return (records.BODIES,)
+
+    @property
+    def topics(self) -> tuple[Topic, ...]:
+        """The topics of bodies and of what is said about them."""
+        hours = self.options.retention_hours
+        return (
+            Topic(records.BODIES, None, "delete", hours * 60 * MINUTE_MS, "parts of bodies of XCMP messages"),
+            Topic(records.HELD, None, "delete", hours * 60 * MINUTE_MS, "verified bodies, and where their parts are"),
+            Topic(records.REFUSED, None, "delete", 7 * DAY_MS, "records of bodies that are dropped, and why"),
+            Topic(records.WANTED, None, "delete", DAY_MS, "requests to senders for bodies that are missing"),
+            Topic(records.FLOW, None, "compact", FOREVER, "what each sender may still send to each recipient"),
+            Topic(records.QUEUES, None, "compact", FOREVER, "status of each recipient's ingress queue"),
+        )
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """One key for each bucket of each chain; no chain's name has a slash."""
+        return tuple(_bucket(lane, number) for lane in self.options.chains for number in range(self.options.buckets))
+
+    def condense(self, record: JobRecord) -> Iterable[tuple[str, bytes]]:
+        """Return an event, a height or a part whose payloads are hashed, for the buckets that need it."""
+        if record.topic == records.BODIES:
+            return (self._condense_body(record),)
+        if record.topic == records.RECEIPTS:
+            return self._condense_receipt(record)
+        return self._condense_event(record)
+
+    def restore(self, key: str, pages: Mapping[bytes, bytes]) -> KeyedState:
+        """Return a bucket's state."""
+        lane = key.split("/", 1)[0]
+        return Bucket(lane, restore(self.options.settings[lane], pages), pages)
+
+    @property
+    def remembered(self) -> tuple[str, ...]:
+        """What is queued, and which bodies are held."""
+        return (records.INGRESS, records.HELD)
+
+    def recover(
+        self, key: str, found: Iterable[JobRecord], consumed: Mapping[tuple[str, int], int]
+    ) -> dict[bytes, bytes]:
+        """Return the bodies that are held for messages still queued, and up to where refusals were emitted."""
+        queued: set[tuple[int, Name]] = set()
+        held: dict[tuple[int, Name], Content] = {}
+        for record in found:
+            if record.topic == records.HELD:
+                lane, body = records.decode_held(record.value)
+                if self._owner(lane, body.recipient) == key:
+                    held[body.recipient, (body.sent_at, body.sender)] = Content(body.payloads, body.places)
+            else:
+                lane, event = records.decode_event(record.value)
+                if event is None or self._owner(lane, event.recipient) != key:
+                    continue
+                place = event.recipient, (event.sent_at, event.sender)
+                (queued.add if event.kind is EventKind.QUEUED else queued.discard)(place)
+        adopted: dict[int, dict[Name, Content]] = {}
+        for recipient, name in sorted(queued & held.keys()):
+            adopted.setdefault(recipient, {})[name] = held[recipient, name]
+        below = {partition: offset for (topic, partition), offset in consumed.items() if topic == records.BODIES}
+        return recovered_pages(adopted, below)
+
+    def _condense_event(self, record: JobRecord) -> Iterator[tuple[str, bytes]]:
+        lane, event = records.decode_event(record.value)
+        if lane in self.options.settings and event is not None:
+            plain = (event.block, event.kind.value, *event[2:])
+            yield self._owner(lane, event.recipient), marshal.dumps(plain)
+
+    def _condense_receipt(self, record: JobRecord) -> Iterator[tuple[str, bytes]]:
+        receipt = records.decode(records.RECEIPTS, record.value)
+        if receipt["lane"] in self.options.settings:
+            block = marshal.dumps(receipt["block"])
+            for number in range(self.options.buckets):
+                yield _bucket(receipt["lane"], number), block
+
+    def _condense_body(self, record: JobRecord) -> tuple[str, bytes]:
+        try:
+            lane, part, _ = records.decode_body(record.value)
+        except (RecordUnreadable, BodyError) as error:
+            return self.keys[0], marshal.dumps(str(error)[:DETAIL_CHARACTERS_MAX])
+        if lane not in self.options.settings:
+            return self.keys[0], marshal.dumps(f"lane: {lane[:64]!r} has no bodies")
+        plain = (*part[:-1], tuple(part.content))
+        return self._owner(lane, part.recipient), marshal.dumps(plain)
+
+    def _owner(self, lane: str, recipient: int) -> str:
+        return _bucket(lane, recipient % self.options.buckets)
+
+
+def _bucket(lane: str, number: int) -> str:
+    return f"{lane}/{JOB}/{number}"
+
+
+class Bucket:
+    """The state of one bucket (`validator.plugin.job_api.KeyedState`)."""
+
+    def __init__(self, lane: str, bodies: Bodies, stored: Mapping[bytes, bytes]) -> None:
+        self._lane = lane
+        self._bodies = bodies
+        self._pages = Pages(bodies, stored)
+
+    def process(self, items: Sequence[JobItem]) -> list[OutputRecord]:
+        """Take a batch: events, receipts, bodies; return what it led to."""
+        bodies = self._bodies
+        for topic, partition, offset, content in items:
+            plain = marshal.loads(content)  # noqa: S302 - written by `BodiesJob.condense` in the same batch
+            if topic == records.INGRESS:
+                block, kind, *rest = plain
+                bodies.apply(IngressEvent(block, EventKind(kind), *rest))
+            elif topic == records.RECEIPTS:
+                bodies.advance(plain)
+            elif isinstance(plain, str):
+                bodies.say(Refused(malformed(plain), Place(partition, offset)))
+            else:
+                *claim, condensed = plain
+                bodies.offer(BodyPart._make((*claim, Condensed(*condensed))), Place(partition, offset))
+        return records.encode_outcomes(self._lane, bodies.finish())
+
+    def changes(self) -> Iterator[tuple[bytes, bytes | None]]:
+        """Return the pages that have changed."""
+        return self._pages.changes()

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the operator of bodies takes and what it says, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias
+
+from validator.plugin.protocol_api import BlockNumber, Hash, ParaId
+from validator_xcmp_bodies import limits
+from validator_xcmp_bodies.errors import Refusal
+from validator_xcmp_bodies.parts import Condensed
+
+
+class EventKind(StrEnum):
+    """What happened to an entry of an ingress queue, by the names of the topic `ingress-events`."""
+
+    QUEUED = "queued"
+    ACKNOWLEDGED = "acknowledged"
+    REMOVED = "removed"
+
+
+class IngressEvent(NamedTuple):
+    """A record of `ingress-events`: ``sent_at`` and ``sender`` name the entry, ``size`` is in bytes."""
+
+    block: BlockNumber
+    kind: EventKind
+    recipient: ParaId
+    sender: ParaId
+    sent_at: BlockNumber
+    root: Hash
+    size: int
+
+
+class Place(NamedTuple):
+    """Where a record of `xcmp.bodies` is."""
+
+    partition: int
+    offset: int
+
+
+class BodyPart(NamedTuple):
+    """A record of `xcmp.bodies` after its payloads have been hashed; ``root`` and ``size`` are what the sender claims."""
+
+    sender: ParaId
+    recipient: ParaId
+    sent_at: BlockNumber
+    root: Hash
+    size: int
+    part: int
+    parts: int
+    content: Condensed
+
+
+class Held(NamedTuple):
+    """A listed body whose size and root are verified; its parts are the records at ``places``, in their order."""
+
+    recipient: ParaId
+    sender: ParaId
+    sent_at: BlockNumber
+    root: Hash
+    size: int
+    payloads: int
+    places: tuple[Place, ...]
+
+
+class Refused(NamedTuple):
+    """A record of `xcmp.bodies` that is dropped; the claim's fields are None if the record cannot be read."""
+
+    refusal: Refusal
+    place: Place
+    sender: ParaId | None = None
+    recipient: ParaId | None = None
+    sent_at: BlockNumber | None = None
+    root: Hash | None = None
+
+
+class Wanted(NamedTuple):
+    """A request to the sender of a listed body that is missing; ``attempt`` counts from 1."""
+
+    recipient: ParaId
+    sender: ParaId
+    sent_at: BlockNumber
+    root: Hash
+    size: int
+    attempt: int
+
+
+class Watermark(NamedTuple):
+    """Everything sent below ``block`` is acknowledged, and at ``block`` what these senders sent."""
+
+    block: BlockNumber
+    acked: tuple[ParaId, ...]
+
+
+class Flow(NamedTuple):
+    """What a sender may still send over a channel: ``capacity`` less ``unread`` messages."""
+
+    sender: ParaId
+    recipient: ParaId
+    capacity: int
+    unread: int
+    watermark: Watermark
+
+
+class QueueStatus(NamedTuple):
+    """A recipient's queue after a batch. ``waiting_bytes`` is what incomplete and unlisted bodies take in memory."""
+
+    recipient: ParaId
+    height: BlockNumber
+    unread: int
+    missing: int
+    waiting_bytes: int
+    front: tuple[BlockNumber, ParaId] | None
+    front_held: bool
+    alarm: bool
+    watermark: Watermark
+
+
+Outcome: TypeAlias = Held | Refused | Wanted | Flow | QueueStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the operator treats every queue; `limits` has the defaults."""
+
+    wanted_after_blocks: int = limits.WANTED_AFTER_BLOCKS
+    wanted_interval_blocks_max: int = limits.WANTED_INTERVAL_BLOCKS_MAX
+    wanted_per_batch_max: int = limits.WANTED_PER_BATCH_MAX
+    unlisted_bytes: int = limits.UNLISTED_BYTES
+    unlisted_blocks: int = limits.UNLISTED_BLOCKS
+    alarm_blocks: int = limits.ALARM_BLOCKS
+    capacity_messages: int = limits.CAPACITY_MESSAGES

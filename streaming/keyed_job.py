@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The query of a plugin's job (`validator.plugin.job_api`): two Kafka sources, condense stage, state stage, and the lanes' sink stage.
+
+The two sources keep the order of causes and effects. Spark asks the sources of a query for their ends one after the other, in the order of
+the plan, and the source of the effects is the first. So when the end of the causes is read, every cause that a writer had read before it
+produced an effect of this batch is committed, and is in this batch or an earlier one. The causes have no limit per batch: with one, a
+backlog would let the effects run ahead.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from streaming.job import with_own_workers
+from streaming.lane_operator import OUTPUT_SCHEMA, pack_consumed, pack_outputs
+from streaming.options import CHUNK_BYTES, source_options
+from streaming.sink import WRITTEN_SCHEMA, ExactlyOnceOutput, Output, sink_stage
+from streaming.transactions import TransactionalWriter
+from streaming.workers import tune_garbage_collector
+from validator.kafka.spark_options import spark_options
+from validator.lanes.keyed import KeyedCache, Recovery, StepSink, ordered, process_keyed
+from validator.lanes.sink import Sink
+from validator.plugin.job_api import Job, JobItem, JobRecord
+
+CHUNK_SCHEMA = "lane string, topic string, partition int, items binary"
+"""Each row is a run of one key's items from one Kafka partition. The column has the sink stage's name for a key."""
+
+EFFECTS_PER_TASK = 1_000
+"""Records of effects per condense task: every core takes a share of a batch, and a task's consumer fetches little beyond its share."""
+
+_ARROW = pa.schema([
+    ("lane", pa.string()),
+    ("topic", pa.string()),
+    ("partition", pa.int32()),
+    ("items", pa.binary()),
+])  # fmt: skip
+
+CACHE = KeyedCache()
+"""The live states of this worker; a module global for the reason of `streaming.lane_operator.CACHE`."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedJobSettings:
+    """The query's settings."""
+
+    job: Job
+    kafka: dict[str, Any]
+    prefix: str
+    checkpoint: Path | str
+    effects_per_trigger: int
+    """Maximum records of the effects in a batch."""
+    trigger_interval_ms: int = 0
+    recoveries: dict[str, Recovery] = field(default_factory=dict)
+    """By key, what a key begins with if its stored state is lost."""
+    output: Output | None = None
+    """Where the records go; None means Kafka, exactly once."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutput(ExactlyOnceOutput):
+    """Kafka, with one transactional producer for each key."""
+
+    def open(self) -> Sink:
+        """Open a sink whose writers fence off earlier ones."""
+        return StepSink(lambda key: TransactionalWriter(dict(self.kafka), self.prefix, key, self.job))
+
+
+def start_keyed_query(spark: SparkSession, settings: KeyedJobSettings) -> StreamingQuery:
+    """Start the query, which runs until it is stopped or fails."""
+    job = settings.job
+    effects = _source(spark, settings, job.effects, settings.effects_per_trigger)
+    causes = _source(spark, settings, job.causes, None)
+    rows = effects.unionByName(causes)  # in this order: see the module
+    condense = condense_stage(job, settings.prefix)
+    items = with_own_workers(spark, "condense", lambda: rows.mapInArrow(condense, CHUNK_SCHEMA))
+    outputs = with_own_workers(spark, "keyed", lambda: _process(items, settings))
+    output = settings.output or StepOutput.of(settings.kafka, settings.prefix, spark.sparkContext.applicationId)
+    written = with_own_workers(spark, "sink", lambda: outputs.mapInArrow(sink_stage(output), WRITTEN_SCHEMA))
+    return (
+        written.writeStream.queryName(job.name)
+        .format("noop")  # the stages write everything
+        .outputMode("append")
+        .option("checkpointLocation", str(settings.checkpoint))
+        .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
+        .start()
+    )
+
+
+def _source(
+    spark: SparkSession, settings: KeyedJobSettings, topics: tuple[str, ...], records_per_trigger: int | None
+) -> DataFrame:
+    reader = spark.readStream.format("kafka")
+    names = [settings.prefix + topic for topic in topics]
+    per_task = {} if records_per_trigger is None else {"records_per_task": EFFECTS_PER_TASK}
+    for name, value in source_options(names, records_per_trigger, **per_task).items():
+        reader = reader.option(name, value)
+    for name, value in spark_options(settings.kafka).items():
+        reader = reader.option(name, value)
+    return reader.load().select("topic", "partition", "offset", "key", "value")
+
+
+def _process(items: DataFrame, settings: KeyedJobSettings) -> DataFrame:
+    return items.groupBy("lane").transformWithStateInPandas(
+        KeyedOperator(settings.job, settings.prefix, settings.recoveries),
+        OUTPUT_SCHEMA,
+        outputMode="append",
+        timeMode="None",
+    )
+
+
+def condense_stage(job: Job, prefix: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the stateless stage's function: `Job.condense` for each record, and what is left in runs by key and partition."""
+
+    def condense(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tune_garbage_collector()
+        runs: dict[tuple[str, str, int], list[tuple[int, bytes]]] = {}
+        size = 0
+        for batch in batches:
+            columns = [batch.column(name) for name in ("topic", "partition", "offset", "key", "value")]
+            for topic, partition, offset, key, value in zip(*columns, strict=True):
+                name = topic.as_py().removeprefix(prefix)
+                record = JobRecord(name, partition.as_py(), offset.as_py(), key.as_py(), value.as_py() or b"")
+                for owner, content in job.condense(record):
+                    runs.setdefault((owner, name, record.partition), []).append((record.offset, content))
+                    size += len(content) + 1
+                if size >= CHUNK_BYTES:
+                    yield _chunks(runs)
+                    runs, size = {}, 0
+        if runs:
+            yield _chunks(runs)
+
+    return condense
+
+
+def _chunks(runs: dict[tuple[str, str, int], list[tuple[int, bytes]]]) -> pa.RecordBatch:
+    rows = [(*place, marshal.dumps(items)) for place, items in runs.items()]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), _ARROW, strict=True)],
+        schema=_ARROW,
+    )
+
+
+class SparkPages:
+    """A key's state in Spark's store (`validator.lanes.keyed.PageStore`)."""
+
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self._head = handle.getValueState("head", "head binary")
+        self._pages = handle.getMapState("pages", "name binary", "page binary")
+
+    def load_head(self) -> bytes | None:
+        """Return the head, or None if the key is new."""
+        row = self._head.get()
+        return None if row is None else bytes(row[0])
+
+    def save_head(self, head: bytes) -> None:
+        """Replace the head."""
+        self._head.update((head,))
+
+    def load_pages(self) -> dict[bytes, bytes]:
+        """Return every page."""
+        return {bytes(name): bytes(page) for (name,), (page,) in self._pages.iterator()}
+
+    def save_page(self, name: bytes, page: bytes) -> None:
+        """Write a page."""
+        self._pages.updateValue((name,), (page,))
+
+    def remove_page(self, name: bytes) -> None:
+        """Remove an existing page."""
+        self._pages.removeKey((name,))
+
+
+class KeyedOperator(StatefulProcessor):
+    """Runs a job's state machines; keyed by the job's keys."""
+
+    def __init__(self, job: Job, prefix: str, recoveries: dict[str, Recovery]) -> None:
+        self._job = job
+        self._prefix = prefix
+        self._recoveries = recoveries
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state."""
+        self._pages = SparkPages(handle)
+
+    def handleInputRows(  # type: ignore[override]  # noqa: N802 - the pandas form, as in `streaming.lane_operator`
+        self,
+        key: tuple[str],
+        rows: Iterator[pd.DataFrame],
+        timerValues: object,  # noqa: ARG002, N803
+    ) -> Iterator[pd.DataFrame]:
+        """Process one key's items of one batch."""
+        tune_garbage_collector()
+        items = ordered(
+            self._job,
+            [
+                JobItem(topic, int(partition), offset, content)
+                for frame in rows
+                for topic, partition, run in zip(frame["topic"], frame["partition"], frame["items"], strict=True)
+                for offset, content in marshal.loads(run)  # noqa: S302 - written by the previous stage
+            ],
+        )
+        recovery = self._recoveries.get(key[0])
+        output, consumed = process_keyed(self._job, key[0], self._pages, CACHE, items, self._prefix, recovery)
+        yield pd.DataFrame(
+            {"lane": [key[0]], "outputs": [pack_outputs([output])], "consumed": [pack_consumed(consumed)]}
+        )
+
+    def close(self) -> None:
+        """Keep the cache, since the worker stays alive."""

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a plugin's job until a signal stops it, with the checks, restarts and log of the lanes' job (`streaming.run`)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from streaming.keyed_job import KeyedJobSettings, start_keyed_query
+from streaming.logs import logger, own_output
+from streaming.markers import PROGRESS_S_MAX, read_marker
+from streaming.run import TOPICS_S_MAX, StopSignal, end_open_transactions, has_checkpoint, locked, run_queries
+from streaming.session import SPARK_LOG, JvmGone, jvm_is_gone, spark_session
+from validator import exit_codes
+from validator.errors import UserError
+from validator.kafka.reader import TopicReader
+from validator.kafka.topics import wait_for_topics
+from validator.lanes.configured import job_directory
+from validator.lanes.keyed import Recovery
+from validator.plugin.job_api import JobRecord
+from validator.service.plugin_job import configured_job
+from validator.topics import TOPICS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from validator.config import Config
+
+RECOVERY = "recovery.json"
+"""In the job's folder, what a rebuild begins with."""
+
+EFFECTS_PER_TRIGGER_MAX = 10_000
+"""Records of effects in a batch, at most; `[job] max_records_per_trigger` may lower it. They may have hundreds of KiB each, but no stage
+holds more than a chunk of them. A batch has fixed costs of about a second, so a backlog needs large ones."""
+
+
+def run_keyed_job(config: Config, name: str) -> int:
+    """Run the job of a plugin and return its exit code. Raises `UserError`."""
+    directory = job_directory(config)
+    settings = KeyedJobSettings(
+        job=configured_job(config, name),
+        kafka=config.kafka,
+        prefix=config.topics.prefix,
+        checkpoint=directory / "checkpoint",
+        effects_per_trigger=min(EFFECTS_PER_TRIGGER_MAX, config.job.max_records_per_trigger),
+        trigger_interval_ms=config.job.trigger_interval_ms,
+    )
+    stop = StopSignal()
+    with locked(directory), own_output(directory) as own:
+        log = logger(own)
+        log.info("started", lanes=[name], directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG))
+        try:
+            return _run_in_session(config, settings, stop, log)
+        except JvmGone:
+            log.error("failed", reason="Spark's JVM was killed or crashed")
+            return exit_codes.STOPPED
+
+
+def _run_in_session(config: Config, settings: KeyedJobSettings, stop: StopSignal, log: Any) -> int:
+    with spark_session(
+        config.job.master,
+        job_directory(config),
+        driver_memory=config.job.driver_memory,
+        state_partitions=config.job.state_partitions,
+    ) as spark:
+        for artefact in config.plugins.artefacts:
+            spark.sparkContext.addPyFile(artefact)
+        wait_for_topics(
+            config.kafka, prefix=settings.prefix, patience_s=TOPICS_S_MAX, topics=(*TOPICS, *settings.job.topics)
+        )
+        settings = replace(settings, recoveries=recoveries(settings, job_directory(config), rebuild=config.job.rebuild))
+
+        def start() -> StreamingQuery:
+            end_open_transactions(settings.kafka, settings.prefix, settings.job.keys)
+            return start_keyed_query(spark, settings)
+
+        try:
+            return run_queries(start, stop, log)
+        except Exception as error:
+            if jvm_is_gone(spark):
+                raise JvmGone from error
+            raise
+
+
+def recoveries(settings: KeyedJobSettings, directory: Path, *, rebuild: bool) -> dict[str, Recovery]:
+    """Return what keys without a stored state begin with; it stays in the job's folder, for a job that is killed in its first batch.
+
+    Raises `UserError` if Kafka holds output of the job, there is no checkpoint, and ``rebuild`` is false: much would be emitted again.
+    """
+    path = directory / RECOVERY
+    if has_checkpoint(settings.checkpoint):
+        return _read(path) if path.exists() else {}
+    job, prefix = settings.job, settings.prefix
+    found: dict[str, Recovery] = {}
+    for key in job.keys:
+        marker = read_marker(settings.kafka, prefix, key)
+        if marker.block is None:
+            continue
+        if not rebuild:
+            raise UserError(
+                f"Kafka holds output of job {job.name} up to step {marker.block} of {key}, but {settings.checkpoint} has no checkpoint: "
+                "start with --rebuild to take the inputs again and emit what is missing, or use another [topics] prefix"
+            )
+        consumed = {(topic.removeprefix(prefix), partition): end for (topic, partition), end in marker.consumed.items()}
+        pages = job.recover(key, _committed(settings), consumed)
+        found[key] = Recovery(marker.block + 1, marker.consumed, pages)
+    directory.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({key: _plain(recovery) for key, recovery in found.items()}) + "\n", encoding="utf-8")
+    return found
+
+
+def _committed(settings: KeyedJobSettings) -> Iterator[JobRecord]:
+    with TopicReader(settings.kafka, settings.prefix, settings.job.remembered) as reader:
+        for record in reader.read_past_transactions(PROGRESS_S_MAX):
+            yield JobRecord(record.topic, record.partition, record.offset, record.key, record.value)
+
+
+def _plain(recovery: Recovery) -> dict[str, Any]:
+    return {
+        "step": recovery.step,
+        "consumed": [[*place, offset] for place, offset in sorted(recovery.consumed.items())],
+        "pages": {name.hex(): page.hex() for name, page in recovery.pages.items()},
+    }
+
+
+def _read(path: Path) -> dict[str, Recovery]:
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+        return {
+            key: Recovery(
+                each["step"],
+                {(topic, partition): offset for topic, partition, offset in each["consumed"]},
+                {bytes.fromhex(name): bytes.fromhex(page) for name, page in each["pages"].items()},
+            )
+            for key, each in plain.items()
+        }
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UserError(
+            f"{path} cannot be read ({error}): remove the checkpoint next to it and start with --rebuild"
+        ) from error

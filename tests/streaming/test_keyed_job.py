@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plugin's job on Spark and Kafka: the operator of bodies, whose workers are killed and whose query starts again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from validator_xcmp_bodies import records
+from validator_xcmp_bodies.job import open_job
+from validator_xcmp_bodies.parts import measure, rejoin
+
+from streaming.keyed_job import KeyedJobSettings, start_keyed_query
+from streaming.run_keyed import recoveries
+from tests.bodies.history import LANE, Named, honest
+from tests.sending import send
+from tests.streaming.harness import Outputs, consume, python_workers, wait_until
+from validator.errors import UserError
+from validator.kafka.topics import create_topics
+from validator.plugin.job_api import JobContext
+
+CHAINS = {LANE: {"protocol": "xcmp-network", "limits": {}}}
+OUTPUTS = (records.HELD, records.REFUSED, records.WANTED, records.FLOW, records.QUEUES)
+
+
+class Run:
+    """One job with its own topics."""
+
+    def __init__(self, spark: SparkSession, kafka: dict[str, Any], folder: Path, prefix: str) -> None:
+        self.spark, self.kafka, self.prefix = spark, kafka, prefix
+        self.log = folder.parent / "logs" / "spark.log"
+        job = open_job(JobContext("xcmp-bodies", {"buckets": 2}, CHAINS))
+        create_topics(kafka, prefix=prefix)
+        create_topics(kafka, prefix=prefix, topics=job.topics)
+        self.settings = KeyedJobSettings(job, dict(kafka), prefix, folder / prefix / "checkpoint", 50)
+        self.produced: Counter[str] = Counter()
+        self.query: StreamingQuery | None = None
+
+    def produce(self, history: list[Named]) -> None:
+        send(self.kafka, self.prefix, [(topic, LANE.encode(), value) for topic, value in history])
+        self.produced.update(topic for topic, _ in history)
+
+    def start(self) -> None:
+        self.query = start_keyed_query(self.spark, self.settings)
+
+    def settle(self) -> None:
+        """Wait until the query has taken everything, and start it again if a worker was killed."""
+
+        def done() -> bool:
+            query = self.query
+            assert query is not None
+            if query.exception() is not None:
+                self.start()
+                return False
+            return self.taken(query) == self.produced
+
+        wait_until(done, f"{self.prefix}: everything produced is taken", self.log)
+
+    def taken(self, query: StreamingQuery) -> Counter[str]:
+        progress = query.lastProgress
+        found: Counter[str] = Counter()
+        for source in progress.sources if progress is not None else ():
+            for topic, partitions in json.loads(source.endOffset or "{}").items():
+                found[topic.removeprefix(self.prefix)] = sum(partitions.values())
+        return Counter({topic: count for topic, count in found.items() if count})
+
+    def outputs(self) -> Outputs:
+        return consume(self.kafka, self.prefix, (*OUTPUTS, records.BODIES))
+
+
+@pytest.fixture
+def run(spark: SparkSession, kafka: dict[str, Any], spark_directory: Path, request: pytest.FixtureRequest) -> Any:
+    made = Run(spark, kafka, spark_directory / "keyed", f"{request.node.name.replace('_', '-')[:40]}.")
+    yield made
+    if made.query is not None:
+        made.query.stop()
+
+
+def listed(history: list[Named]) -> dict[tuple[int, int, int], dict[str, Any]]:
+    events = [records.decode(topic, value) for topic, value in history if topic == "ingress-events"]
+    return {(each["sender"], each["recipient"], each["sent_at"]): each for each in events if each["event"] == "queued"}
+
+
+def test_bodies_are_held_once_though_workers_are_killed_and_the_query_starts_again(run: Run) -> None:
+    history = honest(7, acknowledged=False)
+    third = len(history) // 3
+    run.produce(history[:third])
+    run.start()
+    run.settle()
+    assert run.query is not None
+    run.produce(history[third : 2 * third])
+    for worker in python_workers(run.spark):
+        os.kill(worker, signal.SIGKILL)
+    run.settle()
+    progress = run.query.lastProgress
+    assert progress is not None
+    first = progress.sources[0].description
+    assert first is not None
+    assert records.BODIES in first, "Spark reads the ends of its sources in this order: effects first"
+    run.query.stop()
+    run.produce(history[2 * third :])
+    run.start()
+    run.settle()
+
+    outputs = run.outputs()
+    held = [records.decode(records.HELD, value) for _, value in outputs[records.HELD]]
+    expected = listed(history)
+    assert sorted((each["sender"], each["recipient"], each["sent_at"]) for each in held) == sorted(expected)
+    for each in held:
+        parts = [records.decode_body(outputs[records.BODIES][place["offset"]][1])[2] for place in each["places"]]
+        found = measure(rejoin(parts))
+        entry = expected[each["sender"], each["recipient"], each["sent_at"]]
+        assert (found.root, found.size, found.payloads) == (entry["root"], entry["size"], each["payloads"])
+    refused = Counter(records.decode(records.REFUSED, value)["kind"] for _, value in outputs[records.REFUSED])
+    assert set(refused) <= {"Body/Duplicate"}, "only bodies that another with the same root has answered"
+    wanted = [records.decode(records.WANTED, value) for _, value in outputs[records.WANTED]]
+    requests = Counter((each["sender"], each["recipient"], each["sent_at"], each["attempt"]) for each in wanted)
+    assert set(requests.values()) <= {1}
+    last = {key: records.decode(records.QUEUES, value) for key, value in outputs[records.QUEUES]}
+    assert sum(status["unread"] for status in last.values()) == len(expected)
+    assert all(status["missing"] == 0 for status in last.values())
+
+
+def test_job_without_its_checkpoint_starts_only_to_rebuild_and_repeats_nothing(run: Run, tmp_path: Path) -> None:
+    assert recoveries(run.settings, tmp_path, rebuild=False) == {}
+    history = honest(1, 6, acknowledged=False)
+    run.produce(history[: len(history) // 2])
+    run.start()
+    run.settle()
+    assert run.query is not None
+    run.query.stop()
+    run.produce(history[len(history) // 2 :])
+    checkpoint = Path(run.settings.checkpoint).with_name("lost")
+    run.settings = replace(run.settings, checkpoint=checkpoint)
+    with pytest.raises(UserError, match="Kafka holds output of job xcmp-bodies up to step"):
+        recoveries(run.settings, tmp_path, rebuild=False)
+    found = recoveries(run.settings, tmp_path, rebuild=True)
+    run.settings = replace(run.settings, recoveries=found)
+    run.start()
+    run.settle()
+    assert recoveries(run.settings, tmp_path, rebuild=False) == found, (
+        "a job that is killed in its first batch begins with the same"
+    )
+    outputs = run.outputs()
+    held = [records.decode(records.HELD, value) for _, value in outputs[records.HELD]]
+    assert sorted((each["sender"], each["recipient"], each["sent_at"]) for each in held) == sorted(listed(history))
+    refused = [records.decode(records.REFUSED, value)["offset"] for _, value in outputs[records.REFUSED]]
+    assert len(refused) == len(set(refused))
+
+
+def test_job_on_another_checkpoint_is_stopped_by_the_marker(run: Run) -> None:
+    run.produce(honest(1, 3))
+    run.start()
+    run.settle()
+    assert run.query is not None
+    run.query.stop()
+    run.produce(honest(2, 3))
+    run.settings = replace(run.settings, checkpoint=Path(run.settings.checkpoint).with_name("other"))
+    run.start()
+    with pytest.raises(StreamingQueryException, match="does not follow step"):
+        run.query.awaitTermination()

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps the state of a plugin's job and emits its output once: what `lanes.store` and `lanes.sink` are for lanes.
+
+A key's state is pages by name. A batch writes those that changed, and the head: the number of the next *step*, what has been consumed,
+and a token that chains over the inputs of every batch. A worker uses its live state only if its token is the head's, otherwise it restores
+the pages.
+
+A batch with output is a step, and the output's marker (`lanes.marker`) has the step's number. Spark repeats a batch with the same inputs
+from the same state, so a repeated step has the same output and is left out as a whole. Which records share a batch is decided once, when
+Spark plans it, and no output says how. So a job on another checkpoint would decide differently: `StepSink` stops it as soon as its steps
+are not the ones that follow the marker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Final, NamedTuple, Protocol
+
+from validator.codec.encode import BlockOutput
+from validator.core.scale import Upgrade, Writer, upgraded
+from validator.errors import UserError
+from validator.lanes.marker import Consumed
+from validator.lanes.sink import BatchWriter
+from validator.plugin.job_api import Job, JobItem, KeyedState
+
+HEAD_VERSION = 1
+UPGRADES: dict[int, Upgrade] = {}
+"""By version, the upgrade of a head to the next version."""
+TOKEN_BYTES = 16
+
+
+class PageStore(Protocol):
+    """The state of one key, in a store that commits a batch completely or not at all."""
+
+    def load_head(self) -> bytes | None:
+        """Return the head, or None if the key is new."""
+
+    def save_head(self, head: bytes) -> None:
+        """Replace the head."""
+
+    def load_pages(self) -> dict[bytes, bytes]:
+        """Return every page."""
+
+    def save_page(self, name: bytes, page: bytes) -> None:
+        """Write a page."""
+
+    def remove_page(self, name: bytes) -> None:
+        """Remove an existing page."""
+
+
+class Head(NamedTuple):
+    """The number of the next step, by place the offset after the last record consumed, and what the state was made from."""
+
+    step: int
+    consumed: Consumed
+    token: bytes
+
+    def after(self, items: Sequence[JobItem], prefix: str, *, emits: bool) -> Head:
+        """Return the head after a batch that took these items."""
+        chained = blake2b(self.token, digest_size=TOKEN_BYTES)
+        consumed = dict(self.consumed)
+        for topic, partition, offset, content in items:
+            chained.update(f"{topic}/{partition}/{offset}/{len(content)};".encode())
+            place = prefix + topic, partition
+            consumed[place] = max(consumed.get(place, 0), offset + 1)
+        return Head(self.step + emits, consumed, chained.digest())
+
+    def encode(self) -> bytes:
+        """Return the head as bytes."""
+        out = Writer()
+        out.u8(HEAD_VERSION)
+        out.u64(self.step)
+        out.bytes(self.token)
+        out.compact(len(self.consumed))
+        for (topic, partition), offset in sorted(self.consumed.items()):
+            out.bytes(topic.encode())
+            out.u32(partition)
+            out.u64(offset)
+        return bytes(out.buffer)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Head:
+        """Return the head that the bytes encode. Raises `core.scale.DecodeError`."""
+        reader = upgraded(data, HEAD_VERSION, UPGRADES, "head of a job's state")
+        step, token = reader.u64(), reader.bytes()
+        consumed = dict(reader.items(lambda: ((reader.bytes().decode(), reader.u32()), reader.u64())))
+        reader.end()
+        return cls(step, consumed, token)
+
+
+FIRST: Final = Head(0, {}, bytes(TOKEN_BYTES))
+"""The head of a key without a state."""
+
+
+@dataclass(slots=True)
+class KeyedCache:
+    """The live states of one worker, with the tokens of their heads."""
+
+    live: dict[str, tuple[bytes, KeyedState]] = field(default_factory=dict)
+    restored: Callable[[str, int], None] = lambda _key, _pages: None
+    """Called with a key and a number of pages whenever a stored state is read."""
+
+
+class Recovery(NamedTuple):
+    """What a key without a stored state begins with, if Kafka holds output of it: its next step, what was consumed, its first pages."""
+
+    step: int
+    consumed: Consumed
+    pages: dict[bytes, bytes]
+
+
+class Step(NamedTuple):
+    """What a batch leads to: the step if it has output, and what the key has consumed with it."""
+
+    output: BlockOutput
+    consumed: Consumed
+
+
+def process_keyed(
+    job: Job,
+    key: str,
+    store: PageStore,
+    cache: KeyedCache,
+    items: Sequence[JobItem],
+    prefix: str,
+    recovery: Recovery | None = None,
+) -> Step:
+    """Take a batch's items of one key, and store what changed."""
+    stored = store.load_head()
+    head = FIRST if stored is None else Head.decode(stored)
+    if stored is None and recovery is not None:
+        head = Head(recovery.step, recovery.consumed, FIRST.token)
+        for name, first in recovery.pages.items():
+            store.save_page(name, first)
+    token, state = cache.live.pop(key, (None, None))
+    if state is None or token != head.token or stored is None:
+        pages: Mapping[bytes, bytes] = store.load_pages()
+        cache.restored(key, len(pages))
+        state = job.restore(key, pages)
+    records = state.process(items)
+    for name, page in state.changes():
+        if page is None:
+            store.remove_page(name)
+        else:
+            store.save_page(name, page)
+    after = head.after(items, prefix, emits=bool(records))
+    store.save_head(after.encode())
+    cache.live[key] = after.token, state
+    return Step(BlockOutput(head.step if records else None, records), after.consumed)
+
+
+def ordered(job: Job, items: Sequence[JobItem]) -> list[JobItem]:
+    """Return a batch's items in the order in which a state takes them: by topic as the job lists them, partition, offset."""
+    rank = {topic: at for at, topic in enumerate((*job.causes, *job.effects))}
+    return sorted(items, key=lambda item: (rank[item.topic], item.partition, item.offset))
+
+
+class StepSink:
+    """Emits each step of a key once, in one transaction of the key's `BatchWriter` with its marker (`lanes.sink.Sink`).
+
+    Exceptions of the writer propagate; after one the sink is unusable.
+    """
+
+    def __init__(self, open_writer: Callable[[str], BatchWriter]) -> None:
+        self._open_writer = open_writer
+        self._writers: dict[str, BatchWriter] = {}
+        self._steps: dict[str, list[BlockOutput]] = {}
+
+    def write(self, lane: str, output: list[BlockOutput]) -> None:
+        """Take a batch's step, if it has one."""
+        self._steps.setdefault(lane, []).extend(each for each in output if each.block is not None)
+
+    def commit(self, lane: str, consumed: Consumed) -> dict[str, int]:
+        """Commit a batch; a step that is already committed is left out. Raises `UserError` if the step is not the marker's or its next."""
+        steps = self._steps.pop(lane, [])
+        if not steps:
+            return {}
+        ((step, records),) = steps
+        writer = self._writer(lane)
+        marker = writer.marker(consumed)
+        last = -1 if marker.block is None else marker.block
+        if last == step and dict(marker.consumed) == dict(consumed):
+            return {}
+        if last + 1 != step:
+            raise UserError(
+                f"{lane}: step {step} does not follow step {last} on Kafka: another job has continued from an earlier checkpoint, or this "
+                "checkpoint has been replaced; start the job with the checkpoint that was used last"
+            )
+        writer.write(records)
+        writer.commit(marker.after(step, consumed))
+        written: dict[str, int] = {}
+        for record in records:
+            written[record.topic] = written.get(record.topic, 0) + 1
+        return written
+
+    def _writer(self, lane: str) -> BatchWriter:
+        """Return a key's writer; an earlier batch's only if no other worker has written the key since."""
+        writer = self._writers.get(lane)
+        if writer is None or not writer.is_current():
+            writer = self._writers[lane] = self._open_writer(lane)
+        return writer

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The public API for jobs: streaming state machines next to the lanes, on the same Kafka and Spark, exactly once.
+
+A job is an entry point of group ``validator.jobs``: a function that takes a `JobContext` and returns a `Job`. Spark runs it like the lanes,
+in a separate process (`streaming.keyed_job`): `Job.condense` for each record on every core, then a `KeyedState` for each key, then a
+transaction for each key and batch.
+
+Topics of one batch have an order. A batch never reads less of ``causes`` than its ``effects`` may refer to: the ends of ``effects`` are
+read first. So if a writer produces an effect after it has read a cause, no batch holds the effect without the cause.
+
+Raising is for bugs: whatever a record contains, `Job.condense` and `KeyedState.process` turn it into outcomes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final, NamedTuple, Protocol
+
+from validator.codec.encode import OutputRecord
+from validator.codec.record_format import RecordFormat, RecordUnreadable
+from validator.codec.schemas import SchemaSet, schemas
+from validator.errors import UserError
+from validator.topics import DAY_MS, FOREVER, MINUTE_MS, Topic
+
+__all__ = [
+    "DAY_MS",
+    "FOREVER",
+    "MINUTE_MS",
+    "Job",
+    "JobContext",
+    "JobItem",
+    "JobRecord",
+    "KeyedState",
+    "OutputRecord",
+    "RecordFormat",
+    "RecordUnreadable",
+    "SchemaSet",
+    "Topic",
+    "UserError",
+    "open_job",
+    "schemas",
+]
+
+JOBS: Final = "validator.jobs"
+
+
+class JobRecord(NamedTuple):
+    """A Kafka record; ``topic`` is without the prefix."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes
+
+
+class JobItem(NamedTuple):
+    """What `Job.condense` made of a record for one key."""
+
+    topic: str
+    partition: int
+    offset: int
+    content: bytes
+
+
+class KeyedState(Protocol):
+    """The state of one key, in memory. The same items in the same batches give the same output, whatever was stored in between."""
+
+    def process(self, items: Sequence[JobItem]) -> list[OutputRecord]:
+        """Take a batch's items: causes, then effects, each by partition and offset. Return the records to emit, in order."""
+
+    def changes(self) -> Iterable[tuple[bytes, bytes | None]]:
+        """Return the pages that have changed since the last call, by name; None stands for a page that is gone."""
+
+
+class Job(Protocol):
+    """A job's definition. It is pickled to Spark's workers, so its class is a module's own."""
+
+    @property
+    def name(self) -> str:
+        """The name of the entry point."""
+
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """Input topics, without the prefix, that a batch reads completely."""
+
+    @property
+    def effects(self) -> tuple[str, ...]:
+        """Input topics whose records may refer to those of ``causes``; a batch takes a limited number of them."""
+
+    @property
+    def topics(self) -> tuple[Topic, ...]:
+        """The topics that exist for this job only."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Every key that may have a state; each has a transactional producer."""
+
+    def condense(self, record: JobRecord) -> Iterable[tuple[str, bytes]]:
+        """Return what is left of a record for each key that needs it. It runs on every core, without state."""
+
+    def restore(self, key: str, pages: Mapping[bytes, bytes]) -> KeyedState:
+        """Return a key's state from its stored pages; there are none at first."""
+
+    @property
+    def remembered(self) -> tuple[str, ...]:
+        """The topics, inputs or outputs, whose records `recover` needs."""
+
+    def recover(
+        self, key: str, records: Iterable[JobRecord], consumed: Mapping[tuple[str, int], int]
+    ) -> dict[bytes, bytes]:
+        """Return the first pages of a key whose stored state is lost, while its output is on Kafka.
+
+        The state will take every input again from the earliest. It must not emit again what stands in ``records``, the committed ones of
+        the topics ``remembered``, nor what followed from inputs below ``consumed`` (by topic and partition, the offset after the last).
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class JobContext:
+    """What a job is made from: ``options`` is its table `[jobs.<name>]`, ``chains`` the tables `[chains.<lane>]` as plain values."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    chains: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def open_job(context: JobContext) -> Job:
+    """Return the installed job of a name. Raises `UserError` if there is none or several, or as the job does for its options."""
+    found = tuple(entry_points(group=JOBS, name=context.name))
+    if len(found) != 1:
+        there = ", ".join(sorted({each.name for each in entry_points(group=JOBS)})) or "none"
+        number = "no" if not found else "more than one"
+        raise UserError(f"job {context.name}: {number} plugin of group {JOBS} has this name; installed: {there}")
+    return _load(found[0])(context)  # type: ignore[no-any-return]
+
+
+def _load(entry: EntryPoint) -> Any:
+    try:
+        return entry.load()
+    except ImportError as error:
+        raise UserError(f"job {entry.name}: importing {entry.value} failed: {error}") from error
