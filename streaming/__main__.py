@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m streaming CONFIGURATION`: the job as a separate process.
+"""`python -m streaming CONFIGURATION [CHANGE ...]`: the job as a separate process.
 
-CONFIGURATION is a JSON file with the complete configuration, as `validator run` resolved it. The job logs JSON lines to standard error.
-Each line has an ``event``: ``started``, ``ready`` (the query runs), ``batch``, ``restarting``, ``stopped`` or ``failed``. SIGTERM and
-SIGINT stop the job after its current batch. Exit codes: `validator.exit_codes`.
+CONFIGURATION is a JSON file with the complete configuration, as `validator run` resolved it. Each CHANGE is a value of `--accept-change`
+(`validator.lanes.accepted`). The job logs JSON lines to standard error. Each line has an ``event``: ``started``, ``comparing`` (before a
+rebuild), ``accepted``, ``ready`` (the query runs), ``batch``, ``restarting``, ``stopped`` or ``failed``. SIGTERM and SIGINT stop the job
+after its current batch. Exit codes: `validator.exit_codes`.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from streaming.run import run_job
 from validator import exit_codes
 from validator.config import Config
 from validator.errors import UserError
+from validator.lanes.accepted import read_accepted
 
 
 def main(arguments: list[str]) -> int:
     """Run the job and return its exit code."""
-    if len(arguments) != 1:
-        sys.stderr.write("usage: python -m streaming CONFIGURATION\n")
+    if not arguments:
+        sys.stderr.write("usage: python -m streaming CONFIGURATION [CHANGE ...]\n")
         return exit_codes.USER_ERROR
     try:
-        return run_job(_read_configuration(Path(arguments[0])))
+        return run_job(_read_configuration(Path(arguments[0])), accepted=read_accepted(arguments[1:]))
     except UserError as error:
         sys.stderr.write(f"validator: {error}\n")
         return exit_codes.USER_ERROR

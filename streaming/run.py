@@ -7,8 +7,9 @@ import fcntl
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.job import JobSettings, start_query
 from streaming.logs import logger, own_output
-from streaming.markers import read_marker
 from streaming.session import SPARK_LOG, JvmGone, jvm_is_gone, spark_session
 from streaming.sink import Output
 from streaming.transactions import WriteFailed, take_over
@@ -27,10 +27,9 @@ from validator import exit_codes
 from validator.config import Config
 from validator.errors import UserError
 from validator.kafka.topics import wait_for_topics
+from validator.lanes.accepted import NOTHING, Accepted
 from validator.lanes.configured import job_directory, lane_definitions
-from validator.lanes.definition import job_codec
-from validator.lanes.kept_rules import keep_rules, refuse_changed_past
-from validator.service.retention import missing_blocks
+from validator.service.look import Look, has_changed, look, look_offline
 
 POLL_S = 0.5
 """Seconds between polls of the query's progress."""
@@ -51,8 +50,9 @@ TOPICS_S_MAX = 60.0
 """Seconds to wait for the topics once Spark is up."""
 
 
-def run_job(config: Config, output: Output | None = None) -> int:
+def run_job(config: Config, output: Output | None = None, accepted: Accepted = NOTHING) -> int:
     """Run a configuration's job and return its exit code. Writes to Kafka unless ``output`` says otherwise. Raises `UserError`."""
+    look_offline(config)  # first, since it refuses what must leave the folder as it is
     directory = job_directory(config)
     definitions = lane_definitions(config)
     settings = JobSettings(
@@ -71,19 +71,28 @@ def run_job(config: Config, output: Output | None = None) -> int:
         log.info(
             "started", lanes=list(definitions), directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG)
         )
-        kept = directory / "lanes"
-        # without a checkpoint, too: topics that hold a lane's output hold it under the rules of before
-        refuse_changed_past(kept, definitions, lambda lane: read_marker(settings.kafka, settings.prefix, lane).block)
-        keep_rules(kept, definitions)
+        # a change may be refused, which need not wait for Spark; otherwise Spark and a broker may start at the same time
+        found = _look(config, settings, accepted, log) if has_changed(config, definitions) else None
         try:
-            return _run_in_session(config, settings, stop, log)
+            return _run_in_session(config, settings, lambda: found or _look(config, settings, accepted, log), stop, log)
         except JvmGone:
             log.error("failed", reason="Spark's JVM was killed or crashed")
             return exit_codes.STOPPED
 
 
-def _run_in_session(config: Config, settings: JobSettings, stop: _StopSignal, log: Any) -> int:
-    """Start Spark, check topics and checkpoint, and run the query. Raises `UserError`, `JvmGone`."""
+def _look(config: Config, settings: JobSettings, accepted: Accepted, log: Any) -> Look:
+    """Look at topics and checkpoint. Raises `UserError`."""
+    # the process that started this job may still be creating the topics
+    wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)
+    return look(
+        config, settings.definitions, accepted, lambda lane, block: log.info("comparing", lane=lane, to_block=block)
+    )
+
+
+def _run_in_session(
+    config: Config, settings: JobSettings, looked: Callable[[], Look], stop: _StopSignal, log: Any
+) -> int:
+    """Start Spark, look at topics and checkpoint, and run the query. Raises `UserError`, `JvmGone`."""
     with spark_session(
         config.job.master,
         job_directory(config),
@@ -94,12 +103,11 @@ def _run_in_session(config: Config, settings: JobSettings, stop: _StopSignal, lo
             artefact
         ) in config.plugins.artefacts:  # in this process, defining the lanes has put them on the path already
             spark.sparkContext.addPyFile(artefact)
-        # a query on a missing topic fails; the process that started this job may still be creating the topics
-        wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)
-        if not _has_checkpoint(settings):
-            if not config.job.rebuild:
-                refuse_written_topics(settings)
-            refuse_cut_inputs(settings)
+        found = looked()
+        found.keep()
+        for change in found.accepted.options():
+            log.warning("accepted", change=change)
+        settings = replace(settings, retired=dict(found.retired))
         try:
             return _run_queries(spark, settings, stop, log)
         except Exception as error:
@@ -125,39 +133,6 @@ def _locked(directory: Path) -> Iterator[None]:
                 f"another job is using {directory}: stop it, or give this one a separate [job] directory"
             ) from None
         yield
-
-
-def _has_checkpoint(settings: JobSettings) -> bool:
-    offsets = Path(settings.checkpoint) / "offsets"
-    return offsets.is_dir() and any(offsets.iterdir())
-
-
-def refuse_written_topics(settings: JobSettings) -> None:
-    """Raise `UserError` if Kafka already holds a lane's output, since a job without a checkpoint would start over.
-
-    Nothing would be emitted twice. But if the chain itself has started over, its first blocks would count as already emitted.
-    """
-    for lane in settings.definitions:
-        marker = read_marker(settings.kafka, settings.prefix, lane)
-        if marker.block is not None:
-            raise UserError(
-                f"{settings.prefix}verdicts holds lane {lane} up to block {marker.block}, but {settings.checkpoint} has no checkpoint: "
-                "start with --rebuild to execute the inputs again and emit only what is missing, or use another [topics] prefix"
-            )
-
-
-def refuse_cut_inputs(settings: JobSettings) -> None:
-    """Raise `UserError` if retention has removed the first inputs of a lane, which would wait for them forever."""
-    definitions = settings.definitions
-    starts = {lane: definition.first_block for lane, definition in definitions.items()}
-    ahead = max((definition.settings.blocks_ahead_max for definition in definitions.values()), default=0)
-    for lane, (block, lacks) in missing_blocks(
-        settings.kafka, settings.prefix, job_codec(definitions.values()), starts, ahead
-    ).items():
-        raise UserError(
-            f"lane {lane}: block {block} is missing: {lacks}, retention has removed the rest. The lane cannot start with block "
-            f"{starts[lane]}: import the state after a later block with `validator lanes import`"
-        )
 
 
 def _run_queries(spark: SparkSession, settings: JobSettings, stop: _StopSignal, log: Any) -> int:

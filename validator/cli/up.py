@@ -9,10 +9,11 @@ import typer
 
 from validator import exit_codes
 from validator.cli.broker import embedded_broker
-from validator.cli.common import ConfigPath, Rebuild, load_job_config, say, terminated_as_interrupted
+from validator.cli.common import AcceptChange, ConfigPath, Rebuild, load_job_config, say, terminated_as_interrupted
 from validator.cli.job_log import log_printer
 from validator.cli.progress import jar_progress
 from validator.kafka.jars import ensure_jars
+from validator.lanes.accepted import read_accepted
 from validator.service.start import Service
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 def up(
     config_path: ConfigPath = None,
     rebuild: Rebuild = False,
+    accept_change: AcceptChange = None,
     as_json: Annotated[bool, typer.Option("--json", help="Log only JSON lines.")] = False,
 ) -> None:
     """Start a broker if none is configured, create missing topics, and run the job. Ctrl-C stops the job, then the broker.
@@ -32,13 +34,15 @@ def up(
     0 if it was stopped, 2 if the configuration or the environment is wrong, 3 if the job stopped by itself to avoid losing data, 70 if it
     failed.
     """
+    accepted = accept_change or []
+    read_accepted(accepted)
     config = load_job_config(config_path, rebuild=rebuild)
     embedded = not config.kafka.get("bootstrap.servers")
     with jar_progress() as progress:
         ensure_jars("spark", progress=progress)
         if embedded:
             ensure_jars("broker", progress=progress)
-    service = Service(config, embedded_broker() if embedded else None, log_printer(as_json=as_json))
+    service = Service(config, embedded_broker() if embedded else None, log_printer(as_json=as_json), accepted)
     with terminated_as_interrupted():
         raise typer.Exit(_serve(service, config_path, as_json=as_json))
 

@@ -264,6 +264,18 @@ def _read_use(reader: Reader) -> HandlerUse:
     return use
 
 
+def journal_under_others(lane: str, error: PluginError | RulesOutdated) -> str:
+    """Return, in one line, what a user can do about a lane whose journal was written under rules or plugins that are not here any more."""
+    if isinstance(error, RulesOutdated):
+        return (
+            f"lane {lane}: its journal was written under {error}: remove the job's checkpoint and start with --rebuild"
+        )
+    return (
+        f"lane {lane}: its journal was written under plugins that are no longer installed: {error.line}: install them next to the new ones "
+        "for one start, or remove the job's checkpoint and start with --rebuild"
+    )
+
+
 def job_codec(definitions: Iterable[LaneDefinition]) -> Codec:
     """Return the codec for the input records of all of a job's lanes, before it is known which lane a record belongs to."""
     return codec_of(definition.plan for definition in definitions)

@@ -26,7 +26,7 @@ from validator.kafka.process import start_time
 from validator.lanes.configured import job_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     Event = dict[str, Any]
     """One line of the job's log; ``event`` is its kind."""
@@ -44,40 +44,43 @@ OUTPUT: Final = "output"
 class JobProcess:
     """One job with its configuration.
 
-    ``on_event`` is called in a separate thread with every line that the job logs. ``failure`` is the job's own reason for its end, and
-    ``ready`` is set once its query runs.
+    ``on_event`` is called in a separate thread with every line that the job logs, and ``accepted`` has values of `--accept-change`.
+    ``failure`` is the job's own reason for its end, and ``ready`` is set once its query runs.
     """
 
-    def __init__(self, config: Config, on_event: Callable[[Event], None]) -> None:
+    def __init__(self, config: Config, on_event: Callable[[Event], None], accepted: Sequence[str] = ()) -> None:
         self.directory = job_directory(config).absolute()
         self.ready = threading.Event()
         self.failure: str | None = None
         self.spark_log = str(self.directory / "logs" / "spark.log")
         self._config = config
         self._on_event = on_event
+        self._accepted = accepted
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Start the process. Its log reports its progress.
-
-        Errors, in order: pyspark is not installed, another job is using the directory.
-        """
+    def check(self) -> None:
+        """Raise `UserError` if pyspark is not installed, or if another job is using the directory."""
         if find_spec("pyspark") is None:
             raise UserError("the job needs Spark, which is not installed: pip install 'validator[spark]'")
+        pid = running_job(self.directory)
+        if pid is not None:
+            raise UserError(
+                f"another job is using {self.directory} (process {pid}): stop it, or give this one a separate [job] directory"
+            )
+
+    def start(self) -> None:
+        """Start the process. Its log reports its progress. Raises `UserError` as `check` does."""
+        self.check()
         self.directory.mkdir(parents=True, exist_ok=True)
         with _lock(self.directory):
-            pid = running_job(self.directory)
-            if pid is not None:
-                raise UserError(
-                    f"another job is using {self.directory} (process {pid}): stop it, or give this one a separate [job] directory"
-                )
+            self.check()
             path = self.directory / "configuration.json"
             path.unlink(missing_ok=True)
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
                 json.dump(self._config.model_dump(mode="json"), file)
             self._process = subprocess.Popen(
-                job_command(path),
+                [*job_command(path), *self._accepted],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,

@@ -9,14 +9,27 @@ from typing import TYPE_CHECKING
 
 from validator.errors import UserError
 from validator.kafka.topics import create_topics
+from validator.lanes.configured import lane_definitions
 from validator.service.job import JobProcess
+from validator.service.look import look_offline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from validator.config import Config
     from validator.kafka.broker import EmbeddedBroker
     from validator.service.job import Event
+
+
+def check_job(config: Config) -> None:
+    """Check, before anything is started or written for it, what can be known of a job without Kafka.
+
+    Errors, in order: pyspark is not installed, another job is using the directory, the checkpoint belongs to other topics, a state file is
+    not usable.
+    """
+    JobProcess(config, lambda _: None).check()
+    look_offline(config)
+    lane_definitions(config)
 
 
 class Service:
@@ -26,10 +39,17 @@ class Service:
     when the broker answers (``bootstrap_servers``, ``started_here``), and ``topics`` when the topics exist (``created``).
     """
 
-    def __init__(self, config: Config, broker: EmbeddedBroker | None, on_event: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        broker: EmbeddedBroker | None,
+        on_event: Callable[[Event], None],
+        accepted: Sequence[str] = (),
+    ) -> None:
         self.config = config
         self.broker = broker
         self._on_event = on_event
+        self._accepted = accepted
         self._starting: _BrokerStart | None = None
         self._job: JobProcess | None = None
 
@@ -74,7 +94,7 @@ class Service:
             self._job.kill()
 
     def _start_job(self) -> None:
-        self._job = JobProcess(self.config, self._on_event)
+        self._job = JobProcess(self.config, self._on_event, self._accepted)
         self._job.start()
 
     def _create_topics(self) -> None:

@@ -15,7 +15,12 @@ from streaming.run import _BatchFailed, _follow, _may_pass, _reason, _run_querie
 from validator import exit_codes
 from validator.config import Config
 from validator.errors import UserError
+from validator.lanes.accepted import NOTHING
+from validator.lanes.configured import lane_definitions
+from validator.lanes.kept_start import start_of
 from validator.lanes.marker import Marker
+from validator.service import look as look_module
+from validator.service.look import Look
 
 TRACEBACK = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted: Task 0 failed 1 times
 Traceback (most recent call last):
@@ -256,19 +261,32 @@ def test_change_of_executed_blocks_is_refused_before_spark_starts(
         rules = [{"from_block": from_block, "profile": "router/2021-09"}]
         return Config.model_validate({"job": {"directory": str(tmp_path)}, "chains": {"a": {"rules": rules}}})
 
-    monkeypatch.setattr(run, "_run_in_session", start)
-    monkeypatch.setattr(run, "read_marker", lambda *_: Marker(30))
-    with pytest.raises(RuntimeError, match="Spark starts"):
-        run.run_job(config(31))
-    (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
-    (tmp_path / "checkpoint" / "offsets" / "0").touch()
-    with pytest.raises(UserError, match="lane a: its rules differ from block 30 on, but block 30 is already executed"):
-        run.run_job(config(30))
-    (tmp_path / "checkpoint" / "offsets" / "0").unlink()  # as for --rebuild
-    with pytest.raises(UserError, match="its rules differ from block 30 on"):
-        run.run_job(config(30))
-    for _ in range(2):  # the refused rules are not kept
+    def refused(from_block: int) -> None:
+        with pytest.raises(
+            UserError, match="lane a: its rules differ from block 30 on, but block 30 is already executed"
+        ):
+            run.run_job(config(from_block))
+
+    def starts(from_block: int) -> None:
         with pytest.raises(RuntimeError, match="Spark starts"):
-            run.run_job(config(32))
-    with pytest.raises(RuntimeError, match="Spark starts"):
-        run.run_job(config(31))
+            run.run_job(config(from_block))
+
+    monkeypatch.setattr(run, "_run_in_session", start)
+    starts(31)  # without a request to Kafka, since there is nothing to compare
+    definitions = lane_definitions(config(31))
+    beginnings = {lane: start_of(config(31), definition) for lane, definition in definitions.items()}
+    Look(tmp_path / "lanes", definitions, beginnings, {}, NOTHING).keep()
+    starts(31)
+
+    monkeypatch.setattr(run, "wait_for_topics", lambda *_, **__: None)
+    monkeypatch.setattr(look_module, "read_markers", lambda *_, **__: {"a": Marker(30)})
+    monkeypatch.setattr(look_module, "refuse_other_topics", lambda *_: None)
+    for folder in ("offsets", "commits"):
+        (tmp_path / "checkpoint" / folder).mkdir(parents=True)
+        (tmp_path / "checkpoint" / folder / "0").write_text("v1\n{}\n{}")
+    refused(30)
+    starts(32)
+    starts(31)  # nothing is kept of a start that Spark did not see
+    (tmp_path / "checkpoint" / "offsets" / "0").unlink()  # as for --rebuild
+    monkeypatch.setenv("VALIDATOR_JOB__REBUILD", "true")
+    refused(30)
