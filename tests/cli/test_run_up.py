@@ -160,6 +160,39 @@ def test_failed_job_reports_reason_and_log(chain: Follower, monkeypatch: pytest.
     )
 
 
+@pytest.mark.parametrize("command", ["run", "up"])
+def test_killed_job_is_reported_in_one_line(chain: Follower, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    shot = FAILS.splitlines()[2] + "\nimport os; os.kill(os.getpid(), 9)"
+    stand_in(monkeypatch, f"import sys\n{shot}")
+    result = invoke(command, chain.option())
+    assert result.exit_code == 3, result.stderr
+    assert result.stderr.splitlines()[-1].split() == [
+        *[
+            "killed",
+            "by",
+            "signal",
+            "9",
+            "(SIGKILL),",
+            "exit",
+            "code",
+            "137;",
+            "its",
+            "last",
+            "line:",
+            "started",
+            "starting",
+            "Spark",
+        ],
+        *["for", "polkadot;", "its", "log", "is", "spark.log;", "Spark's", "log", "is", "spark.log"],
+    ]
+
+
+def test_port_of_the_broker_excludes_another_kafka(chain: Follower) -> None:
+    result = invoke("up", chain.option(), "--port=9092")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("validator: --port: expected only without [kafka] bootstrap.servers, found ")
+
+
 def test_json_option_prints_the_jobs_log(chain: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch, FAILS)
     result = invoke("run", "--json", chain.option())

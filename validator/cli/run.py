@@ -37,7 +37,7 @@ def run(
 
     The topics must exist: create them with `validator topics create`. The log goes to standard error. When stopped, the job completes its
     batch first; the next start continues there. Exit code 0 if it was stopped, 2 if its configuration or environment is wrong, 3 if it
-    stopped by itself to avoid losing data, 70 if it failed.
+    stopped by itself to avoid losing data or was killed, 70 if it failed.
     """
     accepted = accept_change or []
     read_accepted(accepted)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from validator import exit_codes
 from validator.errors import UserError
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import lane_definitions
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
     from validator.config import Config
     from validator.kafka.broker import EmbeddedBroker
     from validator.service.job import Event
+
+
+JOB_RESTARTS_MAX: Final = 5
+"""Restarts of the job in a row without a completed batch, after which `validator up --restart` gives up."""
+
+RESTART_S: Final = 1.0
+"""Seconds before the first restart of the job. Each further restart in a row waits twice as long."""
 
 
 def check_job(config: Config) -> None:
@@ -51,6 +59,7 @@ class Service:
         self._on_event = on_event
         self._accepted = accepted
         self._starting: _BrokerStart | None = None
+        self._broker_pid: int | None = None
         self._job: JobProcess | None = None
 
     @property
@@ -71,21 +80,45 @@ class Service:
         self.config = self.config.model_copy(update={"kafka": {**self.config.kafka, "bootstrap.servers": address}})
         self._start_job()  # it needs the topics only once Spark is up
         self._starting.wait()
+        self._broker_pid = self.broker.status().pid
         self._on_event({
             "event": "broker", "bootstrap_servers": address, "started_here": self.broker.started_here,
-            "pid": self.broker.status().pid,
+            "pid": self._broker_pid, "moved_from": self.broker.moved_from,
         })  # fmt: skip
         self._create_topics()
 
-    def stop(self) -> None:
-        """Stop the job, then the broker if it was started here."""
+    def run(self, restarts_max: int = 0) -> int:
+        """Wait for the job's end and return its exit code. A job that was killed, or stopped by itself, is started again if asked.
+
+        ``restarts_max`` bounds the restarts in a row without a completed batch. Raises `UserError`.
+        """
+        failures = 0
+        while True:
+            code = self.job.wait()
+            broker = None if self.broker is None else self.broker.status()
+            if broker is not None and not broker.running:
+                self._on_event({"event": "broker ended", "pid": self._broker_pid, "log": broker.log})
+            if code != exit_codes.STOPPED or not restarts_max:
+                return code
+            failures = 1 if self.job.batches else failures + 1
+            if failures > restarts_max:
+                return code
+            pause_s = RESTART_S * 2 ** (failures - 1)
+            self._on_event({"event": "restart", "attempt": failures, "attempts_max": restarts_max, "seconds": pause_s})
+            time.sleep(pause_s)
+            if self.job.has_kept_changes:
+                self._accepted = ()
+            self.start()
+
+    def stop(self, *, keep_broker: bool = False) -> None:
+        """Stop the job, then the broker if it was started here and is not to be kept."""
         try:
             if self._job is not None:
                 self._job.stop()
         finally:
             if self._starting is not None and self.broker is not None:
                 self._starting.join()
-                if self.broker.started_here:
+                if self.broker.started_here and not keep_broker:
                     self.broker.stop()
 
     def kill_job(self) -> None:
