@@ -8,11 +8,11 @@ be ignored by the one, and silently give other results in the other. `validator.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from validator.config import Config, configuration_meaning
 from validator.config.changes import CHAIN, EFFECTS, LIMITS, Effect
@@ -21,12 +21,21 @@ from validator.errors import UserError
 from validator.lanes.accepted import GENESIS, OPTION, Accepted
 from validator.lanes.configured import started_chain
 from validator.lanes.definition import LaneDefinition
+from validator.plugin.runtime import Epoch
 
 START_VERSION = 1
 _SUFFIX = ".start"
 
 _LISTED = {"genesis_paras": ("kind", "balance")}
 _PAYLOADS = ("ump_weights",)
+
+
+class StartedEpoch(NamedTuple):
+    """The plugins from a block on, as ``name@version``, and the runtime digest in hex that stands for them and the configuration."""
+
+    from_block: BlockNumber
+    digest: str
+    plugins: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +50,8 @@ class LaneStart:
     meaning: dict[str, Any]
     removed: bool = False
     """Whether the lane was no longer configured when its job last started."""
+    epochs: tuple[StartedEpoch, ...] = ()
+    """What the job runs; another program or other libraries have other digests, so they are not compared here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +71,20 @@ def start_of(config: Config, definition: LaneDefinition) -> LaneStart:
         digest.update(len(page).to_bytes(8, "little") + page)
     meaning = configuration_meaning(started_chain(config, definition.name))
     plain = json.loads(json.dumps(meaning, default=str))  # as a file holds it
-    return LaneStart(definition.first_block, digest.hexdigest(), definition.protocol.encoding_version, plain)
+    epochs = started_epochs(definition.epochs)
+    return LaneStart(
+        definition.first_block, digest.hexdigest(), definition.protocol.encoding_version, plain, epochs=epochs
+    )
+
+
+def started_epochs(epochs: Iterable[Epoch]) -> tuple[StartedEpoch, ...]:
+    """Return a runtime's epochs as they are kept."""
+    return tuple(StartedEpoch(epoch.from_block, epoch.digest.hex(), tuple(epoch.plugins())) for epoch in epochs)
+
+
+def epoch_at(epochs: Sequence[StartedEpoch], block: BlockNumber) -> StartedEpoch | None:
+    """Return the epoch in force in a block, or None if there is none."""
+    return next((epoch for epoch in reversed(epochs) if epoch.from_block <= block), None)
 
 
 # --- the files ---------------------------------------------------------------------------------------------------------------------------
@@ -88,7 +112,8 @@ def _read(path: Path) -> LaneStart:
             raise UserError(
                 f"{path}: expected version {START_VERSION}, found {version}: a newer program has written it"
             )
-        return LaneStart(**values)
+        epochs = tuple(StartedEpoch(start, digest, tuple(plugins)) for start, digest, plugins in values.pop("epochs"))
+        return LaneStart(**values, epochs=epochs)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(
             f"{path} is damaged ({error}): remove it, and the next start keeps what is configured then"

@@ -8,7 +8,7 @@ both have passed, the job keeps what it started with (`Look.keep`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from validator.errors import UserError
@@ -81,7 +81,7 @@ def has_changed(config: Config, definitions: Mapping[str, LaneDefinition]) -> bo
     folder = job_directory(config) / "lanes"
     before = kept_starts(folder)
     now = {lane: start_of(config, definition) for lane, definition in definitions.items()}
-    changed = any(before.get(lane, start) != start for lane, start in now.items())
+    changed = any(lane in before and differences(lane, before[lane], start) for lane, start in now.items())
     return changed or any(lane not in now for lane in before) or rules_changed(folder, definitions)
 
 
@@ -193,7 +193,7 @@ def _refuse_removed(
 
 
 def _removed(start: LaneStart) -> LaneStart:
-    return LaneStart(start.first_block, start.genesis, start.encoding_version, start.meaning, removed=True)
+    return replace(start, removed=True)
 
 
 def _refuse_needless(
