@@ -8,7 +8,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.job import JobSettings, start_query
+from streaming.job_offsets import JobOffsets
 from streaming.logs import logger, own_output
 from streaming.session import SPARK_LOG, JvmGone, jvm_is_gone, spark_session
 from streaming.sink import Output
@@ -144,7 +145,8 @@ def _run_queries(spark: SparkSession, settings: JobSettings, stop: _StopSignal, 
                 _take_over(settings)
             query = start_query(spark, settings)
             log.info("ready", query=str(query.id), run=str(query.runId))
-            return _follow(query, stop, log)
+            with closing(JobOffsets(settings.kafka, settings.prefix)) as offsets:
+                return _follow(query, stop, log, offsets.commit)
         except _BatchFailed as failure:
             failures = 1 if failure.progressed else failures + 1
             if failures > RESTARTS_MAX or stop.requested:
@@ -169,20 +171,21 @@ class _BatchFailed(Exception):
         self.progressed = progressed
 
 
-def _follow(query: StreamingQuery, stop: _StopSignal, log: Any) -> int:
+def _follow(query: StreamingQuery, stop: _StopSignal, log: Any, commit: Callable[[str], None] = lambda _: None) -> int:
+    """Log batches until the query ends or stops, and return the job's exit code; ``commit`` gets the end of each batch's inputs."""
     last_batch = -1
     try:
         while not query.awaitTermination(POLL_S) and not stop.requested:  # type: ignore[arg-type]  # Spark takes fractions
-            last_batch = _log_batches(query, last_batch, log)
+            last_batch = _log_batches(query, last_batch, log, commit)
         _stop_between_batches(query)
     except StreamingQueryException as error:
         reason, foreseen = _reason(error)
         if _may_pass(str(error), reason):
-            last_batch = _log_batches(query, last_batch, log)
+            last_batch = _log_batches(query, last_batch, log, commit)
             raise _BatchFailed(reason, progressed=last_batch >= 0) from None
         log.error("failed", reason=reason)
         return exit_codes.STOPPED if foreseen else exit_codes.INTERNAL_ERROR
-    last_batch = _log_batches(query, last_batch, log)
+    last_batch = _log_batches(query, last_batch, log, commit)
     log.info("stopped", last_batch=last_batch)
     return exit_codes.OK
 
@@ -194,12 +197,16 @@ def _may_pass(error: str, reason: str) -> bool:
     return ".WriteFailed:" in reason or ("Traceback (most recent call last)" not in error and _worker_died(error))
 
 
-def _log_batches(query: StreamingQuery, last_batch: int, log: Any) -> int:
-    """Log the batches after ``last_batch`` and return the newest one."""
+def _log_batches(query: StreamingQuery, last_batch: int, log: Any, commit: Callable[[str], None]) -> int:
+    """Log the batches after ``last_batch``, pass on the end of their inputs, and return the newest one."""
+    before = last_batch
     for progress in query.recentProgress:
         if progress.batchId > last_batch and progress.numInputRows:
             last_batch = progress.batchId
             log.info("batch", batch=last_batch, records=progress.numInputRows, milliseconds=dict(progress.durationMs))
+            end = progress.sources[0].endOffset
+    if last_batch > before:
+        commit(end)
     return last_batch
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.sending import send
@@ -18,7 +18,7 @@ from tests.unit.lanes.chains import Chain, chain, config_of
 from validator.codec.encode import OutputRecord
 from validator.config import Config
 from validator.errors import UserError
-from validator.kafka.client import admin_config
+from validator.kafka.client import admin_config, producer_config
 from validator.kafka.topics import create_topics
 from validator.lanes.accepted import NOTHING, Accepted
 from validator.lanes.configured import lane_definitions
@@ -286,3 +286,20 @@ def test_rebuild_with_cut_verdicts_compares_the_rest(deployment: Deployment, tmp
         future.result()
     deployment.start(CHAIN, rebuild=True)
     assert "block 5 would not be rebuilt" in deployment.refused(richer(CHAIN), rebuild=True)
+
+
+def test_rebuild_after_a_crash_does_not_wait_for_an_open_transaction(deployment: Deployment, tmp_path: Path) -> None:
+    """Only the job that takes the lanes over can end it; what is committed before it is compared."""
+    deployment.run(CHAIN)
+    deployment.folder = tmp_path / "another machine"
+    producer = Producer(producer_config(deployment.kafka, transactional_id=f"{deployment.prefix}killed"))
+    producer.init_transactions(60.0)
+    producer.begin_transaction()
+    for topic in ("verdicts", "receipts", "markers"):
+        producer.produce(f"{deployment.prefix}{topic}", b"uncommitted", CHAIN.lane.encode())
+    assert producer.flush(60.0) == 0
+    try:
+        deployment.start(CHAIN, rebuild=True)
+        assert "block 5 would not be rebuilt" in deployment.refused(richer(CHAIN), rebuild=True)
+    finally:
+        producer.abort_transaction(60.0)

@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
+from streaming.job_offsets import job_group
 from tests.streaming.harness import SAME_WHATEVER_ARRIVES, consume, decoded, produce
 from tests.streaming.processes import JobProcess, job, write_configuration
 from tests.unit.lanes.chains import Chain, chain
 from validator import exit_codes
+from validator.kafka.client import consumer_config
 from validator.kafka.topics import create_topics, list_topics
 from validator.simulate import SimulationSettings
+from validator.topics import INPUT_TOPICS
 
 PREFIX = "changes."
 STAYS = chain(SimulationSettings(seed=5, blocks=12))
@@ -24,6 +28,16 @@ EVERY = (*SAME_WHATEVER_ARRIVES, "dead-letters")
 
 def receipts(kafka: dict[str, Any]) -> int:
     return next(state.records or 0 for state in list_topics(kafka, prefix=PREFIX) if state.name == f"{PREFIX}receipts")
+
+
+def group_offsets(kafka: dict[str, Any]) -> dict[str, int]:
+    """Return what the job's consumer group shows to any Kafka tool: no lag, whichever lanes share the partition."""
+    consumer = Consumer(consumer_config(kafka, group_id=job_group(PREFIX)))
+    try:
+        found = consumer.committed([TopicPartition(PREFIX + topic, 0) for topic in INPUT_TOPICS], timeout=60)
+        return {each.topic.removeprefix(PREFIX): max(each.offset, 0) for each in found}
+    finally:
+        consumer.close()
 
 
 def refused(running: JobProcess, line: str) -> None:
@@ -44,6 +58,9 @@ def test_change_is_refused_before_the_job_is_ready(kafka: dict[str, Any], tmp_pa
         running.wait_for(lambda: receipts(kafka) >= 20, "every block has its receipt")
         assert running.terminate() == exit_codes.OK
     before = consume(kafka, PREFIX, EVERY)
+    assert group_offsets(kafka) == {
+        kind: len(each) for kind, each in consume(kafka, PREFIX, tuple(INPUT_TOPICS)).items()
+    }
 
     paras = [{**each, "balance": each.get("balance", 0) + 1} for each in STAYS.table["genesis_paras"]]
     richer = Chain(STAYS.lane, {**STAYS.table, "genesis_paras": paras}, (), ())

@@ -118,7 +118,8 @@ class _Emitted:
         for one, other in zip(there, (record.value for record in records), strict=False):
             if one != other:
                 self._compare(block, _meaning(self.name, one), _meaning(self.name, other))
-        if len(there) != len(records):
+        ends_here = self._next is None and len(there) < len(records)  # the rest may be behind an open transaction
+        if len(there) != len(records) and not ends_here:
             raise self._differs(block, f"{len(there)} {self.name}", str(len(records)))
 
     def _compare(self, block: BlockNumber, one: dict[str, Any], other: dict[str, Any]) -> None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     """Called with a lane, and the last block that it has emitted, before these blocks are executed again."""
 
 PROGRESS_S_MAX: Final = 60.0
-"""Seconds that a start without a checkpoint waits, without progress, for transactions that are open on the markers."""
+"""Seconds that a start without a checkpoint or `--rebuild` waits, without progress, for transactions that are open on the markers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,10 @@ def look(
     gone = {lane: start for lane, start in before.items() if lane not in now}
     ask = rebuild or any(changed.values()) or bool(gone) or rules_changed(folder, definitions)
     kafka, prefix = config.kafka, config.topics.prefix
-    markers = read_markers(kafka, prefix, progress_s=PROGRESS_S_MAX if rebuild else None) if ask else {}
-    if rebuild and not config.job.rebuild:
+    # after a crash a transaction may be open until the job takes over: a rebuild compares what is before it
+    fresh = rebuild and not config.job.rebuild
+    markers = read_markers(kafka, prefix, progress_s=PROGRESS_S_MAX if fresh else None) if ask else {}
+    if fresh:
         refuse_written(prefix, checkpoint, definitions, markers)
     retired = {lane: marker.consumed for lane, marker in markers.items() if lane and lane not in definitions}
     _refuse_removed([*retired] if rebuild else [lane for lane in gone if lane in markers], before, markers, accepted)

@@ -82,7 +82,12 @@ class Query:
             raise StreamingQueryException(FAILURES[step])
         if step == "batch":
             rows = len(self.recentProgress) + 5
-            progress = SimpleNamespace(batchId=len(self.recentProgress), numInputRows=rows, durationMs={"addBatch": 3})
+            progress = SimpleNamespace(
+                batchId=len(self.recentProgress),
+                numInputRows=rows,
+                durationMs={"addBatch": 3},
+                sources=[SimpleNamespace(endOffset=f"end of {len(self.recentProgress)}")],
+            )
             self.recentProgress.append(progress)
         elif step in ("busy", "idle"):
             self.busy = step == "busy"
@@ -132,6 +137,13 @@ def test_every_batch_is_logged_once_including_last() -> None:
         ("batch", 2, 7),
     ]
     assert log.events[-1] == ("stopped", {"last_batch": 2})
+
+
+def test_end_of_each_batch_is_passed_on_once() -> None:
+    ends: list[str] = []
+    query = Query(["batch", "nothing", "batch", "nothing"])
+    _follow(query, Stop(3), Log(), ends.append)  # type: ignore[arg-type]
+    assert ends == ["end of 0", "end of 1"]
 
 
 def test_stop_waits_for_running_batch() -> None:
@@ -225,7 +237,8 @@ def test_only_consecutive_failures_are_counted(
     monkeypatch.setattr(run, "RESTART_S", 0.0)
     log = Log()
     monkeypatch.setattr(run, "_take_over", lambda _: None)
-    settings = SimpleNamespace(output=None)
+    monkeypatch.setattr(run, "JobOffsets", lambda *_: SimpleNamespace(commit=lambda _: None, close=lambda: None))
+    settings = SimpleNamespace(output=None, kafka={}, prefix="p.")
     assert _run_queries(None, settings, ended, log) == code  # type: ignore[arg-type]
     assert [values["attempt"] for event, values in log.events if event == "restarting"] == restarts
 
