@@ -25,6 +25,8 @@ from validator.lanes.kept_start import (
     refuse_changes,
     start_of,
 )
+from validator.plugin.lock import write_lock
+from validator.plugin.registry import discover, load_all
 
 BASE: dict[str, Any] = {
     "topics": {"prefix": "p."},
@@ -79,8 +81,8 @@ CHANGES: dict[str, Any] = {
     "job.headroom_interval_blocks": table("job", headroom_interval_blocks=5),
     "job.root_interval_blocks": table("job", root_interval_blocks=5),
     "dead_letters.attempts_max": table("dead_letters", attempts_max=5),
-    "plugins.lock": None,  # it decides which plugins may run: `test_lock`
-    "plugins.artefacts": None,  # it decides where plugins come from: `test_pack`
+    "plugins.lock": table("plugins", lock="LOCK"),
+    "plugins.artefacts": None,  # where plugins come from, not which: `test_pack`
     CHAIN: {"chains": {**BASE["chains"], "b": {}}},
     f"{CHAIN}.protocol": {"chains": {"a": {"protocol": "early-hrmp", "genesis_paras": [{"para_id": 1, "balance": 5}]}}},
     f"{CHAIN}.enactment": chain(enactment="on-inclusion"),
@@ -101,7 +103,10 @@ CHANGES: dict[str, Any] = {
     f"{CHAIN}.handlers.version": handlers(version="0.1.0"),  # the installed one, so it means the same
     f"{CHAIN}.handlers.from_block": handlers(from_block=3),
     f"{CHAIN}.handlers.removed": handlers(removed=True),
-    f"{CHAIN}.handlers.config": None,  # the installed handlers have no keys: `test_rules_by_height`
+    f"{CHAIN}.handlers.config": (
+        chain(handlers=[{"name": "balances"}]),
+        chain(handlers=[{"name": "balances", "config": {"existential_deposit": 7}}]),
+    ),
     f"{CHAIN}.rules.from_block": rules(from_block=12),
     f"{CHAIN}.rules.profile": rules(profile="router/2025-07"),
     f"{CHAIN}.rules.features": rules(profile=None, features=["no_ttl"]),
@@ -122,7 +127,10 @@ PATHS = {
 def config_of(tables: dict[str, Any], tmp_path: Path) -> Config:
     state = tmp_path / "state.json"
     state.write_text(json.dumps({"first_block": 9, "state": {"valid_paras": [1]}}))
-    text = json.dumps({**BASE, **tables}).replace("STATE", str(state))
+    lock = tmp_path / "plugins.lock"
+    if "LOCK" in json.dumps(tables):
+        write_lock(lock, load_all(discover())[0])
+    text = json.dumps({**BASE, **tables}).replace("STATE", str(state)).replace("LOCK", str(lock))
     return Config.model_validate(json.loads(text))
 
 
