@@ -102,7 +102,8 @@ class LaneDefinition:
     def refuse_to_change_the_past(self, before: LaneDefinition, executed_block: BlockNumber) -> None:
         """Raise `UserError` if the new definition has other rules or handlers for blocks that are already executed."""
         # a configured first block after the executed ones does not apply to a lane that already has a state
-        changed = first_rules_difference(before.rules, self.rules, min(self.first_block, executed_block))
+        rules_before = before.plan.rules or before.rules  # its handlers need not be installed any more
+        changed = first_rules_difference(rules_before, self.rules, min(self.first_block, executed_block))
         if changed is not None and changed <= executed_block:
             raise UserError(
                 f"lane {self.name}: its rules differ from block {changed} on, but block {executed_block} is already executed: let the "
