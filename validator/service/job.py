@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -109,6 +109,12 @@ class JobProcess:
     def ended(self) -> bool:
         """Return whether the process has ended."""
         return self._process is None or self._process.poll() is not None
+
+    def await_end(self, timeout_s: float) -> None:
+        """Wait for the end at most this long."""
+        if self._process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout_s)
 
     def wait(self) -> int:
         """Wait for the end and return the exit code. Raises `UserError` with the job's own message if the user can fix the cause.

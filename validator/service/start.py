@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 JOB_RESTARTS_MAX: Final = 5
 """Restarts of the job in a row without a completed batch, after which `validator up --restart` gives up."""
 
+POLL_S: Final = 1.0
+"""Seconds between two looks at the broker while the job runs."""
+
 RESTART_S: Final = 1.0
 """Seconds before the first restart of the job. Each further restart in a row waits twice as long."""
 
@@ -74,30 +77,26 @@ class Service:
             self._create_topics()
             self._start_job()
             return
-        self._starting = _BrokerStart(self.broker)
-        self._starting.start()
-        address = self._starting.wait_for_address()
+        address = self._begin_broker(self.broker)
         self.config = self.config.model_copy(update={"kafka": {**self.config.kafka, "bootstrap.servers": address}})
         self._start_job()  # it needs the topics only once Spark is up
-        self._starting.wait()
-        self._broker_pid = self.broker.status().pid
-        self._on_event({
-            "event": "broker", "bootstrap_servers": address, "started_here": self.broker.started_here,
-            "pid": self._broker_pid, "moved_from": self.broker.moved_from,
-        })  # fmt: skip
+        self._finish_broker(self.broker)
         self._create_topics()
 
     def run(self, restarts_max: int = 0) -> int:
         """Wait for the job's end and return its exit code. A job that was killed, or stopped by itself, is started again if asked.
 
-        ``restarts_max`` bounds the restarts in a row without a completed batch. Raises `UserError`.
+        ``restarts_max`` bounds the restarts in a row without a completed batch, and those of the broker. Raises `UserError`.
         """
-        failures = 0
+        failures = broker_starts = 0
         while True:
+            while not self.job.ended():
+                if self._has_lost_broker() and broker_starts < restarts_max:
+                    broker_starts += 1
+                    self._start_broker()  # on the same port, where the job's clients wait for it
+                self.job.await_end(POLL_S)
+            self._has_lost_broker()
             code = self.job.wait()
-            broker = None if self.broker is None else self.broker.status()
-            if broker is not None and not broker.running:
-                self._on_event({"event": "broker ended", "pid": self._broker_pid, "log": broker.log})
             if code != exit_codes.STOPPED or not restarts_max:
                 return code
             failures = 1 if self.job.batches else failures + 1
@@ -109,6 +108,38 @@ class Service:
             if self.job.has_kept_changes:
                 self._accepted = ()
             self.start()
+
+    def _start_broker(self) -> None:
+        assert self.broker is not None
+        self._begin_broker(self.broker)
+        self._finish_broker(self.broker)
+
+    def _begin_broker(self, broker: EmbeddedBroker) -> str:
+        """Begin to start the broker, and return the address at which it will answer."""
+        self._starting = _BrokerStart(broker)
+        self._starting.start()
+        return self._starting.wait_for_address()
+
+    def _finish_broker(self, broker: EmbeddedBroker) -> None:
+        """Return when the broker answers."""
+        assert self._starting is not None
+        address = self._starting.wait()
+        self._broker_pid = broker.status().pid
+        self._on_event({
+            "event": "broker", "bootstrap_servers": address, "started_here": broker.started_here, "pid": self._broker_pid,
+            "moved_from": broker.moved_from,
+        })  # fmt: skip
+
+    def _has_lost_broker(self) -> bool:
+        """Return, once, whether the broker's process has ended, and say so."""
+        if self.broker is None or self._broker_pid is None:
+            return False
+        status = self.broker.status()
+        if status.running:
+            return False
+        self._on_event({"event": "broker ended", "pid": self._broker_pid, "log": status.log})
+        self._broker_pid = None
+        return True
 
     def stop(self, *, keep_broker: bool = False) -> None:
         """Stop the job, then the broker if it was started here and is not to be kept."""

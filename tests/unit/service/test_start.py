@@ -148,3 +148,44 @@ def test_broker_that_ended_is_named_and_started_again(make: Callable[..., Any]) 
     assert {"event": "broker ended", "pid": 77, "log": "broker.log"} in events
     assert broker.starts == 2
     service.stop()
+
+
+WAITS = "import pathlib, sys, time\nwhile not pathlib.Path(sys.argv[1]).with_name('end').exists(): time.sleep(0.01)"
+
+
+def test_broker_that_ended_is_started_again_while_the_job_waits_for_it(
+    make: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start, "POLL_S", 0.01)
+    service, broker, events = make(WAITS)
+    service.start()
+    broker.running = False
+    start_broker = broker.start
+
+    def starts() -> str:
+        (tmp_path / "job" / "end").touch()
+        return start_broker()
+
+    broker.start = starts
+    assert service.run(1) == exit_codes.OK
+    assert named(events, "broker", "broker ended") == ["broker", "broker ended", "broker"]
+    assert broker.starts == 2
+
+
+def test_broker_that_ended_is_reported_at_once(
+    make: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start, "POLL_S", 0.01)
+    service, broker, events = make(WAITS)
+    service.start()
+    broker.running = False
+    append = events.append
+
+    def heard(event: dict[str, Any]) -> None:
+        append(event)
+        (tmp_path / "job" / "end").touch()
+
+    service._on_event = heard
+    assert service.run() == exit_codes.OK
+    assert named(events, "broker ended") == ["broker ended"]
+    assert broker.starts == 1
