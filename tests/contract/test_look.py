@@ -254,6 +254,9 @@ def test_removed_chain_is_refused_and_its_records_are_not_dead(deployment: Deplo
 
 def test_accepted_change_that_is_none_is_refused(deployment: Deployment) -> None:
     deployment.run(CHAIN)
+    changed = with_keys(CHAIN, ump_default_weight=7)
+    both = Accepted(genesis=frozenset({CHAIN.lane}), blocks={CHAIN.lane: LAST + 1})
+    assert deployment.refused(changed, accepted=both).startswith("--accept-change polkadot:genesis: nothing of lane")
     for accepted in (GENESIS, Accepted(blocks={CHAIN.lane: LAST + 1}), Accepted(removed=frozenset({"kusama"}))):
         assert re.match(
             r"--accept-change \w+:\w+: nothing of lane \w+ has changed so", deployment.refused(CHAIN, accepted=accepted)

@@ -201,7 +201,7 @@ def refuse_changes(
     checkpoint has a batch that the job began and did not complete.
     """
     for each in changed:
-        others = f" (and {len(changed) - 1} more keys)" if len(changed) > 1 else ""
+        others = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
         line = f"{each.key}: lane {lane} began with {each.before}, found {each.now}{others}"
         if each.effect is Effect.NEVER:
             raise UserError(

@@ -7,13 +7,14 @@ both have passed, the job keeps what it started with (`Look.keep`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from validator.config.changes import Effect
 from validator.errors import UserError
 from validator.kafka.reader import TopicReader
-from validator.lanes.accepted import OPTION, REMOVED, Accepted
+from validator.lanes.accepted import GENESIS, OPTION, REMOVED, Accepted
 from validator.lanes.configured import job_directory
 from validator.lanes.definition import job_codec
 from validator.lanes.kept_rules import keep_rules, refuse_changed_past, rules_changed
@@ -199,15 +200,21 @@ def _removed(start: LaneStart) -> LaneStart:
 
 
 def _refuse_needless(
-    accepted: Accepted, began: Mapping[str, list[Difference]], gone: Mapping[str, object], *, compares: bool
+    accepted: Accepted, began: Mapping[str, list[Difference]], gone: Collection[str], *, compares: bool
 ) -> None:
-    """Raise `UserError` for an accepted change that there is not: an option that stays would accept the next one unseen."""
+    """Raise `UserError` for an accepted change that there is not: an option that stays would accept the next one unseen.
+
+    ``compares`` says whether a rebuild follows, which may need any change of a lane that has emitted blocks.
+    """
+
+    def changed(lane: str, effect: Effect) -> bool:
+        return lane in began and (compares or any(each.effect is effect for each in began[lane]))
+
+    needed = {f"{lane}:{REMOVED}" for lane in gone}
+    needed |= {f"{lane}:{GENESIS}" for lane in accepted.genesis if changed(lane, Effect.BEGINNING)}
+    needed |= {f"{lane}:{block}" for lane, block in accepted.blocks.items() if changed(lane, Effect.ACCEPTED)}
     for text, lane in accepted.options().items():
-        if lane in accepted.removed and text.endswith(f":{REMOVED}"):
-            needed = lane in gone
-        else:
-            needed = lane in began and (compares or bool(began[lane]))
-        if not needed:
+        if text not in needed:
             raise UserError(f"{OPTION} {text}: nothing of lane {lane} has changed so: start without it")
 
 

@@ -216,7 +216,7 @@ def test_refusal_names_both_values_and_the_option() -> None:
     assert line.endswith("start once with --accept-change a:genesis")
     line = refused([*WEIGHT, *WEIGHT], NOTHING)
     assert line is not None
-    assert line.startswith("chains.a.ump_default_weight: lane a began with 1, found 2 (and 1 more keys): ")
+    assert line.startswith("chains.a.ump_default_weight: lane a began with 1, found 2 (and 1 more): ")
     assert "--accept-change a:31, and block 31 is the first" in line
 
 
