@@ -114,6 +114,8 @@ def _read(path: Path) -> LaneStart:
             )
         epochs = tuple(StartedEpoch(start, digest, tuple(plugins)) for start, digest, plugins in values.pop("epochs"))
         return LaneStart(**values, epochs=epochs)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(
             f"{path} is damaged ({error}): remove it, and the next start keeps what is configured then"

@@ -102,5 +102,5 @@ def _consumed_by_job(checkpoint: Path) -> Consumed:
     """Return what the last complete batch has consumed: every lane has emitted what it got of it. Empty if no batch can be read."""
     try:
         return consumed_by_batch(checkpoint, last_committed_batch(checkpoint))
-    except UserError:
+    except (UserError, OSError):  # it may belong to another user
         return {}

@@ -275,6 +275,12 @@ def test_damaged_start_is_refused_in_one_line(text: str, words: str, tmp_path: P
     assert "\n" not in str(error.value)
 
 
+def test_start_that_cannot_be_read_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "a.start").mkdir()
+    with pytest.raises(UserError, match=r"a\.start: Is a directory$"):
+        kept_starts(tmp_path)
+
+
 def test_accepted_changes_are_read() -> None:
     accepted = read_accepted(["a:genesis", "b.c-d:17", "b.c-d:17", "e:removed"])
     assert accepted == Accepted(frozenset({"a"}), frozenset({"e"}), {"b.c-d": 17})
