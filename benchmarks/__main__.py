@@ -17,6 +17,7 @@ BENCHMARKS = (
     "core",
     "profiles",
     "protocols",
+    "ingress",
     "handlers",
     "catch_up",
     "exactly_once",

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three protocols under the same traffic: candidates/s of the rules alone, bytes of state, and the cost of a row's root under XCMP."""
+"""Four protocols under the same traffic: candidates/s of the rules alone, bytes of state, and the cost of a row's root under XCMP."""
 
 from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -39,6 +39,8 @@ EVERYBODY: Final = 2**32 - 1
 ON_CHAIN_XCMP_BYTES: Final = 36
 ROW_COLUMNS: Final = (10, 10_000)
 ROOTS: Final = 2_000
+FIXED: Final = "xcmp-network"
+"""The protocol whose channels the configuration lists."""
 INTERVALS: Final = Intervals(headroom=0, root=0)
 
 
@@ -109,7 +111,24 @@ TRAFFIC: Final = (
             "message_root": f"{para:08x}" * 8,
         },
     ),
+    Traffic(
+        "xcmp-network",
+        {},
+        _init,
+        _accept,
+        lambda para, recipient, number, block: {
+            "para_id": para,
+            "outbox": [{"recipient": recipient, "root": f"{para:08x}" * 8, "size": len(MESSAGE) // 2}],
+            "acks": [] if block == 2 else [[block - 1, _sender(para, number)]],
+        },
+    ),
 )
+
+
+def _sender(para: int, number: int) -> int:
+    """Return the para that sent to this one in the block before: over its channel with the number before."""
+    distance = 1 + (number - 1) % CHANNELS
+    return FIRST_PARA + (para - FIRST_PARA - distance) % PARAS
 
 
 def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
@@ -119,9 +138,9 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
     for traffic in TRAFFIC:
         say(f"protocols: {traffic.protocol}")
         for _ in range(repeats):
-            definition = _definition(traffic)
+            bare = _state_bytes(_definition(traffic, ()).create().rules)
+            definition = _definition(traffic, _channels())
             rules = definition.create().rules
-            bare = _state_bytes(rules)
             _execute(rules, definition, _opening(traffic))
             idle = _state_bytes(rules) - bare
             blocks = list(_sending(traffic))
@@ -147,9 +166,11 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
     return figures
 
 
-def _definition(traffic: Traffic) -> LaneDefinition:
+def _definition(traffic: Traffic, channels: Iterable[tuple[int, int]]) -> LaneDefinition:
     genesis = [{"para_id": FIRST_PARA + at, "kind": "parachain", "balance": 0} for at in range(PARAS)]
     chain = {"protocol": traffic.protocol, "balances": "unlimited", "genesis_paras": genesis, **traffic.limits}
+    if traffic.protocol == FIXED:
+        chain["limits"] = {"open_channels": [list(channel) for channel in channels]}
     return lane_definition(Config.model_validate({"chains": {LANE: chain}}), LANE)
 
 
@@ -160,8 +181,12 @@ def _channels() -> Iterator[tuple[int, int]]:
 
 
 def _opening(traffic: Traffic) -> list[Json]:
-    """Return the block in which every channel is requested, accepted and, at its end, opened."""
-    requests = [call(*channel) for channel in _channels() for call in (traffic.init, traffic.accept)]
+    """Return the block in which every channel is requested, accepted and, at its end, opened, unless all are fixed."""
+    requests = (
+        []
+        if traffic.protocol == FIXED
+        else [call(*channel) for channel in _channels() for call in (traffic.init, traffic.accept)]
+    )
     change: Json = {"outgoing": [], "onboarding": []}
     return [{"block": 1, "requests": requests, "candidates": [], "session_change": change}]
 

@@ -191,7 +191,7 @@ def _follow(query: StreamingQuery, stop: _StopSignal, log: Any, commit: Callable
 
 
 def _may_pass(error: str, reason: str) -> bool:
-    """Return whether a retry of a failed batch may succeed: Kafka rejected it, or a worker died instead of raising."""
+    """Return whether a retry of a failed batch may succeed: Kafka rejected it, or a worker died or did not start instead of raising."""
     if reason.startswith(_HUNG):
         return False
     return ".WriteFailed:" in reason or ("Traceback (most recent call last)" not in error and _worker_died(error))
@@ -236,6 +236,9 @@ def _finished_batch(query: StreamingQuery) -> int:
 _WORKER_DIED = "Python worker exited unexpectedly"
 """Spark's message for a worker that was killed, by a person or by the system's out-of-memory killer."""
 
+WORKER_LATE = "Python worker failed to connect back"
+"""Spark's message for a worker that took longer than 10 s to start; the limit is fixed in Spark, and a very busy machine can exceed it."""
+
 _LOST_WORKER = re.compile(
     r"java\.(io\.(EOF|IO)|net\.Socket|nio\.channels\.(AsynchronousClose|ClosedChannel))Exception(: (Broken pipe|Connection reset|Socket "
     r"closed)|$)",
@@ -246,7 +249,11 @@ _TALKS_TO_WORKERS = "org.apache.spark.api.python."
 
 
 def _worker_died(error: str) -> bool:
-    return _WORKER_DIED in error or (_TALKS_TO_WORKERS in error and _LOST_WORKER.search(error) is not None)
+    return (
+        _WORKER_DIED in error
+        or WORKER_LATE in error
+        or (_TALKS_TO_WORKERS in error and _LOST_WORKER.search(error) is not None)
+    )
 
 
 _FORESEEN = (".HandlerFault:", ".WaitingOverflow:", ".PluginError:", ".UserError:", ".WriteFailed:", ".WriterFenced:")

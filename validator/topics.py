@@ -52,6 +52,7 @@ TOPICS: Final[tuple[Topic, ...]] = (
     Topic("verdicts", None, "delete", 7 * DAY_MS, "accepted or rejected, and why"),
     Topic("dispatches", None, "delete", 7 * DAY_MS, "results of upward messages"),
     Topic("channel-events", None, "delete", 30 * DAY_MS, "channels opened, closed, expired, dropped; deposits"),
+    Topic("ingress-events", None, "delete", 30 * DAY_MS, "logical messages queued, acknowledged, removed"),
     Topic("headroom", None, "compact", FOREVER, "places and bytes left for each para and channel"),
     Topic("receipts", None, "delete", FOREVER, "one for each executed block"),
     Topic("dead-letters", None, "delete", 30 * DAY_MS, "raw records that no block can take, and why"),

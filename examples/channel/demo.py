@@ -24,7 +24,7 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 from scene import PeerFiles, Scene
-from screen import TAPE_ROWS, draw
+from screen import draw, progress_line
 from traffic import Traffic
 
 from validator.config import DEFAULT_PROTOCOL
@@ -33,6 +33,8 @@ from validator.simulate import Simulation, settings_of_profile
 
 TEAMS = 3
 """Paras with their own peer: those with most candidates."""
+PROGRESS_S = 5.0
+"""Seconds between two lines about progress when the output is no terminal."""
 START_S_MAX = 300.0
 """Seconds within which everything must have started."""
 
@@ -112,9 +114,11 @@ class Demo:
 
     async def _draw(self, screen: Live | None) -> None:
         while screen is not None:
-            rows = max(1, min(TAPE_ROWS, (self._console.height - 7) // TEAMS - 3))
-            screen.update(draw(self.traffic, self._status, time.monotonic() - self._began, rows))
+            screen.update(draw(self.traffic, self._status, time.monotonic() - self._began, self._console.height))
             await asyncio.sleep(0.125)
+        while True:
+            await asyncio.sleep(PROGRESS_S)
+            self._print(progress_line(self.traffic))
 
     def _on_block(self, blocks: int) -> None:
         if self._kills and blocks == self._blocks // 2:
@@ -124,9 +128,12 @@ class Demo:
     def _say(self, text: str) -> None:
         self._status = text
         if not self._console.is_terminal or not hasattr(self, "traffic") or not self.traffic.blocks_sent:
-            self._console.print(
-                f"{time.monotonic() - self._began:6.1f} s  {text}", highlight=False, markup=False, soft_wrap=True
-            )
+            self._print(text)
+
+    def _print(self, text: str) -> None:
+        seconds = time.monotonic() - self._began
+        self._console.print(f"{seconds:6.1f} s  {text}", highlight=False, markup=False, soft_wrap=True)
+        self._console.file.flush()  # a pipe or a file would get it at the end
 
 
 def busiest(simulation: Simulation) -> list[int]:

@@ -179,9 +179,13 @@ class Traffic:
         for block in self._simulation.blocks():
             self.comparison.expect_block(lane, block.block, block.expected, [], frozenset())
             self.expected[self.relay.name] += len(block.expected)
-            await asyncio.gather(*(self._submit(topic, record) for topic, record in block.records))
+            submitting = asyncio.gather(*(self._submit(topic, record) for topic, record in block.records))
+            await asyncio.sleep(
+                0
+            )  # the records are on their way: a gateway that is killed now leaves some to be sent again
+            on_block(self.blocks_sent + 1)
+            await submitting
             self.blocks_sent += 1
-            on_block(self.blocks_sent)
             if self.blocks_sent == FIRST_BLOCKS:
                 while not self.relay.verdicts:
                     await asyncio.sleep(0.05)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,7 @@ def run_demo(folder: Path, *options: str, **environment: str) -> dict[str, Any]:
     assert done.returncode == 0, done.stdout + done.stderr
     summary = json.loads(done.stdout)
     assert summary["problems"] == []
+    assert re.search(r" s  [0-9]+ blocks: [0-9]+ records sent, ", done.stderr)  # progress, although it is no terminal
     return summary  # type: ignore[no-any-return]
 
 

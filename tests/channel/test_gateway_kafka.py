@@ -187,6 +187,44 @@ def test_broker_is_killed_and_comes_back(own_broker: EmbeddedBroker, tmp_path: P
     run(main())
 
 
+OUTAGE_S_MAX = 300.0
+"""How long the test of an outage may take: it waits for Kafka's session, two starts of a gateway and one of the broker."""
+
+
+@pytest.mark.broker
+def test_gateway_continues_by_itself_after_an_outage_longer_than_its_session(
+    own_broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    """Its sessions end with its lease, and its client submits what was not acknowledged to the gateway that is active next."""
+    world = made_world(tmp_path, {"bootstrap.servers": own_broker.bootstrap_servers})
+
+    async def main() -> None:
+        with world.start(listen=f"127.0.0.1:{free_port()}") as gateway:
+            async with world.client("alice", await gateway.listening()) as client:
+                first = await submit_all(client, records[:50])
+                pid = own_broker.status().pid
+                assert pid is not None
+                os.kill(pid, signal.SIGKILL)
+                submitting = asyncio.create_task(submit_all(client, records[50:]))
+                await gateway.wait_for(lambda: gateway.said("; it begins again as standby"))
+                await until(lambda: not client.status.is_online)
+                await asyncio.get_running_loop().run_in_executor(None, own_broker.start)
+                receipts = first + await submitting
+            assert gateway.process.poll() is None
+            gateway.send(signal.SIGTERM)
+            assert await gateway.ended() == 0
+        assert len(receipts) == len(records)
+        written = Counter(each.value for each in world.records())
+        assert set(written) == {value_of(world, record) for record in records}
+
+    async def bounded() -> None:
+        async with asyncio.timeout(OUTAGE_S_MAX):
+            await main()
+
+    records = [candidate(2 + number) for number in range(60)]
+    asyncio.run(bounded())
+
+
 def test_standby_takes_over(world: Gateways) -> None:
     async def main() -> None:
         ports = free_port(), free_port()

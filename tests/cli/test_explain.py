@@ -137,7 +137,7 @@ def test_explain_without_code_lists_every_entry() -> None:
         ),
         (
             ("R-18", "--protocol=mine"),
-            "--protocol: expected one with a page of rules (lane, early-hrmp, router, xcmp), found",
+            "--protocol: expected one with a page of rules (lane, early-hrmp, router, xcmp, xcmp-network), found",
         ),
     ],
 )

@@ -106,6 +106,33 @@ def test_protocol_without_a_view_is_shown_by_its_state_keys(protocol: str, store
     )
 
 
+def test_protocol_with_a_view_shows_ingress_queues(stored: Callable[..., Stored]) -> None:
+    of = chain(SimulationSettings(seed=31, blocks=41, lane=LANE), "xcmp-network")
+    lane = stored(of.table, inputs_of(of.records, "xcmp-network"))
+    definition = installed_protocol("xcmp-network")
+    assert definition is not None
+    view = json.loads(json.dumps(definition.traces.view(lane.rules)))
+    document = lane.shown()
+    assert document["state"] == view
+    assert (document["channels"], document["intra_block"], document["require_bodies"]) == ("xcmp", "prefix", True)
+    assert "ingress queues (" in lane.show().stdout
+
+    recipient, unread = next(iter(view["ingress"].items()))
+    about = lane.shown(f"--para={recipient}")["state"]
+    assert [[each["sent_at"], each["sender"]] for each in about["ingress"]] == unread
+    assert about["watermark"] == view["watermarks"].get(recipient, {"block": 0, "acked": []})
+    assert f"ingress queue ({len(unread)})" in lane.show(f"--para={recipient}").stdout
+
+    block, sender = unread[0]
+    channel = lane.shown(f"--channel={sender},{recipient}")
+    assert channel["state"]["unread"][0]["sent_at"] == block
+    assert f"unread ({len(channel['state']['unread'])})" in lane.show(f"--channel={sender},{recipient}").stdout
+    egress = lane.shown(f"--para={sender}")["state"]["egress"]
+    assert [[each["sent_at"], each["recipient"]] for each in egress] == sorted(view["egress"][str(sender)])
+    refused(lane.show("--para=99999"), "knows no para 99999")
+    refused(lane.show(f"--channel={sender},99999"), f"has no channel {sender},99999")
+
+
 def test_channel_is_shown_by_the_state_keys_that_name_it(stored: Callable[..., Stored]) -> None:
     of = chain(SimulationSettings(seed=31, blocks=40, lane=LANE), "early-hrmp")
     lane = stored(of.table, inputs_of(of.records, "early-hrmp"))

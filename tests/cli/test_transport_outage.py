@@ -136,9 +136,18 @@ def test_killed_broker_loses_and_doubles_nothing(world: World) -> None:
 
 
 @pytest.mark.broker
-def test_outage_longer_than_the_session_ends_the_process_in_one_line(world: World) -> None:
-    running = world.begin(**{"session.timeout.ms": 2_000})
-    until(lambda: world.enqueued() >= 10, running)
+def test_after_an_outage_longer_than_the_session_the_process_continues_by_itself(world: World) -> None:
+    running = world.begin(**{"session.timeout.ms": 6_000})
+    world.send("before")
+    until(lambda: world.enqueued() >= 10 and world.read(), running)
     world.kill_broker()
-    assert (running.end(), len(running.lines)) == (exit_codes.STOPPED, 2)
-    assert running.lines[1].endswith("not the active one any more: Kafka has had no heartbeat for 2 s")
+    line = running.wait_for("this process is not the active one any more")
+    assert line.endswith("; it begins again as standby")
+    before = world.enqueued()
+    assert world.broker.start() == world.kafka["bootstrap.servers"]
+    world.send("after")
+    until(lambda: world.enqueued() > before and "after" in dict(world.read()).values(), running)
+    (world.folder / "enough").touch()
+    assert running.end() == exit_codes.OK
+    assert [each for each in running.lines if "not the active one" in each] == [line]
+    assert sum("transport echo: echo@1.0.0 (" in each for each in running.lines) == 2

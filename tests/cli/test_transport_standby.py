@@ -135,16 +135,21 @@ def test_frozen_process_delivers_nothing_more_when_it_continues(world: World) ->
     other.wait_for("transport echo: echo@1.0.0 (")
     until(lambda: len(world.received("other")) == 3, other)
     one.send(signal.SIGCONT)
-    assert one.end() == exit_codes.STOPPED
-    assert len(one.lines) == 2
-    assert one.lines[1].startswith("validator: transport echo: this process is not the active one any more: Kafka ")
+    line = one.wait_for("validator: transport echo: this process is not the active one any more: Kafka ")
+    assert line.endswith("; it begins again as standby")
+    one.wait_for("transport echo: standby; active is validator@")
+    assert one.lines[1:2] == [line]
     world.send(b"4")
     until(lambda: len(world.received("other")) == 4, other)
     assert world.received("one") == [b"1", b"hold"]
     assert world.received("other") == [b"hold", b"2", b"3", b"4"]
     other.send(signal.SIGTERM)
     assert other.end() == exit_codes.OK
-    assert world.committed() == 5
+    world.send(b"5")
+    until(lambda: world.received("one") == [b"1", b"hold", b"5"], one)  # without anybody's help
+    one.send(signal.SIGTERM)
+    assert one.end() == exit_codes.OK
+    assert world.committed() == 6
 
 
 def test_group_with_plain_offsets_is_continued(world: World) -> None:
@@ -161,8 +166,12 @@ def test_group_with_plain_offsets_is_continued(world: World) -> None:
 
 
 PROGRAM = """
-import threading, types
+import os, sys, threading, types
 import validator.cli.transport as command
+if "BEGUN" in os.environ:
+    sys.exit(f"begun again as {os.getpid()}: {sys.argv}")
+os.environ["BEGUN"] = ""
+print(os.getpid(), flush=True)
 command.ENDING_S_MAX = 0.1
 lease = types.SimpleNamespace(lost=threading.Event(), reason="transport echo: not active")
 threading.Thread(target=command._end_if_lost, args=(lease, threading.Event()), daemon=True).start()
@@ -171,6 +180,19 @@ threading.Event().wait()
 """
 
 
-def test_transport_that_does_not_end_after_losing_its_lease_is_ended() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stderr) == (exit_codes.STOPPED, "validator: transport echo: not active\n")
+def test_transport_that_does_not_end_after_losing_its_lease_is_replaced() -> None:
+    command = [sys.executable, "-c", PROGRAM, "an argument"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.stderr.splitlines() == [
+        "validator: transport echo: not active; it begins again as standby",
+        f"begun again as {done.stdout.strip()}: ['-c', 'an argument']",
+    ]
+
+
+def test_process_that_cannot_begin_again_ends() -> None:
+    program = "import sys; sys.executable = '/nowhere/python'; import validator.cli.transport as command; command._begin_again('why')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr.splitlines()) == (
+        exit_codes.STOPPED,
+        ["validator: why; it begins again as standby", "validator: /nowhere/python: No such file or directory"],
+    )

@@ -14,7 +14,9 @@ import pytest
 from tests.cli.follower import Follower, follower, invoke, lines
 from tests.sending import send
 from validator.cli.rows import COLUMNS, ROWS, why
+from validator.codec.encode import Encoder
 from validator.codec.json_form import to_json
+from validator.core.outcomes import IngressEvent, IngressEventKind
 from validator.kafka.reader import TopicReader
 from validator.plugin.rule_pages import anchor
 
@@ -100,6 +102,16 @@ def test_every_topic_has_rows_for_a_person(chain: Follower, topic: str) -> None:
         assert all(isinstance(cell, str) for cell in row)
 
 
+def test_ingress_event_has_a_row_for_a_person() -> None:
+    event = IngressEvent(7, 0, IngressEventKind.QUEUED, 2, 1, 7, bytes(range(32)), 11)
+    record = to_json("ingress-events", Encoder("polkadot", bytes(32)).ingress_event(event))
+    row = dict(zip(COLUMNS["ingress-events"], ROWS["ingress-events"](record), strict=True))
+    assert row == {
+        "lane": "polkadot", "block": "7", "index": "0", "event": "queued", "channel": "1→2", "sent at": "7", "bytes": "11",
+        "root": "0001020304050607…",
+    }  # fmt: skip
+
+
 def test_dead_letter_is_shown(chain: Follower) -> None:
     kind, record = next(each for each in chain.records if each[0] == "candidates")
     chain.judge([(kind, {**record, "hrmp_watermark": 77})])
@@ -158,7 +170,7 @@ def test_foreign_record_is_reported_and_others_are_shown(
     [
         (
             ("verdict",),
-            "TOPIC: expected verdicts, dispatches, channel-events, headroom, receipts, dead-letters, found 'verdict'; did you",
+            f"TOPIC: expected {', '.join(ROWS)}, found 'verdict'; did you",
         ),
         (("receipts", "--reject-only"), "--reject-only needs the topic verdicts, found it with receipts"),
         (("receipts", "--para=5"), "--para: receipts do not belong to a para"),

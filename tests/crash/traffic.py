@@ -15,7 +15,7 @@ from validator.core.inputs import DeadLetter, Input, Source
 from validator.lanes.processor import LaneProcessor
 from validator.simulate import SimulationSettings
 
-COMPARED = ("verdicts", "dispatches", "channel-events", "headroom", "receipts")
+COMPARED = ("verdicts", "dispatches", "channel-events", "ingress-events", "headroom", "receipts")
 """Topics whose content does not depend on the order of arrival."""
 
 LANES = (

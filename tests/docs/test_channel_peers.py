@@ -14,6 +14,7 @@ from validator_channel.application import SUBMIT_TOPICS, WATCH_TOPICS, read_main
 from tests.docs.pages import DOCS, Block, blocks, run
 
 PAGE = DOCS / "channel-peers.md"
+PACKAGE = DOCS.parent / "plugins" / "channel" / "src" / "validator_channel"
 PROGRAM = "## In a program"
 """The heading after which nothing is run."""
 PORT = "9443"
@@ -28,6 +29,11 @@ def test_every_block_is_a_file_or_commands() -> None:
         ("toml", "channel.toml"),
         ("json", "candidates.jsonl"),
         ("json", "blocks.jsonl"),
+        ("toml", "entry.toml"),
+        ("toml", "moonbeam.toml"),
+        ("json", "open.jsonl"),
+        ("json", "accept.jsonl"),
+        ("json", "more.jsonl"),
     ]
 
 
@@ -48,6 +54,18 @@ def test_messages_and_topics_are_those_of_the_program() -> None:
         read_main(json.dumps(json.loads(message)).encode())
     rows = dict(re.findall(r"\| `([a-z-]+)` \| ([0-9]+) (?=\|)", text))
     assert {name: int(number) for name, number in rows.items()} == {**SUBMIT_TOPICS, **WATCH_TOPICS}
+
+
+def test_reasons_are_those_of_the_program() -> None:
+    section = PAGE.read_text(encoding="utf-8").partition("## When there is no session\n")[2].partition("\n## ")[0]
+    reasons = re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
+    program = " ".join(
+        (PACKAGE / name).read_text(encoding="utf-8") for name in ("net/reasons.py", "net/handshake.py", "errors.py")
+    )
+    assert len(reasons) >= 7
+    for reason in reasons:
+        for part in re.split(r"\.\.\.|: |\(|\)", reason):
+            assert part.strip() in program, reason
 
 
 def walkthrough() -> list[Block]:

@@ -34,7 +34,7 @@ LANES = (NOISY, HANDLED, "on-inclusion", "early", "xcmp")
 SETTINGS = {"headroom_interval_blocks": 3, "root_interval_blocks": 5}
 """Unlike in the in-process layer, the job knows every duplicate: whether one is too late would depend on batch boundaries."""
 
-SEQUENCES = ("verdicts", "dispatches", "channel-events", "receipts")
+SEQUENCES = ("verdicts", "dispatches", "channel-events", "ingress-events", "receipts")
 COMPACTED = ("headroom", "lanes", "markers")
 TOPICS = (*SEQUENCES, *COMPACTED, "dead-letters")
 

@@ -23,7 +23,7 @@ from validator.topics import INPUT_TOPICS
 Item: TypeAlias = Input | DeadLetter
 Place: TypeAlias = tuple[str, int]
 
-COMPARED = ("verdicts", "dispatches", "channel-events", "headroom", "receipts")
+COMPARED = ("verdicts", "dispatches", "channel-events", "ingress-events", "headroom", "receipts")
 """Topics whose records do not depend on how inputs arrived."""
 
 NO_LANE = ""

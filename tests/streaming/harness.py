@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.job import JobSettings, start_query
+from streaming.run import WORKER_LATE
 from streaming.session import SPARK_LOG
 from tests.sending import send
 from tests.unit.lanes.chains import Record
@@ -29,7 +30,7 @@ from validator.topics import INPUT_TOPICS
 Outputs: TypeAlias = dict[str, list[tuple[bytes, bytes]]]
 """Key and value of every record, by topic without the prefix, in order."""
 
-SAME_WHATEVER_ARRIVES = ("verdicts", "dispatches", "channel-events", "headroom", "receipts")
+SAME_WHATEVER_ARRIVES = ("verdicts", "dispatches", "channel-events", "ingress-events", "headroom", "receipts")
 """Output topics whose content does not depend on how records arrived."""
 
 PATIENCE_S = 300.0
@@ -168,13 +169,14 @@ class Stream:
         return {topic: offsets.get(self.prefix + topic, {}).get("0", 0) for topic in INPUT_TOPICS}
 
     def settle(self) -> None:
-        """Wait until the query has processed everything produced."""
-        query = self.query
-        assert query is not None
+        """Wait until the query has processed everything produced. A worker that started too late is retried, as the job does."""
 
         def done() -> bool:
-            if (failure := query.exception()) is not None:
-                raise failure
+            assert self.query is not None
+            if (failure := self.query.exception()) is not None:
+                if WORKER_LATE not in str(failure):
+                    raise failure
+                self.start()
             return self.taken() == self.produced
 
         wait_until(done, f"{self.prefix}: every record produced is processed", self.log)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chains of three protocols in one job: each emits what it emits alone, and what its naive model expects."""
+"""Chains of four protocols in one job: each emits what it emits alone, and what its naive model expects."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tests.unit.lanes.chains import chain, definition_of
 from validator.simulate import SimulationSettings
 
 BLOCKS: Final = 60
-PROTOCOLS: Final = {"polkadot": "router", "rococo": "early-hrmp", "westend": "xcmp"}
+PROTOCOLS: Final = {"polkadot": "router", "rococo": "early-hrmp", "westend": "xcmp", "paseo": "xcmp-network"}
 
 
-def test_three_protocols_in_one_job_match_their_models(stream: Callable[..., Stream]) -> None:
+def test_four_protocols_in_one_job_match_their_models(stream: Callable[..., Stream]) -> None:
     chains = {
         lane: chain(SimulationSettings(seed=31, blocks=BLOCKS, lane=lane, violation_share=0.15), protocol)
         for lane, protocol in PROTOCOLS.items()

@@ -17,7 +17,16 @@ Json = dict[str, Any]
 
 INPUTS: Final = ("Block", "router.Candidate", "router.ChannelRequest", "DownwardMessage")
 OUTPUTS: Final = (
-    *("Verdict", "Dispatch", "ChannelEvent", "router.ParaHeadroom", "router.ChannelHeadroom", "Receipt", "DeadLetter"),
+    *(
+        "Verdict",
+        "Dispatch",
+        "ChannelEvent",
+        "IngressEvent",
+        "router.ParaHeadroom",
+        "router.ChannelHeadroom",
+        "Receipt",
+        "DeadLetter",
+    ),
     *("LaneStatus", "Marker", "DeadLetterReplay"),
 )
 

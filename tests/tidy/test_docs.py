@@ -51,9 +51,12 @@ def test_sample_verdicts_name_existing_rules() -> None:
 
 def test_comparison_names_only_errors_of_its_protocols() -> None:
     text = (ROOT / "docs" / "protocols.md").read_text(encoding="utf-8")
-    modules = ("validator.protocols.router.errors", "validator_early_hrmp.errors", "validator_xcmp.errors")
+    modules = (
+        *("validator.protocols.router.errors", "validator_early_hrmp.errors", "validator_xcmp.errors"),
+        "validator_xcmp_network.errors",
+    )
     known = [{getattr(each, "kind", None) for each in vars(import_module(name)).values()} for name in modules]
-    rows = [line.split("|")[2:5] for line in text.splitlines() if re.search(r"\| [RC] `", line)]
+    rows = [line.split("|")[2:6] for line in text.splitlines() if re.search(r"\| [RC] `", line)]
     assert len(rows) > 10
     for row in rows:
         for cell, kinds in zip(row, known, strict=True):

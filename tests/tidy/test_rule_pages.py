@@ -26,15 +26,17 @@ OF_ALL = (InclusionCandidateNotPending, TimeoutCandidateNotPending)
 """Errors that every protocol shares."""
 
 READ = (".py", ".md", ".in", ".json", ".toml", ".avsc")
-CODE = re.compile(r"(?<![\w-])(?:[HLNRX]-[IV]|[HILRX]-|PR-)[0-9]{2}[a-z]?(?![\w-])")
+CODE = re.compile(r"(?<![\w-])(?:[HLNRX]-[IV]|[HILNRX]-|PR-)[0-9]{2}[a-z]?(?![\w-])")
 """Codes of our pages. Tests use codes with three digits for entries that do not exist."""
 
 SECTION = re.compile(
-    r"\b((?:router_rules|xcmp_rules)(?:\.md)? (?:[0-9]\.[0-9]+|(?:[HX]-)?I-?[0-9]{2}[a-z]?)"
+    r"\b((?:router_rules|xcmp_rules)(?:\.md)? (?:[0-9]\.[0-9]+|(?:[HNX]-)?I-?[0-9]{2}[a-z]?)"
     r"|router_profiles(?:\.md)? (?:[0-9](?:\.[0-9]+)?|PR-[0-9]{2}))"
 )
-ROUTINE = re.compile(r"\b((?:router|early_hrmp|xcmp_channels)\.txt) ``(\w+)``")
-QUOTED = re.compile(r'\b((?:router|early_hrmp|xcmp_channels)\.txt) "(\w[\w ]+)"(?: ([0-9.]+[0-9]|[0-9]))?')
+ROUTINE = re.compile(r"\b((?:router|early_hrmp|xcmp_channels|xcmp_networking)\.txt) ``(\w+)``")
+QUOTED = re.compile(
+    r'\b((?:router|early_hrmp|xcmp_channels|xcmp_networking)\.txt) "(\w[\w ]+)"(?: ([0-9.]+[0-9]|[0-9]))?'
+)
 
 
 @cache
@@ -88,7 +90,7 @@ def test_every_shipped_protocol_has_a_page() -> None:
 # --- errors, both ways ---
 
 
-@pytest.mark.parametrize("protocol", ["router", "early-hrmp", "xcmp"])
+@pytest.mark.parametrize("protocol", ["router", "early-hrmp", "xcmp", "xcmp-network"])
 def test_errors_of_protocol_match_its_page(protocol: str) -> None:
     declared = violations(protocol)
     assert len(declared) > 20
@@ -153,7 +155,7 @@ def suite_scenarios(protocol: str) -> Iterator[dict[str, Any]]:
         yield from document if isinstance(document, list) else [document]
 
 
-@pytest.mark.parametrize("protocol", ["router", "early-hrmp", "xcmp"])
+@pytest.mark.parametrize("protocol", ["router", "early-hrmp", "xcmp", "xcmp-network"])
 def test_every_kind_in_a_suite_has_an_entry(protocol: str) -> None:
     kinds = {each for scenario in suite_scenarios(protocol) for each in _kinds(scenario)}
     assert len(kinds) > 20
@@ -175,7 +177,7 @@ def _kinds(value: Any) -> Iterator[str]:
 def test_every_section_in_a_scenario_has_an_entry() -> None:
     """Scenarios of the Router name routines of router.txt without the file. The trace format and READMEs are not rules."""
     found = []
-    for protocol in ("router", "early-hrmp", "xcmp"):
+    for protocol in ("router", "early-hrmp", "xcmp", "xcmp-network"):
         for scenario in suite_scenarios(protocol):
             source = scenario.get("source", "")
             if source.startswith(("traces FORMAT", "README")) or source in ("", "router.txt"):

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from validator_early_hrmp import traces as early_hrmp
 from validator_xcmp import traces as xcmp
 from validator_xcmp.vectors import GROUPS
+from validator_xcmp_network import traces as xcmp_network
 
 from tests.tidy.tree import ROOT
 from validator.cli.main import app
@@ -82,7 +83,8 @@ def test_requests_have_their_arguments() -> None:
 
 
 @pytest.mark.parametrize(
-    ("protocol", "heading"), [("router", "State keys"), ("early-hrmp", "early-hrmp"), ("xcmp", "xcmp")]
+    ("protocol", "heading"),
+    [("router", "State keys"), ("early-hrmp", "early-hrmp"), ("xcmp", "xcmp"), ("xcmp-network", "xcmp-network")],
 )
 def test_state_keys_are_those_of_the_protocol(protocol: str, heading: str) -> None:
     definition = installed_protocol(protocol)
@@ -90,7 +92,7 @@ def test_state_keys_are_those_of_the_protocol(protocol: str, heading: str) -> No
     assert sorted(rows(heading, f"key of `{protocol}`")) == sorted(definition.traces.state_keys)
 
 
-@pytest.mark.parametrize("module", [early_hrmp, xcmp], ids=["early-hrmp", "xcmp"])
+@pytest.mark.parametrize("module", [early_hrmp, xcmp, xcmp_network], ids=["early-hrmp", "xcmp", "xcmp-network"])
 def test_candidates_of_other_protocols_have_their_keys(module: Any) -> None:
     heading = module.__name__.removeprefix("validator_").removesuffix(".traces").replace("_", "-")
     sentence = section(heading).partition("A candidate has")[2].partition(".\n")[0].partition(". A session")[0]
@@ -129,7 +131,7 @@ class Recorded:
         monkeypatch.setattr(Node, "__getitem__", noting_item)
 
 
-@pytest.mark.parametrize("protocol", ["router", "early-hrmp", "xcmp"])
+@pytest.mark.parametrize("protocol", ["router", "early-hrmp", "xcmp", "xcmp-network"])
 def test_reader_asks_for_no_other_key(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     documents = [Node(json.loads(file.read_text(encoding="utf-8")), file.name) for file in suite_files(protocol)]
     definition = installed_protocol(protocol)

@@ -32,7 +32,7 @@ def simulators(more: str = "") -> tuple[list[str], list[str]]:
 
 def test_worker_of_every_protocol_imports_no_simulator() -> None:
     names, imported = simulators()
-    assert {"early-hrmp", "xcmp"} < set(names)
+    assert {"early-hrmp", "xcmp", "xcmp-network"} < set(names)
     assert imported == []
 
 

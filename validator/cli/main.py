@@ -55,7 +55,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "replay": ("validator.cli.replay:replay", "Run conformance traces through the rules, without Kafka or Spark."),
     "prove": ("validator.cli.proofs:prove", "Create a proof that a protocol offers outside of blocks, as JSON."),
     "verify": ("validator.cli.proofs:verify", "Verify such a proof, from any source."),
-    "simulate": ("validator.cli.simulate:simulate", "Write a seeded relay chain's traffic and the expected verdicts."),
+    "simulate": (
+        "validator.cli.simulate:app",
+        "Write a seeded relay chain's traffic and the expected verdicts; simulate a network of message bodies.",
+    ),
     "plugins": ("validator.cli.plugins:app", "List, show, check, lock and pack plugins; start a new one."),
     "transport": (
         "validator.cli.transport:app",

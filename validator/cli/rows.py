@@ -17,6 +17,7 @@ ACCEPTED: Final = "✔"
 REJECTED: Final = "✘"
 
 PAYLOAD_CHARACTERS: Final = 24
+HASH_CHARACTERS: Final = 16
 
 UNREACHED: Final = U32_MAX // 2
 """Messages or bytes of a limit beyond which it is shown as none: chains set the greatest number for "no limit"."""
@@ -88,6 +89,13 @@ def deposits(record: Json) -> str:
     return ", ".join(parts)
 
 
+def _ingress(record: Json) -> Row:
+    place = record["lane"], str(record["block"]), str(record["index"])
+    channel = f"{record['sender']}→{record['recipient']}"
+    root = f"{record['root'][:HASH_CHARACTERS]}…"
+    return *place, record["event"], channel, str(record["sent_at"]), str(record["size"]), root
+
+
 def _headroom(record: Json) -> Row:
     if "para_id" in record:
         watermarks = ", ".join(map(str, record["valid_watermarks"][:8])) + (
@@ -112,8 +120,8 @@ def _receipt(record: Json) -> Row:
     return (
         *place,
         *(str(record[name]) for name in numbers),
-        f"{root[:16]}…" if root else "",
-        f"{record['runtime_digest'][:16]}…",
+        f"{root[:HASH_CHARACTERS]}…" if root else "",
+        f"{record['runtime_digest'][:HASH_CHARACTERS]}…",
     )
 
 
@@ -127,6 +135,7 @@ COLUMNS: Final[dict[str, Row]] = {
     "verdicts": ("lane", "block", "kind", "index", "para", "", "why", "effect, or broken clause"),
     "dispatches": ("lane", "block", "index", "para", "", "weight", "payload", "failure"),
     "channel-events": ("lane", "block", "session", "event", "channel", "reason", "deposits"),
+    "ingress-events": ("lane", "block", "index", "event", "channel", "sent at", "bytes", "root"),
     "headroom": ("lane", "after block", "para or channel", "left", "details"),
     "receipts": (
         "lane",
@@ -148,6 +157,7 @@ ROWS: Final[dict[str, Callable[[Json], Row]]] = {
     "verdicts": _verdict,
     "dispatches": _dispatch,
     "channel-events": _event,
+    "ingress-events": _ingress,
     "headroom": _headroom,
     "receipts": _receipt,
     "dead-letters": _dead_letter,
@@ -155,6 +165,19 @@ ROWS: Final[dict[str, Callable[[Json], Row]]] = {
 """Functions that turn a record into its cells, by topic."""
 
 NUMBERS: Final = frozenset(
-    {"block", "after block", "index", "para", "session", "accepted", "rejected", "enacted", "dispatched", "weight"}
+    {
+        "block",
+        "after block",
+        "index",
+        "para",
+        "session",
+        "accepted",
+        "rejected",
+        "enacted",
+        "dispatched",
+        "weight",
+        "sent at",
+        "bytes",
+    }
 )
 """Headings of right-aligned columns."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator simulate`: writes a seeded relay chain's traffic and the expected verdicts."""
+"""`validator simulate` writes a seeded relay chain's traffic and the expected verdicts; `simulate network` is a model of message bodies."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
 import typer
 
+from validator.cli.network import network
 from validator.config import DEFAULT_PROTOCOL
 from validator.errors import UserError
 
@@ -34,7 +35,13 @@ HEADER: Final = f"""\
 """
 
 
+app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+app.command("network")(network)
+
+
+@app.callback(invoke_without_command=True)
 def simulate(
+    context: typer.Context,
     out: Annotated[Path | None, typer.Option(help="Directory to write to; created if missing.")] = None,
     to_stdout: Annotated[
         bool,
@@ -81,8 +88,11 @@ def simulate(
 
     Writes blocks.jsonl, channel-requests.jsonl, downward-messages.jsonl and candidates.jsonl for `validator submit`,
     expected-verdicts.jsonl and expected-dispatches.jsonl for `validator compare`, validator.toml (the chain as a configuration) and
-    chain.json (the same as JSON) to the directory.
+    chain.json (the same as JSON) to the directory. The sub-command `network` simulates message bodies off the relay chain.
     """
+    if context.invoked_subcommand is not None:
+        _refuse_options_of_the_chain(context)
+        return
     from validator.config.model import LANE_PATTERN
     from validator.service.simulation import simulation_of
     from validator.simulate import settings_of_profile
@@ -122,6 +132,15 @@ def simulate(
         except OSError as error:
             raise UserError(f"{error.filename}: cannot be written: {error.strerror}") from error
         typer.echo(f"{out}: " + ", ".join(f"{count} {kind}" for kind, count in counts.items()), err=True)
+
+
+def _refuse_options_of_the_chain(context: typer.Context) -> None:
+    """Raise `UserError` if an option stands before the sub-command, which would ignore it."""
+    sources = {each.opts[0]: context.get_parameter_source(each.name or "") for each in context.command.params}
+    given = [option for option, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    if given:
+        command = f"simulate {context.invoked_subcommand}"
+        raise UserError(f"{command}: expected every option after it, found {', '.join(given)} before it")
 
 
 def _line(record: dict[str, Any]) -> str:

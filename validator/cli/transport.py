@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -47,8 +48,8 @@ def run(
     A signal asks it to end, which it does once it has delivered what it holds; a second signal ends it at once. At its next start it gets
     the records again that it received but did not acknowledge. It writes to the input topics, and reads the output topics that it names in
     the consumer group `<prefix>transport.NAME`. Of several processes with one NAME, one is active; the others wait as standby and take over
-    when it ends. Exit code 0 if it ended, 2 if it, its configuration or Kafka has a problem, 3 if Kafka has not heard from it for too long,
-    so that another process may have taken over.
+    when it ends. If Kafka has not heard from it for too long, another process may have taken over: it delivers nothing more and begins
+    again as standby. Exit code 0 if it ended, 2 if it, its configuration or Kafka has a problem.
     """
     config = load_config(config_path)
     chosen = choose_transport(config, name)
@@ -75,8 +76,8 @@ def run(
             on_active,
         )
     except LeaseLost as error:
-        say(f"validator: {error}")
-        raise typer.Exit(exit_codes.STOPPED) from None
+        ended.set()
+        _begin_again(str(error))
     except KeyboardInterrupt:
         raise typer.Exit(exit_codes.INTERRUPTED) from None
     finally:
@@ -86,8 +87,21 @@ def run(
 
 
 def _end_if_lost(lease: Lease, ended: Event) -> None:
-    """End the process if the transport does not end by itself after it has lost its lease."""
+    """Begin again if the transport does not end by itself after it has lost its lease."""
     lease.lost.wait()
     if not ended.wait(ENDING_S_MAX):
-        say(f"validator: {lease.reason}")
+        _begin_again(str(lease.reason))
+
+
+def _begin_again(reason: str) -> NoReturn:
+    """Replace this process by a new one, which waits as standby.
+
+    All threads, connections and memory of the former active process end with it, as if a supervisor had restarted it: nothing that is left
+    of it can deliver. The new one becomes a member of the group under a new id.
+    """
+    say(f"validator: {reason}; it begins again as standby")
+    try:
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - the arguments are this process's own
+    except OSError as error:
+        say(f"validator: {sys.executable}: {error.strerror}")
         os._exit(exit_codes.STOPPED)

@@ -92,8 +92,8 @@ def _how_to_reach(config: Config, config_path: Path | None) -> str:
     return (
         f"Kafka at {config.kafka['bootstrap.servers']}; lanes {lanes}\n"
         f"  in   {prefix}blocks, {prefix}candidates, {prefix}channel-requests, {prefix}downward-messages\n"
-        f"  out  {prefix}verdicts, {prefix}dispatches, {prefix}channel-events, {prefix}headroom, {prefix}receipts, "
-        f"{prefix}dead-letters, {prefix}lanes\n"
+        f"  out  {prefix}verdicts, {prefix}dispatches, {prefix}channel-events, {prefix}ingress-events, {prefix}headroom, "
+        f"{prefix}receipts, {prefix}dead-letters, {prefix}lanes\n"
         f"  send:  validator submit{option} candidates candidates.jsonl\n"
         f"  watch: validator watch{option} verdicts --follow\n"
         f"         validator lanes{option}\n"

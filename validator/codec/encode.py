@@ -25,7 +25,15 @@ if TYPE_CHECKING:
     from validator.core.errors import FieldValue, Violation
     from validator.core.inputs import DeadLetter
     from validator.core.lane import Counters
-    from validator.core.outcomes import ChannelEvent, ChannelHeadroom, Dispatch, Executed, Receipt, Verdict
+    from validator.core.outcomes import (
+        ChannelEvent,
+        ChannelHeadroom,
+        Dispatch,
+        Executed,
+        IngressEvent,
+        Receipt,
+        Verdict,
+    )
 
 LONG_MAX: Final = 2**63 - 1
 """The greatest Avro long."""
@@ -133,6 +141,7 @@ class Encoder:
         records = [OutputRecord("verdicts", key, self.verdict(verdict)) for verdict in executed.verdicts]
         records += [OutputRecord("dispatches", key, self.dispatch(dispatch)) for dispatch in executed.dispatches]
         records += [OutputRecord("channel-events", key, self.channel_event(event)) for event in executed.channel_events]
+        records += [OutputRecord("ingress-events", key, self.ingress_event(event)) for event in executed.ingress_events]
         records += [self.headroom(block, headroom) for headroom in executed.headroom]
         records.append(
             OutputRecord("receipts", key, write(self._schemas["validator.Receipt"], self._receipt(executed.receipt)))
@@ -187,6 +196,10 @@ class Encoder:
         }
         return write(self._schemas["validator.ChannelEvent"], datum)
 
+    def ingress_event(self, event: IngressEvent) -> bytes:
+        """Encode an ingress event."""
+        return write(self._schemas["validator.IngressEvent"], {**self._common(event), "event": event.event.value})
+
     def headroom(self, block: int, headroom: ParaHeadroom | ChannelHeadroom) -> OutputRecord:
         """Encode the headroom of a para or a channel after ``block``; the topic keeps the last record per para and channel.
 
@@ -233,7 +246,7 @@ class Encoder:
         }
         return OutputRecord("lanes", self.key, write(self._schemas["validator.LaneStatus"], datum))
 
-    def _common(self, outcome: Dispatch | ChannelEvent | Receipt) -> dict[str, Any]:
+    def _common(self, outcome: Dispatch | ChannelEvent | IngressEvent | Receipt) -> dict[str, Any]:
         return {"lane": self.lane, **outcome._asdict(), "runtime_digest": self.runtime_digest}
 
     def _receipt(self, receipt: Receipt) -> dict[str, Any]:

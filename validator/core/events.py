@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The channel events of one block, numbered in the order in which they happen."""
+"""The channel events and the ingress events of one block, each numbered in the order in which they happen."""
 
 from __future__ import annotations
 
-from validator.core.outcomes import ChannelEvent, ChannelEventKind
-from validator.core.types import Balance, BlockNumber, ChannelId, SessionIndex
+from validator.core.outcomes import ChannelEvent, ChannelEventKind, IngressEvent, IngressEventKind
+from validator.core.types import Balance, BlockNumber, ChannelId, Hash, SessionIndex
 
 
 class EventLog:
@@ -32,3 +32,18 @@ class EventLog:
                 self.block, index, event, sender, recipient, sender_deposit, recipient_deposit, self.session, reason
             )
         )
+
+
+class IngressLog:
+    """Collects the ingress events of one block."""
+
+    def __init__(self, block: BlockNumber) -> None:
+        self.block = block
+        self.events: list[IngressEvent] = []
+
+    def add(
+        self, event: IngressEventKind, channel_id: ChannelId, *, sent_at: BlockNumber, root: Hash, size: int
+    ) -> None:
+        """Add an event about the message that was sent over a channel in block ``sent_at``; ``size`` is in bytes."""
+        sender, recipient = channel_id
+        self.events.append(IngressEvent(self.block, len(self.events), event, recipient, sender, sent_at, root, size))

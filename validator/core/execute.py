@@ -73,7 +73,7 @@ def execute(rules: RuleSet[Any], block: Block, intervals: Intervals) -> Executed
         weight_used=min(sum(dispatch.weight for dispatch in dispatches), U64_MAX),
         state_root=rules.state_root() if session_ends or _is_due(now, intervals.root) else None,
     )
-    return Executed(verdicts, dispatches, channel_events, headroom, receipt)
+    return Executed(verdicts, dispatches, channel_events, headroom, receipt, rules.ingress.events)
 
 
 _ENACTING = (InputKind.CANDIDATE, InputKind.INCLUSION)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -131,6 +132,35 @@ class ChannelEvent(NamedTuple):
     reason: str | None = None
 
 
+class IngressEventKind(StrEnum):
+    """What happened to an entry of an ingress queue.
+
+    An entry is ``queued`` when the sender's candidate is enacted, ``acknowledged`` by a candidate of its recipient, or ``removed`` because
+    its channel is gone. The last two end it.
+    """
+
+    QUEUED = "queued"
+    ACKNOWLEDGED = "acknowledged"
+    REMOVED = "removed"
+
+
+class IngressEvent(NamedTuple):
+    """A change of a recipient's ingress queue, for protocols whose message bodies travel outside of the relay chain.
+
+    An entry stands for one logical message: all that ``sender`` sent to ``recipient`` in block ``sent_at``. ``root`` commits to its body,
+    which has ``size`` bytes. ``block`` is the block of the event, and equals ``sent_at`` if the entry is queued.
+    """
+
+    block: BlockNumber
+    index: int  # type: ignore[assignment]  # shadows tuple.index
+    event: IngressEventKind
+    recipient: ParaId
+    sender: ParaId
+    sent_at: BlockNumber
+    root: Hash
+    size: int
+
+
 class ChannelHeadroom(NamedTuple):
     """What a channel can still take: messages, bytes in total and bytes per message; ``open`` is False once it is gone."""
 
@@ -180,3 +210,4 @@ class Executed(NamedTuple):
     channel_events: list[ChannelEvent]
     headroom: list[ParaHeadroom | ChannelHeadroom]
     receipt: Receipt
+    ingress_events: Sequence[IngressEvent] = ()

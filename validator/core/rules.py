@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from validator.core.events import EventLog
+from validator.core.events import EventLog, IngressLog
 from validator.core.hashing import blake2b_256
 from validator.core.limits import U32_MAX
 from validator.core.outcomes import ChannelEvent, ChannelHeadroom, Dispatch, MessageRef, ParaHeadroom
@@ -107,8 +107,8 @@ class RuleSet(ABC, Generic[S]):
     The ``apply_`` methods either apply an input completely, or raise a `Violation` and change nothing. Requests and candidates have the
     protocol's own types. Every change adds the para to ``state.touched.pages``: only those pages are encoded again.
 
-    Between `begin_block` and `end_block`, ``now`` is the block, ``events`` collects channel events, and ``profile`` is the profile of the
-    rules in force.
+    Between `begin_block` and `end_block`, ``now`` is the block, ``events`` collects channel events, ``ingress`` collects ingress events,
+    and ``profile`` is the profile of the rules in force.
     """
 
     def __init__(
@@ -120,6 +120,7 @@ class RuleSet(ABC, Generic[S]):
         self.now: BlockNumber = 0
         self.profile = self.settings.rules[0].profile
         self.events = EventLog(0, state.session_index)
+        self.ingress = IngressLog(0)
         self._page_hashes = page_hashes or {}
         unsaved = dict.fromkeys(owner for owner in self.owners() if owner not in self._page_hashes)
         self._to_hash: OrderedSet = dict(unsaved)
@@ -149,6 +150,7 @@ class RuleSet(ABC, Generic[S]):
         self.now = now
         self.profile = in_force(self.settings.rules, now).profile
         self.events = EventLog(now, self.state.session_index)
+        self.ingress = IngressLog(now)
 
     @abstractmethod
     def apply_inclusion(self, ref: PendingRef) -> Effects:

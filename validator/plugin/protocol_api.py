@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from validator.codec.record_types import RECORD_TOPICS, RecordType, check_count, check_payload, check_u32, relay_parent
 from validator.compare import first_difference
 from validator.core.errors import InvariantBroken, LimitError, Violation
-from validator.core.events import EventLog
+from validator.core.events import EventLog, IngressLog
 from validator.core.handlers.state import HandlerStates
 from validator.core.hashing import blake2b_256, compact, message_hash, mqc_link
 from validator.core.limits import (
@@ -27,7 +27,16 @@ from validator.core.limits import (
     U64_MAX,
     U128_MAX,
 )
-from validator.core.outcomes import ChannelEvent, ChannelEventKind, ChannelHeadroom, Dispatch, MessageRef, ParaHeadroom
+from validator.core.outcomes import (
+    ChannelEvent,
+    ChannelEventKind,
+    ChannelHeadroom,
+    Dispatch,
+    IngressEvent,
+    IngressEventKind,
+    MessageRef,
+    ParaHeadroom,
+)
 from validator.core.root import merkle_root
 from validator.core.rules import (
     FIRST_RULES,
@@ -99,6 +108,9 @@ __all__ = [
     "HandlerBench",
     "HandlerStates",
     "Hash",
+    "IngressEvent",
+    "IngressEventKind",
+    "IngressLog",
     "InvariantBroken",
     "LimitError",
     "LimitsTable",
@@ -151,8 +163,10 @@ class TraceFormat:
     """The protocol-specific parts of the conformance format; the functions raise `validator.errors.UserError` through `Node.fail`.
 
     ``request`` and ``candidate`` read an entry of a step; ``candidate`` also gets the step's block. ``view`` returns the complete state
-    under ``state_keys``. ``features`` are the feature names that a scenario may need. ``pending_ends_with_session`` says that a session
-    change drops candidates that are not enacted yet. ``suite`` is the folder of trace files shipped with the protocol. ``vectors``
+    under ``state_keys``. ``features`` are the feature names that a scenario may need. ``pending_ends_with_session`` says, if need be by
+    configuration, that a session change drops candidates that are not enacted yet. ``scenario_keys`` are further keys of a scenario, which
+    ``configuration`` reads as if they stood in its ``config``. ``body`` reads an entry of a step's ``bodies`` as the request that reports
+    it; without it, steps have no bodies. ``suite`` is the folder of trace files shipped with the protocol. ``vectors``
     recomputes documents of the format ``vector_format``: it takes a group's name and an entry and returns the entry's expected result.
     See `docs/trace-format.md`.
     """
@@ -162,7 +176,9 @@ class TraceFormat:
     view: Callable[[Any], dict[str, Any]]
     state_keys: tuple[str, ...]
     features: tuple[str, ...] = ()
-    pending_ends_with_session: bool = False
+    pending_ends_with_session: bool | Callable[[Any], bool] = False
+    scenario_keys: tuple[str, ...] = ()
+    body: Callable[[Node], Any] | None = None
     suite: Traversable | None = None
     vector_format: str | None = None
     vectors: Callable[[str, Node], dict[str, Any]] | None = None

@@ -12,7 +12,7 @@ from validator.core.handlers.upward import FixedWeightDispatcher
 from validator.core.rules import RuleSet
 from validator.core.types import BlockNumber
 from validator.plugin.protocol_api import ChainSettings
-from validator.replay.scenario import EXACT, Scenario, Step
+from validator.replay.scenario import BODIES, EXACT, RESULT_KEYS, Scenario, Step
 
 T = TypeVar("T")
 
@@ -38,9 +38,9 @@ def judge_scenario(scenario: Scenario, output: dict[str, Any]) -> str | None:
     state: dict[str, Any] = {}
     for at, (step, got) in enumerate(zip(scenario.steps, output["steps"], strict=True)):
         where = f"step {at} (block {step.block}): "
-        for key in ("requests", "downward", "candidates"):
+        for key in RESULT_KEYS:
             if key in step.expect:
-                difference = first_result_difference(step.expect[key], got[key], key)
+                difference = first_result_difference(step.expect[key], got.get(key, []), key)
                 if difference is not None:
                     return where + difference
         if "dispatched" in step.expect and step.expect["dispatched"] != (got["dispatched"] or []):
@@ -84,6 +84,8 @@ class _Player:
         assert scenario.protocol is not None
         sink = FixedWeightDispatcher(scenario.weights, scenario.default_weight, scenario.failing)
         self._traces = scenario.protocol.traces
+        ends = self._traces.pending_ends_with_session
+        self._pending_ends = ends(scenario.config) if callable(ends) else ends
         self._rules = scenario.protocol.genesis(
             ChainSettings(
                 scenario.config,
@@ -108,6 +110,7 @@ class _Player:
         requests = self._results(rules.apply_request, step.requests)
         downward = self._results(rules.apply_downward, step.downward)
         candidates = self._results(self._apply_candidate, step.candidates)
+        bodies = None if step.bodies is None else self._results(rules.apply_request, step.bodies)
         if step.session_change is not None:
             self._session_changes.append(step.session_change)
 
@@ -115,7 +118,7 @@ class _Player:
         if ends_block:
             dispatched = [[dispatch.para_id, dispatch.payload.hex()] for dispatch in rules.dispatch()]
             for change in self._session_changes:
-                if self._traces.pending_ends_with_session:
+                if self._pending_ends:
                     self._delayed.clear()
                 rules.change_session(change)
             self._session_changes.clear()
@@ -125,6 +128,7 @@ class _Player:
             "requests": requests,
             "downward": downward,
             "candidates": candidates,
+            **({} if bodies is None else {BODIES: bodies}),
             "dispatched": dispatched,
             "state": self._traces.view(rules),
         }

@@ -24,6 +24,10 @@ SCENARIO_KEYS = (
 )
 STEP_KEYS = ("block", "requests", "downward", "candidates", "session_change", "expect")
 EXPECT_KEYS = ("requests", "downward", "candidates", "dispatched", "state")
+BODIES = "bodies"
+"""A further key of steps and expectations, for protocols whose bodies travel outside of the relay chain."""
+RESULT_KEYS = ("requests", "downward", "candidates", BODIES)
+"""Keys of an expectation that have one entry for each input."""
 SESSION_CHANGE_KEYS = ("outgoing", "onboarding", "new_config")
 EXACT = "_set"
 """Suffix of a state key that lists all keys of another one, unless the protocol itself has a state key of that name."""
@@ -31,12 +35,16 @@ EXACT = "_set"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A part of a block; each entry of ``candidates`` has the block that enacts it, or None for immediate enactment."""
+    """A part of a block; each entry of ``candidates`` has the block that enacts it, or None for immediate enactment.
+
+    ``bodies`` are the requests that report bodies, or None if the protocol has none.
+    """
 
     block: BlockNumber
     requests: tuple[Any, ...]
     downward: tuple[DownwardMessage, ...]
     candidates: tuple[tuple[Any, BlockNumber | None], ...]
+    bodies: tuple[Any, ...] | None
     session_change: SessionChange | None
     expect: dict[str, Any]
 
@@ -76,11 +84,11 @@ def read_scenarios(
 
 
 def _scenario(node: Node, expectations: bool, installed: Callable[[str], ProtocolDefinition | None]) -> Scenario:
-    node.refuse_misspelt(SCENARIO_KEYS)
     scenario_id = node["id"].text()
     name = node.get("name", Node.text, "")
     protocol_name = node.get("protocol", Node.text, DEFAULT_PROTOCOL)
     protocol = installed(protocol_name)
+    node.refuse_misspelt((*SCENARIO_KEYS, *(() if protocol is None else protocol.traces.scenario_keys)))
     if protocol is None:
         return Scenario(scenario_id, name, skipped=f"protocol {protocol_name!r} is not installed")
     needs = [item.text() for item in node["needs"].items()] if node.has("needs") else []
@@ -99,7 +107,7 @@ def _scenario(node: Node, expectations: bool, installed: Callable[[str], Protoco
         scenario_id,
         name,
         protocol=protocol,
-        config=protocol.configuration(node["config"] if node.has("config") else Node({}, f"{node.path}.config")),
+        config=protocol.configuration(_config(node, protocol)),
         genesis_paras=node.get("genesis_paras", lambda paras: tuple(read_para(para) for para in paras.items()), ()),
         notifications="hrmp_notifications" in needs and not node.has("rules"),
         rules=rules,
@@ -111,6 +119,13 @@ def _scenario(node: Node, expectations: bool, installed: Callable[[str], Protoco
         steps=steps,
         final_state=node.get("final_state", Node.object, {}) if expectations else {},
     )
+
+
+def _config(node: Node, protocol: ProtocolDefinition) -> Node:
+    """Return a scenario's configuration together with the keys of the scenario that belong to it."""
+    config = node["config"] if node.has("config") else Node({}, f"{node.path}.config")
+    own = {key: node[key].value for key in protocol.traces.scenario_keys if node.has(key)}
+    return Node({**config.object(), **own}, config.path) if own else config
 
 
 def _rules(node: Node, protocol: ProtocolDefinition, needs: list[str]) -> tuple[RulesEpoch, ...]:
@@ -132,8 +147,9 @@ def _weights(node: Node) -> dict[bytes, int]:
 
 
 def _step(node: Node, protocol: ProtocolDefinition, expectations: bool) -> Step:
-    node.refuse_misspelt(STEP_KEYS)
     block, traces = node["block"].integer(), protocol.traces
+    body = traces.body
+    node.refuse_misspelt(STEP_KEYS if body is None else (*STEP_KEYS, BODIES))
     return Step(
         block=block,
         requests=node.get("requests", lambda items: tuple(map(traces.request, items.items())), ()),
@@ -146,14 +162,15 @@ def _step(node: Node, protocol: ProtocolDefinition, expectations: bool) -> Step:
             ),
             (),
         ),
+        bodies=None if body is None else node.get(BODIES, lambda items: tuple(map(body, items.items())), ()),
         session_change=node.get("session_change", lambda change: _session_change(change, protocol), None),
         expect=node.get("expect", lambda expect: _expect(expect, protocol), {}) if expectations else {},
     )
 
 
 def _expect(node: Node, protocol: ProtocolDefinition) -> dict[str, Any]:
-    node.refuse_misspelt(EXPECT_KEYS)
-    for key in ("requests", "downward", "candidates"):
+    node.refuse_misspelt(EXPECT_KEYS if protocol.traces.body is None else (*EXPECT_KEYS, BODIES))
+    for key in RESULT_KEYS:
         for result in node[key].items() if node.has(key) else ():
             if not result["ok"].boolean() and not result.has("error_any_of"):
                 result["error"]["kind"].text()

@@ -60,7 +60,7 @@ class Comparison:
         if topic == "lanes":
             self.status[record["lane"]] = record
             return True
-        if topic in ("verdicts", "dispatches", "channel-events"):
+        if topic in ("verdicts", "dispatches", "channel-events", "ingress-events"):
             place = topic, record["lane"], record["block"], record.get("kind"), record["index"]
             if place in self._seen:
                 if self._seen[place] == record:

@@ -237,7 +237,7 @@ class _HostilePeer:
         topics = list(self.session._topics)
         assert len(topics) <= SETTINGS["max_topics"]
         for topic in topics:
-            assert len(topic.inbox._held) <= SETTINGS["window"]
+            assert len(topic.inbox.held) <= SETTINGS["window"]
             assert len(topic.inbox.unacknowledged) <= SETTINGS["window"]
             assert len(topic.inbox._refusals) <= REFUSALS_MAX
             assert len(topic.outbox.in_flight) <= SETTINGS["max_inflight"]

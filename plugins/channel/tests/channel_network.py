@@ -114,14 +114,14 @@ class End:
         for topic in topics:
             assert len(topic.outbox.in_flight) <= SETTINGS["max_inflight"]
             assert len(topic.outbox.waiting) <= SETTINGS["outbox_limit"]
-            assert len(topic.inbox._held) <= SETTINGS["window"]
+            assert len(topic.inbox.held) <= SETTINGS["window"]
             assert len(topic.inbox.unacknowledged) <= SETTINGS["window"]
             assert len(topic.inbox._refusals) <= REFUSALS_MAX
-            assert topic.inbox.held_bytes == sum(len(each.plaintext) for each in topic.inbox._held.values())
+            assert topic.inbox.held_bytes == sum(len(each.plaintext) for each in topic.inbox.held.values())
         in_flight = sum(len(topic.outbox.in_flight) for topic in topics)
         assert sum(map(len, self.session._delivery._timers._queues.values())) == in_flight
         waiting = [
-            each for topic in topics for index, each in topic.inbox._held.items() if index != topic.inbox.expected
+            each for topic in topics for index, each in topic.inbox.held.items() if index != topic.inbox.expected
         ]
         assert sum(len(each.plaintext) for each in waiting) <= SETTINGS["held_bytes"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from channel_tls import SECONDS_MAX, Pki
-from validator_channel.application import MainMessage, RefusedMessage, Watched, read_main, read_watched
+from validator_channel.application import WATCH_TOPICS, MainMessage, RefusedMessage, Watched, read_main, read_watched
 from validator_channel.client import ChannelClient, ClientConfig, ClientLimits
 from validator_channel.client.client import SETTINGS
 from validator_channel.events import Event, MessageDelivered, MessageReceived, MessageRejected, SessionClosed, TopicOpen
@@ -31,7 +31,7 @@ from validator.testing.transport import MemoryTransport
 
 LANE = "polkadot"
 SUBMIT = ("candidates", "channel-requests")
-WATCH = ("verdicts", "dispatches", "channel-events", "headroom", "receipts", "lanes")
+WATCH = tuple(WATCH_TOPICS)
 PATIENT = replace(SETTINGS, handshake_timeout=SECONDS_MAX, setup_timeout=SECONDS_MAX)
 
 
@@ -156,17 +156,18 @@ class GatewayWorld:
 
     # --- peers ---
 
-    def client_config(self, name: str, *ports: int) -> ClientConfig:
+    def client_config(self, name: str, *ports: int, **fields: Any) -> ClientConfig:
         entry = self.peers[name]
         assert self.gateway is not None or ports
         gateways = tuple(("127.0.0.1", port) for port in ports or (self.gateway.port,))  # type: ignore[union-attr]
-        return ClientConfig(gateways=gateways, peer=entry.peer, gateway=entry.gateway, tls=entry.files)
+        return ClientConfig(gateways=gateways, peer=entry.peer, gateway=entry.gateway, tls=entry.files, **fields)
 
     def client(self, name: str, *ports: int, limits: ClientLimits | None = None, **options: Any) -> ChannelClient:
         """Return a client that connects again quickly."""
         limits = limits or ClientLimits(pause_s_min=0.01, pause_s_max=0.1)
         options.setdefault("settings", PATIENT)
-        return ChannelClient(self.client_config(name, *ports), limits=limits, **options)
+        fields = {"psk": options.pop("psk")} if "psk" in options else {}
+        return ChannelClient(self.client_config(name, *ports, **fields), limits=limits, **options)
 
     @asynccontextmanager
     async def peer(

@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
+import termios
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +17,8 @@ import pytest
 from channel_tls import run
 from gateway_world import GatewayWorld, candidate, until, verdict
 from validator_channel.ids import format_id
+
+COMMAND = (sys.executable, "-c", "from validator_channel.command import main; main()")
 
 
 class Ended(NamedTuple):
@@ -62,10 +67,7 @@ async def command(*arguments: str, stdin: bytes = b"") -> Ended:
 
 async def start(*arguments: str) -> asyncio.subprocess.Process:
     pipe = asyncio.subprocess.PIPE
-    program = "from validator_channel.command import main; main()"
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-c", program, *arguments, stdin=pipe, stdout=pipe, stderr=pipe
-    )
+    return await asyncio.create_subprocess_exec(*COMMAND, *arguments, stdin=pipe, stdout=pipe, stderr=pipe)
 
 
 def lines(*records: Any) -> bytes:
@@ -100,17 +102,18 @@ def test_submit_prints_what_became_of_each_line(world: GatewayWorld) -> None:
     run(main())
 
 
-def test_records_without_a_gateway_end_in_two_lines(world: GatewayWorld) -> None:
+def test_records_without_a_gateway_end_in_a_line_for_each_attempt_and_two_more(world: GatewayWorld) -> None:
     async def main() -> None:
         async with world.serving():
             options = (f"--config={configure(world)}", "--gateway-address=127.0.0.1:1", "--attempts=2")
             ended = await command("submit", "-", *options, stdin=lines(*map(candidate, range(1, 40))))
             assert (ended.code, ended.out) == (3, [])
-            assert ended.err[0] == (
+            why = "127.0.0.1:1: TRANSPORT_LOST: nothing listens there"
+            assert ended.err[0].startswith(f"validator-channel: no session with {why}; attempt 2 of 2 in 0.")
+            assert ended.err[1] == (
                 "validator-channel: 39 lines are not acknowledged: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ..."
             )
-            assert "TRANSPORT_LOST" in ended.err[1]
-            assert len(ended.err) == 2
+            assert ended.err[2:] == [f"validator-channel: {why}"]
 
     run(main())
 
@@ -197,7 +200,7 @@ def test_wrong_calls_are_one_line_each(world: GatewayWorld) -> None:
                 (["watch", "dispatches", config], 1, "watch: 'dispatches' is not granted to this peer"),
                 (["watch", "verdicts", config, "--timeout=0.2"], 3, "no answer in time"),
                 (
-                    ["watch", "verdicts", config, "--gateway-address=127.0.0.1:1", "--attempts=2"],
+                    ["watch", "verdicts", config, "--gateway-address=127.0.0.1:1", "--attempts=1"],
                     3,
                     "127.0.0.1:1: TRANSPORT_LOST",
                 ),
@@ -208,3 +211,54 @@ def test_wrong_calls_are_one_line_each(world: GatewayWorld) -> None:
                 assert text in ended.err[0]
 
     run(main())
+
+
+def test_lines_say_why_there_is_no_session_until_there_is_one(world: GatewayWorld) -> None:
+    async def main() -> None:
+        async with world.serving() as memory:
+            assert world.gateway is not None
+            config = configure(world, gateways=["127.0.0.1:1", f"127.0.0.1:{world.gateway.port}"])
+            memory.emit("verdicts", verdict(1))
+            ended = await command("watch", "verdicts", f"--config={config}", "--count=1")
+            assert (ended.code, len(ended.out)) == (0, 1)
+            failed, connected = ended.err
+            assert failed.startswith(
+                "validator-channel: no session with 127.0.0.1:1: TRANSPORT_LOST: nothing listens there; attempt 2 of 11 in 0."
+            )
+            assert connected == f"validator-channel: connected to 127.0.0.1:{world.gateway.port}"
+
+    run(main())
+
+
+def test_terminal_shows_one_line_that_goes_away(world: GatewayWorld) -> None:
+    async def main() -> None:
+        async with world.serving() as memory:
+            assert world.gateway is not None
+            config = configure(world, gateways=["127.0.0.1:1", f"127.0.0.1:{world.gateway.port}"])
+            memory.emit("verdicts", verdict(1))
+            ours, theirs = os.openpty()
+            termios.tcsetwinsize(theirs, (24, 200))
+            process = await asyncio.create_subprocess_exec(
+                *COMMAND, "watch", "verdicts", f"--config={config}", "--count=1", "--json",
+                stdout=asyncio.subprocess.PIPE, stderr=theirs, env={**os.environ, "TERM": "xterm"},
+            )  # fmt: skip
+            os.close(theirs)
+            seen = asyncio.get_running_loop().run_in_executor(None, read_terminal, ours)
+            out, _ = await process.communicate()
+            text = await seen
+            assert process.returncode == 0
+            assert json.loads(out)["record"]["block"] == 1
+            assert ", attempt 2 of 11; the last one: TRANSPORT_LOST: nothing listens there" in text
+            _, _, rest = text.rpartition("\x1b[2K")  # the line is erased
+            assert rest.strip() == f"validator-channel: connected to 127.0.0.1:{world.gateway.port}"
+
+    run(main())
+
+
+def read_terminal(ours: int) -> str:
+    """Return what a process writes to a terminal, until it ends."""
+    data = b""
+    with suppress(OSError), os.fdopen(ours, "rb", buffering=0) as terminal:  # EIO: the other side is closed
+        while chunk := terminal.read(65_536):
+            data += chunk
+    return data.decode()

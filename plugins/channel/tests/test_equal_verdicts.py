@@ -15,13 +15,15 @@ from hypothesis import strategies as st
 from test_wire import BAD_JSON, BAD_MEMBERS, GOOD, with_member
 from validator_channel import base64_text
 from validator_channel.errors import WireError
-from validator_channel.wire import Kind, Message, _parse_any, _parse_usual, encode_message, parse_message
+from validator_channel.wire import Guess, Kind, Message, _parse_any, _parse_usual, encode_message, parse_message
 
 from tests import hypothesis_profile
 
 # --- frames ---
 
-USUAL = encode_message(Message(Kind.APPLICATION, 2**120 + 7, 2**100 + 9, 2**53 - 1, bytes(range(17))))
+GUESSED = Message(Kind.APPLICATION, 2**120 + 7, 2**100 + 9, 2**53 - 1, bytes(range(17)))
+GUESS = Guess(GUESSED.kind, GUESSED.peer, GUESSED.id)
+USUAL = encode_message(GUESSED)
 SPACED = json.dumps(json.loads(USUAL)).encode()
 
 
@@ -44,6 +46,8 @@ def check(body: bytes) -> None:
     strict = verdict(_parse_any, body)
     assert verdict(parse_message, body) == strict
     assert _parse_usual(body) in {None, strict}
+    sealed = GUESS.read(body, GUESSED.counter)
+    assert sealed is None or GUESSED._replace(sealed=sealed) == strict
 
 
 @pytest.mark.parametrize("body", [USUAL, SPACED])
@@ -182,6 +186,13 @@ def test_any_members_in_any_order_also_twice(added: list[tuple[str, Any]], space
     check(("{" + comma.join(members) + "}").encode("utf-8", "surrogatepass"))
 
 
+def test_guessed_message_is_read_without_a_parser() -> None:
+    assert GUESS.read(USUAL, GUESSED.counter) == GUESSED.sealed
+    assert GUESS.read(USUAL, GUESSED.counter - 1) is None
+    beyond = USUAL.replace(b"9007199254740991", b"9007199254740992")
+    assert GUESS.read(beyond, GUESSED.counter + 1) is None
+
+
 @given(
     st.sampled_from(Kind),
     st.integers(0, 2**128 - 1),
@@ -193,6 +204,9 @@ def test_any_message(kind: Kind, peer: int, message_id: int, counter: int, seale
     message = Message(kind, peer, message_id, counter, sealed)
     assert _parse_usual(encode_message(message)) == (message if len(sealed) >= 16 else None)
     check(encode_message(message))
+    assert Guess(kind, peer, message_id).read(encode_message(message), counter) == (
+        sealed if len(sealed) >= 16 else None
+    )
 
 
 # --- base64 ---

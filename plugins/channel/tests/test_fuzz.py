@@ -72,7 +72,7 @@ def test_a_broken_promise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _hold_everything(inbox: object, message: object, window: int) -> bool:
-    inbox._held[message.index] = message  # type: ignore[attr-defined]
+    inbox.held[message.index] = message  # type: ignore[attr-defined]
     return True
 
 

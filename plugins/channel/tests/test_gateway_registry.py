@@ -103,7 +103,7 @@ BAD = [
     ('submit = ["candidates", "candidates"]', "submit: expected a list of"),
     ('submit = "candidates"', "submit: expected a list of"),
     ('submit = ["blocks"]', "submit: expected blocks only with relay-chain in grants, found ['blocks']"),
-    ('watch = ["dead-letters"]', "watch: expected a list of verdicts, dispatches"),
+    ('watch = ["markers"]', "watch: expected a list of verdicts, dispatches"),
     ('grants = ["root"]', "grants: expected a list of relay-chain, root-requests"),
     ('pins = { next = "00" }', "pins: expected a table with current, and next if the key is about to change"),
     ('pins = { current = "00" }', "pins.current: expected 64 lower-case hex digits, found '00'"),
@@ -203,6 +203,26 @@ def test_changed_file_is_read_and_a_broken_one_leaves_the_peers(tmp_path: Path) 
     write(tmp_path, "")
     assert file.poll()
     assert (dict(file.peers), file.problems) == ({}, [])
+
+
+def test_changed_pre_shared_key_is_read_though_the_registry_has_not_changed(tmp_path: Path) -> None:
+    key = tmp_path / "acala.psk"
+    file = RegistryFile(write(tmp_path))
+    assert not file.poll()
+    key.write_text("22" * 32)
+    assert file.poll()
+    assert [policy.psk for policy in file.peers.values()] == [b"\x22" * 32]
+    key.chmod(0o640)
+    assert file.poll()
+    assert not file.poll()
+    assert "expected a file that only its owner may read" in file.problems[0]
+    assert [policy.psk for policy in file.peers.values()] == [b"\x22" * 32]
+    key.unlink()
+    assert file.poll()
+    key.write_text("33" * 32)
+    key.chmod(0o600)
+    assert file.poll()
+    assert (file.problems, [policy.psk for policy in file.peers.values()]) == ([], [b"\x33" * 32])
 
 
 def test_command_shows_the_registry_without_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,6 +131,29 @@ def test_broken_registry_leaves_everything_as_it_was(world: GatewayWorld, caplog
     assert "peers.toml: peers.alice.submits: no such key" in lines[0]
 
 
+def test_changed_pre_shared_key_holds_for_the_next_session(world: GatewayWorld) -> None:
+    def write_key(digits: str) -> None:
+        replacement = world.folder / "alice.new"
+        replacement.write_text(digits * 32)
+        replacement.chmod(0o600)
+        replacement.replace(world.folder / "alice.psk")
+
+    async def main() -> None:
+        async with world.serving():
+            async with world.client("alice", psk=b"\x11" * 32) as live:
+                await live.submit("candidates", candidate(1))
+                write_key("22")
+                await until(lambda: world.counted["registry_reloads"])
+                await live.submit("candidates", candidate(2))
+                async with world.client("alice", psk=b"\x22" * 32) as client:
+                    await client.submit("candidates", candidate(3))
+            assert world.counted["sessions_total"] == 2
+
+    write_key("11")
+    world.peers["alice"].table["psk_file"] = "alice.psk"
+    run(main())
+
+
 def test_records_above_the_rate_wait(world: GatewayWorld) -> None:
     world.peers["alice"].table |= {"records_per_s": 100, "burst": 5}
 

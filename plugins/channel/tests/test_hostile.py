@@ -62,7 +62,7 @@ def call(world: World, name: str, now: float) -> None:
 
 def check(world: World) -> None:
     for topic in world.session._topics:
-        assert len(topic.inbox._held) <= 8
+        assert len(topic.inbox.held) <= 8
         assert len(topic.inbox.unacknowledged) <= 8
         assert len(topic.inbox._refusals) <= REFUSALS_MAX
         assert len(topic.outbox.in_flight) <= 4

@@ -91,7 +91,9 @@ def test_tls23_other_protocols_are_closed(pki: Pki) -> None:
                 writer.transport.abort()
             await until(lambda: sum(world.failed.values()) == len(inputs))
             assert world.failed == {"TLS": 3}
-            assert world.lines == []
+            assert len(world.lines) == 3
+            assert all(line.startswith("refused a connection: address=127.0.0.1:") for line in world.lines)
+            assert all(line.isprintable() and line.endswith(" (TLS)") for line in world.lines)
 
     run(main())
 

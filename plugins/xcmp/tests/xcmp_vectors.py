@@ -167,4 +167,4 @@ def _not_decreasing() -> Json:
     sender = Sender(1, [(5, [b"a"]), (5, [b"b"])])
     entry = entry_of([sender], None, [9, 0], 10)
     assert entry["context"]["recipient"] == RECIPIENT
-    return {**entry, "expect": refused("Pov/BlocksNotDecreasing")}
+    return {**entry, "expect": refused("Pov/BlocksNotDecreasing", sender=1, depth=0)}

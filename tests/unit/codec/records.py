@@ -19,6 +19,8 @@ from validator.core.outcomes import (
     Dispatch,
     DispatchOutcome,
     HandlerEvent,
+    IngressEvent,
+    IngressEventKind,
     InputKind,
     MessageRef,
     ParaHeadroom,
@@ -190,6 +192,7 @@ CHANNEL_EVENT = st.builds(
     U32,
     reason=optional(TEXT),
 )
+INGRESS_EVENT = st.builds(IngressEvent, U32, U32, st.sampled_from(IngressEventKind), U32, U32, U32, HASH, U32)
 PARA_HEADROOM = st.builds(
     ParaHeadroom, U32, st.booleans(), U32, U32, U32, optional(U32), st.lists(U32, max_size=5).map(tuple)
 )

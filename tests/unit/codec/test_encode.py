@@ -25,6 +25,8 @@ from validator.core.outcomes import (
     ChannelHeadroom,
     Dispatch,
     Executed,
+    IngressEvent,
+    IngressEventKind,
     InputKind,
     MessageRef,
     ParaHeadroom,
@@ -201,6 +203,20 @@ def test_channel_event_round_trips_through_json(event: ChannelEvent) -> None:
     assert document == {name: value for name, value in expected.items() if not name.endswith("_deposit")}
 
 
+@given(make.INGRESS_EVENT)
+def test_ingress_event_round_trips_through_json(event: IngressEvent) -> None:
+    encoded = ENCODER.ingress_event(event)
+    document = to_json("ingress-events", encoded)
+    assert encode_json(schemas()["validator.IngressEvent"], document) == encoded
+    assert document == {
+        **event._asdict(),
+        "lane": "polkadot",
+        "event": event.event.value,
+        "root": event.root.hex(),
+        "runtime_digest": DIGEST.hex(),
+    }
+
+
 @given(make.PARA_HEADROOM | make.CHANNEL_HEADROOM, make.U32)
 def test_headroom_round_trips_through_json(headroom: ParaHeadroom | ChannelHeadroom, block: int) -> None:
     record = ENCODER.headroom(block, headroom)
@@ -274,6 +290,7 @@ def _executed() -> Executed:
         [ChannelEvent(17, 0, ChannelEventKind.OPENED, 1, 2, 0, -5, 3)],
         [ParaHeadroom(2000, valid=True), ChannelHeadroom(1, 2, open=True)],
         Receipt(17, 16, 3, 2, 0, 2, 0, 0),
+        [IngressEvent(17, 0, IngressEventKind.QUEUED, 2, 1, 17, bytes(32), 6)],
     )
 
 
@@ -283,11 +300,12 @@ def test_block_records_keep_their_order_and_receipt_is_last() -> None:
         ("verdicts", b"polkadot"),
         ("verdicts", b"polkadot"),
         ("channel-events", b"polkadot"),
+        ("ingress-events", b"polkadot"),
         ("headroom", b"polkadot/2000"),
         ("headroom", b"polkadot/1/2"),
         ("receipts", b"polkadot"),
     ]
-    assert to_json("headroom", records[3].value)["block"] == 17
+    assert to_json("headroom", records[4].value)["block"] == 17
     assert records == Encoder("polkadot", DIGEST).executed(_executed())
 
 

@@ -78,6 +78,7 @@ def test_fingerprints_of_released_schemas_do_not_change() -> None:
         "validator.DeadLetterReplay": ["ffbec200d80290b4"],
         "validator.Dispatch": ["2c990e959a62e565"],
         "validator.DownwardMessage": ["3c2c9780265a1f03"],
+        "validator.IngressEvent": ["07051c8f5cdd5213"],
         "validator.LaneStatus": ["1932551b338403e2"],
         "validator.Marker": ["ed29aa327e9c1506"],
         "validator.Receipt": ["b1a8f54561ed19aa"],

@@ -51,7 +51,7 @@ def test_new_page_encoding_makes_new_genesis(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [after], "the pages of the older encoding are gone"
 
 
-@pytest.mark.parametrize("protocol", ["router", "early-hrmp", "xcmp"])
+@pytest.mark.parametrize("protocol", ["router", "early-hrmp", "xcmp", "xcmp-network"])
 def test_genesis_path_depends_on_page_encoding_of_protocol(
     protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

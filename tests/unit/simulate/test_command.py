@@ -46,7 +46,10 @@ def test_simulate_writes_same_files_twice(tmp_path: Path) -> None:
     assert chain["config"]["max_upward_queue_count"] == 4
 
 
-@pytest.mark.parametrize("arguments", [("--profile", "history"), ("--protocol", "early-hrmp"), ("--protocol", "xcmp")])
+@pytest.mark.parametrize(
+    "arguments",
+    [("--profile", "history"), *(("--protocol", name) for name in ("early-hrmp", "xcmp", "xcmp-network"))],
+)
 def test_written_configuration_is_the_simulated_chain(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     code, _, error = run("--out", str(tmp_path), "--blocks", "14", "--lane", "kusama", *arguments)
     assert code == 0, error

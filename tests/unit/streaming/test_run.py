@@ -40,6 +40,10 @@ CUT_OFF = """Job aborted due to stage failure: Task 1 in stage 102.0 failed 1 ti
 	at java.base/sun.nio.ch.SocketDispatcher.write(SocketDispatcher.java:62)
 	at org.apache.spark.api.python.BasePythonRunner$ReaderInputStream.writeAdditionalInputToPythonWorker(PythonRunner.scala:904)
 """
+LATE = """Python worker failed to connect back.
+=== Streaming Query ===
+Identifier: validator [id = 1, runId = 2]
+"""
 ANOTHER_CONNECTION = CUT_OFF.replace(
     "org.apache.spark.api.python.BasePythonRunner", "org.apache.kafka.clients.NetworkClient"
 )
@@ -247,6 +251,7 @@ def test_only_consecutive_failures_are_counted(
     ("error", "passes"),
     [
         (KILLED, True),
+        (LATE, True),
         (CUT_OFF, True),
         (CUT_OFF.replace("IOException: Broken pipe", "IOException: Connection reset by peer"), True),
         (CUT_OFF.replace("java.io.IOException: Broken pipe", "java.net.SocketException: Connection reset"), True),

@@ -29,8 +29,11 @@ WATCH_TOPICS: Final[Mapping[str, int]] = {
     "headroom": 6,
     "receipts": 7,
     "lanes": 8,
+    "dead-letters": 11,
 }
 """Topic ID of each Kafka topic whose records peers may watch."""
+DEAD_LETTERS: Final = "dead-letters"
+"""The topic of records that no block can take; peers get those about their own records, without the bytes."""
 
 TOPIC_NAMES: Final[Mapping[int, str]] = {
     number: name for name, number in (*SUBMIT_TOPICS.items(), *WATCH_TOPICS.items())

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hmac
 from dataclasses import dataclass, field
 from hashlib import sha256
+from struct import Struct
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
@@ -19,6 +20,9 @@ from validator_channel.wire import Kind
 NO_PSK: Final = bytes(KEY_BYTES)
 """The pre-shared key when none is configured."""
 
+nonce: Final = Struct("<4xQ").pack
+"""Return the 12-byte nonce of a frame counter: 4 zero bytes, then the counter as 64 bits, little-endian. Source: 1.2.4."""
+
 _KIND_CODES: Final = {kind: code for code, kind in enumerate(Kind, start=1)}
 _AAD_PREFIX: Final = b"channel/1\0"
 _TRANSCRIPT_PREFIX: Final = b"channel/1 transcript\0"
@@ -31,11 +35,6 @@ class DecryptError(Exception):
 
 class CounterExhausted(Exception):
     """No frame counter is left for this frame."""
-
-
-def nonce(counter: int) -> bytes:
-    """Return the 12-byte nonce of a frame counter: 4 zero bytes, then the counter as 64 bits, little-endian. Source: 1.2.4."""
-    return (counter << 32).to_bytes(12, "little")
 
 
 def associated_data(kind: Kind, peer: int, message_id: int) -> bytes:
@@ -61,7 +60,7 @@ class Sealer:
         self._associated_starts = _associated_starts(peer)
         self._counter = 0
 
-    def seal(self, kind: Kind, message_id: int, plaintext: bytes, *, is_last: bool = False) -> tuple[int, bytes]:
+    def seal(self, kind: Kind, message_id: int, plaintext: bytes, is_last: bool = False) -> tuple[int, bytes]:
         """Return the counter used and the ciphertext with its tag.
 
         Raises `CounterExhausted` at 2^53-1, the counter that only the last frame of a session may use (``is_last``). Source: 1.2.4.
@@ -93,31 +92,46 @@ class Opener:
 
 
 class ReplayWindow:
-    """The counters seen lately: ``size`` marks that end at the highest counter. Source: 1.2.4."""
+    """The counters seen lately: ``size`` marks that end at the highest counter. Source: 1.2.4.
 
-    __slots__ = ("_all_marks", "_marks", "_size", "_top")
+    ``next`` is the counter of the next frame if none is lost.
+    """
+
+    __slots__ = ("_all_marks", "_marks", "_run", "_size", "next")
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._all_marks = (1 << size) - 1
-        self._top = -1
-        self._marks = 0  # bit n is the counter _top - n
+        self._marks = 0  # bit n is the counter next - 1 - n, without the counters of the run
+        self._run = 0  # the last counters that came one after the other, whose marks are not made yet
+        self.next = 0
 
     def mark(self, counter: int) -> bool:
         """Mark a counter whose tag was verified, and return whether it was fresh.
 
         Fresh is a counter above the highest one, or less than ``size`` below it and not marked yet.
         """
-        ahead = counter - self._top
+        if counter == self.next:
+            self.next += 1
+            self._run += 1
+            return True
+        self._shift(self._run)
+        self._marks |= (1 << min(self._run, self._size)) - 1
+        self._run = 0
+        ahead = counter - self.next + 1
         if ahead > 0:
-            # A jump may be as long as 2^53: shift only within the window.
-            kept = self._marks << ahead & self._all_marks if ahead < self._size else 0
-            self._top, self._marks = counter, kept | 1
+            self._shift(ahead)
+            self._marks |= 1
+            self.next = counter + 1
             return True
         bit = 1 << -ahead if -ahead < self._size else 0
         is_fresh = bit != 0 and not self._marks & bit
         self._marks |= bit
         return is_fresh
+
+    def _shift(self, count: int) -> None:
+        """Move the marks; the count may be as large as 2^53, so shift only within the window."""
+        self._marks = self._marks << count & self._all_marks if count < self._size else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,15 +192,35 @@ class Delivery:
     def deliver(self, topic: Topic, message: Received) -> None:
         """Deliver the message whose turn it is: an APPLICATION message or a request about a topic. Source: 1.2.8 step h, 1.2.10."""
         if message.kind is _APPLICATION:
-            self._deliver_application(topic, message)
+            self.deliver_application(topic, message)
             return
         take = self.topics.register_by_peer if message.kind is Kind.TOPIC_REGISTER else self.topics.deregister_by_peer
         self._answer(topic, message, take(message.plaintext))
 
+    def deliver_application(self, topic: Topic, message: Received) -> None:
+        """Deliver the APPLICATION message whose turn it is; if the inbox is full, it is as if it had never been received."""
+        if not topic.may_receive:
+            self._answer(topic, message, ErrorCode.TOPIC_CLOSED)
+            return
+        inbox, settings, index, payload = topic.inbox, self._settings, message.index, message.plaintext
+        is_full = len(self._unconsumed) >= settings.inbox_limit or self._unconsumed_bytes > settings.inbox_bytes
+        if is_full or len(inbox.unacknowledged) >= settings.window:
+            inbox.drop(index)
+            return
+        inbox.take_first()
+        if settings.manual_ack:
+            inbox.unacknowledged.add(index)
+        else:
+            self._link.send(_ACKNOWLEDGE, topic.id, index, ACKNOWLEDGEMENT)
+        self._unconsumed.append(len(payload))
+        self._unconsumed_bytes += len(payload)
+        self._report(MessageReceived(topic.id, index, payload))
+
     def consume(self, count: int) -> None:
         """Free places of the inbox."""
-        for _ in range(min(count, len(self._unconsumed))):
+        while count > 0 and self._unconsumed:
             self._unconsumed_bytes -= self._unconsumed.popleft()
+            count -= 1
 
     def acknowledge_manually(self, topic: int, index: int) -> None:
         """Acknowledge a delivered message.
@@ -228,25 +248,6 @@ class Delivery:
         """Send a non-fatal ERROR about a message."""
         self._link.counts.refused[code] += 1
         self._link.send(Kind.ERROR, topic, index, write_error(code, is_fatal=False))
-
-    def _deliver_application(self, topic: Topic, message: Received) -> None:
-        if not topic.may_receive:
-            self._answer(topic, message, ErrorCode.TOPIC_CLOSED)
-            return
-        is_full = (
-            len(self._unconsumed) >= self._settings.inbox_limit or self._unconsumed_bytes > self._settings.inbox_bytes
-        )
-        if is_full or len(topic.inbox.unacknowledged) >= self._settings.window:
-            topic.inbox.drop(message.index)
-            return
-        if self._settings.manual_ack:
-            topic.inbox.take_first()
-            topic.inbox.unacknowledged.add(message.index)
-        else:
-            self.acknowledge(topic, message)
-        self._unconsumed.append(len(message.plaintext))
-        self._unconsumed_bytes += len(message.plaintext)
-        self._report(MessageReceived(topic.id, message.index, message.plaintext))
 
     def _answer(self, topic: Topic, message: Received, code: ErrorCode | None) -> None:
         if code is None:

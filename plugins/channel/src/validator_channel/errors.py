@@ -96,11 +96,16 @@ class LocalError(Exception):
 
 
 class HelloError(Exception):
-    """A failed handshake: close the transport and send nothing. ``code`` is in `HANDSHAKE`."""
+    """A failed handshake: close the transport and send nothing. ``code`` is in `HANDSHAKE`.
 
-    def __init__(self, code: ErrorCode) -> None:
+    ``detail`` says why, for this side's log alone; ``claimed`` is the peer ID that the hello claims, if it has come that far.
+    """
+
+    def __init__(self, code: ErrorCode, detail: str = "", claimed: int | None = None) -> None:
         super().__init__(code.value)
         self.code = code
+        self.detail = detail
+        self.claimed = claimed
 
 
 class WireError(Exception):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from validator_channel.errors import Category, ErrorCode
 
@@ -13,7 +14,7 @@ class SessionOnline:
     """Both sides have joined."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # not frozen: that would double the time to make one
 class MessageReceived:
     """An APPLICATION message, in order within its topic; report its consumption with `Session.consumed`."""
 
@@ -22,7 +23,7 @@ class MessageReceived:
     payload: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # likewise
 class MessageDelivered:
     """The peer has acknowledged an APPLICATION message."""
 
@@ -111,6 +112,9 @@ class SessionClosed:
     is_clean: bool
     undelivered: tuple[Undelivered, ...]
 
+
+FREQUENT: Final = (MessageReceived, MessageDelivered)
+"""The events that come with every message."""
 
 Event = (
     SessionOnline

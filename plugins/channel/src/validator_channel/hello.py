@@ -132,14 +132,17 @@ class _Exchange:
             raise HelloError(ErrorCode.BAD_HELLO) from None
 
     def _check_authorized(self, peering: Peering | None, peer: int) -> Peering:
-        if (
-            peering is None
-            or peer != peering.remote_peer
-            or peer not in self._credentials.certified
-            or not peering.is_allowed
-        ):
-            raise HelloError(ErrorCode.NOT_AUTHORIZED)
-        return peering
+        if peering is None:
+            detail = f"no peer has the channel {format_channel(channel_of(peer))}"
+        elif peer != peering.remote_peer:
+            detail = f"its channel is another peer's, {format_id(peering.remote_peer)}"
+        elif peer not in self._credentials.certified:
+            detail = "the certificate does not name this peer, or its key is none of the peer's pins"
+        elif not peering.is_allowed:
+            detail = "the peer is disabled"
+        else:
+            return peering
+        raise HelloError(ErrorCode.NOT_AUTHORIZED, detail, peer)
 
     def _verify(self, signature: bytes, signed: bytes) -> None:
         try:

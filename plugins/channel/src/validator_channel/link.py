@@ -3,20 +3,32 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final
 
-from validator_channel import base64_text
+from validator_channel.base64_text import encode
 from validator_channel.counts import Counts
 from validator_channel.crypto import CounterExhausted, DecryptError, Opener, ReplayWindow, Sealer
 from validator_channel.errors import ErrorCode, Fault, WireError
-from validator_channel.ids import MAIN, pack_message_id, unpack_message_id
+from validator_channel.ids import INDEX_STEP, MAIN, pack_message_id, unpack_message_id
 from validator_channel.limits import INDEX_MAX, TOPIC_MAX, Settings
 from validator_channel.topics import Received
-from validator_channel.wire import FrameDecoder, Kind, Message, encode_frame, message_templates, parse_message
+from validator_channel.wire import (
+    GUESSED,
+    GUESSED_AT,
+    FrameDecoder,
+    Guess,
+    Kind,
+    Message,
+    encode_frame,
+    message_templates,
+    parse_message,
+)
 
 _PLACE_MAX: Final = 2**54 - 1
 """Greatest value of topic and index, the part of a message ID that differs within a session."""
+
+_LAST_BEFORE_A_GUESS: Final = INDEX_MAX - INDEX_STEP + 1
+"""Indices from here on have no successor in their field."""
 
 
 class Link:
@@ -35,6 +47,7 @@ class Link:
         self._frame_timeout = settings.frame_timeout
         self._decoder = FrameDecoder(settings.max_frame)
         self._window = ReplayWindow(settings.replay_window)
+        self._guesses = {start: Guess(kind, remote_peer, self._first_id) for start, kind in GUESSED.items()}
         self._output: list[bytes] = []
         self._sealer: Sealer | None = None
         self._opener: Opener | None = None
@@ -62,10 +75,10 @@ class Link:
         assert self._sealer is not None
         message_id = self._first_id | topic << 32 | index
         try:
-            counter, sealed = self._sealer.seal(kind, message_id, plaintext, is_last=is_last)
+            counter, sealed = self._sealer.seal(kind, message_id, plaintext, is_last)
         except CounterExhausted:
             raise Fault(ErrorCode.COUNTER_EXHAUSTED) from None
-        self._output.append(encode_frame(self._templates[kind] % (message_id, counter, base64_text.encode(sealed))))
+        self._output.append(encode_frame(self._templates[kind] % (message_id, counter, encode(sealed))))
 
     def take_output(self) -> list[bytes]:
         """Return the queued frames and forget them."""
@@ -73,7 +86,7 @@ class Link:
         self.counts.frames_sent += len(output)
         return output
 
-    def feed(self, data: bytes, now: float, frames_max: int | None = None) -> deque[bytes]:
+    def feed(self, data: bytes, now: float, frames_max: int | None = None) -> list[bytes]:
         """Return the frames that are complete, at most ``frames_max``; one that begins must end in ``frame_timeout``. Source: 1.2.12."""
         frames = self._decoder.feed(data, frames_max)
         self.counts.frames_received += len(frames)
@@ -81,7 +94,7 @@ class Link:
             self.frame_deadline = None
         elif frames or self.frame_deadline is None:
             self.frame_deadline = now + self._frame_timeout
-        return deque(frames)
+        return frames
 
     def check_length(self) -> None:
         """Check the length after the last complete frame. Raises `Fault` with BAD_FRAME or FRAME_TOO_LARGE."""
@@ -95,6 +108,22 @@ class Link:
         message if channel and session of its ID are right. Source: 1.2.8 steps 2 to 8.
         """
         assert self._opener is not None
+        guess, counter = self._guesses.get(frame[GUESSED_AT]), self._window.next
+        if guess is None or (sealed := guess.read(frame, counter)) is None:
+            kind, message_id, counter, sealed = self._parse(frame)
+        else:
+            kind, message_id = guess.kind, guess.message_id
+        topic, index = message_id >> 32 & TOPIC_MAX, message_id & INDEX_MAX
+        if guess is not None and index < _LAST_BEFORE_A_GUESS:
+            guess.message_id = message_id + INDEX_STEP
+        try:
+            plaintext = self._opener.open(kind, message_id, counter, sealed)
+        except DecryptError:
+            raise Fault(ErrorCode.DECRYPT_FAILED, (topic, index), is_answered=kind is not Kind.ERROR) from None
+        return Received(kind, topic, index, plaintext, self._window.mark(counter))
+
+    def _parse(self, frame: bytes) -> tuple[Kind, int, int, bytes]:
+        """Return kind, message ID, counter and ciphertext of a message that is for this session."""
         try:
             message = parse_message(frame)
         except WireError as error:
@@ -102,12 +131,7 @@ class Link:
         kind, peer, message_id, counter, sealed = message
         if message_id ^ self._first_id > _PLACE_MAX or peer != self._remote_peer:
             raise self._misdirected(message)
-        topic, index = message_id >> 32 & TOPIC_MAX, message_id & INDEX_MAX
-        try:
-            plaintext = self._opener.open(kind, message_id, counter, sealed)
-        except DecryptError:
-            raise Fault(ErrorCode.DECRYPT_FAILED, (topic, index), is_answered=kind is not Kind.ERROR) from None
-        return Received(kind, topic, index, plaintext, self._window.mark(counter))
+        return kind, message_id, counter, sealed
 
     def _misdirected(self, message: Message) -> Fault:
         """Return the fault of a message that belongs to another channel, peer or session."""

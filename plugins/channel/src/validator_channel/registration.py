@@ -27,13 +27,11 @@ class TopicTable:
         self._report = report
         self.main = new_topic(MAIN, role)
         self._records = {MAIN: self.main}
+        self.get = self._records.get
+        """The record of a topic, or None."""
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._records.values())
-
-    def get(self, topic: int) -> Topic | None:
-        """Return the record of a topic, or None."""
-        return self._records.get(topic)
 
     # --- what the application asks for ---
 

@@ -81,7 +81,7 @@ class Session(Machine):
         Returns whether that maximum was reached: then call again, also without bytes. In HANDSHAKE the stream belongs to the hello
         exchange, so bytes there end the session with BAD_HELLO. Ignored in OFFLINE. Source: 1.2.8.
         """
-        if self._state is State.OFFLINE or not (data or frames_max):
+        if self._state is _OFFLINE or not (data or frames_max):
             return False
         self._delivery.now = now
         if self._state is State.HANDSHAKE:
@@ -92,7 +92,7 @@ class Session(Machine):
             frames = self._link.feed(data, now, frames_max)
             for frame in frames:
                 self._receive(self._link.open(frame))
-                if self.is_closed:
+                if self._state is _OFFLINE:
                     return False
             self._link.check_length()
             return len(frames) == frames_max

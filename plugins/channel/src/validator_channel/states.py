@@ -176,6 +176,16 @@ def find_row(state: State, marks: Mark, trigger: Trigger) -> Row | None:
 
 
 @cache
+def only_delivers(state: State, marks: Mark) -> bool:
+    """Return whether an APPLICATION message in its turn is delivered and nothing else happens, also when every message is settled."""
+    rows = rows_by_trigger(state, marks | Mark.DRAINED)
+    row = rows.get(Trigger.MESSAGE)
+    if row is None or row != Row(row.states, Trigger.MESSAGE, None, (Action.DELIVER,), row.has, row.lacks):
+        return False
+    return rows.keys().isdisjoint({Trigger.NEW_ON_MAIN, Trigger.NEW_OFF_MAIN, Trigger.FLAGS_CHANGED})
+
+
+@cache
 def rows_by_trigger(state: State, marks: Mark) -> Mapping[Trigger, Row]:
     """Return the first row that applies for each trigger that has one."""
     rows: dict[Trigger, Row] = {}

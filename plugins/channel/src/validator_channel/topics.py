@@ -89,37 +89,40 @@ class Received:
 class Inbox:
     """What one topic receives: messages are held until their turn.
 
-    ``expected`` is the index whose turn it is, ``held_bytes`` the size of all that is held. ``unacknowledged`` holds the delivered messages
-    that wait for a manual acknowledgement.
+    ``expected`` is the index whose turn it is, ``held`` what has come before its turn, by index, and ``held_bytes`` its size.
+    ``unacknowledged`` holds the delivered messages that wait for a manual acknowledgement.
     """
 
     def __init__(self, role: Role) -> None:
         self.expected = int(role.other)
         self.held_bytes = 0
         self.unacknowledged: set[int] = set()
-        self._held: dict[int, Received] = {}
+        self.held: dict[int, Received] = {}
         self._refusals: OrderedDict[int, ErrorCode] = OrderedDict()
 
     def hold(self, message: Received, window: int) -> bool:
         """Hold a message. Return False if it is beyond the window or held already. Source: 1.2.8 steps f to h."""
-        if (message.index - self.expected) // INDEX_STEP >= window or message.index in self._held:
+        if (message.index - self.expected) // INDEX_STEP >= window or message.index in self.held:
             return False
-        self._held[message.index] = message
+        self.held[message.index] = message
         self.held_bytes += len(message.plaintext)
         return True
 
     def first(self) -> Received | None:
         """Return the message whose turn it is, or None."""
-        return self._held.get(self.expected)
+        return self.held.get(self.expected)
 
     def take_first(self) -> None:
-        """Consume the index whose turn it is."""
-        self.drop(self.expected)
+        """Consume the index whose turn it is; its message need not be held."""
+        if self.held:
+            self.drop(self.expected)
         self.expected += INDEX_STEP
 
     def drop(self, index: int) -> None:
-        """Forget a message, as if it had never been received."""
-        self.held_bytes -= len(self._held.pop(index).plaintext)
+        """Forget a message, as if it had never been received; it need not be held."""
+        message = self.held.pop(index, None)
+        if message is not None:
+            self.held_bytes -= len(message.plaintext)
 
     def refuse(self, index: int, code: ErrorCode) -> None:
         """Remember the error that answered a message; only the latest ones are kept. Source: 1.2.8 step b."""

@@ -8,8 +8,9 @@ Derived values (roots, the index of senders, counts) are left out and recomputed
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import astuple, fields
+from typing import Any, TypeVar
 
 from validator.plugin.protocol_api import Balances, DecodeError, ParaId, ParaKind, Reader, Upgrade, Writer
 from validator.protocols.kit import Account, OpenRequest, PageLayout, read_pending, write_pending
@@ -29,6 +30,8 @@ ENCODING_VERSION = 1
 UPGRADES: dict[int, Upgrade] = {}
 """By version, the function that upgrades a page to the next version."""
 PAGES = PageLayout(ENCODING_VERSION, UPGRADES, "xcmp state encoding")
+
+S = TypeVar("S", bound=XcmpState)
 
 _CONFIGURATION = tuple(field.name for field in fields(XcmpConfiguration))
 _PARA_KINDS = tuple(ParaKind)
@@ -72,15 +75,20 @@ def encode_common_page(state: XcmpState) -> bytes:
     return bytes(out.buffer)
 
 
-def encode_para_page(state: XcmpState, para: ParaId) -> bytes | None:
-    """Encode what a para owns. Return None if it owns nothing."""
+def encode_para_page(
+    state: XcmpState, para: ParaId, write_candidate: Callable[[Writer, Any], None] | None = None
+) -> bytes | None:
+    """Encode what a para owns. Return None if it owns nothing.
+
+    A protocol whose candidates have more fields passes ``write_candidate`` for those that are pending.
+    """
     out = Writer()
     kind = state.paras.get(para)
     out.u8(0 if kind is None else 1 + _PARA_KINDS.index(kind))
     account = state.accounts.get(para) or Account()
     out.compact(account.free)
     out.compact(account.reserved)
-    write_pending(out, state, para, _write_candidate)
+    write_pending(out, state, para, write_candidate or _write_candidate)
     row = state.rows.get(para, ())
     out.compact(len(row))
     for column in row:
@@ -104,8 +112,19 @@ def encode_para_page(state: XcmpState, para: ParaId) -> bytes | None:
 
 def decode_state(common_page: bytes, headroom_page: bytes, pages: Iterable[bytes]) -> XcmpState:
     """Rebuild a state from its pages, derived fields included. Raises `DecodeError`."""
+    return decode_into(XcmpState, common_page, headroom_page, pages)
+
+
+def decode_into(
+    make: Callable[[XcmpConfiguration], S],
+    common_page: bytes,
+    headroom_page: bytes,
+    pages: Iterable[bytes],
+    read_candidate: Callable[[Reader], Any] | None = None,
+) -> S:
+    """Rebuild a state that is an `XcmpState` and may be more. Raises `DecodeError`."""
     reader = PAGES.read(common_page)
-    state = XcmpState(XcmpConfiguration(**{name: reader.compact() for name in _CONFIGURATION}))
+    state = make(XcmpConfiguration(**{name: reader.compact() for name in _CONFIGURATION}))
     state.balances_mode = reader.choice(_BALANCES)
     state.session_index = reader.u32()
     for request in reader.items(lambda: _read_request(reader)):
@@ -116,14 +135,14 @@ def decode_state(common_page: bytes, headroom_page: bytes, pages: Iterable[bytes
     state.condemned = dict(reader.items(lambda: ((reader.u32(), reader.u32()), reader.u32())))
     reader.end()
     for page in pages:
-        _read_para_page(PAGES.read(page), state)
+        _read_para_page(PAGES.read(page), state, read_candidate or _read_candidate)
     for sender in state.rows:
         recompute_root(state, sender)
     state.touched = PAGES.read_headroom_page(headroom_page, channels=False)
     return state
 
 
-def _read_para_page(reader: Reader, state: XcmpState) -> None:
+def _read_para_page(reader: Reader, state: XcmpState, read_candidate: Callable[[Reader], Any]) -> None:
     para = reader.u32()
     kind = reader.choice((None, *_PARA_KINDS))
     if kind is not None:
@@ -131,7 +150,7 @@ def _read_para_page(reader: Reader, state: XcmpState) -> None:
     free, reserved = reader.compact(), reader.compact()
     if kind is not None or free or reserved:
         state.accounts[para] = Account(free, reserved)
-    read_pending(reader, state, para, _read_candidate)
+    read_pending(reader, state, para, read_candidate)
     for column in reader.items(lambda: _read_column(reader)):
         if para in state.ingress.get(column.recipient, ()):
             raise DecodeError(f"para {para} has two columns to {column.recipient}")

@@ -5,28 +5,33 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from validator.plugin.protocol_api import ParaId
+from validator.plugin.protocol_api import BlockNumber, ParaId
 
 
 class PovError(Exception):
     """A proof of processing does not hold. ``sender`` is the para whose part fails, or None if no single part is at fault.
 
-    ``details`` are the fields of the conformance format; the sender is not one of them.
+    ``block`` is the height of the logical message at fault. ``depth`` is the link at fault, counted from the newest, which is 0. Fields
+    that a kind does not have are None. Source: xcmp_rules 2.3.
     """
 
     kind: ClassVar[str] = ""
 
-    def __init__(self, sender: ParaId | None = None) -> None:
+    def __init__(
+        self, sender: ParaId | None = None, *, block: BlockNumber | None = None, depth: int | None = None
+    ) -> None:
         super().__init__(sender)
         self.sender = sender
+        self.block = block
+        self.depth = depth
 
     def details(self) -> dict[str, int]:
-        """Return the fields by name."""
-        return {}
+        """Return the fields that the error has, by name."""
+        fields = {"sender": self.sender, "block": self.block, "depth": self.depth}
+        return {name: value for name, value in fields.items() if value is not None}
 
     def __str__(self) -> str:
-        fields = ({"sender": self.sender} if self.sender is not None else {}) | self.details()
-        return f"{self.kind}({', '.join(f'{name}={value}' for name, value in fields.items())})"
+        return f"{self.kind}({', '.join(f'{name}={value}' for name, value in self.details().items())})"
 
 
 class PovAheadRelayParent(PovError):
@@ -60,21 +65,13 @@ class PovMqProofInvalid(PovError):
 
 
 class PovChainBroken(PovError):
-    """A link does not hash to the expected head; ``depth`` counts from the newest link, which is 0."""
+    """The link at ``depth`` does not hash to the expected head."""
 
     kind = "Pov/ChainBroken"
 
-    def __init__(self, sender: ParaId | None = None, *, depth: int) -> None:
-        super().__init__(sender)
-        self.depth = depth
-
-    def details(self) -> dict[str, int]:
-        """Return the fields by name."""
-        return {"depth": self.depth}
-
 
 class PovBlocksNotDecreasing(PovError):
-    """A link names a previous block that is not before its own."""
+    """The link at ``depth`` names a previous block that is not before its own."""
 
     kind = "Pov/BlocksNotDecreasing"
 
@@ -86,24 +83,24 @@ class PovChainIncomplete(PovError):
 
 
 class PovChainOverrun(PovError):
-    """There are links beyond the old watermark, or links although nothing is unread."""
+    """There are links beyond the old watermark, or links although nothing is unread; the first of them is at ``depth``."""
 
     kind = "Pov/ChainOverrun"
 
 
 class PovBodyMissing(PovError):
-    """A message at or below the new watermark has no body."""
+    """The message of ``block``, which is at or below the new watermark, has no body."""
 
     kind = "Pov/BodyMissing"
 
 
 class PovBodyHashMismatch(PovError):
-    """A body is not the one that the chain commits to."""
+    """The body of ``block`` is not the one that the chain commits to."""
 
     kind = "Pov/BodyHashMismatch"
 
 
 class PovUnexpectedBody(PovError):
-    """The proof has a body for a message that is not between the watermarks."""
+    """The proof has a body for ``block``, at which nothing between the watermarks was sent. The lowest such block is named."""
 
     kind = "Pov/UnexpectedBody"

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from validator.plugin.protocol_api import ZERO_HASH, BlockNumber, Hash, Node, ParaId
-from validator_xcmp.commitments import mq_root, msg_root
+from validator_xcmp.commitments import batch_hash, mq_root, msg_root
 from validator_xcmp.merkle import HASH_SIZE
 from validator_xcmp.pov_errors import PovError
 from validator_xcmp.proof_json import (
@@ -31,6 +31,7 @@ from validator_xcmp.proof_json import (
     show_row_proof,
 )
 from validator_xcmp.proofs import (
+    HashBatch,
     ProcessingContext,
     SenderHistory,
     prove_head,
@@ -46,6 +47,7 @@ from validator_xcmp.row_trees import row_root
 from validator_xcmp.state import Column
 from validator_xcmp.traces import read_watermark
 
+PROCESSING: Final = "processing"
 ROW_REFUSED: Final = "Row/ProofInvalid"
 HEAD_REFUSED: Final = "Head/ProofInvalid"
 PAYLOAD_REFUSED: Final = "Payload/ProofInvalid"
@@ -56,14 +58,14 @@ _CONTEXT_KEYS: Final = (
 _HISTORY_KEYS: Final = ("row", "heads", "messages", "base_head", "base_block")
 
 
-def prove_document(kind: str, document: Node) -> dict[str, Any]:
+def prove_document(kind: str, document: Node, hash_batch: HashBatch = batch_hash) -> dict[str, Any]:
     """Return a proof and the trusted values that verify it; ``kind`` is one of `KINDS`. Raises `validator.errors.UserError`."""
-    return _PROVE[kind](document)
+    return _prove_processing(document, hash_batch) if kind == PROCESSING else _PROVE[kind](document)
 
 
-def verify_document(kind: str, document: Node) -> dict[str, Any]:
+def verify_document(kind: str, document: Node, hash_batch: HashBatch = batch_hash) -> dict[str, Any]:
     """Return whether a proof holds and what it proves. Raises `validator.errors.UserError` only for malformed trusted values."""
-    return _VERIFY[kind](document)
+    return processing_result(document, hash_batch) if kind == PROCESSING else _VERIFY[kind](document)
 
 
 # --- rows, message roots, logical messages -----------------------------------------------------------------------------------------------
@@ -123,7 +125,7 @@ def _verify_payload(document: Node) -> dict[str, Any]:
 # --- proof of processing -----------------------------------------------------------------------------------------------------------------
 
 
-def _prove_processing(document: Node) -> dict[str, Any]:
+def _prove_processing(document: Node, hash_batch: HashBatch) -> dict[str, Any]:
     """Return the proof with its full context. Roots that the document leaves out are computed from the senders' rows."""
     document.refuse_misspelt(("context", "histories"))
     given, described = document["context"], document["histories"]
@@ -139,29 +141,23 @@ def _prove_processing(document: Node) -> dict[str, Any]:
             raise described.fail(f"a history of sender {sender}")
         if recipient not in histories[sender].heads and _has_unread(context, sender, histories[sender]):
             raise named[sender].fail(f"heads with one of recipient {recipient}, for whom something is unread")
-    proof = prove_processing(context, histories)
+    proof = prove_processing(context, histories, hash_batch)
     try:
-        verify_processing(context, proof)
+        verify_processing(context, proof, hash_batch)
     except PovError as error:  # never print a proof that would be rejected
         raise Node(str(error), document.path).fail("histories whose proof holds") from None
     return {"context": show_context(context), "proof": show_processing_proof(proof)}
 
 
-def _verify_processing(document: Node) -> dict[str, Any]:
-    """Verify a proof. If it is rejected, the result also names the sender whose part is wrong, if there is one."""
-    result, error = processing_result(document)
-    return result if error is None or error.sender is None else {**result, "sender": error.sender}
-
-
-def processing_result(document: Node) -> tuple[dict[str, Any], PovError | None]:
-    """Return the result of ``{context, proof}`` in the test vectors' shape, and the error if the proof is rejected. Raises `UserError`."""
+def processing_result(document: Node, hash_batch: HashBatch = batch_hash) -> dict[str, Any]:
+    """Return the result of ``{context, proof}`` in the test vectors' shape. Raises `validator.errors.UserError`."""
     context = read_context(document["context"])
     try:
-        messages = verify_processing(context, read_processing_proof(document.object().get("proof")))
+        messages = verify_processing(context, read_processing_proof(document.object().get("proof")), hash_batch)
     except PovError as error:
-        return _refused(error.kind, **error.details()), error
+        return _refused(error.kind, **error.details())
     shown = [[block, sender, [payload.hex() for payload in payloads]] for block, sender, payloads in messages]
-    return {"ok": True, "messages": shown}, None
+    return {"ok": True, "messages": shown}
 
 
 def _has_unread(context: ProcessingContext, sender: ParaId, history: SenderHistory) -> bool:
@@ -273,13 +269,11 @@ _PROVE: Final[dict[str, Callable[[Node], dict[str, Any]]]] = {
     "row": _prove_row,
     "head": _prove_head,
     "payload": _prove_payload,
-    "processing": _prove_processing,
 }
 _VERIFY: Final[dict[str, Callable[[Node], dict[str, Any]]]] = {
     "row": _verify_row,
     "head": _verify_head,
     "payload": _verify_payload,
-    "processing": _verify_processing,
 }
-KINDS: Final = tuple(_PROVE)
+KINDS: Final = (*_PROVE, PROCESSING)
 """The kinds of proof."""

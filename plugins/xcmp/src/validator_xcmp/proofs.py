@@ -7,9 +7,9 @@ proportion to the size of the proof and within `limits`. The values that the rel
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from validator.plugin.protocol_api import U32_MAX, ZERO_HASH, BlockNumber, Hash, ParaId
 from validator_xcmp.commitments import batch_hash, cst_leaf, mqr_leaf, msg_leaf, xcmp_link
@@ -89,6 +89,9 @@ def verify_payload(root: Hash, payload: bytes, proof: Path) -> bool:
     return type(payload) is bytes and verify(MSG, root, msg_leaf(payload), proof)
 
 
+HashBatch: TypeAlias = Callable[[Sequence[bytes]], Hash]
+"""H(batch) of a logical message's payloads."""
+
 # --- proof of processing -----------------------------------------------------------------------------------------------------------------
 
 
@@ -136,13 +139,16 @@ class Message(NamedTuple):
     payloads: tuple[bytes, ...]
 
 
-def verify_processing(context: ProcessingContext, proof: Mapping[ParaId, SenderProof | None]) -> list[Message]:
+def verify_processing(
+    context: ProcessingContext, proof: Mapping[ParaId, SenderProof | None], hash_batch: HashBatch = batch_hash
+) -> list[Message]:
     """Return exactly the logical messages between the old and the new watermark, in order of (block, sender).
 
     Raises `PovAheadRelayParent`, `PovRegressed`, `PovMissingSender` (the first sender, ascending, that the proof leaves out), then for each
     sender ascending `PovCstProofInvalid`, `PovMqProofInvalid`; for each link from the newest `PovChainBroken`, `PovBlocksNotDecreasing`;
     then `PovChainIncomplete`, `PovChainOverrun`; for each message ascending `PovBodyMissing`, `PovBodyHashMismatch`; then
-    `PovUnexpectedBody`; finally `PovCstProofInvalid` for a sender without a column to the recipient. Source: xcmp_rules 1.2 "proof of
+    `PovUnexpectedBody`; finally `PovCstProofInvalid` for the lowest sender without a column to the recipient. ``hash_batch`` is H(batch),
+    the hash of a logical message in its channel's chain. Source: xcmp_rules 1.2 "proof of
     processing".
     """
     new, old = context.new_watermark, context.old_watermark
@@ -150,18 +156,20 @@ def verify_processing(context: ProcessingContext, proof: Mapping[ParaId, SenderP
         raise PovAheadRelayParent
     if old is not None and new < old:
         raise PovRegressed
-    if not isinstance(proof, Mapping):
-        raise PovMissingSender
     senders = sorted(dict.fromkeys(context.senders))
+    if not isinstance(proof, Mapping):
+        raise PovMissingSender(min(senders, default=None))
     parts: dict[ParaId, SenderProof] = {}
     for sender in senders:
         part = proof.get(sender)
         if not isinstance(part, SenderProof):
             raise PovMissingSender(sender)
         parts[sender] = part
-    messages = [message for sender, part in parts.items() for message in _verify_sender(context, sender, part)]
+    messages = [
+        message for sender, part in parts.items() for message in _verify_sender(context, sender, part, hash_batch)
+    ]
     if len(proof) > len(senders):
-        raise PovCstProofInvalid
+        raise PovCstProofInvalid(_lowest(sender for sender in proof if sender not in parts))
     return sorted(messages)
 
 
@@ -181,13 +189,15 @@ class SenderHistory(NamedTuple):
 
 
 def prove_processing(
-    context: ProcessingContext, histories: Mapping[ParaId, SenderHistory]
+    context: ProcessingContext, histories: Mapping[ParaId, SenderHistory], hash_batch: HashBatch = batch_hash
 ) -> dict[ParaId, SenderProof | None]:
     """Return the proof of processing for everything up to the new watermark. Raises ``KeyError`` for a sender without a history."""
-    return {sender: _prove_sender(context, sender, histories[sender]) for sender in context.senders}
+    return {sender: _prove_sender(context, sender, histories[sender], hash_batch) for sender in context.senders}
 
 
-def _prove_sender(context: ProcessingContext, sender: ParaId, history: SenderHistory) -> SenderProof:
+def _prove_sender(
+    context: ProcessingContext, sender: ParaId, history: SenderHistory, hash_batch: HashBatch
+) -> SenderProof:
     row = prove_row(history.row, [column.recipient for column in history.row].index(context.recipient))
     if row.message_root is None or _covers(context.old_watermark, row.last_updated, sender):
         return SenderProof(row)
@@ -195,7 +205,7 @@ def _prove_sender(context: ProcessingContext, sender: ParaId, history: SenderHis
     bodies: dict[BlockNumber, tuple[bytes, ...]] = {}
     head, previous = history.base_head, history.base_block
     for block, payloads in history.messages:
-        link = Link(head, previous, batch_hash(payloads))
+        link = Link(head, previous, hash_batch(payloads))
         head, previous = xcmp_link(*link), block
         if not _covers(context.old_watermark, block, sender):
             links.append(link)
@@ -204,7 +214,9 @@ def _prove_sender(context: ProcessingContext, sender: ParaId, history: SenderHis
     return SenderProof(row, prove_head(history.heads, context.recipient), tuple(reversed(links)), bodies)
 
 
-def _verify_sender(context: ProcessingContext, sender: ParaId, proof: SenderProof) -> list[Message]:
+def _verify_sender(
+    context: ProcessingContext, sender: ParaId, proof: SenderProof, hash_batch: HashBatch
+) -> list[Message]:
     row = proof.row
     root = context.cst_roots.get(sender)
     if root is None or not verify_row(root, context.recipient, row):
@@ -221,8 +233,8 @@ def _verify_sender(context: ProcessingContext, sender: ParaId, proof: SenderProo
         raise PovChainBroken(sender, depth=0)
     opened = [] if head is None or not unread else _open_chain(context, sender, head.head, proof)
     if len(proof.links) > len(opened):
-        raise PovChainOverrun(sender)
-    return _verify_bodies(context, sender, opened, proof.bodies)
+        raise PovChainOverrun(sender, depth=len(opened))
+    return _verify_bodies(context, sender, opened, proof.bodies, hash_batch)
 
 
 def _open_chain(
@@ -235,7 +247,7 @@ def _open_chain(
         if not _is_link(link) or xcmp_link(*link) != head:
             raise PovChainBroken(sender, depth=depth)
         if link.prev_block >= block:
-            raise PovBlocksNotDecreasing(sender)
+            raise PovBlocksNotDecreasing(sender, depth=depth)
         opened.append((block, link.msg_hash))
         head, block = link.prev_head, link.prev_block
         # the first message of a channel names block 0 as the block of its predecessor
@@ -249,6 +261,7 @@ def _verify_bodies(
     sender: ParaId,
     opened: list[tuple[BlockNumber, Hash]],
     bodies: Mapping[BlockNumber, tuple[bytes, ...]],
+    hash_batch: HashBatch,
 ) -> list[Message]:
     if not isinstance(bodies, Mapping):
         raise PovUnexpectedBody(sender)
@@ -258,17 +271,23 @@ def _verify_bodies(
             break
         body = bodies.get(block)
         if body is None:
-            raise PovBodyMissing(sender)
-        if not _is_body(body) or batch_hash(body) != hashed:
-            raise PovBodyHashMismatch(sender)
+            raise PovBodyMissing(sender, block=block)
+        if not _is_body(body) or hash_batch(body) != hashed:
+            raise PovBodyHashMismatch(sender, block=block)
         messages.append(Message(block, sender, body))
     if len(bodies) > len(messages):
-        raise PovUnexpectedBody(sender)
+        taken = dict.fromkeys(message.block for message in messages)
+        raise PovUnexpectedBody(sender, block=_lowest(block for block in bodies if block not in taken))
     return messages
 
 
 def _covers(watermark: Watermark | None, block: BlockNumber, sender: ParaId) -> bool:
     return watermark is not None and (block, sender) <= watermark
+
+
+def _lowest(numbers: Iterable[object]) -> int | None:
+    """Return the lowest u32, or None if there is none: the keys of a proof may be anything."""
+    return min((number for number in numbers if type(number) is int and 0 <= number <= U32_MAX), default=None)
 
 
 def _is_u32(value: object) -> bool:

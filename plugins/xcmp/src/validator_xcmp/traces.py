@@ -19,6 +19,7 @@ from validator_xcmp.records import (
 )
 from validator_xcmp.state import XcmpState, column_index
 
+REQUEST_KINDS: Final = ("init_open_channel", "accept_open_channel", "close_channel")
 CANDIDATE_KEYS: Final = (
     *("para_id", "relay_parent_number", "watermark", "bitfield", "message_root", "enact_at_block"),
 )
@@ -31,7 +32,7 @@ STATE_KEYS: Final = (
 
 def read_request(node: Node) -> ChannelRequest:
     """Read a request; accepting and closing name their target by ``index`` or by the other end. Raises `UserError`."""
-    kind = node["kind"].one_of(["init_open_channel", "accept_open_channel", "close_channel"])
+    kind = node["kind"].one_of(list(REQUEST_KINDS))
     origin = node["origin"].integer()
     if kind == "init_open_channel":
         return InitOpenChannel(origin, node["recipient"].integer())
@@ -52,7 +53,7 @@ def read_candidate(node: Node, block: BlockNumber) -> Candidate:
         para_id=node["para_id"].integer(),
         relay_parent_number=node.get("relay_parent_number", Node.integer, max(0, block - 1)),
         watermark=read_watermark(node["watermark"]),
-        bitfield=node.get("bitfield", _bitfield, ""),
+        bitfield=node.get("bitfield", read_bitfield, ""),
         message_root=node.get("message_root", lambda root: root.hex(32), None),
     )
 
@@ -65,7 +66,8 @@ def read_watermark(node: Node) -> Watermark:
     return parts[0], parts[1]
 
 
-def _bitfield(node: Node) -> str:
+def read_bitfield(node: Node) -> str:
+    """Read a bitfield. Raises `validator.errors.UserError`."""
     bits = node.text()
     if len(bits) > BITFIELD_BITS_MAX or bits.strip("01"):
         raise node.fail(f"at most {BITFIELD_BITS_MAX} characters 0 and 1")

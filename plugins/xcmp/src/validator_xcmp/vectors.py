@@ -81,7 +81,7 @@ def _proof(entry: Node) -> dict[str, Any]:
 
 
 def _pov(entry: Node) -> dict[str, Any]:
-    return processing_result(entry)[0]
+    return processing_result(entry)
 
 
 GROUPS: Final[dict[str, Callable[[Node], dict[str, Any]]]] = {

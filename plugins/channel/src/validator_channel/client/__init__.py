@@ -5,6 +5,7 @@ from validator_channel.client.client import ChannelClient
 from validator_channel.client.config import ClientConfig, ConfigError, load_config
 from validator_channel.client.errors import ClientClosed, NotConnected, Refused
 from validator_channel.client.limits import ClientLimits
+from validator_channel.client.status import Status
 from validator_channel.client.submissions import Receipt
 from validator_channel.client.watching import WatchEvent
 
@@ -17,6 +18,7 @@ __all__ = [
     "NotConnected",
     "Receipt",
     "Refused",
+    "Status",
     "WatchEvent",
     "load_config",
 ]

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from random import Random, SystemRandom
 from typing import Any, Self
 
@@ -26,6 +27,7 @@ from validator_channel.application import (
 from validator_channel.client.config import ClientConfig
 from validator_channel.client.errors import ClientClosed, NotConnected, Refused
 from validator_channel.client.limits import ClientLimits
+from validator_channel.client.status import Status, explain
 from validator_channel.client.submissions import Receipt, Submissions
 from validator_channel.client.watching import Replaced, Watcher, WatchEvent
 from validator_channel.errors import LocalError
@@ -48,8 +50,11 @@ from validator_channel.net.connection import Connection
 from validator_channel.net.connector import connect
 from validator_channel.net.counters import Counters
 from validator_channel.net.handshake import HandshakeFailed
+from validator_channel.net.reasons import WORDS
 from validator_channel.net.sessions import SessionTable
+from validator_channel.net.sockets import shown_address
 from validator_channel.net.tls import TlsError
+from validator_channel.printing import printable
 from validator_channel.strict_json import encode_json
 
 LOG = logging.getLogger("validator_channel.client")
@@ -60,7 +65,8 @@ SETTINGS = Settings(manual_ack=True, teardown_timeout=3.0)
 class ChannelClient:
     """A peer of a gateway; use it with ``async with``, inside of which it stays connected.
 
-    ``random`` spreads the pauses between attempts. ``on_event`` is called with each event of each session, for those who show them.
+    ``random`` spreads the pauses between attempts. ``on_event`` is called with each event of each session, ``on_status`` with each new
+    `status`, for those who show them.
     """
 
     def __init__(
@@ -72,6 +78,7 @@ class ChannelClient:
         random: Random | None = None,
         counters: Counters | None = None,
         on_event: Callable[[Connection, Event], None] = lambda _connection, _event: None,
+        on_status: Callable[[Status], None] = lambda _: None,
         log: logging.Logger = LOG,
     ) -> None:
         self.counters = counters if counters is not None else Counters()
@@ -81,7 +88,10 @@ class ChannelClient:
         self._settings = settings
         self._limits = limits or ClientLimits()
         self._random = random or SystemRandom()
+        self.status = Status("")
+        """Which gateway is tried or connected, and what the last failure was."""
         self._on_event = on_event
+        self._on_status = on_status
         self._log = log
         self._sessions = SessionTable()
         self._connection: Connection | None = None
@@ -174,16 +184,35 @@ class ChannelClient:
         failures = 0
         while not self._is_closing:
             host, port = self._config.gateways[failures % len(self._config.gateways)]
-            was_welcome, why = await self._one_session(host, port)
+            place = shown_address((host, port))
+            self._set_status(replace(self.status, gateway=place, pause_s=0.0))
+            was_welcome, code, why = await self._one_session(host, port)
             failures = 0 if was_welcome else failures + 1
             if self._limits.attempts_max is not None and failures >= self._limits.attempts_max:
-                self._fail(NotConnected(f"{host}:{port}: {why}"))
+                self._fail(NotConnected(f"{place}: {why}", code))
                 return
             if not self._is_closing:
-                await asyncio.sleep(self._limits.pause_s(max(1, failures), self._random))
+                pause_s = self._limits.pause_s(max(1, failures), self._random)
+                self._note_failure(Status(place, failures=failures, failure=why, pause_s=pause_s))
+                await asyncio.sleep(pause_s)
 
-    async def _one_session(self, host: str, port: int) -> tuple[bool, str]:
-        """Run a session to its end; return whether the gateway has welcomed it, and what ended it."""
+    def _note_failure(self, status: Status) -> None:
+        """Show why there is no session; the log has a warning if that is news."""
+        is_news = status.failure != self.status.failure
+        self._log.log(
+            logging.WARNING if is_news else logging.INFO,
+            "no session with %s: %s",
+            status.gateway,
+            printable(status.failure or ""),
+        )
+        self._set_status(status)
+
+    def _set_status(self, status: Status) -> None:
+        self.status = status
+        self._on_status(status)
+
+    async def _one_session(self, host: str, port: int) -> tuple[bool, str | None, str]:
+        """Run a session to its end; return whether the gateway has welcomed it, and what ended it: a code, if there is one, and a line."""
         session_id = self._sessions.choose(self._config.gateway >> 64)
         try:
             connection = await connect(
@@ -203,8 +232,9 @@ class ChannelClient:
             if isinstance(error, TlsError) and not self._was_welcome:
                 self._fail(error)  # our own files; once a session was there, they may be in the middle of a rotation
                 self._is_closing = True
-            self._log.info("no session with %s:%d: %s", host, port, error)
-            return False, str(error)
+            if isinstance(error, HandshakeFailed):
+                return False, error.code, explain(self._config, error)
+            return False, None, str(error)
         keeping_alive = asyncio.create_task(self._keep_alive(connection))
         try:
             await connection.wait_closed()
@@ -215,7 +245,8 @@ class ChannelClient:
             keeping_alive.cancel()
         was_welcome, self.welcome = self.welcome is not None, None
         self._was_welcome = self._was_welcome or was_welcome
-        return was_welcome, f"the session has ended: {self._end}"
+        words = WORDS.get(self._end)
+        return was_welcome, self._end, f"the session has ended: {self._end}" + (f": {words}" if words else "")
 
     async def _keep_alive(self, connection: Connection) -> None:
         with suppress(LocalError):
@@ -251,6 +282,7 @@ class ChannelClient:
                 self._end = str(code)
             case SessionClosed():
                 self._connection = None
+                self.status = replace(self.status, is_online=False)
                 self._submissions.end()
                 for watcher in self._watchers.values():
                     watcher.end()
@@ -289,6 +321,8 @@ class ChannelClient:
     def _welcomed(self, connection: Connection, welcome: Welcome) -> None:
         """Register what may be submitted, and ask for what is watched; a later welcome may allow more or less."""
         is_first, self.welcome = self.welcome is None, welcome
+        if is_first:
+            self._set_status(replace(self.status, is_online=True, pause_s=0.0))
         for topic in welcome.submit:
             if SUBMIT_TOPICS.get(topic) == welcome.submit[topic]:
                 connection.register_topic(welcome.submit[topic], topic)

@@ -14,7 +14,11 @@ class Refused(Exception):
 
 
 class NotConnected(Exception):
-    """The client has given up connecting; the text says what the last attempt met."""
+    """The client has given up connecting; the text says what the last attempt met, ``code`` is its code, as in `HandshakeFailed`."""
+
+    def __init__(self, text: str, code: str | None = None) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class ClientClosed(Exception):

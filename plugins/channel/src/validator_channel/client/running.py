@@ -18,6 +18,7 @@ from validator_channel.client.client import ChannelClient
 from validator_channel.client.config import ClientConfig
 from validator_channel.client.errors import ClientClosed, NotConnected, Refused
 from validator_channel.client.limits import LINE_BYTES_MAX, LINES_SHOWN_MAX, ClientLimits
+from validator_channel.client.progress import Progress
 from validator_channel.client.watching import WatchEvent
 from validator_channel.net.tls import TlsError
 from validator_channel.printing import printable
@@ -68,17 +69,19 @@ async def submit(
     limits = ClientLimits(attempts_max=patience.attempts)
     pending: dict[asyncio.Task[None], int] = {}
     bad: BadLine | None = None
-    async with ChannelClient(config, limits=limits) as client:
+    progress = Progress(patience.attempts)
+    async with ChannelClient(config, limits=limits, on_status=progress.show) as client:
         try:
-            try:
-                async for number, payload in _in_background(records(name, stream)):
-                    pending[asyncio.create_task(one(number, payload))] = number
-                    if len(pending) >= limits.pending_max:
-                        await _settle(pending, patience.timeout_s)
-            except BadLine as error:  # what came before it is sent
-                bad = error
-            while pending:
-                await _settle(pending, patience.timeout_s)
+            with progress:
+                try:
+                    async for number, payload in _in_background(records(name, stream)):
+                        pending[asyncio.create_task(one(number, payload))] = number
+                        if len(pending) >= limits.pending_max:
+                            await _settle(pending, patience.timeout_s)
+                except BadLine as error:  # what came before it is sent
+                    bad = error
+                while pending:
+                    await _settle(pending, patience.timeout_s)
         except BaseException:
             await _give_up(pending)
             raise
@@ -113,12 +116,15 @@ async def watch(
 ) -> int:
     """Print records until there are ``count`` of them, and return the exit code. Raises ``TimeoutError`` and what the client raises."""
     limits = ClientLimits(attempts_max=patience.attempts)
-    async with ChannelClient(config, limits=limits) as client, aclosing(client.watch(topic, after)) as events:
-        while count is None or count > 0:
-            async with asyncio.timeout(patience.timeout_s):
-                event = await anext(events)
-            _print_event(event, as_json=as_json)
-            count = None if count is None else count - 1
+    progress = Progress(patience.attempts)
+    async with ChannelClient(config, limits=limits, on_status=progress.show) as client:
+        with progress:
+            async with aclosing(client.watch(topic, after)) as events:
+                while count is None or count > 0:
+                    async with asyncio.timeout(patience.timeout_s):
+                        event = await anext(events)
+                    _print_event(event, as_json=as_json)
+                    count = None if count is None else count - 1
     return 0
 
 

@@ -31,6 +31,7 @@ from validator_channel.gateway.intake import Intake
 from validator_channel.gateway.limits import WATCHES_BURST, WATCHES_PER_S
 from validator_channel.gateway.peer_session import PeerSession, Submission
 from validator_channel.gateway.policy import PeerPolicy
+from validator_channel.gateway.stream import feed_keys
 from validator_channel.ids import MAIN, channel_of
 from validator_channel.net.connection import Connection
 from validator_channel.net.rates import TokenBucket
@@ -195,8 +196,8 @@ class Bridge:
                 self._unwatch(session, topic)
             for topic, name in policy.topics().items():
                 session.connection.register_topic(topic, name)
-        if before.lanes != policy.lanes:
-            for topic, feed in tuple(session.feeds.items()):
+        for topic, feed in tuple(session.feeds.items()):
+            if feed.keys != feed_keys(policy, feed.topic):
                 session.feeds[topic] = again = self._hub.watch_again(feed)
                 again.is_announced = feed.is_announced
                 self._start(session, again)

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from hashlib import blake2b
 
 from validator_channel.application import read_record
 from validator_channel.gateway.counters import Counters
+from validator_channel.gateway.dead_letters import record_hash
 from validator_channel.gateway.duplicates import Duplicates
 from validator_channel.gateway.kafka import Kafka
 from validator_channel.gateway.limits import RETRY_S, THREAD_BYTES, TURN_BYTES_MAX, TURN_RECORDS_MAX, GatewayLimits
@@ -185,10 +185,7 @@ class Intake:
             text = text if text.startswith(f"{name}: ") else f"{name}: expected a record in strict JSON: {text}"
             submission.refusal = Refusal(text, is_unauthorised=False)
             return
-        given = record.get("candidate_hash") if name == "candidates" else None
-        submission.record_hash = (
-            given if isinstance(given, str) else blake2b(submission.encoded[1], digest_size=32).hexdigest()
-        )
+        submission.record_hash = record_hash(name, record, submission.encoded[1])
 
     def _was_read(self, session: PeerSession, reading: asyncio.Future[None]) -> None:
         """A record was read in the thread: its session continues with it."""

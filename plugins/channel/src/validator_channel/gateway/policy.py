@@ -43,8 +43,12 @@ PARA_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "headroom": ("para_id", "sender", "recipient"),
     "receipts": (),
     "lanes": (),
+    "dead-letters": (),
 }
-"""The fields of a watched record that name its paras; a record without any belongs to everybody in its lane."""
+"""The fields of a watched record that name its paras; a record without any belongs to everybody in its lane.
+
+Dead letters have their own rules (`validator_channel.gateway.dead_letters`).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +114,20 @@ class PeerPolicy:
         return paras is None or para in paras
 
 
+def para_field(topic: str, record: Mapping[str, Any]) -> str | None:
+    """Return which field of a submitted record names its para; None for a block, and for a request that no para makes."""
+    if topic == "channel-requests":
+        return "origin" if record.get("kind") in REQUESTS_OF_PARAS else None
+    return None if topic == "blocks" else "para_id"
+
+
+def para_of(topic: str, record: Mapping[str, Any]) -> int | None:
+    """Return the para of a decoded record of a submit topic, or None if it has none."""
+    name = para_field(topic, record)
+    para = None if name is None else record.get(name)
+    return para if type(para) is int else None
+
+
 class Unauthorised(Exception):
     """A record that its peer may not submit; the text is for the peer."""
 
@@ -128,15 +146,11 @@ def check_authorised(policy: PeerPolicy, topic: str, record: Mapping[str, Any]) 
     lane = record.get("lane")
     if not isinstance(lane, str) or lane not in policy.lanes:
         raise Unauthorised(f"{topic}: lane: expected one of this peer's lanes, found {shown(lane)}")
-    if topic == "blocks":
+    name = para_field(topic, record)
+    if name is None:
+        if topic == "channel-requests" and Grant.ROOT_REQUESTS not in policy.grants:
+            raise Unauthorised(f"{topic}: kind: {shown(record.get('kind'))} needs the grant {Grant.ROOT_REQUESTS}")
         return
-    name = "para_id"
-    if topic == "channel-requests":
-        if record.get("kind") not in REQUESTS_OF_PARAS:
-            if Grant.ROOT_REQUESTS not in policy.grants:
-                raise Unauthorised(f"{topic}: kind: {shown(record.get('kind'))} needs the grant {Grant.ROOT_REQUESTS}")
-            return
-        name = "origin"
     if not policy.owns(lane, record.get(name)):
         raise Unauthorised(
             f"{topic}: {name}: expected one of this peer's paras in {lane}, found {shown(record.get(name))}"

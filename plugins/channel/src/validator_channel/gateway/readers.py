@@ -184,7 +184,7 @@ def read_record(kafka: Kafka, record: OutputRecord, report: Report) -> FeedRecor
     """Return a record of Kafka as feeds have it; None, with a line, for one that is not a record of its topic."""
     try:
         decoded = kafka.decode(record.topic, record.value)
-        return read_feed_record(record.topic, record.partition, record.offset, decoded)
+        return read_feed_record(record.topic, record.partition, record.offset, decoded, kafka.decode)
     except (ValueError, KeyError) as error:
         report(f"{record.topic}[{record.partition}]@{record.offset} is not sent to anybody: {error}")
         return None

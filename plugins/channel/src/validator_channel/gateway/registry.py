@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from validator_channel.gateway.entry import Entry, read_entry
 from validator_channel.gateway.limits import PEERS_MAX, REGISTRY_BYTES_MAX
 from validator_channel.gateway.policy import PeerPolicy
 from validator_channel.ids import format_channel
 from validator_channel.psk_file import read_psk
+
+Stamp: TypeAlias = tuple[int | None, ...]
+"""What changes with a file."""
 
 
 class RegistryError(Exception):
@@ -24,8 +27,10 @@ class RegistryError(Exception):
         self.problems = problems
 
 
-def read_registry(path: Path) -> dict[int, PeerPolicy]:
+def read_registry(path: Path, read_key: Callable[[Path], bytes] = read_psk) -> dict[int, PeerPolicy]:
     """Return the peers of a registry by channel ID; files that it names are relative to its folder.
+
+    ``read_key`` returns the pre-shared key in a file; it raises ``ValueError``.
 
     Raises `RegistryError`: for a file that cannot be read, is too long or is not TOML; otherwise with all problems of all peers, also
     channels that two of them share.
@@ -41,7 +46,7 @@ def read_registry(path: Path) -> dict[int, PeerPolicy]:
         raise RegistryError([*problems, f"{path}: peers: expected at most {PEERS_MAX}, found {len(tables)}"])
     policies = []
     for name, table in tables.items():
-        entry = Entry(f"{path}: peers.{name}", table, lambda file: read_psk(path.parent / file))
+        entry = Entry(f"{path}: peers.{name}", table, lambda file: read_key(path.parent / file))
         policy = read_entry(name, entry)
         problems += entry.problems
         policies += [policy] if policy is not None else []
@@ -52,35 +57,44 @@ def read_registry(path: Path) -> dict[int, PeerPolicy]:
 
 
 class RegistryFile:
-    """The registry as a file that may change; a file that cannot be used leaves the peers as they were."""
+    """The registry and the pre-shared keys that it names, as files that may change; those that cannot be used change nothing."""
 
     def __init__(self, path: Path) -> None:
-        """Read the file. Raises `RegistryError`."""
+        """Read the files. Raises `RegistryError`."""
         self._path = path
-        self._seen = self._stamp()
-        self.peers: Mapping[int, PeerPolicy] = read_registry(path)
+        self._seen: dict[Path, Stamp] = {}
+        self.peers: Mapping[int, PeerPolicy] = self._read()
         self.problems: list[str] = []
         """What is wrong with the file as it is now, while older peers hold."""
 
     def poll(self) -> bool:
-        """Read the file if it has changed since the last call, and return whether it has; `problems` says if it is broken."""
-        stamp = self._stamp()
-        if stamp == self._seen:
+        """Read the files if one has changed since the last call, and return whether one has; `problems` says if they are broken."""
+        if all(_stamp(path) == stamp for path, stamp in self._seen.items()):
             return False
-        self._seen = stamp
         try:
-            self.peers = read_registry(self._path)
+            self.peers = self._read()
             self.problems = []
         except RegistryError as error:
             self.problems = error.problems
         return True
 
-    def _stamp(self) -> tuple[Any, ...]:
-        try:
-            found = self._path.stat()
-        except OSError as error:
-            return (error.errno,)
-        return found.st_ino, found.st_size, found.st_mtime_ns
+    def _read(self) -> dict[int, PeerPolicy]:
+        """Read all files, each after a look at its stamp, so that no later change is missed."""
+        self._seen = {self._path: _stamp(self._path)}
+        return read_registry(self._path, self._read_key)
+
+    def _read_key(self, path: Path) -> bytes:
+        self._seen[path] = _stamp(path)
+        return read_psk(path)
+
+
+def _stamp(path: Path) -> Stamp:
+    """Return what changes with a file: its mode, too, since others must not be able to read a key."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        return (error.errno,)
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode
 
 
 def _document(path: Path) -> dict[str, Any]:

@@ -8,11 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from validator_channel.application import write_watched
+from validator_channel.application import DEAD_LETTERS, write_watched
+from validator_channel.gateway.dead_letters import Decode, dead_letter_keys, read_dead_letter
+from validator_channel.gateway.dead_letters import Key as DeadLetterKey
 from validator_channel.gateway.policy import PARA_FIELDS, PeerPolicy
 
-Key: TypeAlias = tuple[str, int | None]
-"""A lane and a para of it; None stands for every record of the lane."""
+Key: TypeAlias = tuple[str, int | None] | DeadLetterKey
+"""A lane and a para of it; None stands for every record of the lane. A dead letter also has the topic of its record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +32,11 @@ class FeedRecord:
         return not keys.isdisjoint(self.keys)
 
 
-def read_feed_record(topic: str, partition: int, offset: int, record: Mapping[str, Any]) -> FeedRecord:
-    """Return a decoded output record as feeds have it."""
+def read_feed_record(topic: str, partition: int, offset: int, record: Mapping[str, Any], decode: Decode) -> FeedRecord:
+    """Return a decoded output record as feeds have it; ``decode`` is for the record inside a dead letter."""
+    if topic == DEAD_LETTERS:
+        found, shown = read_dead_letter(record, decode)
+        return FeedRecord(topic, partition, offset, found, write_watched(partition, offset, shown))
     lane = str(record["lane"])
     fields = PARA_FIELDS[topic]
     paras = dict.fromkeys(record[name] for name in fields if record.get(name) is not None)
@@ -41,6 +46,8 @@ def read_feed_record(topic: str, partition: int, offset: int, record: Mapping[st
 
 def feed_keys(policy: PeerPolicy, topic: str) -> frozenset[Key]:
     """Return the keys of a peer's feed: its paras, or the lanes whose records it may see without exception."""
+    if topic == DEAD_LETTERS:
+        return dead_letter_keys(policy)
     keys: set[Key] = set()
     for lane, paras in policy.lanes.items():
         if paras is None or not PARA_FIELDS[topic]:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Final, cast
 
 from validator_channel.errors import Category, ErrorCode, HelloError, LocalError
-from validator_channel.events import Event, PeerError, SessionClosed, SessionError, SessionOnline
+from validator_channel.events import FREQUENT, Event, PeerError, SessionClosed, SessionError, SessionOnline
 from validator_channel.hello import ConnectorHello, ListenerHello, Secured
 from validator_channel.ids import Role, channel_of, format_channel, format_id
 from validator_channel.net.handshake import HandshakeFailed, begin_connector, begin_listener, check_identity, failure_of
@@ -66,7 +66,6 @@ class Connection(Stream):
         self._hello: ConnectorHello | ListenerHello | None = None
         self._session: Session | None = None
         self._closed: SessionClosed | None = None
-        self._has_frames = False
         self._end = self._peer_error = self._end_detail = ""
         self._lingers = False
         self._expires_at = self._leave_at = NEVER
@@ -147,7 +146,7 @@ class Connection(Stream):
 
     def consumed(self, count: int = 1) -> None:
         """Free ``count`` places of the inbox: call it once the application is done with a MessageReceived."""
-        self._begin_call().consumed(count)
+        self._live_session().consumed(count)  # without a turn: there is nothing to write
 
     def keep_alive(self) -> None:
         """Send a message that the peer must acknowledge. Raises `LocalError` as `Session.keep_alive`."""
@@ -190,9 +189,12 @@ class Connection(Stream):
         return self._closed or SessionClosed(is_clean=False, undelivered=())
 
     def _begin_call(self) -> Session:
+        self._schedule()
+        return self._live_session()
+
+    def _live_session(self) -> Session:
         if self._session is None:
             raise LocalError(ErrorCode.WRONG_STATE)
-        self._schedule()
         return self._session
 
     # --- asyncio.Protocol ---
@@ -218,6 +220,7 @@ class Connection(Stream):
             self._receive(self._session, data)
         elif self._hello is not None:
             self._receive_hello(self._hello, data)
+        self._run_turn()  # at once: another pass of the loop would cost as much as several messages
 
     def pause_writing(self) -> None:
         """Keep output back; a due retransmission is counted but not queued."""
@@ -237,7 +240,7 @@ class Connection(Stream):
             why = "closed before the end of the hello exchange; the peer may have refused our certificate"
             self.fail(failure_of(error) if error is not None else HandshakeFailed(ErrorCode.TRANSPORT_LOST, why))
         else:
-            while self._has_frames:
+            while self._has_input:
                 self._receive(self._session, b"")
             self._session.connection_lost(self._loop.time())
         self._forget_transport()
@@ -256,7 +259,6 @@ class Connection(Stream):
             return
         if answer:
             self._output.append(answer)
-            self._schedule()
         if hello.result is not None:
             self._hello = None
             self._begin_session(hello.result, hello.take_rest())
@@ -309,15 +311,11 @@ class Connection(Stream):
     # --- the session ---
 
     def _receive(self, session: Session, data: bytes) -> None:
-        self._schedule()
         try:
-            self._has_frames = session.receive_data(data, self._loop.time(), self._limits.frames_per_turn)
+            self._has_input = session.receive_data(data, self._loop.time(), self._limits.frames_per_turn)
         except Exception:  # noqa: BLE001 - of the registry or `Peer.topics`
-            self._has_frames = False
+            self._has_input = False
             self._end_failed()
-
-    def _has_input(self) -> bool:
-        return self._has_frames
 
     def _take_turn(self) -> None:
         session = self._session
@@ -329,10 +327,19 @@ class Connection(Stream):
         self._output += session.data_to_send()
         if session.is_closed:
             self._close_transport(lingers=self._lingers)
-        elif self._has_frames:
+        elif self._has_input:
             self._receive(session, b"")
 
     def _report(self, session: Session, event: Event) -> None:
+        if type(event) not in FREQUENT:
+            self._note(session, event)
+        if self.is_online:
+            try:
+                self._terms.handler(self, event)
+            except Exception:  # noqa: BLE001 - of the handler
+                self._end_failed()
+
+    def _note(self, session: Session, event: Event) -> None:
         match event:
             case SessionOnline():
                 self.is_online = True
@@ -345,12 +352,6 @@ class Connection(Stream):
                 self._lingers = event.category is Category.RUNTIME
             case SessionClosed():
                 self._finish(session, event)
-        if not self.is_online:
-            return
-        try:
-            self._terms.handler(self, event)
-        except Exception:  # noqa: BLE001 - of the handler
-            self._end_failed()
 
     def _end_failed(self) -> None:
         """End the connection after an exception of handler, registry or ``Peer.topics``; call it where that is caught."""
@@ -359,8 +360,7 @@ class Connection(Stream):
 
     def _finish(self, session: Session, closed: SessionClosed) -> None:
         """The session has ended: its ID is free again before the application hears of it."""
-        self._closed = closed
-        terms = self._terms
+        self._closed, terms = closed, self._terms
         terms.sessions.release(self)
         end = "CLEAN" if closed.is_clean else self._end or self._peer_error or "LEFT"
         self._settle(HandshakeFailed(end, self._end_detail))

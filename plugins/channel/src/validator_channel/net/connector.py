@@ -15,6 +15,7 @@ from validator_channel.net.counters import Counters
 from validator_channel.net.handshake import HandshakeFailed, failure_of
 from validator_channel.net.limits import ConnectionLimits
 from validator_channel.net.peers import Peer
+from validator_channel.net.reasons import SILENT
 from validator_channel.net.sessions import SessionTable
 from validator_channel.net.terms import LOG, Handler, Terms
 from validator_channel.net.tls import Tls, TlsError, TlsFiles
@@ -89,6 +90,8 @@ async def connect(
                 ssl_shutdown_timeout=terms.limits.shutdown_timeout,
             )
         failure = await asyncio.shield(connection.settled)
+        if failure is not None and failure.code == ErrorCode.TRANSPORT_LOST:
+            failure = HandshakeFailed(failure.code, SILENT)
     except (OSError, UnicodeDecodeError) as error:
         failure = failure_of(error)
         connection.fail(failure)

@@ -9,9 +9,12 @@ from collections.abc import Mapping
 
 from validator_channel.errors import ErrorCode, HelloError
 from validator_channel.hello import ConnectorHello, Credentials, ListenerHello
+from validator_channel.ids import format_id
 from validator_channel.limits import KEY_BYTES
 from validator_channel.net.identity import Identity, IdentityError, peer_identity
+from validator_channel.net.limits import SHOWN_PEERS_MAX
 from validator_channel.net.peers import CertifiedBy, Peer, PeeringsOf, Registry
+from validator_channel.net.reasons import WORDS, os_reason, tls_reason
 from validator_channel.net.tls import Material, Tls
 
 TLS_FAILED = "TLS"
@@ -26,13 +29,16 @@ class HandshakeFailed(Exception):
     """A connection that did not become a session.
 
     ``code`` is an error code of the protocol (for instance NOT_AUTHORIZED, HANDSHAKE_TIMEOUT, TRANSPORT_LOST, SESSION_IN_USE), or TLS,
-    ALPN, CERTIFICATE, KEY_TYPE or REVOKED. ``reason`` is one line.
+    ALPN, CERTIFICATE, KEY_TYPE or REVOKED. ``reason`` is one line, by default what the code means. ``claimed`` is the peer ID that the
+    other end's hello claims, if it has come that far.
     """
 
-    def __init__(self, code: str, reason: str) -> None:
+    def __init__(self, code: str, reason: str, claimed: int | None = None) -> None:
+        reason = reason or WORDS.get(code, "")
         super().__init__(f"{code}: {reason}" if reason else code)
         self.code = str(code)
         self.reason = reason
+        self.claimed = claimed
 
 
 def check_identity(connection: ssl.SSLObject, tls: Tls, material: Material) -> Identity:
@@ -45,7 +51,8 @@ def check_identity(connection: ssl.SSLObject, tls: Tls, material: Material) -> I
     except IdentityError as error:
         raise HandshakeFailed(error.reason, str(error)) from None
     if tls.is_revoked(identity):
-        raise HandshakeFailed(REVOKED, "the CRL names the peer's certificate")
+        names = ", ".join(sorted(map(format_id, identity.peers))[:SHOWN_PEERS_MAX])
+        raise HandshakeFailed(REVOKED, f"the CRL names the peer's certificate, of {names or 'no peer'}")
     if identity.pin == material.pin:
         raise HandshakeFailed(ErrorCode.NOT_AUTHORIZED, "the peer has this side's own key")
     return identity
@@ -58,8 +65,11 @@ def begin_listener(registry: Registry, identity: Identity, material: Material) -
 
 def begin_connector(peer: Peer, session: int, identity: Identity, material: Material) -> ConnectorHello:
     """Return the connector's hello exchange. Raises `HandshakeFailed` with NOT_AUTHORIZED if the certificate is another peer's."""
-    if not peer.accepts(identity):
-        raise HandshakeFailed(ErrorCode.NOT_AUTHORIZED, "the certificate does not belong to the expected peer")
+    objection = peer.objection(identity)
+    if objection is not None:
+        raise HandshakeFailed(
+            ErrorCode.NOT_AUTHORIZED, f"the certificate does not belong to the expected peer: {objection}"
+        )
     peers: Mapping[int, Peer] = {peer.channel: peer}
     return ConnectorHello(peer.peering, session, _credentials(CertifiedBy(lambda: peers, identity), identity, material))
 
@@ -70,17 +80,15 @@ def failure_of(error: Exception) -> HandshakeFailed:
         case HandshakeFailed():
             return error
         case HelloError():
-            return HandshakeFailed(error.code, "the hello exchange failed")
-        case ssl.SSLCertVerificationError():
-            return HandshakeFailed(TLS_FAILED, f"certificate refused: {error.verify_message}")
+            return HandshakeFailed(error.code, error.detail, error.claimed)
         case ssl.SSLError():
-            return HandshakeFailed(TLS_FAILED, error.reason or str(error))
+            return HandshakeFailed(TLS_FAILED, tls_reason(error))
         case UnicodeDecodeError():  # asyncio asks for the fields of the certificate, and ``ssl`` decodes the names
             return HandshakeFailed(MALFORMED_CERTIFICATE, f"malformed certificate: {error}")
         case TimeoutError() | ConnectionAbortedError():  # asyncio aborts a TLS handshake that takes too long
             return HandshakeFailed(ErrorCode.HANDSHAKE_TIMEOUT, "the handshake took too long")
         case OSError():
-            return HandshakeFailed(ErrorCode.TRANSPORT_LOST, error.strerror or str(error))
+            return HandshakeFailed(ErrorCode.TRANSPORT_LOST, os_reason(error))
         case _:
             return HandshakeFailed(ErrorCode.TRANSPORT_LOST, f"{type(error).__name__}: {error}")
 

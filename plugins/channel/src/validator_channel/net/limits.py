@@ -26,10 +26,28 @@ FILE_BYTES_MAX: Final = 16 * 2**20
 """Maximum bytes of a certificate, key or CRL file."""
 SHOWN_CHARACTERS_MAX: Final = 128
 """Maximum characters of a peer's text in a log line."""
+SHOWN_PEERS_MAX: Final = 3
+"""Maximum peer IDs of a certificate in a log line."""
+REFUSALS_PER_S: Final = 2.0
+"""Log lines about refused connections per second in the long run."""
+REFUSALS_BURST: Final = 20
+"""Log lines about refused connections at once."""
+REFUSALS_OF_ADDRESS_PER_S: Final = 0.1
+"""Log lines about refused connections of one address per second in the long run."""
+REFUSALS_OF_ADDRESS_BURST: Final = 5
+"""Log lines about refused connections of one address at once."""
+REFUSALS_ADDRESSES_MAX: Final = 1_024
+"""Addresses whose lines are limited; the one seen longest ago is forgotten first."""
+REFUSALS_FLUSH_S: Final = 60.0
+"""Seconds after which the number of refusals without a line is written, if no line has had it."""
 LOAD_ATTEMPTS_MAX: Final = 3
 """Attempts to read files that change while they are read."""
 RELOAD_SECONDS: Final = 5.0
 """Seconds after which files that could not be used are read again, although they have not changed."""
+
+
+TLS_RECORD_BYTES: Final = 16_384
+"""Greatest plaintext of a TLS record, so the most that OpenSSL returns at once (RFC 8446 section 5.1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +60,12 @@ class ConnectionLimits:
     """Seconds for which the transport may be blocked before a peer that does not read is disconnected."""
     shutdown_timeout: float = 3.0
     """Seconds from the end of a session to the end of its transport."""
-    frames_per_turn: int = 64
+    frames_per_turn: int = 128
     """Frames of one connection that are processed per turn of the event loop."""
     write_buffer_bytes: int = 262_144
     """Bytes in the transport's buffer above which it is blocked."""
-    read_buffer_bytes: int = 32_768
-    """Bytes that are read from the transport at once."""
+    read_buffer_bytes: int = 262_144
+    """Bytes that are read from a socket at once, into a buffer that the connections of an event loop share."""
     blocked_bytes: int = 1_048_576
     """Bytes that wait for a blocked transport, above which reading stops too."""
     keepalive_idle: int = 60

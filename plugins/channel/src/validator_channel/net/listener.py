@@ -12,6 +12,8 @@ import socket
 import ssl
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
+from itertools import count
 from typing import Final
 
 from validator_channel.errors import ErrorCode, LocalError
@@ -20,10 +22,11 @@ from validator_channel.limits import Settings
 from validator_channel.net.connection import EXPIRED, Connection
 from validator_channel.net.counters import Counters
 from validator_channel.net.half_open import HalfOpen
-from validator_channel.net.handshake import REVOKED, failure_of
-from validator_channel.net.limits import ListenerLimits
+from validator_channel.net.handshake import REVOKED, HandshakeFailed, failure_of
+from validator_channel.net.limits import REFUSALS_FLUSH_S, ListenerLimits
 from validator_channel.net.peers import Registry
 from validator_channel.net.rates import TokenBuckets, address_key
+from validator_channel.net.refusals import RefusalLog
 from validator_channel.net.sessions import SessionTable
 from validator_channel.net.sockets import listen, shown_address
 from validator_channel.net.terms import LOG, Handler, Terms
@@ -33,6 +36,8 @@ DISPLACED: Final = "DISPLACED"
 """The code of a half-open connection that had to give up its place."""
 DRAINED: Final = "DRAINED"
 """The code of a session that had not left when the listener's time to drain was over."""
+_ENDED_BY_US: Final = frozenset({DRAINED, "LEFT", "CLEAN"})
+"""Codes of connections that ended before they were ONLINE although nobody refused them."""
 RECHECKED_PER_TURN: Final = 256
 """Sessions that a check looks at per turn of the event loop."""
 
@@ -93,6 +98,7 @@ class Listener:
     async def start(self, host: str | None, port: int) -> None:
         """Listen on every address of a host (None: all of this machine) and accept; port 0 picks a free one. Raises ``OSError``."""
         self._sockets = await listen(host, port, self.limits.backlog)
+        self._refusals = RefusalLog(self._log, asyncio.get_running_loop().time())
         self._loops = [asyncio.create_task(self._accept(each)) for each in self._sockets]
         self._loops.append(asyncio.create_task(self._poll()))
 
@@ -154,14 +160,22 @@ class Listener:
             why = "CRL"
         if why is not None:
             self.counters.turned_away[why] += 1
+            self._refusals.turned_away(key, address, why, now)
             accepted.close()
             return
         self.counters.accepted += 1
         connection = Connection(self._terms, material, address, now)
         self._connections.add(connection)
         connection.add_done_callback(self._connections.discard)
+        connection.settled.add_done_callback(partial(self._settled, connection, key))
         handshake = asyncio.create_task(self._shake_hands(connection, accepted, material.context, now))
         self._half_open.add(key, handshake)
+
+    def _settled(self, connection: Connection, key: str, settled: asyncio.Future[HandshakeFailed | None]) -> None:
+        failure = None if settled.cancelled() else settled.result()
+        if failure is not None and failure.code not in _ENDED_BY_US:
+            identity = getattr(connection, "identity", None)
+            self._refusals.failed(key, connection.peer_address, identity, failure, asyncio.get_running_loop().time())
 
     async def _shake_hands(
         self, connection: Connection, accepted: socket.socket, context: ssl.SSLContext, began_at: float
@@ -187,8 +201,10 @@ class Listener:
     # --- live sessions ---
 
     async def _poll(self) -> None:
-        while True:
+        for at in count(1):
             await asyncio.sleep(self.limits.poll_interval)
+            if not at % max(1, round(REFUSALS_FLUSH_S / self.limits.poll_interval)):
+                self._refusals.flush(asyncio.get_running_loop().time())
             try:
                 await self.recheck()
             except Exception:  # noqa: BLE001 - a registry that fails once must not end the checks

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from validator_channel.hello import Peering
-from validator_channel.ids import channel_of
+from validator_channel.ids import channel_of, format_id
 from validator_channel.net.identity import Identity
+from validator_channel.net.limits import SHOWN_PEERS_MAX
 
 
 def every_topic(topic: int) -> bool:  # noqa: ARG001
@@ -46,9 +47,17 @@ class Peer:
 
     def accepts(self, identity: Identity) -> bool:
         """Return whether a certificate belongs to this peer. Source: channel_rules 1.2.6 step 1."""
-        if self.needs_uri and self.peering.remote_peer not in identity.peers:
-            return False
-        return not self.pins or identity.pin in self.pins
+        return self.objection(identity) is None
+
+    def objection(self, identity: Identity) -> str | None:
+        """Return why a certificate does not belong to this peer, or None."""
+        expected = self.peering.remote_peer
+        if self.needs_uri and expected not in identity.peers:
+            found = ", ".join(sorted(map(format_id, identity.peers))[:SHOWN_PEERS_MAX]) or "none"
+            return f"expected the peer {format_id(expected)} in it, found {found}"
+        if self.pins and identity.pin not in self.pins:
+            return f"its key {identity.pin.hex()} is none of the pins"
+        return None
 
 
 Registry = Callable[[], Mapping[int, Peer]]

@@ -8,8 +8,9 @@ import errno
 import socket
 from contextlib import ExitStack
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
-from validator_channel.net.limits import ConnectionLimits
+from validator_channel.net.limits import TLS_RECORD_BYTES, ConnectionLimits
 
 _IDLE: Final = getattr(socket, "TCP_KEEPIDLE", getattr(socket, "TCP_KEEPALIVE", None))
 _MISSING: Final = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
@@ -28,15 +29,26 @@ def keep_alive(connection: Any, limits: ConnectionLimits) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-def shrink_read_buffer(transport: asyncio.BaseTransport, size: int) -> None:
-    """Give a TLS transport a smaller read buffer than the 256 KiB that asyncio allocates for each, and has no parameter for.
+_read_buffers: WeakKeyDictionary[asyncio.AbstractEventLoop, bytearray] = WeakKeyDictionary()
 
-    It is several times as large as everything else of an idle session. An event loop that has no such buffer is left alone.
+
+def share_read_buffer(transport: asyncio.BaseTransport, size: int) -> None:
+    """Give the TLS transports of an event loop one read buffer, in place of the 256 KiB that asyncio allocates for each.
+
+    There is no parameter for that, and they are several times as large as everything else of an idle session. A loop with a selector
+    fills the buffer and hands its bytes to OpenSSL in one step, so no two connections use it at a time. In another loop each has its own.
+    A transport without one is left alone.
     """
     protocol = getattr(transport, "_ssl_protocol", None)
-    if all(hasattr(protocol, name) for name in ("max_size", "_ssl_buffer", "_ssl_buffer_view")):
+    if not all(hasattr(protocol, name) for name in ("max_size", "_ssl_buffer", "_ssl_buffer_view")):
+        return
+    loop = asyncio.get_running_loop()
+    buffer = _read_buffers.get(loop, b"")
+    if len(buffer) != size:
         buffer = bytearray(size)
-        vars(protocol).update(max_size=size, _ssl_buffer=buffer, _ssl_buffer_view=memoryview(buffer))
+        if isinstance(loop, asyncio.SelectorEventLoop):
+            _read_buffers[loop] = buffer
+    vars(protocol).update(max_size=TLS_RECORD_BYTES, _ssl_buffer=buffer, _ssl_buffer_view=memoryview(buffer))
 
 
 async def listen(host: str | None, port: int, backlog: int) -> list[socket.socket]:

@@ -7,7 +7,7 @@ import asyncio
 from typing import Final, cast
 
 from validator_channel.net.limits import ConnectionLimits
-from validator_channel.net.sockets import keep_alive, shrink_read_buffer
+from validator_channel.net.sockets import keep_alive, share_read_buffer
 
 NEVER: Final = float("inf")
 """A deadline that does not come."""
@@ -35,6 +35,9 @@ class Stream(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._linger: asyncio.TimerHandle | None = None
         self._turn: asyncio.Handle | None = None
+        self._is_in_turn = False
+        self._has_input = False
+        """Whether received frames wait, so that nothing more must be read."""
 
     # --- what a connection adds ---
 
@@ -44,10 +47,6 @@ class Stream(asyncio.Protocol):
 
     def _take_turn(self) -> None:
         """Process what waits, and append to ``_output``."""
-        raise NotImplementedError
-
-    def _has_input(self) -> bool:
-        """Return whether received frames wait, so that nothing more must be read."""
         raise NotImplementedError
 
     def _next_deadline(self) -> float:
@@ -69,7 +68,7 @@ class Stream(asyncio.Protocol):
         self._pause_or_resume()
 
     def _pause_or_resume(self) -> None:
-        pauses = self._wants_pause or self._has_input() or self._waiting_bytes() > self._limits.blocked_bytes
+        pauses = self._wants_pause or self._has_input or self._waiting_bytes() > self._limits.blocked_bytes
         pauses = pauses and not self._is_closing
         if self._transport is not None and pauses is not self._is_paused:
             self._is_paused = pauses
@@ -88,7 +87,7 @@ class Stream(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
         keep_alive(transport.get_extra_info("socket"), self._limits)
-        shrink_read_buffer(transport, self._limits.read_buffer_bytes)
+        share_read_buffer(transport, self._limits.read_buffer_bytes)
 
     def eof_received(self) -> bool:
         """Let the transport close itself."""
@@ -119,16 +118,25 @@ class Stream(asyncio.Protocol):
     # --- one turn ---
 
     def _schedule(self) -> None:
-        if self._turn is None:
+        if self._turn is None and not self._is_in_turn:
             self._turn = self._loop.call_soon(self._run_turn)
 
     def _run_turn(self) -> None:
-        self._turn = None
-        self._take_turn()
-        if self._transport is not None:
-            self._write()
-            self._pause_or_resume()
-            self._set_timer()
+        """Process and write. What is called meanwhile belongs to this turn; only received frames may be left for another one."""
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+        self._is_in_turn = True
+        try:
+            self._take_turn()
+            if self._transport is not None:
+                self._write()
+                self._pause_or_resume()
+                self._set_timer()
+        finally:
+            self._is_in_turn = False
+        if self._has_input:
+            self._schedule()
 
     def _write(self) -> None:
         """Write in pieces: a transport that is given everything at once takes it, and does not say that it is blocked."""

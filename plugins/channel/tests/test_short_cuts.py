@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A session that takes the short cuts for usual messages does what one that never takes them does, whatever the peer sends."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+from channel_world import ACK, APPLICATION, World
+from hypothesis import example, given
+from hypothesis import strategies as st
+from test_hostile import CALLS, MESSAGES, call
+from validator_channel.ids import Role
+from validator_channel.session import Session
+from validator_channel.states import Mark, State, only_delivers
+from validator_channel.wire import Kind
+
+from tests import hypothesis_profile
+
+TOPIC = 7
+
+
+class GeneralSession(Session):
+    """A session without short cuts."""
+
+    _only_delivers = property(lambda self: False, lambda self, value: None)  # type: ignore[assignment]
+
+
+class Feed:
+    """Makes the frames of a peer: each act is a kind, a topic, how far the index is from the expected one, and a payload."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._next = {(APPLICATION, 0): 5 - world.role, (APPLICATION, TOPIC): 1 - world.role}
+        self._next |= {(ACK, 0): 4 + world.role, (ACK, TOPIC): int(world.role)}
+
+    def frame(self, kind: Kind, topic: int, ahead: int, payload: bytes) -> bytes:
+        index = self._next[kind, topic] + 2 * ahead
+        self._next[kind, topic] += 2 * (ahead == 0)
+        return self._world.frame(kind, topic, max(0, index), b"{}" if kind is ACK else payload)
+
+
+NEXT = st.tuples(
+    st.sampled_from([APPLICATION, APPLICATION, ACK]),
+    st.sampled_from([0, TOPIC]),
+    st.sampled_from([0, 0, 0, 0, 1, 2, -1]),
+    st.sampled_from([b"", b"text"]),
+)
+GAP = [(APPLICATION, TOPIC, 1, b"held"), (APPLICATION, TOPIC, 0, b"")]
+READS = st.lists(NEXT, min_size=1, max_size=4)
+
+
+def online(role: Role, settings: dict[str, Any], session: type[Session]) -> World:
+    world = World(role, **settings)
+    world.session.__class__ = session
+    return world.online().with_topic(TOPIC)
+
+
+def act(world: World, feed: Feed, what: Any) -> None:
+    if isinstance(what, str):
+        call(world, what, world.now)
+    elif isinstance(what, list):
+        world.session.receive_data(b"".join(feed.frame(*each) for each in what), world.now)
+    else:
+        world.session.receive_data(world.frame(*what[:4], counter=what[4]), world.now)
+
+
+@hypothesis_profile.examples(250)
+@given(
+    role=st.sampled_from(Role),
+    manual=st.booleans(),
+    acts=st.lists(READS | st.just("send") | st.just("consumed") | CALLS | MESSAGES, max_size=25),
+)
+@example(role=Role.LISTENER, manual=False, acts=["send", [(ACK, TOPIC, 0, b""), *GAP], [GAP[1]]])
+@example(
+    role=Role.LISTENER, manual=False, acts=[[(APPLICATION, 0, 0, b"")] * 7, "consumed", [(APPLICATION, 0, -1, b"")]]
+)
+def test_short_cuts_change_nothing(role: Role, manual: bool, acts: list[Any]) -> None:
+    settings = {"manual_ack": manual, "stale_limit": 12, "inbox_limit": 5}
+    quick, general = online(role, settings, Session), online(role, settings, GeneralSession)
+    general.session._link._guesses = {}
+    feeds = Feed(quick), Feed(general)
+    for at, what in enumerate(acts):
+        seen = []
+        for world, feed in zip((quick, general), feeds, strict=True):
+            world.now = float(at)
+            act(world, feed, what)
+            out = world.take()
+            seen.append((out.tx, out.events, world.session.state, world.session.counts, world.session.next_deadline()))
+        assert seen[0] == seen[1]
+
+
+def test_short_cut_is_taken() -> None:
+    """What is compared above differs in the way, not only in name."""
+    world = World().online()
+    assert world.session._only_delivers
+    world.session._fire = None  # type: ignore[assignment, method-assign]
+    assert len(world.receive(APPLICATION, 0, 2, b"x").events) == 1
+    guess = world.session._link._guesses[b"AP"]
+    body = world.frame(APPLICATION, 0, 4, b"y")[4:]
+    assert guess.read(body, world.session._link._window.next) == world.message(APPLICATION, 0, 4, b"y", 3).sealed
+
+
+def test_last_index_is_not_guessed_past_its_field() -> None:
+    """The ID after the last index would be one of the next topic, or of the next session."""
+    world = World().online()
+    world.session.set_next_index(0, 2**32 - 2)
+    assert len(world.receive(APPLICATION, 0, 2**32 - 2, b"x").events) == 1
+    assert world.session._link._guesses[b"AP"].message_id % 2**32 == 0
+    world.assert_fails(world.receive(APPLICATION, 0, 2**32 - 1, b"x"), "INDEX_INVALID", (0, 2**32 - 1))
+
+
+def test_states_that_only_deliver() -> None:
+    all_marks = [Mark(value) for value in range(2 ** len(Mark))]
+    found = {(state, marks) for state, marks in product(State, all_marks) if only_delivers(state, marks)}
+    assert {state for state, _ in found} == {State.ONLINE, State.TEARDOWN}
+    assert all(
+        state is State.ONLINE or (Mark.LEAVE_SENT in marks and Mark.PEER_LEFT not in marks) for state, marks in found
+    )

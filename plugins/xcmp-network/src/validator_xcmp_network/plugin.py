@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plugin: protocol ``xcmp-network`` of group ``validator.protocols``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.resources import (
+    files,  # validator: allow dynamic a definition names the location of its schemas, traces and rules
+)
+from typing import TYPE_CHECKING, Any, Final
+
+from validator.plugin.protocol_api import Manifest, ProofFormat, ProtocolDefinition, TraceFormat, hookimpl
+from validator_xcmp_network import __version__
+from validator_xcmp_network.configuration import LIMITS, MAXIMA, OPEN_CHANNELS, ChannelMode, Setup, read_configuration
+from validator_xcmp_network.pages import ENCODING_VERSION
+from validator_xcmp_network.proof_documents import KINDS, prove_document, verify_document
+from validator_xcmp_network.rules import XcmpNetwork
+from validator_xcmp_network.shapes import RECORDS
+from validator_xcmp_network.state_view import STATE_VIEW
+from validator_xcmp_network.traces import STATE_KEYS, read_body, read_candidate, read_request, view
+
+if TYPE_CHECKING:
+    from validator.simulate import Simulation, SimulationSettings
+
+NAME: Final = "xcmp-network"
+
+_PACKAGE: Final = files("validator_xcmp_network")
+
+
+@hookimpl
+def validator_manifest() -> Manifest:
+    """Return the plugin's manifest."""
+    return Manifest(name=NAME, version=__version__, api_version=(1, 1))
+
+
+@hookimpl
+def validator_protocols() -> Iterable[ProtocolDefinition]:
+    """Yield the protocol."""
+    yield ProtocolDefinition(
+        name=NAME,
+        encoding_version=ENCODING_VERSION,
+        genesis=XcmpNetwork.at_genesis,
+        restore=XcmpNetwork.from_pages,
+        configuration=read_configuration,
+        limits=LIMITS,
+        maxima=MAXIMA,
+        records=RECORDS,
+        schemas=_PACKAGE.joinpath("schemas"),
+        traces=TraceFormat(
+            request=read_request,
+            candidate=read_candidate,
+            view=_view,
+            state_keys=STATE_KEYS,
+            features=("delayed_enactment",),
+            pending_ends_with_session=_has_opening_channels,
+            scenario_keys=(OPEN_CHANNELS,),
+            body=read_body,
+            suite=_PACKAGE.joinpath("conformance"),
+        ),
+        simulation=_simulation,
+        proofs=ProofFormat(KINDS, prove_document, verify_document),
+        state_view=STATE_VIEW,
+        rules_page=_PACKAGE.joinpath("rules.md"),
+    )
+
+
+def _has_opening_channels(setup: Setup) -> bool:
+    return setup.network.channels is ChannelMode.XCMP
+
+
+def _simulation(settings: SimulationSettings) -> Simulation:
+    from validator_xcmp_network.simulation.traffic import NetworkSimulation
+
+    return NetworkSimulation(settings)
+
+
+def _view(rules: Any) -> dict[str, Any]:
+    assert isinstance(rules, XcmpNetwork)
+    return view(rules.state)

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Candidates of a simulated chain: good ones, and for each error some that break its rule, if the state allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from validator_xcmp.simulation.candidates import CandidateTraffic as ChannelTraffic
+from validator_xcmp.simulation.requests import NOBODY_FIRST
+
+from validator.simulate import Draws, Json, LeastMet, is_sleepy
+from validator_xcmp_network.simulation.model import NaiveNetwork, Name
+
+ROOT_BYTES: Final = 32
+_AHEAD: Final = "Ack/AheadRelayParent"
+"""The second rule of candidates that break two."""
+
+
+class RoomyChannels(ChannelTraffic):
+    """The part of candidates that concerns channels: it marks only those that take another message."""
+
+    model: NaiveNetwork
+
+    def _bits(self, para: int) -> str:
+        row = self.model.row(para)
+        roomy = [index for index, channel in enumerate(row) if takes_message(self.model, channel)]
+        chosen = self.draws.sample(roomy, min(self.draws.count(self.horizontal_per_100), len(roomy)))
+        bits = "".join("1" if index in chosen else "0" for index in range(len(row)))
+        return bits.rstrip("0") if self.draws.percent(50) else bits
+
+
+def takes_message(model: NaiveNetwork, channel: Json) -> bool:
+    """Return whether a channel takes another message."""
+    sender, recipient = channel["sender"], channel["recipient"]
+    bound = model.config["max_ingress_messages"]
+    return (
+        not model.is_condemned(sender, recipient)
+        and model.used(sender, recipient) < channel["capacity"]
+        and len(model.inbox(recipient)) < bound
+    )
+
+
+class CandidateTraffic:
+    """Makes candidates. Rule breaches start with the errors seen least."""
+
+    def __init__(self, model: NaiveNetwork, draws: Draws, horizontal_per_100: int) -> None:
+        self.model = model
+        self.draws = draws
+        self.channels = RoomyChannels(model, draws, horizontal_per_100)
+        self.ways: dict[str, Callable[[Json], bool]] = {
+            **self.channels.ways,
+            "Candidate/AlreadyEnactedInBlock": self._already_enacted,
+            "Outbox/NotSorted": self._not_sorted,
+            "Outbox/DuplicateRecipient": self._duplicate_recipient,
+            "Outbox/NoSuchChannel": self._no_such_channel,
+            "Outbox/ChannelFull": self._channel_full,
+            "Outbox/IngressFull": self._ingress_full,
+            "Outbox/BytesExceeded": self._bytes_exceeded,
+            "Outbox/BitfieldMismatch": self._bitfield_mismatch,
+            _AHEAD: self._ahead_relay_parent,
+            "Ack/UnknownMessage": self._unknown_message,
+            "Ack/AlreadyAcked": self._already_acked,
+            "Ack/NoProgress": self._no_progress,
+            "Ack/Gap": self._gap,
+            "Ack/OutOfOrder": self._out_of_order,
+            "Ack/BodyMissing": self._body_missing,
+        }
+        """By error: changes a good candidate so that it provokes the error. Returns whether it succeeded."""
+        self.errors = LeastMet(draws, self.ways)
+
+    def play(self, para: int, *, breaks: bool) -> tuple[Json, Json, tuple[str, ...]] | None:
+        """Return a para's candidate record, the model's verdict, and the errors that it targets, or None if the para has no candidate."""
+        candidate = self.good(para, stalled=breaks)
+        if candidate is None:
+            return None
+        kinds = self._break(candidate) if breaks else ()
+        result = self.model.candidate(candidate)
+        self.errors.note(result)
+        return self._record(candidate), result, kinds
+
+    def good(self, para: int, *, stalled: bool = False) -> Json | None:
+        """Return a candidate that will be accepted, or None: no block to build on, or the body of the next message is missing.
+
+        In the latter case a ``stalled`` one acknowledges nothing.
+        """
+        candidate = self.channels.good(para)
+        if candidate is None:
+            return None
+        parent = candidate["relay_parent_number"]
+        visible = self.model.visible(para, parent)
+        ready = self._ready(para, visible)
+        if visible and not ready and not stalled:
+            return None
+        candidate["outbox"] = self._outbox(para, candidate["bitfield"])
+        candidate["acks"] = self._acks(ready, sleepy=is_sleepy(para))
+        return candidate
+
+    def _record(self, candidate: Json) -> Json:
+        block, sender = candidate["watermark"]
+        return {**candidate, "watermark": {"block": block, "para": sender}}
+
+    def _ready(self, para: int, visible: list[Name]) -> list[Name]:
+        """Return the front of the visible messages up to the first one whose body nobody has reported."""
+        ready = []
+        for name in visible:
+            message = self.model.message(para, name)
+            if message is None or not message["held"]:
+                break
+            ready.append(name)
+        return ready
+
+    def _outbox(self, para: int, bits: str) -> list[Json]:
+        row = self.model.row(para)
+        recipients = sorted(channel["recipient"] for bit, channel in zip(bits, row, strict=False) if bit == "1")
+        most = self.model.config["max_block_bytes"] // max(1, len(recipients))
+        return [self._message(recipient, self.draws.randint(0, most)) for recipient in recipients]
+
+    def _message(self, recipient: int, size: int = 0) -> Json:
+        return {"recipient": recipient, "root": self.draws.hex(ROOT_BYTES), "size": size}
+
+    def _acks(self, ready: list[Name], *, sleepy: bool) -> list[list[int]]:
+        """Acknowledge some messages from the front; name all of them, or only the last one of each sender."""
+        if not ready:
+            return []
+        count = 1 if sleepy else self.draws.randint(1, len(ready)) if self.draws.percent(40) else len(ready)
+        taken = ready[:count]
+        if self.draws.percent(50):
+            taken = sorted({sender: (block, sender) for block, sender in taken}.values())
+        names = [list(name) for name in taken]
+        return self.draws.sample(names, len(names)) if self.draws.percent(20) else names
+
+    # --- one way to break each rule ---
+
+    def _break(self, candidate: Json) -> tuple[str, ...]:
+        """Change a candidate so that it will be rejected. Return the errors that it targets; one in four targets two."""
+        for kind in self.errors.order():
+            if self.ways[kind](candidate):
+                twice = not kind.startswith("Ack/") and self.draws.percent(25) and self._ahead_relay_parent(candidate)
+                return (kind, _AHEAD) if twice else (kind,)
+        return ()
+
+    def _visible(self, candidate: Json) -> list[Name]:
+        return self.model.visible(candidate["para_id"], candidate["relay_parent_number"])
+
+    def _own_row(self, candidate: Json) -> list[Json]:
+        return self.model.row(candidate["para_id"])
+
+    def _already_enacted(self, candidate: Json) -> bool:
+        para = self.draws.one_of([each for each in sorted(self.model.paras) if self.model.has_candidate(each)])
+        if para is not None:
+            candidate["para_id"] = para
+        return para is not None
+
+    def _not_sorted(self, candidate: Json) -> bool:
+        low = self.draws.randrange(NOBODY_FIRST)
+        candidate["outbox"] = [self._message(low + 1 + self.draws.randrange(9)), self._message(low)]
+        return True
+
+    def _duplicate_recipient(self, candidate: Json) -> bool:
+        recipient = self.draws.randrange(NOBODY_FIRST)
+        candidate["outbox"] = [self._message(recipient), self._message(recipient)]
+        return True
+
+    def _no_such_channel(self, candidate: Json) -> bool:
+        candidate["outbox"] = [*candidate["outbox"], self._message(NOBODY_FIRST + self.draws.randrange(10))]
+        return True
+
+    def _channel_full(self, candidate: Json) -> bool:
+        full = [
+            channel["recipient"]
+            for channel in self._own_row(candidate)
+            if self.model.used(channel["sender"], channel["recipient"]) >= channel["capacity"]
+        ]
+        return self._send_to(candidate, full)
+
+    def _ingress_full(self, candidate: Json) -> bool:
+        bound = self.model.config["max_ingress_messages"]
+        crowded = [
+            channel["recipient"]
+            for channel in self._own_row(candidate)
+            if self.model.used(channel["sender"], channel["recipient"]) < channel["capacity"]
+            and len(self.model.inbox(channel["recipient"])) >= bound
+        ]
+        return self._send_to(candidate, crowded)
+
+    def _bytes_exceeded(self, candidate: Json) -> bool:
+        most = self.model.config["max_block_bytes"]
+        return self._send_to(candidate, self._roomy(candidate), size=most + self.draws.randint(1, 9))
+
+    def _bitfield_mismatch(self, candidate: Json) -> bool:
+        if candidate["outbox"]:
+            candidate["outbox"] = candidate["outbox"][1:]
+            return True
+        return self._send_to(candidate, self._roomy(candidate))
+
+    def _roomy(self, candidate: Json) -> list[int]:
+        return [each["recipient"] for each in self._own_row(candidate) if takes_message(self.model, each)]
+
+    def _send_to(self, candidate: Json, recipients: list[int], size: int = 0) -> bool:
+        recipient = self.draws.one_of(recipients)
+        if recipient is not None:
+            candidate["outbox"] = [self._message(recipient, size)]
+        return recipient is not None
+
+    def _ahead_relay_parent(self, candidate: Json) -> bool:
+        ahead = [candidate["relay_parent_number"] + self.draws.randint(1, 3), self.draws.choice((2000, 2001, 2002))]
+        candidate["acks"] = [ahead, *candidate["acks"]]
+        return True
+
+    def _unknown_message(self, candidate: Json) -> bool:
+        block = max(0, candidate["relay_parent_number"] - self.draws.randrange(3))
+        candidate["acks"] = [[block, NOBODY_FIRST + self.draws.randrange(10)], *candidate["acks"]]
+        return True
+
+    def _already_acked(self, candidate: Json) -> bool:
+        acks, past = candidate["acks"], self.model.acked.get(candidate["para_id"], [])[-20:]
+        visible = [name for name in past if name[0] <= candidate["relay_parent_number"]]
+        if acks and self.draws.percent(30):
+            candidate["acks"] = [acks[0], *acks]
+        elif visible:
+            candidate["acks"] = [list(self.draws.choice(visible)), *acks]
+        return bool(acks or visible) and candidate["acks"] != acks
+
+    def _no_progress(self, candidate: Json) -> bool:
+        candidate["acks"] = []
+        return bool(self._visible(candidate))
+
+    def _gap(self, candidate: Json) -> bool:
+        visible = self._visible(candidate)
+        jumps = [name for name in visible if any(block < name[0] and by != name[1] for block, by in visible)]
+        return self._acknowledge(candidate, jumps)
+
+    def _out_of_order(self, candidate: Json) -> bool:
+        visible = self._visible(candidate)
+        return self._acknowledge(candidate, [name for name in visible[1:] if name[0] == visible[0][0]])
+
+    def _body_missing(self, candidate: Json) -> bool:
+        visible = self._visible(candidate)
+        ready = self._ready(candidate["para_id"], visible)
+        if len(ready) == len(visible):
+            return False
+        candidate["acks"] = [list(name) for name in visible[: len(ready) + 1]]
+        return True
+
+    def _acknowledge(self, candidate: Json, names: list[Name]) -> bool:
+        name = self.draws.one_of(names)
+        if name is not None:
+            candidate["acks"] = [list(name)]
+        return name is not None
