@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m streaming CONFIGURATION [JOB]`: the lanes' job, or the job of a plugin, as a separate process.
+"""`python -m streaming CONFIGURATION [CHANGE ...]`: the lanes' job, or with `--job NAME` the job of a plugin, as a separate process.
 
-CONFIGURATION is a JSON file with the complete configuration, as `validator run` resolved it. The job logs JSON lines to standard error.
-Each line has an ``event``: ``started``, ``ready`` (the query runs), ``batch``, ``restarting``, ``stopped`` or ``failed``. SIGTERM and
-SIGINT stop the job after its current batch. Exit codes: `validator.exit_codes`.
+CONFIGURATION is a JSON file with the complete configuration, as `validator run` resolved it. Each CHANGE is a value of `--accept-change`
+(`validator.lanes.accepted`). The job logs JSON lines to standard error. Each line has an ``event``: ``started``, ``comparing`` (before a
+rebuild), ``accepted``, ``ready`` (the query runs), ``batch``, ``restarting``, ``stopped`` or ``failed``. SIGTERM and SIGINT stop the job
+after its current batch. Exit codes: `validator.exit_codes`.
 """
 
 from __future__ import annotations
@@ -19,16 +20,21 @@ from streaming.run_keyed import run_keyed_job
 from validator import exit_codes
 from validator.config import Config
 from validator.errors import UserError
+from validator.lanes.accepted import read_accepted
 
 
 def main(arguments: list[str]) -> int:
     """Run the job and return its exit code."""
-    if len(arguments) not in (1, 2):
-        sys.stderr.write("usage: python -m streaming CONFIGURATION [JOB]\n")
+    if not arguments:
+        sys.stderr.write("usage: python -m streaming CONFIGURATION [CHANGE ... | --job NAME]\n")
         return exit_codes.USER_ERROR
     try:
         config = _read_configuration(Path(arguments[0]))
-        return run_job(config) if len(arguments) == 1 else run_keyed_job(config, arguments[1])
+        match arguments[1:]:
+            case ["--job", name]:
+                return run_keyed_job(config, name)
+            case changes:
+                return run_job(config, accepted=read_accepted(changes))
     except UserError as error:
         sys.stderr.write(f"validator: {error}\n")
         return exit_codes.USER_ERROR

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from streaming.options import source_options
 from streaming.sink import WRITTEN_SCHEMA, ExactlyOnceOutput, Output, sink_stage
 from validator.kafka.spark_options import spark_options
 from validator.lanes.definition import LaneDefinition
+from validator.lanes.marker import Consumed
 from validator.topics import INPUT_TOPICS
 
 T = TypeVar("T")
@@ -38,6 +39,8 @@ class JobSettings:
     """Where the lanes' records go; None means Kafka, exactly once."""
     worker_memory_bytes: int = 4 * 1024**3
     """Memory limit of a worker that executes lanes."""
+    retired: dict[str, Consumed] = field(default_factory=dict)
+    """By lane that is no longer configured, what it has consumed."""
 
 
 def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
@@ -56,7 +59,11 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
     }
     decode = decode_stage(kinds, definitions)
     inputs = with_own_workers(spark, "decode", lambda: rows.mapInArrow(decode, CHUNK_SCHEMA))
-    outputs = with_own_workers(spark, "lanes", lambda: _execute(inputs, definitions, settings.worker_memory_bytes))
+    outputs = with_own_workers(
+        spark,
+        "lanes",
+        lambda: _execute(inputs, LaneOperator(definitions, settings.worker_memory_bytes, settings.retired)),
+    )
     job = spark.sparkContext.applicationId
     write = sink_stage(settings.output or ExactlyOnceOutput.of(settings.kafka, settings.prefix, job))
     written = with_own_workers(spark, "sink", lambda: outputs.mapInArrow(write, WRITTEN_SCHEMA))
@@ -70,9 +77,9 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
     )
 
 
-def _execute(inputs: DataFrame, definitions: dict[str, LaneDefinition], worker_memory_bytes: int) -> DataFrame:
+def _execute(inputs: DataFrame, operator: LaneOperator) -> DataFrame:
     return inputs.groupBy("lane").transformWithStateInPandas(
-        LaneOperator(definitions, worker_memory_bytes), OUTPUT_SCHEMA, outputMode="append", timeMode="None"
+        operator, OUTPUT_SCHEMA, outputMode="append", timeMode="None"
     )
 
 

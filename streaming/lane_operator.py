@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import marshal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -23,7 +23,7 @@ from validator.core.inputs import DeadLetter, Input
 from validator.errors import UserError
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.genesis import keep_genesis, read_genesis
-from validator.lanes.marker import Consumed, consumed_by
+from validator.lanes.marker import Consumed, consumed_by, has_taken
 from validator.lanes.store import LaneCache, Recovery, process_batch
 
 OUTPUT_SCHEMA = "lane string, outputs binary, consumed binary"
@@ -126,8 +126,14 @@ def shipped(context: SparkContext, definition: LaneDefinition, folder: Path) -> 
 class LaneOperator(StatefulProcessor):
     """Executes lanes block by block; keyed by lane."""
 
-    def __init__(self, definitions: dict[str, LaneDefinition], worker_memory_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        definitions: dict[str, LaneDefinition],
+        worker_memory_bytes: int | None = None,
+        retired: Mapping[str, Consumed] | None = None,
+    ) -> None:
         self._definitions = definitions
+        self._retired = dict(retired or {})
         self._worker_memory_bytes = worker_memory_bytes
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -164,16 +170,27 @@ class LaneOperator(StatefulProcessor):
         items = list(chain.from_iterable(unpack(chunk) for *_, chunk in chunks))
         del chunks
         definition = self._definitions.get(lane)
-        outputs = _unconfigured(items) if definition is None else process_batch(definition, self._state, CACHE, items)
+        outputs = (
+            _unconfigured(items, self._retired)
+            if definition is None
+            else process_batch(definition, self._state, CACHE, items)
+        )
         return _packed(lane, _within_memory(lane, outputs), consumed_by(items))
 
     def close(self) -> None:
         """Keep the cache, since the worker stays alive."""
 
 
-def _unconfigured(items: Iterable[Input | DeadLetter]) -> Iterator[BlockOutput]:
-    """Emit the dead letters that belong to no configured lane."""
-    yield BlockOutput(None, [encode_dead_letter(item) for item in items if isinstance(item, DeadLetter)])
+def _unconfigured(items: Iterable[Input | DeadLetter], retired: Mapping[str, Consumed]) -> Iterator[BlockOutput]:
+    """Emit the dead letters that belong to no configured lane; a lane that was configured once has taken some of its records already."""
+    yield BlockOutput(
+        None,
+        [
+            encode_dead_letter(item)
+            for item in items
+            if isinstance(item, DeadLetter) and not has_taken(retired.get(item.lane, {}), item)
+        ],
+    )
 
 
 def _within_memory(lane: str, outputs: Iterator[BlockOutput]) -> Iterator[BlockOutput]:

@@ -8,7 +8,8 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.job import JobSettings, start_query
+from streaming.job_offsets import JobOffsets
 from streaming.logs import logger, own_output
-from streaming.markers import read_marker
 from streaming.session import SPARK_LOG, JvmGone, jvm_is_gone, spark_session
 from streaming.sink import Output
 from streaming.transactions import WriteFailed, take_over
@@ -27,10 +28,9 @@ from validator import exit_codes
 from validator.config import Config
 from validator.errors import UserError
 from validator.kafka.topics import wait_for_topics
+from validator.lanes.accepted import NOTHING, Accepted
 from validator.lanes.configured import job_directory, lane_definitions
-from validator.lanes.definition import job_codec
-from validator.lanes.kept_rules import keep_rules, refuse_changed_past
-from validator.service.retention import missing_blocks
+from validator.service.look import Look, has_changed, look, look_offline
 
 if TYPE_CHECKING:
     from validator.kafka.client import KafkaTable
@@ -54,8 +54,9 @@ TOPICS_S_MAX = 60.0
 """Seconds to wait for the topics once Spark is up."""
 
 
-def run_job(config: Config, output: Output | None = None) -> int:
+def run_job(config: Config, output: Output | None = None, accepted: Accepted = NOTHING) -> int:
     """Run a configuration's job and return its exit code. Writes to Kafka unless ``output`` says otherwise. Raises `UserError`."""
+    look_offline(config)  # first, since it refuses what must leave the folder as it is
     directory = job_directory(config)
     definitions = lane_definitions(config)
     settings = JobSettings(
@@ -74,19 +75,28 @@ def run_job(config: Config, output: Output | None = None) -> int:
         log.info(
             "started", lanes=list(definitions), directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG)
         )
-        kept = directory / "lanes"
-        # without a checkpoint, too: topics that hold a lane's output hold it under the rules of before
-        refuse_changed_past(kept, definitions, lambda lane: read_marker(settings.kafka, settings.prefix, lane).block)
-        keep_rules(kept, definitions)
+        # a change may be refused, which need not wait for Spark; otherwise Spark and a broker may start at the same time
+        found = _look(config, settings, accepted, log) if has_changed(config, definitions) else None
         try:
-            return _run_in_session(config, settings, stop, log)
+            return _run_in_session(config, settings, lambda: found or _look(config, settings, accepted, log), stop, log)
         except JvmGone:
             log.error("failed", reason="Spark's JVM was killed or crashed")
             return exit_codes.STOPPED
 
 
-def _run_in_session(config: Config, settings: JobSettings, stop: StopSignal, log: Any) -> int:
-    """Start Spark, check topics and checkpoint, and run the query. Raises `UserError`, `JvmGone`."""
+def _look(config: Config, settings: JobSettings, accepted: Accepted, log: Any) -> Look:
+    """Look at topics and checkpoint. Raises `UserError`."""
+    # the process that started this job may still be creating the topics
+    wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)
+    return look(
+        config, settings.definitions, accepted, lambda lane, block: log.info("comparing", lane=lane, to_block=block)
+    )
+
+
+def _run_in_session(
+    config: Config, settings: JobSettings, looked: Callable[[], Look], stop: StopSignal, log: Any
+) -> int:
+    """Start Spark, look at topics and checkpoint, and run the query. Raises `UserError`, `JvmGone`."""
     with spark_session(
         config.job.master,
         job_directory(config),
@@ -97,12 +107,11 @@ def _run_in_session(config: Config, settings: JobSettings, stop: StopSignal, log
             artefact
         ) in config.plugins.artefacts:  # in this process, defining the lanes has put them on the path already
             spark.sparkContext.addPyFile(artefact)
-        # a query on a missing topic fails; the process that started this job may still be creating the topics
-        wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)
-        if not has_checkpoint(settings.checkpoint):
-            if not config.job.rebuild:
-                refuse_written_topics(settings)
-            refuse_cut_inputs(settings)
+        found = looked()
+        found.keep()
+        for change in found.accepted.options():
+            log.warning("accepted", change=change)
+        settings = replace(settings, retired=dict(found.retired))
         try:
             return _run_queries(spark, settings, stop, log)
         except Exception as error:
@@ -130,60 +139,29 @@ def locked(directory: Path) -> Iterator[None]:
         yield
 
 
-def has_checkpoint(checkpoint: Path | str) -> bool:
-    """Return whether a query has planned a batch on a checkpoint."""
-    offsets = Path(checkpoint) / "offsets"
-    return offsets.is_dir() and any(offsets.iterdir())
-
-
-def refuse_written_topics(settings: JobSettings) -> None:
-    """Raise `UserError` if Kafka already holds a lane's output, since a job without a checkpoint would start over.
-
-    Nothing would be emitted twice. But if the chain itself has started over, its first blocks would count as already emitted.
-    """
-    for lane in settings.definitions:
-        marker = read_marker(settings.kafka, settings.prefix, lane)
-        if marker.block is not None:
-            raise UserError(
-                f"{settings.prefix}verdicts holds lane {lane} up to block {marker.block}, but {settings.checkpoint} has no checkpoint: "
-                "start with --rebuild to execute the inputs again and emit only what is missing, or use another [topics] prefix"
-            )
-
-
-def refuse_cut_inputs(settings: JobSettings) -> None:
-    """Raise `UserError` if retention has removed the first inputs of a lane, which would wait for them forever."""
-    definitions = settings.definitions
-    starts = {lane: definition.first_block for lane, definition in definitions.items()}
-    ahead = max((definition.settings.blocks_ahead_max for definition in definitions.values()), default=0)
-    for lane, (block, lacks) in missing_blocks(
-        settings.kafka, settings.prefix, job_codec(definitions.values()), starts, ahead
-    ).items():
-        raise UserError(
-            f"lane {lane}: block {block} is missing: {lacks}, retention has removed the rest. The lane cannot start with block "
-            f"{starts[lane]}: import the state after a later block with `validator lanes import`"
-        )
-
-
 def _run_queries(spark: SparkSession, settings: JobSettings, stop: StopSignal, log: Any) -> int:
     def start() -> StreamingQuery:
         if settings.output is None:
             _take_over(settings)
         return start_query(spark, settings)
 
-    return run_queries(start, stop, log)
+    with closing(JobOffsets(settings.kafka, settings.prefix)) as offsets:
+        return run_queries(start, stop, log, offsets.commit)
 
 
-def run_queries(start: Callable[[], StreamingQuery], stop: StopSignal, log: Any) -> int:
+def run_queries(
+    start: Callable[[], StreamingQuery], stop: StopSignal, log: Any, commit: Callable[[str], None] = lambda _: None
+) -> int:
     """Run a query, and restart it if a batch fails for a transient reason. Each attempt continues after the last committed output.
 
-    ``start`` may raise `BatchFailed`. Returns the exit code.
+    ``start`` may raise `BatchFailed`, and ``commit`` gets the end of each batch's inputs. Returns the exit code.
     """
     failures = 0
     while True:
         try:
             query = start()
             log.info("ready", query=str(query.id), run=str(query.runId))
-            return _follow(query, stop, log)
+            return _follow(query, stop, log, commit)
         except BatchFailed as failure:
             failures = 1 if failure.progressed else failures + 1
             if failures > RESTARTS_MAX or stop.requested:
@@ -213,20 +191,21 @@ class BatchFailed(Exception):
         self.progressed = progressed
 
 
-def _follow(query: StreamingQuery, stop: StopSignal, log: Any) -> int:
+def _follow(query: StreamingQuery, stop: StopSignal, log: Any, commit: Callable[[str], None] = lambda _: None) -> int:
+    """Log batches until the query ends or stops, and return the job's exit code; ``commit`` gets the end of each batch's inputs."""
     last_batch = -1
     try:
         while not query.awaitTermination(POLL_S) and not stop.requested:  # type: ignore[arg-type]  # Spark takes fractions
-            last_batch = _log_batches(query, last_batch, log)
+            last_batch = _log_batches(query, last_batch, log, commit)
         _stop_between_batches(query)
     except StreamingQueryException as error:
         reason, foreseen = _reason(error)
         if _may_pass(str(error), reason):
-            last_batch = _log_batches(query, last_batch, log)
+            last_batch = _log_batches(query, last_batch, log, commit)
             raise BatchFailed(reason, progressed=last_batch >= 0) from None
         log.error("failed", reason=reason)
         return exit_codes.STOPPED if foreseen else exit_codes.INTERNAL_ERROR
-    last_batch = _log_batches(query, last_batch, log)
+    last_batch = _log_batches(query, last_batch, log, commit)
     log.info("stopped", last_batch=last_batch)
     return exit_codes.OK
 
@@ -238,12 +217,16 @@ def _may_pass(error: str, reason: str) -> bool:
     return ".WriteFailed:" in reason or ("Traceback (most recent call last)" not in error and _worker_died(error))
 
 
-def _log_batches(query: StreamingQuery, last_batch: int, log: Any) -> int:
-    """Log the batches after ``last_batch`` and return the newest one."""
+def _log_batches(query: StreamingQuery, last_batch: int, log: Any, commit: Callable[[str], None]) -> int:
+    """Log the batches after ``last_batch``, pass on the end of their inputs, and return the newest one."""
+    before = last_batch
     for progress in query.recentProgress:
         if progress.batchId > last_batch and progress.numInputRows:
             last_batch = progress.batchId
             log.info("batch", batch=last_batch, records=progress.numInputRows, milliseconds=dict(progress.durationMs))
+            end = progress.sources[0].endOffset
+    if last_batch > before:
+        commit(end)
     return last_batch
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from streaming.keyed_job import KeyedJobSettings, start_keyed_query
 from streaming.logs import logger, own_output
 from streaming.markers import PROGRESS_S_MAX, read_marker
-from streaming.run import TOPICS_S_MAX, StopSignal, end_open_transactions, has_checkpoint, locked, run_queries
+from streaming.run import TOPICS_S_MAX, StopSignal, end_open_transactions, locked, run_queries
 from streaming.session import SPARK_LOG, JvmGone, jvm_is_gone, spark_session
 from validator import exit_codes
 from validator.errors import UserError
@@ -20,6 +20,7 @@ from validator.kafka.topics import wait_for_topics
 from validator.lanes.configured import job_directory
 from validator.lanes.keyed import Recovery
 from validator.plugin.job_api import JobRecord
+from validator.service.checkpoint import has_checkpoint
 from validator.service.plugin_job import configured_job
 from validator.topics import TOPICS
 
@@ -92,7 +93,7 @@ def recoveries(settings: KeyedJobSettings, directory: Path, *, rebuild: bool) ->
     Raises `UserError` if Kafka holds output of the job, there is no checkpoint, and ``rebuild`` is false: much would be emitted again.
     """
     path = directory / RECOVERY
-    if has_checkpoint(settings.checkpoint):
+    if has_checkpoint(Path(settings.checkpoint)):
         return _read(path) if path.exists() else {}
     job, prefix = settings.job, settings.prefix
     found: dict[str, Recovery] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,8 +15,18 @@ from tests.sending import send
 from validator import __version__
 from validator.core.rules import pages
 from validator.kafka.process import start_time
-from validator.lanes.configured import imported_state_path, lane_definition, read_state_file, rules_runtime
+from validator.lanes.accepted import NOTHING
+from validator.lanes.configured import (
+    imported_state_path,
+    job_directory,
+    lane_definition,
+    read_state_file,
+    rules_runtime,
+)
+from validator.lanes.kept_start import StartedEpoch, start_of
 from validator.lanes.marker import Marker
+from validator.service import lag
+from validator.service.look import Look
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +46,11 @@ def test_lane_without_output_is_listed(chain: Follower) -> None:
             "configured": True,
             "first_block": 1,
             "plugins": [f"router@{__version__}"],
-            "lag": None,
+            "plugins_configured": [f"router@{__version__}"],
+            "plugins_differ": False,
+            "lag": 0,
+            "lag_blocks": 0,
+            "lag_complete": True,
         }
     ]
     assert invoke("lanes", chain.option()).stdout == "polkadot  no records yet; starts with block 1\n"
@@ -58,17 +73,93 @@ def test_lanes_shows_executed_block_and_what_is_missing(chain: Follower) -> None
     assert printed[2].startswith("          last receipt: block 3 of session 0, ")
 
 
+def mark(chain: Follower, lane: str, block: int, **offsets: int) -> None:
+    prefix = chain.config.topics.prefix
+    consumed = {(f"{prefix}{topic.replace('_', '-')}", 0): offset for topic, offset in offsets.items()}
+    record = Marker(block, consumed).encode(lane)
+    send(chain.config.kafka, prefix, [(record.topic, record.key, record.value)])
+
+
 def test_lanes_shows_lag(chain: Follower, kafka: dict[str, Any]) -> None:
     chain.judge(chain.records)
-    assert lines(invoke("lanes", "--json", chain.option()).stdout)[0]["lag"] is None
-    prefix = chain.config.topics.prefix
-    send(kafka, prefix, [("candidates", b"polkadot", b"%d" % offset) for offset in range(7)])
-    for marker in (Marker(3, {(f"{prefix}candidates", 0): 1}), Marker(4, {(f"{prefix}candidates", 0): 5})):
-        record = marker.encode("polkadot")
-        send(kafka, prefix, [(record.topic, record.key, record.value)])
+    assert lines(invoke("lanes", "--json", chain.option()).stdout)[0]["lag"] == 0
+    send(kafka, chain.config.topics.prefix, [("candidates", b"polkadot", b"%d" % offset) for offset in range(7)])
+    send(kafka, chain.config.topics.prefix, [("blocks", b"polkadot", b"%d" % offset) for offset in range(3)])
+    mark(chain, "polkadot", 3, candidates=1)
+    mark(chain, "polkadot", 4, candidates=5, blocks=2)
     (status,) = lines(invoke("lanes", "--json", chain.option()).stdout)
-    assert status["lag"] == 2
-    assert invoke("lanes", chain.option()).stdout.splitlines()[1].endswith("; lag 2 offsets of its topics")
+    assert (status["lag"], status["lag_blocks"], status["lag_complete"]) == (3, 1, True)
+    assert invoke("lanes", chain.option()).stdout.splitlines()[1].endswith("; lag 3 records, 1 block")
+
+
+def test_lag_of_a_lane_that_shares_its_partition_is_its_own(chain: Follower, kafka: dict[str, Any]) -> None:
+    """The way to alert: an idle lane next to a busy one is not behind, and the busy one is."""
+    chain.config_path.write_text(chain.config_path.read_text(encoding="utf-8") + "\n[chains.idle]\n", encoding="utf-8")
+    rows = [("idle", 2), ("polkadot", 500), ("idle", 0)]
+    prefix = chain.config.topics.prefix
+    send(kafka, prefix, [("candidates", lane.encode(), b"x") for lane, count in rows for _ in range(count)])
+    mark(chain, "idle", 2, candidates=2)
+    mark(chain, "polkadot", 9, candidates=490)
+    assert lag_of(chain) == {"idle": 0, "polkadot": 12}
+    assert invoke("lanes", "--lag-max=12", chain.option()).exit_code == 0
+    assert invoke("lanes", "--lag-max=11", chain.option()).exit_code == 1
+    mark(chain, "polkadot", 9, candidates=502)
+    assert lag_of(chain) == {"idle": 0, "polkadot": 0}
+    assert invoke("lanes", "--lag-max=0", "--json", chain.option()).exit_code == 0
+    send(kafka, prefix, [("candidates", b"idle", b"x")])
+    assert lag_of(chain) == {"idle": 1, "polkadot": 0}
+    assert invoke("lanes", "--lag-max=0", chain.option()).exit_code == 1
+
+
+def lag_of(chain: Follower) -> dict[str, int]:
+    return {row["lane"]: row["lag"] for row in lines(invoke("lanes", "--json", chain.option()).stdout)}
+
+
+def test_complete_batch_of_the_job_shortens_what_is_counted(
+    chain: Follower, kafka: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An idle lane's marker stays where it is, but what a batch has consumed is done for every lane."""
+    monkeypatch.setattr(lag, "LAG_RECORDS_MAX", 10)
+    prefix = chain.config.topics.prefix
+    send(kafka, prefix, [("candidates", b"busy", b"x")] * 30)
+    mark(chain, "polkadot", 2, candidates=1)
+    (row,) = lines(invoke("lanes", "--json", chain.option()).stdout)
+    assert (row["lag"], row["lag_complete"]) == (0, False)
+    send(kafka, prefix, [("candidates", b"polkadot", b"x")] * 2)
+    for folder in ("commits", "offsets"):
+        path = job_directory(chain.config) / "checkpoint" / folder / "4"
+        path.parent.mkdir(parents=True)
+        path.write_text(f"v1\n{{}}\n{json.dumps({f'{prefix}candidates': {'0': 30}})}")
+    (row,) = lines(invoke("lanes", "--json", chain.option()).stdout)
+    assert (row["lag"], row["lag_complete"]) == (2, True)
+
+
+def test_plugins_are_those_of_the_job(chain: Follower) -> None:
+    """The file may have changed since the job's start, and this program, too."""
+    config, router = chain.config, f"router@{__version__}"
+    definitions = {"polkadot": lane_definition(config, "polkadot")}
+    start = start_of(config, definitions["polkadot"])
+
+    def shown(*epochs: StartedEpoch) -> tuple[dict[str, Any], list[str]]:
+        started = {"polkadot": replace(start, epochs=epochs or start.epochs)}
+        Look(job_directory(config) / "lanes", definitions, started, {}, NOTHING).keep()
+        (row,) = lines(invoke("lanes", "--json", chain.option()).stdout)
+        assert row["plugins_configured"] == [router]
+        return row, [line.strip() for line in invoke("lanes", chain.option()).stdout.splitlines()]
+
+    chain.judge(chain.records)
+    row, printed = shown()
+    assert (row["plugins"], row["plugins_differ"]) == ([router], False)
+    assert printed[-1] == f"plugins of the next block: {router}"
+
+    later = StartedEpoch(5, "22", ("router@0.0.1", "remark@0.0.2"))
+    row, printed = shown(StartedEpoch(0, "11", ("router@0.0.1",)), later, StartedEpoch(6, "33", ("another@1",)))
+    assert row["executed_block"] == 4
+    assert (row["plugins"], row["plugins_differ"]) == (["router@0.0.1", "remark@0.0.2"], True)
+    differs = "the configuration differs from what the job started with; after its next start:"
+    assert printed[-2:] == ["plugins of the next block: router@0.0.1, remark@0.0.2", f"{differs} {router}"]
+    _, printed = shown(StartedEpoch(0, "11", (router,)))
+    assert printed[-1] == f"{differs} the same, with another configuration"
 
 
 def test_unconfigured_lane_is_marked(chain: Follower) -> None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,7 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.follower import Follower, follower, invoke, lines
+from validator.kafka.process import start_time
 from validator.service import job as job_module
+from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,6 +72,57 @@ def test_bad_chain_is_refused_before_anything_starts(
     assert not (tmp_path / "home").exists()
 
 
+BAD_JOBS = {
+    "a state that is none": ("[chains.polkadot]\nstate = 'state.json'\n", "state.json:1:2: not JSON"),
+    "another prefix": ("[topics]\nprefix = 'b.'\n[chains.polkadot]\n", "[topics] prefix: "),
+    "a job in the folder": ("[chains.polkadot]\n", "another job is using "),
+}
+
+
+@pytest.mark.parametrize("command", ["run", "up"])
+@pytest.mark.parametrize("what", BAD_JOBS)
+def test_job_that_would_be_refused_starts_nothing(
+    command: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No broker is started, no topic created, no file written."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("VALIDATOR_HOME", str(home))
+    monkeypatch.chdir(tmp_path)
+    offsets = home / "job" / "checkpoint" / "offsets"
+    offsets.mkdir(parents=True)
+    sources = {f"a.{topic}" if "prefix" in what else f"validator.{topic}": {"0": 1} for topic in INPUT_TOPICS}
+    (offsets / "0").write_text(f"v1\n{{}}\n{json.dumps(sources)}")
+    (tmp_path / "state.json").write_text("{")
+    if "folder" in what:
+        started = start_time(os.getpid(), reap=False)
+        (home / "job" / "job.json").write_text(json.dumps({"pid": os.getpid(), "started": started}))
+    table, words = BAD_JOBS[what]
+    (tmp_path / "validator.toml").write_text(table)
+    before = sorted(home.rglob("*"))
+    result = invoke(command)
+    assert result.exit_code == 2, result.output
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert sorted(home.rglob("*")) == before
+
+
+@pytest.mark.parametrize("command", ["run", "up"])
+def test_accepted_changes_reach_the_job(chain: Follower, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    stand_in(monkeypatch, "import sys; sys.stderr.write(f'validator: {sys.argv[2:]}\\n'); sys.exit(2)")
+    options = ("--accept-change=polkadot:genesis", "--accept-change=polkadot:17")
+    result = invoke(command, chain.option(), *options)
+    assert result.exit_code == 2
+    assert result.stderr.endswith("validator: ['polkadot:genesis', 'polkadot:17']\n")
+
+
+@pytest.mark.parametrize("command", ["run", "up"])
+def test_accepted_change_is_read_first(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = invoke(command, "--accept-change=polkadot")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("validator: --accept-change: expected LANE:genesis, LANE:removed or LANE:BLOCK")
+
+
 def test_run_refuses_missing_topics(chain: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VALIDATOR_TOPICS__PREFIX", "nowhere.")
     result = invoke("run", chain.option())
@@ -103,6 +158,39 @@ def test_failed_job_reports_reason_and_log(chain: Follower, monkeypatch: pytest.
         "failed    validator.core.lane.WaitingOverflow: lane polkadot: too much; Spark's log is spark.log" in line
         for line in printed
     )
+
+
+@pytest.mark.parametrize("command", ["run", "up"])
+def test_killed_job_is_reported_in_one_line(chain: Follower, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    shot = FAILS.splitlines()[2] + "\nimport os; os.kill(os.getpid(), 9)"
+    stand_in(monkeypatch, f"import sys\n{shot}")
+    result = invoke(command, chain.option())
+    assert result.exit_code == 3, result.stderr
+    assert result.stderr.splitlines()[-1].split() == [
+        *[
+            "killed",
+            "by",
+            "signal",
+            "9",
+            "(SIGKILL),",
+            "exit",
+            "code",
+            "137;",
+            "its",
+            "last",
+            "line:",
+            "started",
+            "starting",
+            "Spark",
+        ],
+        *["for", "polkadot;", "its", "log", "is", "spark.log;", "Spark's", "log", "is", "spark.log"],
+    ]
+
+
+def test_port_of_the_broker_excludes_another_kafka(chain: Follower) -> None:
+    result = invoke("up", chain.option(), "--port=9092")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("validator: --port: expected only without [kafka] bootstrap.servers, found ")
 
 
 def test_json_option_prints_the_jobs_log(chain: Follower, monkeypatch: pytest.MonkeyPatch) -> None:

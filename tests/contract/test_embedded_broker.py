@@ -114,6 +114,34 @@ def test_broker_moves_if_its_port_was_taken(fresh: EmbeddedBroker) -> None:
         assert "kept" in topics(second)
 
 
+@pytest.mark.parametrize("when", ["now", "at an earlier start"])
+def test_chosen_port_that_is_taken_is_an_error(when: str, tmp_path: Path) -> None:
+    """Clients expect the broker there: another port would be no help."""
+    with socket.socket() as stranger:
+        stranger.bind((HOST, 0))
+        stranger.listen()
+        port = stranger.getsockname()[1]
+        if when != "now":
+            earlier = {"pid": os.getpid(), "started": "earlier", "port": port, "controller_port": 20_001}
+            (tmp_path / "broker.json").write_text(json.dumps({**earlier, "configured": True}))
+        broker = EmbeddedBroker(tmp_path, port if when == "now" else None)
+        with pytest.raises(
+            UserError, match=rf"^--port: {HOST}:{port} cannot be used by the broker \(Address already"
+        ) as error:
+            broker.start()
+    assert "\n" not in str(error.value)
+    assert not broker.status().running
+    assert not (tmp_path / "data").exists()
+
+
+def test_broker_that_runs_elsewhere_than_chosen_is_an_error(fresh: EmbeddedBroker) -> None:
+    port = int(fresh.start().rpartition(":")[2])
+    other = EmbeddedBroker(fresh.directory, 20_000 if port != 20_000 else 20_001)
+    with pytest.raises(UserError, match=f"runs on port {port}, expected 2000[01]: stop it"):
+        other.start()
+    assert EmbeddedBroker(fresh.directory, port).start().endswith(f":{port}")
+
+
 def test_unrelated_process_with_same_pid_is_left_alone(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as stranger:
         try:

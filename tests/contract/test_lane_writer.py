@@ -11,9 +11,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from streaming import markers
-from streaming.job import JobSettings
 from streaming.markers import group_of, read_marker
-from streaming.run import refuse_written_topics
 from streaming.sink import ExactlyOnceOutput
 from streaming.transactions import TransactionalWriter, WriteFailed, WriterFenced, take_over
 from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
@@ -26,6 +24,8 @@ from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import Marker
 from validator.lanes.sink import Sink
 from validator.plugin.runtime import RuntimePlan
+from validator.service.look import refuse_written
+from validator.service.markers import read_markers
 from validator.topics import MARKERS
 
 LANE = "polkadot"
@@ -245,13 +245,16 @@ def test_job_without_checkpoint_refuses_topics_with_its_verdicts(
     kafka: dict[str, Any], prefix: str, tmp_path: Path
 ) -> None:
     definitions = {LANE: LaneDefinition(LANE, bytes(32), (), RuntimePlan(DEFAULT_PROTOCOL))}
-    settings = JobSettings(definitions, kafka, prefix, tmp_path / "checkpoint", 1, 0)
-    refuse_written_topics(settings)
+
+    def start() -> None:
+        refuse_written(prefix, tmp_path / "checkpoint", definitions, read_markers(kafka, prefix, progress_s=60.0))
+
+    start()
     writer = TransactionalWriter(kafka, prefix, LANE, "job-1")
     writer.write(block(17).records)
     writer.commit(Marker(17))
     with pytest.raises(
         UserError, match=r"holds lane polkadot up to block 17, but .*checkpoint has no checkpoint: .*--rebuild"
     ) as refused:
-        refuse_written_topics(settings)
+        start()
     assert "\n" not in str(refused.value)

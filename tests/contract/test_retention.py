@@ -5,21 +5,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from streaming.job import JobSettings
-from streaming.run import refuse_cut_inputs
 from tests.codecs import codec_for
 from tests.sending import send
-from tests.unit.lanes.chains import Record, chain, definition_of
+from tests.unit.lanes.chains import Record, chain, config_of, definition_of
 from validator.errors import UserError
 from validator.kafka.client import admin_config
 from validator.kafka.topics import create_topics
+from validator.service.look import refuse_cut_inputs
 from validator.service.retention import missing_blocks
 from validator.simulate import SimulationSettings
 
@@ -59,7 +57,7 @@ def test_complete_topics_miss_nothing(kafka: dict[str, Any], prefix: str) -> Non
     )
 
 
-def test_missing_blocks_are_reported(kafka: dict[str, Any], prefix: str, tmp_path: Path) -> None:
+def test_missing_blocks_are_reported(kafka: dict[str, Any], prefix: str) -> None:
     cut(kafka, prefix, "blocks", 3)
     expected = (100, f"{prefix}blocks begins with block 103")
     assert missing_blocks(kafka, prefix, CODEC, {CHAIN.lane: 100}, AHEAD) == {CHAIN.lane: expected}
@@ -67,9 +65,8 @@ def test_missing_blocks_are_reported(kafka: dict[str, Any], prefix: str, tmp_pat
     lacks = f"{prefix}blocks holds no record of the lane"
     assert missing_blocks(kafka, prefix, CODEC, {"kusama": 7}, AHEAD) == {"kusama": (7, lacks)}
 
-    settings = JobSettings({CHAIN.lane: definition_of(CHAIN)}, kafka, prefix, tmp_path, 1, 0)
     with pytest.raises(UserError, match=r"lane polkadot: block 100 is missing: .* begins with block 103") as refused:
-        refuse_cut_inputs(settings)
+        refuse_cut_inputs(config_of(CHAIN, kafka=kafka, topics={"prefix": prefix}), {CHAIN.lane: definition_of(CHAIN)})
     assert "\n" not in str(refused.value)
 
 

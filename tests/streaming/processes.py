@@ -87,10 +87,10 @@ class JobProcess:
 
 
 @contextmanager
-def job(configuration: Path) -> Iterator[JobProcess]:
-    """Start the job, and kill it on exit if it still runs."""
+def job(configuration: Path, *accepted: str) -> Iterator[JobProcess]:
+    """Start the job, with values of `--accept-change`, and kill it on exit if it still runs."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "streaming", str(configuration)],
+        [sys.executable, "-m", "streaming", str(configuration), *accepted],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

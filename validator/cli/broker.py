@@ -20,17 +20,32 @@ app = typer.Typer(no_args_is_help=True, help="Start, stop and inspect the embedd
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def embedded_broker() -> EmbeddedBroker:
+Port = Annotated[
+    int | None,
+    typer.Option(
+        "--port",
+        min=1,
+        max=65_535,
+        help="Port of the broker, kept for later starts; if it is taken, nothing starts. Default: the one before, or a free one.",
+    ),
+]
+
+
+def embedded_broker(port: int | None = None) -> EmbeddedBroker:
     """Return the embedded broker below the state directory."""
-    return EmbeddedBroker(state_directory() / "broker")
+    return EmbeddedBroker(state_directory() / "broker", port)
 
 
 @app.command()
-def start(as_json: Json = False) -> None:
+def start(port: Port = None, as_json: Json = False) -> None:
     """Start the broker unless it is running. The first start fetches its jars. Data is kept across restarts."""
-    broker = embedded_broker()
+    broker = embedded_broker(port)
     with jar_progress() as progress:
         broker.start(progress=progress)
+    if broker.moved_from is not None:
+        sys.stderr.write(
+            f"port {broker.moved_from} of the start before is taken; choose one with --port to stay there\n"
+        )
     _print(broker.status(), as_json, "started" if broker.started_here else "was already running")
 
 

@@ -30,15 +30,25 @@ Rebuild = Annotated[
         help="Start without a checkpoint on topics that already hold verdicts: execute the inputs again, emit only what is missing.",
     ),
 ]
+AcceptChange = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--accept-change",
+        metavar="LANE:WHAT",
+        help="Accept one change since the last start: LANE:genesis, LANE:removed or LANE:BLOCK (docs/changing.md). May be repeated.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 
 
 def load_job_config(path: Path | None, *, rebuild: bool = False) -> Config:
     """Return a job's configuration; ``rebuild`` overrides its key.
 
-    Raises `UserError`, also if it has no chain, or one with limits, rules or plugins that the job would refuse: nothing is started for it.
+    Raises `UserError`, also if it has no chain, or one with limits, rules or plugins that the job would refuse, then as `check_job` does:
+    nothing is started for it.
     """
     from validator.lanes.configured import check_chains  # imports what few commands need
+    from validator.service.start import check_job
 
     config = load_config(path)
     if not config.chains:
@@ -51,6 +61,7 @@ def load_job_config(path: Path | None, *, rebuild: bool = False) -> Config:
         )
         raise UserError(f"no chain is configured: expected a table [chains.<lane>], found {found}")
     check_chains(config)
+    check_job(config)
     return config.model_copy(update={"job": config.job.model_copy(update={"rebuild": True})}) if rebuild else config
 
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
-from validator.service.job import OUTPUT
+from validator.service.job import OUTPUT, parse_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from validator.service.job import Event
 
-_STYLES = {"failed": "bold red", "ready": "bold green", "stopped": "yellow", "batch": "cyan"}
+_STYLES = {"failed": "bold red", "killed": "bold red", "ready": "bold green", "stopped": "yellow", "batch": "cyan"}
 
 
 def log_printer(*, as_json: bool) -> Callable[[Event], None]:
@@ -53,10 +53,17 @@ def describe(event: Event) -> str:
                 if "spark_log" in event
                 else str(event["reason"])
             )
+        case "killed":
+            return f"by {event['signal']}, exit code {event['exit_code']}; {_last(event['last_line'])}; Spark's log is {event['spark_log']}"
+        case "restart":
+            return f"{event['attempt']} of {event['attempts_max']}, in {event['seconds']:.0f} s"
         case "stopped":
             return f"after batch {event['last_batch']}" if event["last_batch"] >= 0 else "before the first batch"
         case "broker":
-            return f"{'started' if event['started_here'] else 'was already running'}: bootstrap.servers {event['bootstrap_servers']}"
+            moved = f"; its earlier port {event['moved_from']} is taken" if event.get("moved_from") else ""
+            return f"{'started' if event['started_here'] else 'was already running'}: bootstrap.servers {event['bootstrap_servers']}{moved}"
+        case "broker ended":
+            return f"process {event['pid']} is gone; its log is {event['log']}"
         case "topics":
             created = len(event["created"])
             return f"{created} created" if created else "all exist"
@@ -64,6 +71,15 @@ def describe(event: Event) -> str:
             return ", ".join(
                 f"{key} {_word(value)}" for key, value in event.items() if key not in ("event", "timestamp", "level")
             )
+
+
+def _last(line: str) -> str:
+    """Describe the job's last line."""
+    if not line:
+        return "it had logged nothing"
+    event = parse_line(line)
+    what = event["line"] if event["event"] == OUTPUT else f"{event['event']} {describe(event)}"
+    return f"its last line: {what}"
 
 
 def _word(value: Any) -> str:

@@ -10,15 +10,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say
 from validator.codec.json_form import to_json
 from validator.config import load_config
 from validator.document import Node, read_document
 from validator.errors import UserError
 from validator.kafka.reader import TopicReader
-from validator.lanes.configured import chain_runtime, configured_lock, imported_state_path
+from validator.lanes.configured import (
+    chain_runtime,
+    configured_codec,
+    configured_lock,
+    imported_state_path,
+    job_directory,
+    started_chain,
+)
+from validator.lanes.kept_start import LaneStart, StartedEpoch, epoch_at, kept_starts, started_epochs
 from validator.plugin.pack import use_artefacts
-from validator.service.lag import lags
+from validator.service.lag import Lag, lags
 
 if TYPE_CHECKING:
     from validator.config import Config
@@ -33,33 +42,67 @@ _COUNTS = ("accepted", "rejected", "duplicate", "dead", "waiting")
 
 
 @app.callback(invoke_without_command=True)
-def lanes(context: typer.Context, config_path: ConfigPath = None, as_json: Json = False) -> None:
-    """Show each lane's progress: executed block, last receipt, record counts, lag, and what it waits for.
+def lanes(
+    context: typer.Context,
+    config_path: ConfigPath = None,
+    lag_max: Annotated[
+        int | None,
+        typer.Option(
+            "--lag-max", min=0, metavar="RECORDS", help="Exit with code 1 if a lane is further behind: for alerts."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show each lane's progress: executed block, last receipt, record counts, lag, plugins, and what it waits for.
 
-    Configured lanes that have not consumed anything yet are listed too.
+    The lag counts the lane's own records that the job has not consumed, and the blocks among them. Configured lanes that have not consumed
+    anything yet are listed too.
     """
     if context.invoked_subcommand is not None:
         return
     config = load_config(config_path)
     found = lane_statuses(config)
-    behind = lags(kafka_table(config), config.topics.prefix) if found else {}
-    rows = [
-        {
-            **found.get(lane, {"lane": lane}),
-            "configured": lane in config.chains,
-            "first_block": _first_block(config, lane),
-            "plugins": _plugins(config, lane, found.get(lane, {}).get("executed_block")),
-            "lag": behind.get(lane),
-        }
-        for lane in sorted(config.chains.keys() | found)
-    ]
+    names = sorted(config.chains.keys() | found)
+    checkpoint = job_directory(config) / "checkpoint"
+    use_artefacts(config.plugins.artefacts)
+    behind = lags(kafka_table(config), config.topics.prefix, configured_codec(config), names, checkpoint)
+    kept = kept_starts(job_directory(config) / "lanes")
+    rows = [_row(config, lane, found.get(lane), kept.get(lane), behind[lane]) for lane in names]
     if as_json:
         sys.stdout.write("".join(json.dumps(row) + "\n" for row in rows))
-        return
-    width = max((len(row["lane"]) for row in rows), default=0)
-    for row in rows:
-        first, *others = _lines(row)
-        sys.stdout.write(f"{row['lane']:<{width}}  {first}\n" + "".join(f"{'':<{width}}  {line}\n" for line in others))
+    else:
+        width = max((len(row["lane"]) for row in rows), default=0)
+        for row in rows:
+            first, *others = _lines(row)
+            sys.stdout.write(
+                f"{row['lane']:<{width}}  {first}\n" + "".join(f"{'':<{width}}  {line}\n" for line in others)
+            )
+    if lag_max is not None and any(row["lag"] > lag_max for row in rows):
+        raise typer.Exit(exit_codes.DISAGREEMENT)
+
+
+def _row(config: Config, lane: str, status: dict[str, Any] | None, kept: LaneStart | None, lag: Lag) -> dict[str, Any]:
+    executed = None if status is None else status["executed_block"]
+    first_block = _first_block(config, lane)
+    block = first_block if executed is None else executed + 1
+    configured = _epochs(config, lane)
+    of_file = None if configured is None or block is None else epoch_at(configured, block)
+    of_job = None if kept is None or kept.removed or block is None else epoch_at(kept.epochs, block)
+    return {
+        **(status or {"lane": lane}),
+        "configured": lane in config.chains,
+        "first_block": first_block,
+        "plugins": _plugins_of(of_job or of_file),
+        "plugins_configured": _plugins_of(of_file),
+        "plugins_differ": of_job is not None and of_file is not None and of_job.digest != of_file.digest,
+        "lag": lag.records,
+        "lag_blocks": lag.blocks,
+        "lag_complete": lag.complete,
+    }
+
+
+def _plugins_of(epoch: StartedEpoch | None) -> list[str] | None:
+    return None if epoch is None else list(epoch.plugins)
 
 
 def lane_statuses(config: Config) -> dict[str, dict[str, Any]]:
@@ -81,30 +124,26 @@ def _first_block(config: Config, lane: str) -> int | None:
     )
 
 
-def _plugins(config: Config, lane: str, executed_block: int | None) -> list[str] | None:
-    """Return the plugins active in a configured lane's next block; None, with a line on stderr, if that cannot be determined."""
-    chain = config.chains.get(lane)
-    if chain is None:
+def _epochs(config: Config, lane: str) -> tuple[StartedEpoch, ...] | None:
+    """Return the plugins by block that the file asks for; None, with a line on stderr, if that cannot be determined."""
+    if lane not in config.chains:
         return None
-    use_artefacts(config.plugins.artefacts)
     try:
-        epochs = chain_runtime(chain, lane, configured_lock(config)).epochs
+        return started_epochs(chain_runtime(started_chain(config, lane), lane, configured_lock(config)).epochs)
     except UserError as error:
         say(str(error))
         return None
-    block = chain.first_block if executed_block is None else executed_block + 1
-    return [epoch for epoch in epochs if epoch.from_block <= block][-1].plugins()
 
 
 def _lines(row: dict[str, Any]) -> list[str]:
     """Describe a lane's progress. A few lines fit any terminal, while a table of its counts does not."""
     if "consumed" not in row:
-        return [f"no records yet; starts with block {row['first_block']}"]
+        return [f"no records yet; starts with block {row['first_block']}{'; ' + _lag(row) if row['lag'] else ''}"]
     configured = "" if row["configured"] else " (not configured)"
     executed = "no block executed" if row["executed_block"] is None else f"executed block {row['executed_block']}"
     lines = [f"{executed}{configured}; {row['waiting_for'] or 'waiting for nothing'}"]
     counts = f"consumed {row['consumed']} = {' + '.join(f'{row[name]} {name}' for name in _COUNTS)}"
-    lines.append(counts if row["lag"] is None else f"{counts}; lag {row['lag']} offsets of its topics")
+    lines.append(f"{counts}; {_lag(row)}")
     receipt = row["last_receipt"]
     if receipt:
         lines.append(
@@ -113,7 +152,21 @@ def _lines(row: dict[str, Any]) -> list[str]:
         )
     if row["plugins"]:
         lines.append(f"plugins of the next block: {', '.join(row['plugins'])}")
+    if row["plugins_differ"]:
+        named = ", ".join(row["plugins_configured"])
+        same = "the same, with another configuration" if row["plugins_configured"] == row["plugins"] else named
+        lines.append(f"the configuration differs from what the job started with; after its next start: {same}")
     return lines
+
+
+def _lag(row: dict[str, Any]) -> str:
+    """Describe a lag in the lane's own records and blocks."""
+    least = "" if row["lag_complete"] else "at least "
+    return f"lag {least}{_count(row['lag'], 'record')}, {_count(row['lag_blocks'], 'block')}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 @app.command("import")

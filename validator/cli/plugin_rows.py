@@ -71,7 +71,7 @@ def describe(row: Row) -> Iterator[str]:
     if row["note"]:
         yield f"  provides       {row['note']}"
     for key in row["configuration"]:
-        default = "required" if key["required"] else f"default {key['default']}"
+        default = "required" if key["required"] else f"default {'none' if key['default'] == 'None' else key['default']}"
         yield f"  configuration  {key['name']}: {key['type']}, {default}"
     for use in row["used_by"]:
         since = f" from block {use['from_block']}" if use["from_block"] else ""

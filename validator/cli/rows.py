@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from validator.core.limits import U32_MAX
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -17,6 +19,9 @@ REJECTED: Final = "✘"
 PAYLOAD_CHARACTERS: Final = 24
 HASH_CHARACTERS: Final = 16
 
+UNREACHED: Final = U32_MAX // 2
+"""Messages or bytes of a limit beyond which it is shown as none: chains set the greatest number for "no limit"."""
+
 
 def why(error: Json) -> str:
     """Return the error's kind, then its fields."""
@@ -25,8 +30,17 @@ def why(error: Json) -> str:
 
 
 def _plain(value: Any) -> str:
-    """Format a channel as sender→recipient, and any other value unchanged."""
-    return "→".join(map(str, value.values())) if isinstance(value, dict) else str(value)
+    """Format a channel as sender→recipient, and any other value as a person writes it."""
+    if isinstance(value, dict):
+        return "→".join(map(_plain, value.values()))
+    if isinstance(value, list):
+        return f"[{', '.join(map(_plain, value))}]"
+    return {None: "none", True: "yes", False: "no"}[value] if value is None or isinstance(value, bool) else str(value)
+
+
+def _left(value: int, what: str) -> str:
+    """Describe what is left of a limit; half of the greatest number is no limit that anybody reaches."""
+    return f"any number of {what}" if value > UNREACHED else f"{value} {what}"
 
 
 def _effect(record: Json) -> str:
@@ -35,7 +49,7 @@ def _effect(record: Json) -> str:
     parts = [] if record["enacted"] or record["kind"] != "candidate" else ["not enacted yet"]
     if record["effective_session"] is not None:
         parts.append(f"from session {record['effective_session']}")
-    if record["expires_session"] is not None:
+    if record["expires_session"] is not None and record["expires_session"] < U32_MAX:  # a later one is never reached
         parts.append(f"expires at session {record['expires_session']}")
     messages = len(record["messages"])
     if messages:
@@ -87,12 +101,14 @@ def _headroom(record: Json) -> Row:
         watermarks = ", ".join(map(str, record["valid_watermarks"][:8])) + (
             " …" if len(record["valid_watermarks"]) > 8 else ""
         )
-        left = f"upward {record['upward_count_left']} messages, {record['upward_bytes_left']} bytes"
-        more = f"{record['downward_pending']} downward pending; watermark {record['watermark']}; messages at {watermarks or 'no block'}"
+        left = f"upward {_left(record['upward_count_left'], 'messages')}, {_left(record['upward_bytes_left'], 'bytes')}"
+        watermark = _plain(record["watermark"])
+        more = f"{record['downward_pending']} downward pending; watermark {watermark}; messages at {watermarks or 'no block'}"
         who, valid = f"para {record['para_id']}", record["valid"]
     else:
-        left = f"{record['places_left']} places, {record['bytes_left']} bytes"
-        more = f"at most {record['message_size_max']} bytes per message"
+        full = "full: " if not record["places_left"] or not record["bytes_left"] else ""
+        left = f"{full}{_left(record['places_left'], 'places')}, {_left(record['bytes_left'], 'bytes')}"
+        more = f"at most {_left(record['message_size_max'], 'bytes')} per message"
         who, valid = f"channel {record['sender']}→{record['recipient']}", record["open"]
     return record["lane"], str(record["block"]), who, left if valid else "gone", more if valid else ""
 

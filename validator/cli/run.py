@@ -8,11 +8,19 @@ from typing import Annotated, Final
 import typer
 
 from validator import exit_codes
-from validator.cli.common import ConfigPath, Rebuild, kafka_table, load_job_config, terminated_as_interrupted
+from validator.cli.common import (
+    AcceptChange,
+    ConfigPath,
+    Rebuild,
+    kafka_table,
+    load_job_config,
+    terminated_as_interrupted,
+)
 from validator.cli.job_log import log_printer
 from validator.cli.progress import jar_progress
 from validator.kafka.jars import ensure_jars
 from validator.kafka.topics import wait_for_topics
+from validator.lanes.accepted import read_accepted
 from validator.service.job import JobProcess
 
 TOPICS_S_MAX: Final = 3.0
@@ -22,20 +30,23 @@ TOPICS_S_MAX: Final = 3.0
 def run(
     config_path: ConfigPath = None,
     rebuild: Rebuild = False,
+    accept_change: AcceptChange = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the job's log unchanged, as JSON lines.")] = False,
 ) -> None:
     """Run the job on the configured Kafka, or on the embedded broker if that is running, until Ctrl-C or SIGTERM.
 
     The topics must exist: create them with `validator topics create`. The log goes to standard error. When stopped, the job completes its
     batch first; the next start continues there. Exit code 0 if it was stopped, 2 if its configuration or environment is wrong, 3 if it
-    stopped by itself to avoid losing data, 70 if it failed.
+    stopped by itself to avoid losing data or was killed, 70 if it failed.
     """
+    accepted = accept_change or []
+    read_accepted(accepted)
     config = load_job_config(config_path, rebuild=rebuild)
     config = config.model_copy(update={"kafka": kafka_table(config)})
     wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)
     with jar_progress() as progress:
         ensure_jars("spark", progress=progress)
-    job = JobProcess(config, log_printer(as_json=as_json))
+    job = JobProcess(config, log_printer(as_json=as_json), accepted)
     with terminated_as_interrupted():
         job.start()
         code = wait_for_job(job)

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from validator import exit_codes
-from validator.cli.broker import embedded_broker
-from validator.cli.common import ConfigPath, Rebuild, load_job_config, say, terminated_as_interrupted
+from validator.cli.broker import Port, embedded_broker
+from validator.cli.common import AcceptChange, ConfigPath, Rebuild, load_job_config, say, terminated_as_interrupted
 from validator.cli.job_log import log_printer
 from validator.cli.progress import jar_progress
+from validator.errors import UserError
 from validator.kafka.jars import ensure_jars
-from validator.service.start import Service
+from validator.lanes.accepted import read_accepted
+from validator.service.start import JOB_RESTARTS_MAX, Service
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,41 +26,64 @@ if TYPE_CHECKING:
 def up(
     config_path: ConfigPath = None,
     rebuild: Rebuild = False,
+    accept_change: AcceptChange = None,
+    restart: Annotated[
+        bool,
+        typer.Option(
+            "--restart",
+            help=f"Start the job again if it was killed or stopped by itself, at most {JOB_RESTARTS_MAX} times without a completed batch.",
+        ),
+    ] = False,
+    keep_broker: Annotated[
+        bool, typer.Option("--keep-broker", help="Leave the broker running, whatever ends the job.")
+    ] = False,
+    port: Port = None,
     as_json: Annotated[bool, typer.Option("--json", help="Log only JSON lines.")] = False,
 ) -> None:
     """Start a broker if none is configured, create missing topics, and run the job. Ctrl-C stops the job, then the broker.
 
     A broker that was already running is left running. Its data and the job's state are kept, so that the next start continues. Exit code
-    0 if it was stopped, 2 if the configuration or the environment is wrong, 3 if the job stopped by itself to avoid losing data, 70 if it
-    failed.
+    0 if it was stopped, 2 if the configuration or the environment is wrong, 3 if the job stopped by itself to avoid losing data or was
+    killed, 70 if it failed.
     """
+    accepted = accept_change or []
+    read_accepted(accepted)
     config = load_job_config(config_path, rebuild=rebuild)
     embedded = not config.kafka.get("bootstrap.servers")
+    if port is not None and not embedded:
+        raise UserError(
+            f"--port: expected only without [kafka] bootstrap.servers, found {config.kafka['bootstrap.servers']}, which is used instead"
+        )
     with jar_progress() as progress:
         ensure_jars("spark", progress=progress)
         if embedded:
             ensure_jars("broker", progress=progress)
-    service = Service(config, embedded_broker() if embedded else None, log_printer(as_json=as_json))
+    service = Service(config, embedded_broker(port) if embedded else None, log_printer(as_json=as_json), accepted)
     with terminated_as_interrupted():
-        raise typer.Exit(_serve(service, config_path, as_json=as_json))
+        restarts_max = JOB_RESTARTS_MAX if restart else 0
+        raise typer.Exit(
+            _serve(service, config_path, restarts_max=restarts_max, keep_broker=keep_broker, as_json=as_json)
+        )
 
 
-def _serve(service: Service, config_path: Path | None, *, as_json: bool) -> int:
+def _serve(service: Service, config_path: Path | None, *, restarts_max: int, keep_broker: bool, as_json: bool) -> int:
     try:
         service.start()
         if not as_json:
             say(_how_to_reach(service.config, config_path))
-        return service.job.wait()
+        return service.run(restarts_max)
     except KeyboardInterrupt:
         if not as_json:
             say("stopping after the current batch; press Ctrl-C again to stop at once")
         return exit_codes.OK
     finally:
         try:
-            service.stop()
+            service.stop(keep_broker=keep_broker)
         except KeyboardInterrupt:
             service.kill_job()
-            service.stop()
+            service.stop(keep_broker=keep_broker)
+        if keep_broker and not as_json and service.broker is not None and service.broker.status().running:
+            say("the broker is left running; stop it with `validator broker stop`")
 
 
 def _how_to_reach(config: Config, config_path: Path | None) -> str:

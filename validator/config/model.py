@@ -358,14 +358,24 @@ class Config(BaseSettings):
 
 
 def configuration_digest(chain: Chain) -> bytes:
-    """Return 32 bytes of BLAKE2b over all of a chain's configuration that affects verdicts.
+    """Return 32 bytes of BLAKE2b over all of a chain's configuration that affects verdicts (`configuration_meaning`).
 
-    The hash covers canonical JSON: sorted keys, no spaces, limits as `limits_by_table` returns them, genesis paras by id, weights by
-    lower-case hex, and the BLAKE2b-256 of a state file's bytes instead of its name. Handlers and rules by height are not included: they
-    depend on the block, and have their own digests (`validator.plugin.runtime`). Two ways to write the same configuration give the same
-    digest. Raises `UserError` if the state file cannot be read.
+    The hash covers canonical JSON: sorted keys, no spaces. Two ways to write the same configuration give the same digest. Raises
+    `UserError` if the state file cannot be read.
     """
-    meaning = {
+    # a date or time in a table of limits is an error that is reported later, when the lane is made
+    canonical = json.dumps(configuration_meaning(chain), sort_keys=True, separators=(",", ":"), default=str)
+    return blake2b(canonical.encode(), digest_size=32).digest()
+
+
+def configuration_meaning(chain: Chain) -> dict[str, Any]:
+    """Return all of a chain's configuration that affects verdicts, by key, in one form for all ways to write it.
+
+    Limits are as `limits_by_table` returns them, genesis paras by id, weights by lower-case hex, and instead of a state file's name it has
+    the BLAKE2b-256 of its bytes. Handlers and rules by height are not included: they depend on the block, and have their own digests
+    (`validator.plugin.runtime`). Raises `UserError` if the state file cannot be read.
+    """
+    return {
         "protocol": chain.protocol,
         "enactment": chain.enactment,
         "balances": chain.balances,
@@ -380,9 +390,6 @@ def configuration_digest(chain: Chain) -> bytes:
         "dispatches_to_handlers": chain.handlers is not None,
         "ump_failing_messages": sorted({bytes.fromhex(payload).hex() for payload in chain.ump_failing_messages}),
     }
-    # a date or time in a table of limits is an error that is reported later, when the lane is made
-    canonical = json.dumps(meaning, sort_keys=True, separators=(",", ":"), default=str)
-    return blake2b(canonical.encode(), digest_size=32).digest()
 
 
 def _file_digest(path: Path) -> str:

@@ -99,19 +99,25 @@ class _Record:
     started: str
     port: int
     controller_port: int
+    configured: bool = False
+    """Whether a person chose the port; otherwise another one will do if it is taken."""
 
 
 class EmbeddedBroker:
     """The broker of one directory; as a context manager it stops on exit what it started on entry.
 
-    Several programs may share one directory: the first starts the process, the others find it running.
+    Several programs may share one directory: the first starts the process, the others find it running. ``port`` is where clients expect
+    it; later starts without one use it again. Without any, a start takes the port of the one before if it is free.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, port: int | None = None) -> None:
         self.directory = directory.absolute()
         self.log = self.directory / "broker.log"
         self.started_here = False
         """Whether this object's `start` started the process, rather than found it running."""
+        self.moved_from: int | None = None
+        """The port of the start before, if this object's `start` found it taken and chose another one."""
+        self._port = port
         self._process: subprocess.Popen[bytes] | None = None
         self._log_before = 0  # bytes written by earlier starts
 
@@ -126,11 +132,18 @@ class EmbeddedBroker:
     def start(self, *, progress: Progress | None = None) -> str:
         """Start the process unless it runs; return its bootstrap servers once it answers.
 
-        Errors, in order: no Java, jars unavailable, the process exits or does not answer (the message names its log file).
+        Errors, in order: it runs on another port than the configured one, no Java, jars unavailable, the configured port is taken, the
+        process exits or does not answer (the message names its log file).
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         with self._lock():
-            if self._running() is None:
+            running = self._running()
+            if running is not None and self._port not in (None, running.port):
+                raise UserError(
+                    f"--port: the broker in {self.directory} runs on port {running.port}, expected {self._port}: stop it with "
+                    "`validator broker stop`"
+                )
+            if running is None:
                 self._spawn(find_java(), ensure_jars("broker", progress=progress))
                 self.started_here = True
             return self.bootstrap_servers
@@ -189,8 +202,12 @@ class EmbeddedBroker:
 
     def _spawn(self, java: Path, jars: list[Path]) -> None:
         previous = self._read_record()
-        wanted = (previous.port, previous.controller_port) if previous else (None, None)
-        port, controller_port = _free_ports(*wanted)
+        configured = self._port or (previous.port if previous and previous.configured else None)
+        if configured is not None:
+            _refuse_taken(configured, self.log)
+        wanted = configured or (previous.port if previous else None)
+        port, controller_port = _free_ports(wanted, previous.controller_port if previous else None)
+        self.moved_from = wanted if wanted not in (None, port) else None
         properties = self.directory / "server.properties"
         properties.write_text(self._properties(port, controller_port), encoding="utf-8")
         command = [str(java), *_JVM, "-cp", ":".join(map(str, jars))]
@@ -208,7 +225,7 @@ class EmbeddedBroker:
         started = start_time(process.pid)
         if started is not None:
             # Written before the broker answers: if its starter is killed now, the broker can still be found and stopped.
-            record = _Record(process.pid, started, port, controller_port)
+            record = _Record(process.pid, started, port, controller_port, configured is not None)
             temporary = self.directory / "broker.json.new"
             temporary.write_text(json.dumps(asdict(record)) + "\n", encoding="utf-8")
             temporary.replace(self.directory / "broker.json")
@@ -265,6 +282,19 @@ class EmbeddedBroker:
             f"; a newer Kafka has written {self.directory / 'data'}: remove it to begin without data" if newer else ""
         )
         return f"{errors[-1] if errors else 'it logged nothing'}{hint}; its log is {self.log}"
+
+
+def _refuse_taken(port: int, log: Path) -> None:
+    """Raise `UserError` if a port that a person chose is taken: clients expect the broker there and nowhere else."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # lingering old connections do not count
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise UserError(
+                f"--port: {HOST}:{port} cannot be used by the broker ({error.strerror}): stop what uses it, or choose another --port; the "
+                f"broker's log is {log}"
+            ) from None
 
 
 def _free_ports(*wanted: int | None) -> list[int]:

@@ -48,10 +48,7 @@ def lane_definitions(config: Config) -> dict[str, LaneDefinition]:
 
 def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -> LaneDefinition:
     """Return the definition of one configured chain. Raises `UserError` if its state file is not usable."""
-    chain = config.chains[lane]
-    imported = imported_state_path(config, lane)
-    if chain.state is None and imported.exists():
-        chain = chain.model_copy(update={"state": str(imported)})
+    chain = started_chain(config, lane)
     runtime = _checked_runtime(config, chain, lane)
     digest = runtime.digest
     protocol = runtime.protocol
@@ -81,6 +78,13 @@ def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -
         upward_weight_max=chain.ump_message_weight_max,
         handler_seconds_max=job.handler_seconds_max,
     )
+
+
+def started_chain(config: Config, lane: str) -> Chain:
+    """Return a configured chain with the state file that it starts from: its own or an imported one."""
+    chain = config.chains[lane]
+    imported = imported_state_path(config, lane)
+    return chain.model_copy(update={"state": str(imported)}) if chain.state is None and imported.exists() else chain
 
 
 def check_chains(config: Config) -> None:

@@ -102,7 +102,8 @@ class LaneDefinition:
     def refuse_to_change_the_past(self, before: LaneDefinition, executed_block: BlockNumber) -> None:
         """Raise `UserError` if the new definition has other rules or handlers for blocks that are already executed."""
         # a configured first block after the executed ones does not apply to a lane that already has a state
-        changed = first_rules_difference(before.rules, self.rules, min(self.first_block, executed_block))
+        rules_before = before.plan.rules or before.rules  # its handlers need not be installed any more
+        changed = first_rules_difference(rules_before, self.rules, min(self.first_block, executed_block))
         if changed is not None and changed <= executed_block:
             raise UserError(
                 f"lane {self.name}: its rules differ from block {changed} on, but block {executed_block} is already executed: let the "
@@ -262,6 +263,18 @@ def _read_use(reader: Reader) -> HandlerUse:
     if not isinstance(values, dict):
         raise DecodeError(f"handler plugin {use.plugin!r}: expected an object as its configuration, found {use.config}")
     return use
+
+
+def journal_under_others(lane: str, error: PluginError | RulesOutdated) -> str:
+    """Return, in one line, what a user can do about a lane whose journal was written under rules or plugins that are not here any more."""
+    if isinstance(error, RulesOutdated):
+        return (
+            f"lane {lane}: its journal was written under {error}: remove the job's checkpoint and start with --rebuild"
+        )
+    return (
+        f"lane {lane}: its journal was written under plugins that are no longer installed: {error.line}: install them next to the new ones "
+        "for one start, or remove the job's checkpoint and start with --rebuild"
+    )
 
 
 def job_codec(definitions: Iterable[LaneDefinition]) -> Codec:

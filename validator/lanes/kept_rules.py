@@ -12,9 +12,9 @@ from pathlib import Path
 from validator.core.scale import DecodeError
 from validator.core.types import BlockNumber
 from validator.errors import UserError
-from validator.lanes.definition import LaneDefinition
+from validator.lanes.definition import LaneDefinition, journal_under_others
 from validator.plugin.registry import PluginError
-from validator.plugin.runtime import RulesOutdated
+from validator.plugin.runtime import RulesOutdated, make_runtime
 
 _SUFFIX = ".rules"
 
@@ -29,22 +29,48 @@ def keep_rules(folder: Path, definitions: Mapping[str, LaneDefinition]) -> None:
         written.replace(path)
 
 
+def rules_changed(folder: Path, definitions: Mapping[str, LaneDefinition]) -> bool:
+    """Return whether any lane has other rules or handlers than those kept, whichever blocks they are for."""
+    return any(_changed(folder, lane, definition) is not None for lane, definition in definitions.items())
+
+
 def refuse_changed_past(
-    folder: Path, definitions: Mapping[str, LaneDefinition], executed_block: Callable[[str], BlockNumber | None]
+    folder: Path,
+    definitions: Mapping[str, LaneDefinition],
+    executed_block: Callable[[str], BlockNumber | None],
+    *,
+    checkpoint: bool = False,
 ) -> None:
     """Raise `UserError` for the first lane whose rules or handlers differ from the kept ones in blocks that are executed.
 
-    ``executed_block`` is asked only for lanes that changed. What cannot be compared here is left to the store.
+    ``executed_block`` is asked only for lanes that changed. With a ``checkpoint``, rules that this program or its plugins do not have any
+    more are an error, too, since the journal was written under them. Other bytes that cannot be compared are left to the store.
     """
     for lane, definition in definitions.items():
-        path = folder / f"{lane}{_SUFFIX}"
-        kept = path.read_bytes() if path.exists() else None
-        if kept is None or kept == definition.encode_rules():
+        kept = _changed(folder, lane, definition)
+        if kept is None:
             continue
         try:
             before = definition.under(kept)
-        except (DecodeError, PluginError, RulesOutdated, UserError):
+        except (PluginError, RulesOutdated) as error:
+            if checkpoint and executed_block(lane) is not None:
+                raise UserError(journal_under_others(lane, error)) from None
+            continue
+        except (DecodeError, UserError):
             continue
         executed = executed_block(lane)
-        if executed is not None:
-            definition.refuse_to_change_the_past(before, executed)
+        if executed is None:
+            continue
+        definition.refuse_to_change_the_past(before, executed)
+        if checkpoint:
+            try:
+                make_runtime(before.plan)
+            except PluginError as error:
+                raise UserError(journal_under_others(lane, error)) from None
+
+
+def _changed(folder: Path, lane: str, definition: LaneDefinition) -> bytes | None:
+    """Return a lane's kept rules if the present ones differ from them."""
+    path = folder / f"{lane}{_SUFFIX}"
+    kept = path.read_bytes() if path.exists() else None
+    return None if kept is None or kept == definition.encode_rules() else kept

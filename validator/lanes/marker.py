@@ -96,3 +96,9 @@ def consumed_by(items: Iterable[Input | DeadLetter]) -> dict[tuple[str, int], in
         if offset >= consumed.get(place, 0):
             consumed[place] = offset + 1
     return consumed
+
+
+def has_taken(consumed: Consumed, item: Input | DeadLetter) -> bool:
+    """Return whether a lane that has consumed its partitions this far has taken a record."""
+    topic, partition, offset = item.source
+    return offset < consumed.get((topic, partition), 0)

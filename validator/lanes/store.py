@@ -24,7 +24,7 @@ from validator.codec.encode import BlockOutput
 from validator.core.inputs import DeadLetter, Input
 from validator.core.scale import DecodeError, Reader, Upgrade, Writer, upgraded
 from validator.errors import UserError
-from validator.lanes.definition import JournalUnreadable, LaneDefinition
+from validator.lanes.definition import JournalUnreadable, LaneDefinition, journal_under_others
 from validator.lanes.journal import decode_entry, encode_entry
 from validator.lanes.processor import LaneProcessor
 from validator.lanes.slots import Slots, SlotStore, load_lane
@@ -311,15 +311,8 @@ def _explained(lane: str) -> Iterator[None]:
     """Turn errors in a lane's stored state into what its user can do about them."""
     try:
         yield
-    except RulesOutdated as error:
-        raise UserError(
-            f"lane {lane}: its journal was written under {error}: remove the job's checkpoint and start with --rebuild"
-        ) from None
-    except PluginError as error:
-        raise UserError(
-            f"lane {lane}: its journal was written under plugins that are no longer installed: {error.line}: install them next to "
-            "the new ones for one start, or remove the job's checkpoint and start with --rebuild"
-        ) from None
+    except (RulesOutdated, PluginError) as error:
+        raise UserError(journal_under_others(lane, error)) from None
     except (DecodeError, JournalUnreadable) as error:
         raise UserError(
             f"lane {lane}: its state in the checkpoint cannot be used: {error}: remove the job's checkpoint and start with --rebuild"

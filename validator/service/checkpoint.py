@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from validator.errors import UserError
+from validator.topics import INPUT_TOPICS
 
 COMMITS, OFFSETS = "commits", "offsets"
 """Folders of the checkpoint with one file per batch."""
@@ -25,8 +26,7 @@ def last_committed_batch(checkpoint: Path) -> int:
         raise UserError(
             f"{checkpoint}: there is no checkpoint: no job has run with this configuration's [job] directory"
         )
-    commits = checkpoint / COMMITS
-    batches = [int(path.name) for path in commits.iterdir() if path.name.isdecimal()] if commits.is_dir() else []
+    batches = _batches(checkpoint, COMMITS)
     if not batches:
         raise UserError(f"{checkpoint}: the job has not finished a batch yet")
     return max(batches)
@@ -53,6 +53,41 @@ def consumed_by_batch(checkpoint: Path, batch: int) -> dict[tuple[str, int], int
         raise UserError(f"{path}: {error.strerror}") from error
     except (ValueError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: expected the offsets of a batch as Spark writes them: {error}") from error
+
+
+def has_checkpoint(checkpoint: Path) -> bool:
+    """Return whether a job has begun a batch."""
+    return bool(_batches(checkpoint, OFFSETS))
+
+
+def last_begun_batch(checkpoint: Path) -> int:
+    """Return the last batch that the job has begun; -1 if there is none."""
+    return max(_batches(checkpoint, OFFSETS), default=-1)
+
+
+def has_unfinished_batch(checkpoint: Path) -> bool:
+    """Return whether the job has begun a batch that it did not complete; its next start repeats it."""
+    return last_begun_batch(checkpoint) > max(_batches(checkpoint, COMMITS), default=-1)
+
+
+def refuse_another_prefix(checkpoint: Path, prefix: str) -> None:
+    """Raise `UserError` if a checkpoint belongs to topics with another prefix: one batch on other topics would make it unusable."""
+    batches = _batches(checkpoint, OFFSETS)
+    if not batches:
+        return
+    topics = {topic for topic, _ in consumed_by_batch(checkpoint, max(batches))}
+    # a later program may read more topics, so only the prefixes are compared
+    found = sorted({topic.removesuffix(name) for topic in topics for name in INPUT_TOPICS if topic.endswith(name)})
+    if topics and found != [prefix]:
+        raise UserError(
+            f"[topics] prefix: {checkpoint} belongs to topics with the prefix {', '.join(map(repr, found))}, found "
+            f"{prefix!r}: put the prefix back, or use another [job] directory with it"
+        )
+
+
+def _batches(checkpoint: Path, folder: str) -> list[int]:
+    files = checkpoint / folder
+    return [int(path.name) for path in files.iterdir() if path.name.isdecimal()] if files.is_dir() else []
 
 
 def link_checkpoint(checkpoint: Path, target: Path) -> None:

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,7 +26,7 @@ from validator.kafka.process import start_time
 from validator.lanes.configured import job_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     Event = dict[str, Any]
     """One line of the job's log; ``event`` is its kind."""
@@ -37,6 +37,9 @@ STOP_S_MAX: Final = 90.0
 STOP_BEFORE_READY_S_MAX: Final = 3.0
 """Seconds to wait before the query runs, when the job has nothing to complete."""
 
+LAST_LINE_CHARACTERS_MAX: Final = 300
+"""Characters of the job's last line that are repeated when it was killed."""
+
 OUTPUT: Final = "output"
 """The ``event`` of a printed line that is not part of the job's log; ``line`` holds the text."""
 
@@ -44,42 +47,56 @@ OUTPUT: Final = "output"
 class JobProcess:
     """One job with its configuration.
 
-    ``on_event`` is called in a separate thread with every line that the job logs. ``failure`` is the job's own reason for its end, and
-    ``ready`` is set once its query runs.
+    ``on_event`` is called in a separate thread with every line that the job logs, and ``accepted`` has values of `--accept-change`.
+    ``failure`` is the reason for its end, ``ready`` is set once its query runs, ``batches`` counts the batches that it has logged, and
+    ``has_kept_changes`` says whether it has taken the accepted changes, which must not be accepted again.
     """
 
-    def __init__(self, config: Config, on_event: Callable[[Event], None], *, plugin: str | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        on_event: Callable[[Event], None],
+        accepted: Sequence[str] = (),
+        *,
+        plugin: str | None = None,
+    ) -> None:
         """``plugin`` names the job of a plugin (group `validator.jobs`); without it the process runs the lanes."""
         self.directory = job_directory(config).absolute()
         self.ready = threading.Event()
         self.failure: str | None = None
+        self.batches = 0
+        self.has_kept_changes = False
+        self._last_line = ""
         self.spark_log = str(self.directory / "logs" / "spark.log")
         self._config = config
         self._on_event = on_event
         self._plugin = plugin
+        self._accepted = accepted
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Start the process. Its log reports its progress.
-
-        Errors, in order: pyspark is not installed, another job is using the directory.
-        """
+    def check(self) -> None:
+        """Raise `UserError` if pyspark is not installed, or if another job is using the directory."""
         if find_spec("pyspark") is None:
             raise UserError("the job needs Spark, which is not installed: pip install 'validator[spark]'")
+        pid = running_job(self.directory)
+        if pid is not None:
+            raise UserError(
+                f"another job is using {self.directory} (process {pid}): stop it, or give this one a separate [job] directory"
+            )
+
+    def start(self) -> None:
+        """Start the process. Its log reports its progress. Raises `UserError` as `check` does."""
+        self.check()
         self.directory.mkdir(parents=True, exist_ok=True)
         with _lock(self.directory):
-            pid = running_job(self.directory)
-            if pid is not None:
-                raise UserError(
-                    f"another job is using {self.directory} (process {pid}): stop it, or give this one a separate [job] directory"
-                )
+            self.check()
             path = self.directory / "configuration.json"
             path.unlink(missing_ok=True)
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
                 json.dump(self._config.model_dump(mode="json"), file)
             self._process = subprocess.Popen(
-                [*job_command(path), *([] if self._plugin is None else [self._plugin])],
+                [*job_command(path), *self._accepted, *([] if self._plugin is None else ["--job", self._plugin])],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -102,14 +119,35 @@ class JobProcess:
         """Return whether the process has ended."""
         return self._process is None or self._process.poll() is not None
 
+    def await_end(self, timeout_s: float) -> None:
+        """Wait for the end at most this long."""
+        if self._process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout_s)
+
     def wait(self) -> int:
-        """Wait for the end and return the exit code. Raises `UserError` with the job's own message if the user can fix the cause."""
+        """Wait for the end and return the exit code. Raises `UserError` with the job's own message if the user can fix the cause.
+
+        A job that a signal has ended says nothing itself. Then ``failure`` and an event ``killed`` say which signal, with its last line.
+        """
         assert self._process is not None
         code = self._process.wait()
         if self._reader is not None:
             self._reader.join(10.0)
         if code == exit_codes.USER_ERROR and self.failure:
             raise UserError(self.failure)
+        if code < 0:
+            name = _signal_name(-code)
+            last = self._last_line[:LAST_LINE_CHARACTERS_MAX]
+            self.failure = (
+                f"the job was ended by {name}; its last line: {last or 'none'}; Spark's log is {self.spark_log}"
+            )
+            self._on_event({
+                "event": "killed", "pid": self.pid, "signal": name, "exit_code": 128 - code, "last_line": last, "spark_log": self.spark_log,
+            })  # fmt: skip
+            return exit_codes.STOPPED
+        if code not in (exit_codes.OK, exit_codes.USER_ERROR, exit_codes.STOPPED, exit_codes.INTERNAL_ERROR):
+            self._on_event({"event": OUTPUT, "line": f"the job ended with exit code {code}"})
         return code if code in (exit_codes.OK, exit_codes.USER_ERROR, exit_codes.STOPPED) else exit_codes.INTERNAL_ERROR
 
     def stop(self) -> None:
@@ -137,11 +175,16 @@ class JobProcess:
         assert process.stderr is not None
         for line in process.stderr:
             event = parse_line(line)
+            self._last_line = line.strip() or self._last_line
             match event["event"]:
                 case "started":
                     self.spark_log = event.get("spark_log", self.spark_log)
                 case "ready":
                     self.ready.set()
+                case "batch":
+                    self.batches += 1
+                case "accepted":
+                    self.has_kept_changes = True
                 case "failed":
                     event = {**event, "spark_log": self.spark_log}
                     self.failure = f"{event.get('reason')}; Spark's log is {self.spark_log}"
@@ -149,6 +192,13 @@ class JobProcess:
                     self.failure = event["line"].removeprefix("validator: ")
                     continue  # `wait` raises it
             self._on_event(event)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
 
 
 def job_command(configuration: Path) -> list[str]:

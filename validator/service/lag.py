@@ -1,32 +1,106 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far each lane is behind its inputs."""
+"""How far each lane is behind its own inputs.
+
+Partitions are shared, so the distance between a lane's marker and the end of a partition says little: it grows for an idle lane with every
+record of another one. Here each record beyond a lane's position is counted for the lane that it belongs to, and for no other.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
-from validator.kafka.reader import TopicReader
-from validator.lanes.marker import Marker
+from validator.codec.decode import decode_record
+from validator.core.inputs import DeadLetter, RecordKind, Source
+from validator.errors import UserError
+from validator.kafka.reader import TopicReader, TopicRecord
+from validator.service.checkpoint import consumed_by_batch, last_committed_batch
+from validator.service.markers import read_markers
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from validator.codec.codec import Codec
     from validator.kafka.client import KafkaTable
+    from validator.lanes.marker import Consumed, Marker
+
+LAG_RECORDS_MAX: Final = 1_000_000
+"""Records of one partition, of any lane, that are read to count; beyond them, the lag is at least what was counted."""
 
 
-def lags(kafka: KafkaTable, prefix: str) -> dict[str, int]:
-    """Return, by lane, how many offsets of the input topics are beyond its marker; lanes that have emitted nothing are omitted.
+@dataclass(slots=True)
+class Lag:
+    """A lane's own records that it has not consumed, and how many of them are blocks; ``complete`` unless there may be more."""
 
-    The offsets cover complete partitions, so lanes that share a partition count each other's records. Raises `UserError` if Kafka
-    or a topic is not available.
+    records: int = 0
+    blocks: int = 0
+    complete: bool = True
+
+
+def lags(
+    kafka: KafkaTable, prefix: str, codec: Codec, lanes: Collection[str], checkpoint: Path | None = None
+) -> dict[str, Lag]:
+    """Return the lag of some lanes, and of every lane that has a marker.
+
+    A lane has consumed what its marker says, and what the last complete batch of the job's ``checkpoint`` has, whoever's records those
+    are; without a checkpoint more records must be read. ``codec`` reads records whose key names no lane. Raises `UserError` if Kafka or a
+    topic is not available.
     """
-    with TopicReader(kafka, prefix, ["markers"]) as reader:
-        markers = {record.key: Marker.decode(record.value) for record in reader.read_to_end()}
+    markers = {lane: marker for lane, marker in read_markers(kafka, prefix).items() if lane}
+    by_job = {} if checkpoint is None else _consumed_by_job(checkpoint)
+    found = {lane: Lag() for lane in {*lanes, *markers}}
     with TopicReader(kafka, prefix, list(INPUT_TOPICS)) as reader:
         spans = reader.spans()
-    return {
-        (lane or b"").decode(): sum(
-            max(0, end - max(beginning, marker.consumed.get((prefix + topic, partition), 0)))
-            for (topic, partition), (beginning, end) in spans.items()
-        )
-        for lane, marker in markers.items()
-    }
+    for (topic, partition), (low, end) in spans.items():
+        place = (prefix + topic, partition)
+        starts = {lane: max(low, _taken(markers, lane, place), by_job.get(place, 0)) for lane in found}
+        if min(starts.values(), default=end) < end:
+            _count(kafka, prefix, codec, (topic, partition), starts, found)
+    return found
+
+
+def _count(
+    kafka: KafkaTable,
+    prefix: str,
+    codec: Codec,
+    place: tuple[str, int],
+    starts: Mapping[str, int],
+    found: Mapping[str, Lag],
+) -> None:
+    topic, partition = place
+    kind = INPUT_TOPICS[topic]
+    with TopicReader(kafka, prefix, [topic], partitions=[partition], nulls=True) as reader:
+        reader.restart(topic, partition, min(starts.values()))
+        for number, record in enumerate(reader.read_to_end()):
+            if number == LAG_RECORDS_MAX:
+                for lane in found:
+                    found[lane].complete = False
+                return
+            lane = _lane_of(codec, kind, record)
+            if lane in found and record.offset >= starts[lane]:
+                found[lane].records += 1
+                found[lane].blocks += kind is RecordKind.BLOCK
+
+
+def _lane_of(codec: Codec, kind: RecordKind, record: TopicRecord) -> str:
+    """Return the lane of a record: its key, or the lane that it names if it has none."""
+    if record.key:
+        return record.key.decode("utf-8", "replace")
+    source = Source(record.topic, record.partition, record.offset)
+    decoded = decode_record(codec, kind, record.value, source)
+    return decoded.lane if isinstance(decoded, DeadLetter) else decoded[0]
+
+
+def _taken(markers: Mapping[str, Marker], lane: str, place: tuple[str, int]) -> int:
+    marker = markers.get(lane)
+    return 0 if marker is None else marker.consumed.get(place, 0)
+
+
+def _consumed_by_job(checkpoint: Path) -> Consumed:
+    """Return what the last complete batch has consumed: every lane has emitted what it got of it. Empty if no batch can be read."""
+    try:
+        return consumed_by_batch(checkpoint, last_committed_batch(checkpoint))
+    except (UserError, OSError):  # it may belong to another user
+        return {}

@@ -78,7 +78,7 @@ def _document(about: dict[str, Any], keys: Keys) -> dict[str, Any] | None:
 
 def _whole(session: int, keys: Keys) -> list[StateSection]:
     counted = {key: value for key, value in keys.items() if isinstance(value, (dict, list))}
-    single = [(key, json.dumps(value)) for key, value in keys.items() if key not in counted]
+    single = [(key, _word(value)) for key, value in keys.items() if key not in counted]
     rows = [(key, f"{len(value):,}") for key, value in counted.items()]
     return [
         StateSection(facts=[("session", f"{session:,}"), *single]),
@@ -86,12 +86,16 @@ def _whole(session: int, keys: Keys) -> list[StateSection]:
     ]
 
 
+def _word(value: Any) -> str:
+    return "none" if value is None else json.dumps(value)
+
+
 def _sections(keys: Keys) -> list[StateSection] | None:
     sections = []
     for key, value in keys.items():
         if value:
             entries = value.items() if isinstance(value, dict) else (("", item) for item in value)
-            rows = [(name, json.dumps(entry)) for name, entry in entries]
+            rows = [(name, _word(entry)) for name, entry in entries]
             sections.append(
                 StateSection(section_title(key, len(rows)), columns=("", "value"), rows=rows, left=("", "value"))
             )

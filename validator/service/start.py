@@ -5,18 +5,42 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from validator import exit_codes
 from validator.errors import UserError
 from validator.kafka.topics import create_topics
+from validator.lanes.configured import lane_definitions
 from validator.service.job import JobProcess
+from validator.service.look import look_offline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from validator.config import Config
     from validator.kafka.broker import EmbeddedBroker
     from validator.service.job import Event
+
+
+JOB_RESTARTS_MAX: Final = 5
+"""Restarts of the job in a row without a completed batch, after which `validator up --restart` gives up."""
+
+POLL_S: Final = 1.0
+"""Seconds between two looks at the broker while the job runs."""
+
+RESTART_S: Final = 1.0
+"""Seconds before the first restart of the job. Each further restart in a row waits twice as long."""
+
+
+def check_job(config: Config) -> None:
+    """Check, before anything is started or written for it, what can be known of a job without Kafka.
+
+    Errors, in order: pyspark is not installed, another job is using the directory, the checkpoint belongs to other topics, a state file is
+    not usable.
+    """
+    JobProcess(config, lambda _: None).check()
+    look_offline(config)
+    lane_definitions(config)
 
 
 class Service:
@@ -26,11 +50,19 @@ class Service:
     when the broker answers (``bootstrap_servers``, ``started_here``), and ``topics`` when the topics exist (``created``).
     """
 
-    def __init__(self, config: Config, broker: EmbeddedBroker | None, on_event: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        broker: EmbeddedBroker | None,
+        on_event: Callable[[Event], None],
+        accepted: Sequence[str] = (),
+    ) -> None:
         self.config = config
         self.broker = broker
         self._on_event = on_event
+        self._accepted = accepted
         self._starting: _BrokerStart | None = None
+        self._broker_pid: int | None = None
         self._job: JobProcess | None = None
 
     @property
@@ -45,27 +77,79 @@ class Service:
             self._create_topics()
             self._start_job()
             return
-        self._starting = _BrokerStart(self.broker)
-        self._starting.start()
-        address = self._starting.wait_for_address()
+        address = self._begin_broker(self.broker)
         self.config = self.config.model_copy(update={"kafka": {**self.config.kafka, "bootstrap.servers": address}})
         self._start_job()  # it needs the topics only once Spark is up
-        self._starting.wait()
-        self._on_event({
-            "event": "broker", "bootstrap_servers": address, "started_here": self.broker.started_here,
-            "pid": self.broker.status().pid,
-        })  # fmt: skip
+        self._finish_broker(self.broker)
         self._create_topics()
 
-    def stop(self) -> None:
-        """Stop the job, then the broker if it was started here."""
+    def run(self, restarts_max: int = 0) -> int:
+        """Wait for the job's end and return its exit code. A job that was killed, or stopped by itself, is started again if asked.
+
+        ``restarts_max`` bounds the restarts in a row without a completed batch, and those of the broker. Raises `UserError`.
+        """
+        failures = broker_starts = 0
+        while True:
+            while not self.job.ended():
+                if self._has_lost_broker() and broker_starts < restarts_max:
+                    broker_starts += 1
+                    self._start_broker()  # on the same port, where the job's clients wait for it
+                self.job.await_end(POLL_S)
+            self._has_lost_broker()
+            code = self.job.wait()
+            if code != exit_codes.STOPPED or not restarts_max:
+                return code
+            failures = 1 if self.job.batches else failures + 1
+            if failures > restarts_max:
+                return code
+            pause_s = RESTART_S * 2 ** (failures - 1)
+            self._on_event({"event": "restart", "attempt": failures, "attempts_max": restarts_max, "seconds": pause_s})
+            time.sleep(pause_s)
+            if self.job.has_kept_changes:
+                self._accepted = ()
+            self.start()
+
+    def _start_broker(self) -> None:
+        assert self.broker is not None
+        self._begin_broker(self.broker)
+        self._finish_broker(self.broker)
+
+    def _begin_broker(self, broker: EmbeddedBroker) -> str:
+        """Begin to start the broker, and return the address at which it will answer."""
+        self._starting = _BrokerStart(broker)
+        self._starting.start()
+        return self._starting.wait_for_address()
+
+    def _finish_broker(self, broker: EmbeddedBroker) -> None:
+        """Return when the broker answers."""
+        assert self._starting is not None
+        address = self._starting.wait()
+        self._broker_pid = broker.status().pid
+        self._on_event({
+            "event": "broker", "bootstrap_servers": address, "started_here": broker.started_here, "pid": self._broker_pid,
+            "moved_from": broker.moved_from,
+        })  # fmt: skip
+
+    def _has_lost_broker(self) -> bool:
+        """Return, once, whether the broker's process has ended, and say so."""
+        if self.broker is None or self._broker_pid is None:
+            return False
+        status = self.broker.status()
+        if status.running:
+            return False
+        self._on_event({"event": "broker ended", "pid": self._broker_pid, "log": status.log})
+        self._broker_pid = None
+        return True
+
+    def stop(self, *, keep_broker: bool = False) -> None:
+        """Stop the job, then the broker if it was started here and is not to be kept."""
         try:
             if self._job is not None:
                 self._job.stop()
         finally:
             if self._starting is not None and self.broker is not None:
                 self._starting.join()
-                if self.broker.started_here:
+                if self.broker.started_here and not keep_broker:
                     self.broker.stop()
 
     def kill_job(self) -> None:
@@ -74,7 +158,7 @@ class Service:
             self._job.kill()
 
     def _start_job(self) -> None:
-        self._job = JobProcess(self.config, self._on_event)
+        self._job = JobProcess(self.config, self._on_event, self._accepted)
         self._job.start()
 
     def _create_topics(self) -> None:

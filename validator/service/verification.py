@@ -7,26 +7,25 @@ import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from validator.codec.decode import decode_record
 from validator.codec.json_form import to_json
 from validator.core.handlers.errors import HandlerFault
 from validator.core.handlers.state import FIRST_OWNER
 from validator.core.hashing import blake2b_256
-from validator.core.inputs import DeadLetter, Input, RecordKind, Source
+from validator.core.inputs import Input, RecordKind
 from validator.core.lane import COUNTERS, Counters
 from validator.errors import UserError
-from validator.kafka.reader import TopicReader, TopicRecord
+from validator.kafka.reader import TopicReader
 from validator.lanes.processor import LaneProcessor
+from validator.service.lane_inputs import InputPartition, by_block
 from validator.service.retention import missing_blocks
 from validator.service.state import UNLIMITED, RestoredState
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
-    from validator.codec.codec import Codec, RecordChecks
+    from validator.codec.codec import Codec
     from validator.core.lane import Lane
     from validator.core.outcomes import Receipt
     from validator.core.types import ParaId
@@ -96,18 +95,16 @@ def rebuild(
         )
     under = replace(definition, settings=UNLIMITED).under(lane.head.rules)
     rebuilt = Rebuilt(LaneProcessor.create(under))
-    partitions = [_Partition(kafka, place, end) for place, end in sorted(lane.consumed.items())]
+    partitions = [InputPartition(kafka, place, end) for place, end in sorted(lane.consumed.items())]
     rebuilt.cut = [f"{each.topic}[{each.partition}]" for each in partitions if each.low]
     thresholds = gc.get_threshold()
     gc.set_threshold(*_COLLECTOR)
     try:
         total = sum(partition.offsets for partition in partitions)
         kinds = {prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}
-        streams = (
+        items = by_block(
             partition.inputs(codec, kinds[partition.topic], lane.name, under.records) for partition in partitions
         )
-        # merge by block: a lane that read one topic before the others would have to hold all of it in memory
-        items = merge(*streams, key=_block)
         while batch := list(islice(items, RECORDS_PER_CATCH_UP)):
             inputs = [item for item in batch if isinstance(item, Input)]
             try:
@@ -122,52 +119,6 @@ def rebuild(
         for partition in partitions:
             partition.close()
     return rebuilt
-
-
-def _block(item: Input | DeadLetter) -> int:
-    return item.block or 0
-
-
-class _Partition:
-    """The records of one partition up to an offset."""
-
-    def __init__(self, kafka: KafkaTable, place: tuple[str, int], end: int) -> None:
-        self.topic, self.partition = place
-        self.end = end
-        self.read = 0
-        self._reader = TopicReader(kafka, "", [self.topic], partitions=[self.partition], nulls=True)
-        self.low, high = self._reader.spans()[place]
-        if high < end:
-            raise UserError(
-                f"{self.topic}[{self.partition}] ends at offset {high}, but the checkpoint's batch has consumed it up to {end}: "
-                "it is not the topic that the job read"
-            )
-        self.offsets = max(0, end - self.low)
-
-    def close(self) -> None:
-        self._reader.close()
-
-    def inputs(self, codec: Codec, kind: RecordKind, lane: str, records: RecordChecks) -> Iterator[Input | DeadLetter]:
-        """Yield a lane's inputs, decoded as the job decodes them."""
-        name = lane.encode()
-        for _, _, offset, key, value, *_ in self._records():
-            # a record of the lane contains its name as plain text, so the others need not be decoded
-            if name in value or name == key:
-                source = Source(self.topic, self.partition, offset)
-                decoded = decode_record(codec, kind, value, source, key, {lane: records})
-                if isinstance(decoded, DeadLetter):
-                    if decoded.lane == lane:
-                        yield decoded
-                elif decoded[0] == lane:
-                    yield decoded[1]
-
-    def _records(self) -> Iterator[TopicRecord]:
-        for record in self._reader.read_to_end() if self.offsets else ():
-            if record.offset >= self.end:
-                break
-            self.read = record.offset + 1 - self.low
-            yield record
-        self.read = self.offsets  # only transaction markers remain up to the end
 
 
 # --- comparing ---------------------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from validator.config import load_config
 from validator.errors import UserError
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
-from validator.lanes.kept_rules import keep_rules, refuse_changed_past
+from validator.lanes.kept_rules import keep_rules, refuse_changed_past, rules_changed
 
 SEED = "[chains.a]\n"
 AT_10 = SEED + "rules = [{from_block = 10, profile = 'router/2021-09'}]"
@@ -71,3 +71,35 @@ def test_lane_that_is_new_or_whose_file_is_damaged_is_left_to_the_store(tmp_path
     (tmp_path / "lanes").mkdir()
     (tmp_path / "lanes" / "a.rules").write_bytes(b"\x01damaged")
     refuse_changed_past(tmp_path / "lanes", now, lambda _: 99)
+
+
+def test_rules_that_this_program_does_not_have_are_refused_with_a_checkpoint(tmp_path: Path) -> None:
+    """The journal was written under them. Without one, only the emitted blocks matter, and a rebuild compares these."""
+    now = definition(tmp_path, SEED)
+    written = now["a"].encode_rules()
+    version = written.index(b"router") + len(b"router") + 1 + 4
+    (tmp_path / "lanes").mkdir()
+    (tmp_path / "lanes" / "a.rules").write_bytes(written[:version] + b"\xff" * 4 + written[version + 4 :])
+    assert rules_changed(tmp_path / "lanes", now)
+    refuse_changed_past(tmp_path / "lanes", now, lambda _: 99)
+    refuse_changed_past(tmp_path / "lanes", now, lambda _: None, checkpoint=True)
+    with pytest.raises(
+        UserError, match=r"^lane a: its journal was written under rules of version 4294967295, this"
+    ) as error:
+        refuse_changed_past(tmp_path / "lanes", now, lambda _: 99, checkpoint=True)
+    assert "\n" not in str(error.value)
+
+
+def test_handlers_that_are_no_longer_installed_are_refused_with_a_checkpoint(tmp_path: Path) -> None:
+    """Also if they have handled nothing yet: the store brings the lane up under all that its journal names."""
+    text = "[chains.a]\nhandlers = [{name = 'remark', from_block = 50}]\n"
+    before = definition(tmp_path, text)
+    written = before["a"].encode_rules().replace(b"0.1.0", b"0.0.9")
+    assert written != before["a"].encode_rules()
+    (tmp_path / "lanes").mkdir()
+    (tmp_path / "lanes" / "a.rules").write_bytes(written)
+    refuse_changed_past(tmp_path / "lanes", before, lambda _: 9)
+    with pytest.raises(
+        UserError, match=r"^lane a: its journal was written under plugins that are no longer installed: remark@0.0.9"
+    ):
+        refuse_changed_past(tmp_path / "lanes", before, lambda _: 9, checkpoint=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from validator.cli.job_log import describe
 from validator.config import Config
 from validator.errors import UserError
 from validator.service import job as job_module
@@ -37,6 +38,8 @@ if behaviour == "bug":
     raise RuntimeError("a bug")
 if behaviour != "deaf":
     log("ready")
+if behaviour == "shot":
+    log("batch", batch=3, records=40, milliseconds={}); os.kill(os.getpid(), signal.SIGKILL)
 time.sleep(600)
 """
 
@@ -136,6 +139,21 @@ def test_failure_names_reason_and_spark_log(make: Make) -> None:
     assert job.wait() == 70
     assert job.failure == "SinkFailed: no; Spark's log is here.log"
     assert events.all[-1]["event"] == "failed"
+
+
+def test_killed_job_names_the_signal_and_its_last_line(make: Make) -> None:
+    job, events = make("shot")
+    job.start()
+    assert job.wait() == 3
+    last = '{"event": "batch", "batch": 3, "records": 40, "milliseconds": {}}'
+    assert events.all[-1] == {
+        "event": "killed", "pid": job.pid, "signal": "signal 9 (SIGKILL)", "exit_code": 137, "last_line": last, "spark_log": "here.log",
+    }  # fmt: skip
+    assert job.failure == f"the job was ended by signal 9 (SIGKILL); its last line: {last}; Spark's log is here.log"
+    assert describe(events.all[-1]) == (
+        "by signal 9 (SIGKILL), exit code 137; its last line: batch 3: 40 records in 0.0 s; Spark's log is here.log"
+    )
+    assert job.batches == 1
 
 
 def test_unexpected_exception_is_internal_error_with_its_output(make: Make) -> None:

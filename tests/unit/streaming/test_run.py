@@ -15,7 +15,12 @@ from streaming.run import BatchFailed, _follow, _may_pass, _reason, _run_queries
 from validator import exit_codes
 from validator.config import Config
 from validator.errors import UserError
+from validator.lanes.accepted import NOTHING
+from validator.lanes.configured import lane_definitions
+from validator.lanes.kept_start import start_of
 from validator.lanes.marker import Marker
+from validator.service import look as look_module
+from validator.service.look import Look
 
 TRACEBACK = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted: Task 0 failed 1 times
 Traceback (most recent call last):
@@ -81,7 +86,12 @@ class Query:
             raise StreamingQueryException(FAILURES[step])
         if step == "batch":
             rows = len(self.recentProgress) + 5
-            progress = SimpleNamespace(batchId=len(self.recentProgress), numInputRows=rows, durationMs={"addBatch": 3})
+            progress = SimpleNamespace(
+                batchId=len(self.recentProgress),
+                numInputRows=rows,
+                durationMs={"addBatch": 3},
+                sources=[SimpleNamespace(endOffset=f"end of {len(self.recentProgress)}")],
+            )
             self.recentProgress.append(progress)
         elif step in ("busy", "idle"):
             self.busy = step == "busy"
@@ -131,6 +141,13 @@ def test_every_batch_is_logged_once_including_last() -> None:
         ("batch", 2, 7),
     ]
     assert log.events[-1] == ("stopped", {"last_batch": 2})
+
+
+def test_end_of_each_batch_is_passed_on_once() -> None:
+    ends: list[str] = []
+    query = Query(["batch", "nothing", "batch", "nothing"])
+    _follow(query, Stop(3), Log(), ends.append)  # type: ignore[arg-type]
+    assert ends == ["end of 0", "end of 1"]
 
 
 def test_stop_waits_for_running_batch() -> None:
@@ -224,7 +241,8 @@ def test_only_consecutive_failures_are_counted(
     monkeypatch.setattr(run, "RESTART_S", 0.0)
     log = Log()
     monkeypatch.setattr(run, "_take_over", lambda _: None)
-    settings = SimpleNamespace(output=None)
+    monkeypatch.setattr(run, "JobOffsets", lambda *_: SimpleNamespace(commit=lambda _: None, close=lambda: None))
+    settings = SimpleNamespace(output=None, kafka={}, prefix="p.")
     assert _run_queries(None, settings, ended, log) == code  # type: ignore[arg-type]
     assert [values["attempt"] for event, values in log.events if event == "restarting"] == restarts
 
@@ -261,19 +279,32 @@ def test_change_of_executed_blocks_is_refused_before_spark_starts(
         rules = [{"from_block": from_block, "profile": "router/2021-09"}]
         return Config.model_validate({"job": {"directory": str(tmp_path)}, "chains": {"a": {"rules": rules}}})
 
-    monkeypatch.setattr(run, "_run_in_session", start)
-    monkeypatch.setattr(run, "read_marker", lambda *_: Marker(30))
-    with pytest.raises(RuntimeError, match="Spark starts"):
-        run.run_job(config(31))
-    (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
-    (tmp_path / "checkpoint" / "offsets" / "0").touch()
-    with pytest.raises(UserError, match="lane a: its rules differ from block 30 on, but block 30 is already executed"):
-        run.run_job(config(30))
-    (tmp_path / "checkpoint" / "offsets" / "0").unlink()  # as for --rebuild
-    with pytest.raises(UserError, match="its rules differ from block 30 on"):
-        run.run_job(config(30))
-    for _ in range(2):  # the refused rules are not kept
+    def refused(from_block: int) -> None:
+        with pytest.raises(
+            UserError, match="lane a: its rules differ from block 30 on, but block 30 is already executed"
+        ):
+            run.run_job(config(from_block))
+
+    def starts(from_block: int) -> None:
         with pytest.raises(RuntimeError, match="Spark starts"):
-            run.run_job(config(32))
-    with pytest.raises(RuntimeError, match="Spark starts"):
-        run.run_job(config(31))
+            run.run_job(config(from_block))
+
+    monkeypatch.setattr(run, "_run_in_session", start)
+    starts(31)  # without a request to Kafka, since there is nothing to compare
+    definitions = lane_definitions(config(31))
+    beginnings = {lane: start_of(config(31), definition) for lane, definition in definitions.items()}
+    Look(tmp_path / "lanes", definitions, beginnings, {}, NOTHING).keep()
+    starts(31)
+
+    monkeypatch.setattr(run, "wait_for_topics", lambda *_, **__: None)
+    monkeypatch.setattr(look_module, "read_markers", lambda *_, **__: {"a": Marker(30)})
+    monkeypatch.setattr(look_module, "refuse_other_topics", lambda *_: None)
+    for folder in ("offsets", "commits"):
+        (tmp_path / "checkpoint" / folder).mkdir(parents=True)
+        (tmp_path / "checkpoint" / folder / "0").write_text("v1\n{}\n{}")
+    refused(30)
+    starts(32)
+    starts(31)  # nothing is kept of a start that Spark did not see
+    (tmp_path / "checkpoint" / "offsets" / "0").unlink()  # as for --rebuild
+    monkeypatch.setenv("VALIDATOR_JOB__REBUILD", "true")
+    refused(30)

@@ -8,10 +8,11 @@ from itertools import islice
 from typing import Any, Final
 
 from validator.core.hashing import blake2b_256, message_hash
+from validator.core.limits import U32_MAX
 from validator.core.types import ChannelId, ParaId
 from validator.plugin.protocol_api import StateSection, section_title
 from validator.protocols.router.books import Book
-from validator.protocols.router.state import RouterState
+from validator.protocols.router.state import HrmpChannel, RouterState
 
 FIRST_MESSAGES: Final = 5
 """Maximum number of messages shown of a queue."""
@@ -56,6 +57,7 @@ def para_sections(state: RouterState, para: ParaId, page: bytes | None) -> list[
     kind = state.paras.get(para)
     leaving = " (outgoing)" if para in state.outgoing_paras else ""
     upward_count, upward_bytes = state.relay_dispatch_queue_size.get(para, (0, 0))
+    in_queue = f"{upward_count} of {_limit(config.max_upward_queue_count)}"
     downward = state.downward_message_queues.get(para, ())
     head = state.downward_message_queue_heads.get(para)
     sent = state.downward_messages_sent.get(para, 0)
@@ -63,10 +65,7 @@ def para_sections(state: RouterState, para: ParaId, page: bytes | None) -> list[
         ("kind", "not a valid para" if kind is None else f"{kind.value}{leaving}"),
         ("account", "none" if account is None else f"{account.free:,} free, {account.reserved:,} reserved"),
         ("watermark", _or_none(state.hrmp_watermarks.get(para))),
-        (
-            "upward queue",
-            f"{upward_count} of {config.max_upward_queue_count} messages, {upward_bytes:,} of {config.max_upward_queue_size:,} bytes",
-        ),
+        ("upward queue", f"{in_queue} messages, {upward_bytes:,} of {_limit(config.max_upward_queue_size)} bytes"),
         (
             "downward queue",
             f"{len(downward)} messages, {sum(len(message.msg) for message in downward):,} bytes; {sent:,} sent in total",
@@ -87,13 +86,16 @@ def channel_sections(state: RouterState, channel_id: ChannelId) -> list[StateSec
     channel = state.hrmp_channels.get(channel_id)
     if channel is None:
         return _requests(state)
-    places_left = channel.limit_used_places - channel.used_places
-    bytes_left = channel.limit_used_bytes - channel.used_bytes
+    left = (
+        f"{_left(channel.limit_used_places, channel.used_places)} messages",
+        f"{_left(channel.limit_used_bytes, channel.used_bytes)} bytes",
+        *_fullness(channel),
+    )
     facts = (
-        ("messages", f"{channel.used_places} of {channel.limit_used_places:,} places"),
-        ("bytes", f"{channel.used_bytes:,} of {channel.limit_used_bytes:,}"),
-        ("left", f"{places_left:,} messages, {bytes_left:,} bytes"),
-        ("max message size", f"{channel.limit_message_size:,} bytes"),
+        ("messages", f"{channel.used_places} of {_limit(channel.limit_used_places)} places"),
+        ("bytes", f"{channel.used_bytes:,} of {_limit(channel.limit_used_bytes)}"),
+        ("left", ", ".join(left)),
+        ("max message size", f"{_limit(channel.limit_message_size)} bytes"),
         ("deposits", f"{channel.sender_deposit:,} of the sender, {channel.recipient_deposit:,} of the recipient"),
         ("sent in total", f"{channel.messages_sent:,}"),
         ("MQC head", channel.mqc_head.hex()),
@@ -168,19 +170,15 @@ def _channels(words: str, state: RouterState, channel_ids: Sequence[ChannelId]) 
     rows = []
     for channel_id in channel_ids:
         channel = state.hrmp_channels[channel_id]
-        full = (
-            channel.used_places * 5 >= channel.limit_used_places * 4
-            or channel.used_bytes * 5 >= channel.limit_used_bytes * 4
-        )
-        closing = "closing" if channel_id in state.hrmp_close_channel_requests else "nearly full" if full else ""
+        closing = ("closing",) if channel_id in state.hrmp_close_channel_requests else ()
         rows.append(
             (
                 f"{channel_id[0]} -> {channel_id[1]}",
-                f"{channel.used_places:,}/{channel.limit_used_places:,}",
-                f"{channel.used_bytes:,}/{channel.limit_used_bytes:,}",
-                f"{channel.limit_message_size:,}",
+                f"{channel.used_places:,}/{_limit(channel.limit_used_places)}",
+                f"{channel.used_bytes:,}/{_limit(channel.limit_used_bytes)}",
+                _limit(channel.limit_message_size),
                 _hex(channel.mqc_head, 4),
-                closing,
+                ", ".join((*closing, *_fullness(channel))),
             )
         )
     return _table(words, ("channel", "messages", "bytes", "max message size", "MQC head", ""), rows)
@@ -192,9 +190,9 @@ def _requests(state: RouterState) -> list[StateSection]:
             f"{sender} -> {recipient}",
             "confirmed" if request.confirmed else "",
             str(request.age),
-            f"{request.limit_used_places:,}",
-            f"{request.limit_used_bytes:,}",
-            f"{request.limit_message_size:,}",
+            _limit(request.limit_used_places),
+            _limit(request.limit_used_bytes),
+            _limit(request.limit_message_size),
             f"{request.sender_deposit:,}",
         )
         for (sender, recipient) in state.hrmp_open_channel_requests_list
@@ -229,6 +227,22 @@ def _first(queue: Iterable[Any]) -> list[Any]:
 
 def _with(count: int, words: str, wanted: object) -> str:
     return f"{count:,}, {words}" if wanted else f"{count:,}"
+
+
+def _fullness(channel: HrmpChannel) -> tuple[str, ...]:
+    """Return whether a channel takes no message, or few more: four fifths of its places or bytes are used."""
+    uses = ((channel.used_places, channel.limit_used_places), (channel.used_bytes, channel.limit_used_bytes))
+    if any(used >= limit for used, limit in uses):
+        return ("full",)
+    return ("nearly full",) if any(used * 5 >= limit * 4 for used, limit in uses) else ()
+
+
+def _limit(value: int) -> str:
+    return "unlimited" if value == U32_MAX else f"{value:,}"
+
+
+def _left(limit: int, used: int) -> str:
+    return "unlimited" if limit == U32_MAX else f"{limit - used:,}"
 
 
 def _or_none(value: int | None) -> str:

@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A start compares its configuration with the checkpoint and with the topics before it is ready; this process plays the earlier job."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.sending import send
+from tests.unit.lanes.chains import Chain, chain, config_of
+from validator.codec.encode import OutputRecord
+from validator.config import Config
+from validator.errors import UserError
+from validator.kafka.client import admin_config, producer_config
+from validator.kafka.topics import create_topics
+from validator.lanes.accepted import NOTHING, Accepted
+from validator.lanes.configured import lane_definitions
+from validator.lanes.marker import Marker
+from validator.lanes.processor import LaneProcessor
+from validator.service import look as look_module
+from validator.service.lane_inputs import InputPartition, by_block
+from validator.service.look import Look, look, look_offline
+from validator.simulate import SimulationSettings
+from validator.topics import INPUT_TOPICS
+
+CHAIN = chain(SimulationSettings(seed=3, blocks=24, candidates_per_block=3, violation_share=0.1))
+OTHER = chain(SimulationSettings(seed=4, blocks=6, candidates_per_block=2, lane="kusama"))
+LAST = CHAIN.blocks[-1].block
+GENESIS = Accepted(genesis=frozenset({CHAIN.lane}))
+
+
+def with_keys(of: Chain, **keys: Any) -> Chain:
+    """Return a chain with other keys in its table."""
+    return Chain(of.lane, {**of.table, **keys}, of.blocks, of.records)
+
+
+def richer(of: Chain, para: int = 0) -> Chain:
+    """Return a chain of which one genesis para has another balance."""
+    paras = [dict(each) for each in of.table["genesis_paras"]]
+    paras[para]["balance"] += 1
+    return with_keys(of, genesis_paras=paras)
+
+
+class Deployment:
+    """A folder and topics in which a job has run."""
+
+    def __init__(self, kafka: dict[str, Any], prefix: str, folder: Path) -> None:
+        self.kafka, self.prefix, self.folder = kafka, prefix, folder
+
+    def config(self, *chains: Chain, rebuild: bool = False, **job: Any) -> Config:
+        job = {"directory": str(self.folder), "root_interval_blocks": 5, "rebuild": rebuild, **job}
+        return config_of(*chains, job=job, kafka=self.kafka, topics={"prefix": self.prefix})
+
+    def run(self, *chains: Chain, batch: int = 0, complete: bool = True) -> None:
+        """Do the work of a job: take the chains' records, emit everything, leave markers, a checkpoint and what it began with."""
+        config = self.config(*chains)
+        definitions = lane_definitions(config)
+        look(config, definitions, NOTHING).keep()
+        send(
+            self.kafka,
+            self.prefix,
+            [(each.topic, each.lane.encode(), each.value) for of in chains for each in of.records],
+        )
+        ends = self.ends(*chains)
+        for lane, definition in definitions.items():
+            outputs = list(LaneProcessor.create(definition).process(self.inputs(definition, ends)))
+            records = [record for _, records in outputs for record in records]
+            block = max((block for block, _ in outputs if block is not None), default=None)
+            self.emit([*records, Marker(block, ends).encode(lane)])
+        for folder in ("offsets", "commits") if complete else ("offsets",):
+            (self.folder / "checkpoint" / folder).mkdir(parents=True, exist_ok=True)
+            sources: dict[str, dict[str, int]] = {}
+            for (topic, partition), end in ends.items():
+                sources.setdefault(topic, {})[str(partition)] = end
+            (self.folder / "checkpoint" / folder / str(batch)).write_text(f"v1\n{{}}\n{json.dumps(sources)}")
+
+    def ends(self, *chains: Chain) -> dict[tuple[str, int], int]:
+        counts = dict.fromkeys(INPUT_TOPICS, 0)
+        for of in chains:
+            for record in of.records:
+                counts[record.topic] += 1
+        return {(self.prefix + topic, 0): count for topic, count in counts.items()}
+
+    def inputs(self, definition: Any, ends: dict[tuple[str, int], int]) -> Iterator[Any]:
+        partitions = [InputPartition(self.kafka, place, end) for place, end in sorted(ends.items())]
+        kinds = {self.prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}
+        streams = (
+            each.inputs(definition.codec, kinds[each.topic], definition.name, definition.records) for each in partitions
+        )
+        yield from by_block(streams)
+        for each in partitions:
+            each.close()
+
+    def emit(self, records: list[OutputRecord]) -> None:
+        send(self.kafka, self.prefix, [(topic, key, value) for topic, key, value, _ in records])
+
+    def remove_checkpoint(self) -> None:
+        for path in sorted((self.folder / "checkpoint").rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+
+    def start(self, *chains: Chain, accepted: Accepted = NOTHING, **job: Any) -> Look:
+        config = self.config(*chains, **job)
+        return look(config, lane_definitions(config), accepted)
+
+    def refused(self, *chains: Chain, accepted: Accepted = NOTHING, **job: Any) -> str:
+        before = self.files()
+        with pytest.raises(UserError) as refused:
+            self.start(*chains, accepted=accepted, **job)
+        assert self.files() == before
+        assert "\n" not in str(refused.value)
+        return str(refused.value)
+
+    def files(self) -> dict[str, bytes]:
+        return {str(path): path.read_bytes() for path in sorted(self.folder.rglob("*")) if path.is_file()}
+
+
+@pytest.fixture
+def deployment(kafka: dict[str, Any], request: pytest.FixtureRequest, tmp_path: Path) -> Deployment:
+    prefix = re.sub("[^a-z-]+", "-", f"look-{request.node.name}")[:80] + "."
+    create_topics(kafka, prefix=prefix)
+    return Deployment(kafka, prefix, tmp_path / "job")
+
+
+def test_another_genesis_balance_is_refused_by_a_start_and_by_a_rebuild(deployment: Deployment) -> None:
+    deployment.run(CHAIN)
+    deployment.start(CHAIN).keep()
+    para = CHAIN.table["genesis_paras"][0]
+    words = (
+        f"chains.polkadot.genesis_paras[{para['para_id']}].balance: lane polkadot began with {para['balance']}, "
+        f"found {para['balance'] + 1}: "
+    )
+    assert deployment.refused(richer(CHAIN)).startswith(words)
+    deployment.start(richer(CHAIN), accepted=GENESIS).keep()
+    deployment.start(richer(CHAIN))
+    assert "found" in deployment.refused(CHAIN)  # the accepted beginning is the kept one now
+    deployment.start(CHAIN, accepted=GENESIS).keep()
+
+    deployment.remove_checkpoint()
+    assert "has no checkpoint: start with --rebuild" in deployment.refused(CHAIN)
+    assert deployment.refused(richer(CHAIN), rebuild=True).startswith(words)
+    deployment.start(CHAIN, rebuild=True)
+
+
+def test_rebuild_elsewhere_compares_what_is_emitted_block_by_block(deployment: Deployment, tmp_path: Path) -> None:
+    deployment.run(CHAIN)
+    deployment.folder = tmp_path / "another machine"
+    deployment.start(CHAIN, rebuild=True)
+    deployment.start(CHAIN, rebuild=True, root_interval_blocks=3, headroom_interval_blocks=1)
+    line = deployment.refused(richer(CHAIN), rebuild=True)
+    assert line.startswith("lane polkadot: block 5 would not be rebuilt as it was emitted: receipts has state_root ")
+    assert line.endswith("with --accept-change polkadot:5")
+    deployment.start(richer(CHAIN), rebuild=True, accepted=Accepted(blocks={CHAIN.lane: 5}))
+    deployment.start(richer(CHAIN), rebuild=True, accepted=GENESIS)
+    assert "block 5 would not" in deployment.refused(
+        richer(CHAIN), rebuild=True, accepted=Accepted(blocks={CHAIN.lane: 6})
+    )
+    line = deployment.refused(with_keys(CHAIN, enactment="on-inclusion"), rebuild=True)
+    assert re.match(
+        r"lane polkadot: block \d+ would not be rebuilt as it was emitted: verdicts has candidate \d+: \w+ ", line
+    )
+
+
+def test_verdict_that_differs_in_a_number_is_found(deployment: Deployment, tmp_path: Path) -> None:
+    """Both sides reject the same candidates, with another limit in the error."""
+    deployment.run(CHAIN)
+    deployment.folder = tmp_path / "another machine"
+    limits = CHAIN.table["host_configuration"]
+    refusing = {name: value - 1 for name, value in limits.items() if name == "max_upward_message_size"}
+    changed = with_keys(CHAIN, host_configuration={**limits, **refusing})
+    line = deployment.refused(changed, rebuild=True, root_interval_blocks=0)
+    assert "verdicts has candidate" in line
+    assert "the rebuild" in line
+
+
+def test_another_prefix_is_refused_without_kafka(deployment: Deployment) -> None:
+    deployment.run(CHAIN)
+    before = deployment.files()
+    was = deployment.prefix
+    deployment.prefix = "elsewhere."
+    with pytest.raises(UserError) as refused:
+        look_offline(deployment.config(CHAIN))
+    assert str(refused.value).startswith("[topics] prefix: ")
+    assert f"belongs to topics with the prefix '{was}', found 'elsewhere.'" in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert "belongs to topics with the prefix" in deployment.refused(CHAIN)
+    deployment.prefix = was
+    deployment.start(CHAIN)
+    assert deployment.files() == before
+
+
+def test_topics_that_end_before_the_checkpoint_are_other_topics(deployment: Deployment) -> None:
+    """They were deleted and created again, or belong to another Kafka: retention has nothing to do with it."""
+    deployment.run(CHAIN)
+    path = deployment.folder / "checkpoint" / "offsets" / "0"
+    blocks = f'"{deployment.prefix}blocks": {{"0": '
+    path.write_text(path.read_text().replace(blocks, f"{blocks}9"))
+    line = deployment.refused(CHAIN)
+    assert f"{deployment.prefix}blocks[0] ends at offset {len(CHAIN.blocks)}, but " in line
+    assert "it is another topic or another Kafka than the job read" in line
+
+
+def test_change_of_a_key_without_a_block_needs_the_next_one(deployment: Deployment) -> None:
+    deployment.run(CHAIN)
+    changed = with_keys(CHAIN, ump_default_weight=7)
+    line = deployment.refused(changed)
+    assert line.startswith("chains.polkadot.ump_default_weight: lane polkadot began with ")
+    assert f"block {LAST} is executed: put it back, or start once with --accept-change polkadot:{LAST + 1}" in line
+    assert f"expected --accept-change polkadot:{LAST + 1}" in deployment.refused(
+        changed, accepted=Accepted(blocks={CHAIN.lane: 3})
+    )
+    deployment.start(changed, accepted=Accepted(blocks={CHAIN.lane: LAST + 1})).keep()
+    deployment.start(changed)
+
+
+def test_change_waits_until_the_last_batch_is_complete(deployment: Deployment) -> None:
+    deployment.run(CHAIN, complete=False)
+    line = deployment.refused(with_keys(CHAIN, ump_default_weight=7), accepted=Accepted(blocks={CHAIN.lane: LAST + 1}))
+    assert "the last batch of the checkpoint is not complete" in line
+    deployment.start(CHAIN)
+
+
+def test_rules_of_executed_blocks_are_refused(deployment: Deployment) -> None:
+    deployment.run(CHAIN)
+    rules = [{"from_block": LAST, "profile": "router/2021-09"}]
+    assert f"its rules differ from block {LAST} on" in deployment.refused(with_keys(CHAIN, rules=rules))
+    deployment.start(with_keys(CHAIN, rules=[{**rules[0], "from_block": LAST + 1}]))
+
+
+def test_removed_chain_is_refused_and_its_records_are_not_dead(deployment: Deployment) -> None:
+    deployment.run(CHAIN, OTHER)
+    line = deployment.refused(CHAIN)
+    assert line.startswith(
+        f"chains.kusama: the lane has emitted up to block {OTHER.blocks[-1].block} and is not configured any more"
+    )
+    removed = Accepted(removed=frozenset({"kusama"}))
+    found = deployment.start(CHAIN, accepted=removed)
+    assert found.retired == {"kusama": deployment.ends(CHAIN, OTHER)}
+    found.keep()
+    assert deployment.start(CHAIN).retired == found.retired
+    assert "began with" in deployment.refused(CHAIN, richer(OTHER)), "a lane that returns has its state"
+    deployment.remove_checkpoint()
+    assert deployment.start(CHAIN, rebuild=True).retired == found.retired
+    deployment.folder = deployment.folder / "elsewhere"
+    assert deployment.refused(CHAIN, rebuild=True).startswith("chains.kusama: ")
+    assert deployment.start(CHAIN, rebuild=True, accepted=removed).retired == found.retired
+
+
+def test_accepted_change_that_is_none_is_refused(deployment: Deployment) -> None:
+    deployment.run(CHAIN)
+    changed = with_keys(CHAIN, ump_default_weight=7)
+    both = Accepted(genesis=frozenset({CHAIN.lane}), blocks={CHAIN.lane: LAST + 1})
+    assert deployment.refused(changed, accepted=both).startswith("--accept-change polkadot:genesis: nothing of lane")
+    for accepted in (GENESIS, Accepted(blocks={CHAIN.lane: LAST + 1}), Accepted(removed=frozenset({"kusama"}))):
+        assert re.match(
+            r"--accept-change \w+:\w+: nothing of lane \w+ has changed so", deployment.refused(CHAIN, accepted=accepted)
+        )
+
+
+def test_lane_that_has_taken_nothing_may_begin_otherwise(deployment: Deployment) -> None:
+    deployment.run(CHAIN)
+    deployment.start(CHAIN, OTHER).keep()
+    deployment.start(CHAIN, richer(OTHER)).keep()
+    deployment.start(CHAIN)  # nor is it missed
+
+
+def test_start_without_changes_asks_for_no_markers(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a crash a transaction may be open there, and only the job that has taken over can end it."""
+    deployment.run(CHAIN)
+
+    def asked(*_: object, **__: object) -> dict[str, Marker]:
+        raise AssertionError("asked for markers")
+
+    monkeypatch.setattr(look_module, "read_markers", asked)
+    deployment.start(CHAIN)
+
+
+def test_rebuild_with_cut_verdicts_compares_the_rest(deployment: Deployment, tmp_path: Path) -> None:
+    deployment.run(CHAIN)
+    deployment.folder = tmp_path / "another machine"
+    admin = AdminClient(admin_config(deployment.kafka))
+    for future in admin.delete_records([TopicPartition(f"{deployment.prefix}verdicts", 0, 8)]).values():
+        future.result()
+    deployment.start(CHAIN, rebuild=True)
+    assert "block 5 would not be rebuilt" in deployment.refused(richer(CHAIN), rebuild=True)
+
+
+def test_rebuild_after_a_crash_does_not_wait_for_an_open_transaction(deployment: Deployment, tmp_path: Path) -> None:
+    """Only the job that takes the lanes over can end it; what is committed before it is compared."""
+    deployment.run(CHAIN)
+    deployment.folder = tmp_path / "another machine"
+    producer = Producer(producer_config(deployment.kafka, transactional_id=f"{deployment.prefix}killed"))
+    producer.init_transactions(60.0)
+    producer.begin_transaction()
+    for topic in ("verdicts", "receipts", "markers"):
+        producer.produce(f"{deployment.prefix}{topic}", b"uncommitted", CHAIN.lane.encode())
+    assert producer.flush(60.0) == 0
+    try:
+        deployment.start(CHAIN, rebuild=True)
+        assert "block 5 would not be rebuilt" in deployment.refused(richer(CHAIN), rebuild=True)
+    finally:
+        producer.abort_transaction(60.0)

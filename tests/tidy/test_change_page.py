@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/changing.md has a row for every key of the configuration, and every key of the reference file has a row."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+from tests.tidy.change_page import NOTES, PAGE, render, table
+from tests.tidy.tree import ROOT
+from validator.config.changes import CHAIN, EFFECTS, LIMITS, configuration_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def test_every_key_has_a_row() -> None:
+    assert list(EFFECTS) == configuration_keys(), "add the new key to EFFECTS, and a change of it to test_kept_start"
+    assert set(NOTES) <= set(EFFECTS)
+
+
+def test_page_is_up_to_date() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert table() in text, "run python -m tests.tidy.change_page"
+    assert render(text) == text
+
+
+def row_of(key: str) -> str:
+    """Return the row of a key of the file: free keys and a protocol's limits share one."""
+    for free in (
+        "kafka",
+        "transports",
+        "jobs",
+        "topics.retention_ms",
+        f"{CHAIN}.ump_weights",
+        f"{CHAIN}.handlers.config",
+    ):
+        if key.startswith(f"{free}."):
+            return free
+    if key.startswith((f"{CHAIN}.host_configuration.", f"{LIMITS}.")):
+        return LIMITS
+    return key
+
+
+def keys_in(values: dict[str, Any], path: str = "") -> Iterator[str]:
+    for name, value in values.items():
+        key = f"{path}{name}" if path != "chains." else CHAIN
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, dict):
+                yield from keys_in(each, f"{key}.")
+        if not isinstance(value, dict) and not (isinstance(value, list) and value and isinstance(value[0], dict)):
+            yield key
+
+
+def test_every_key_of_the_reference_has_a_row() -> None:
+    text = (ROOT / "examples" / "validator.toml").read_text(encoding="utf-8")
+    uncommented = re.sub(r"^# (?=\[|\w+ = |\")", "", text, flags=re.MULTILINE)
+    found = {row_of(key) for key in keys_in(tomllib.loads(uncommented))}
+    assert len(found) > 35
+    assert found <= set(EFFECTS), found - set(EFFECTS)

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the markers of all lanes in one pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from validator.kafka.reader import TopicReader
+from validator.lanes.marker import Marker
+from validator.topics import MARKERS
+
+if TYPE_CHECKING:
+    from validator.kafka.client import KafkaTable
+
+
+def read_markers(kafka: KafkaTable, prefix: str, *, progress_s: float | None = None) -> dict[str, Marker]:
+    """Return the marker of each lane that has one; the empty name has the dead letters that belong to no configured lane.
+
+    With ``progress_s`` it waits for transactions that are open at present, and gives up after that many seconds without progress.
+    Otherwise it stops before the first of them. Raises `UserError`.
+    """
+    last: dict[bytes, bytes] = {}
+    with TopicReader(kafka, prefix, [MARKERS], nulls=True, patience_s=progress_s) as reader:
+        records = reader.read_to_end() if progress_s is None else reader.read_past_transactions(progress_s)
+        for record in records:
+            last[record.key or b""] = record.value
+    return {key.decode(): Marker.decode(value) for key, value in last.items() if value}
