@@ -22,6 +22,7 @@ from rich.text import Text
 from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
 from validator.cli.lanes import lane_statuses
+from validator.cli.table import PlainTable
 from validator.config import load_config
 from validator.core.inputs import DeadReason
 from validator.errors import UserError
@@ -131,7 +132,7 @@ def _print(listed: list[dict[str, Any]], counts: Counter[str], config: Config) -
             table.add_row(*(Text(row[at]) for at, _ in used))
         console.print(table)
     else:
-        _write("".join("  ".join(cell for cell in row if cell) + "\n" for row in rows))
+        _write(PlainTable(_HEADINGS, _NUMBERS).lines(rows) if rows else "")
     by_reason = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
     shown = f" (the last {len(rows)} shown)" if len(rows) < counts.total() else ""
     _write(

@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "validator.cli.demo:demo",
         "Run broker, job and a simulated relay chain, with live verdicts and a summary.",
     ),
+    "init": ("validator.cli.init:init", "Write a configuration with two paras, and sample records for them."),
     "up": ("validator.cli.up:up", "Start a broker if none is configured, the topics and the job; Ctrl-C stops them."),
     "run": ("validator.cli.run:run", "Run only the job, on the configured Kafka."),
     "submit": ("validator.cli.submit:submit", "Validate JSON lines of one kind and send them to their topic."),

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Column, Table
 
 from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, say
 from validator.cli.plugin_rows import describe, rows_of
+from validator.cli.table import print_table, several
 from validator.config import Config, load_config
 from validator.errors import UserError
 from validator.plugin.lock import write_lock
@@ -45,11 +45,11 @@ def list_(config_path: ConfigPath = None, as_json: Json = False) -> None:
         table.add_row(
             f"{row['name']}@{row['version']}" if row["version"] else row["name"],
             row["group"].removeprefix("validator."),
-            "\n".join(row["provides"]) or row["note"] or "",
-            f"{row['distribution']}\n{row['distribution_version']}",
+            several(row["provides"]) or row["note"] or "",
+            several([row["distribution"], row["distribution_version"]]),
             "ok" if not row["problems"] else "; ".join(row["problems"]),
         )
-    Console().print(table)
+    print_table(table)
 
 
 @app.command()
@@ -94,8 +94,10 @@ def check(
     else:
         table = _table("plugin", "outcome", "point, with its detail")
         for each in results:
-            table.add_row(each.plugin, each.outcome.value, each.point + (f"\n  {each.detail}" if each.detail else ""))
-        Console().print(table)
+            table.add_row(
+                each.plugin, each.outcome.value, several([each.point, *([f"  {each.detail}"] if each.detail else [])])
+            )
+        print_table(table)
     if failed:
         raise typer.Exit(exit_codes.DISAGREEMENT)
 

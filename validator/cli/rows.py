@@ -108,8 +108,8 @@ def _dead_letter(record: Json) -> Row:
 
 
 COLUMNS: Final[dict[str, Row]] = {
-    "verdicts": ("lane", "block", "kind", "index", "para", "", "why", "effect, or broken clause"),
-    "dispatches": ("lane", "block", "index", "para", "", "weight", "payload", "failure"),
+    "verdicts": ("lane", "block", "kind", "index", "para", "ok", "why", "effect, or broken clause"),
+    "dispatches": ("lane", "block", "index", "para", "ok", "weight", "payload", "failure"),
     "channel-events": ("lane", "block", "session", "event", "channel", "reason", "deposits"),
     "headroom": ("lane", "after block", "para or channel", "left", "details"),
     "receipts": (

@@ -8,10 +8,10 @@ import sys
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
 from rich.table import Column, Table
 
 from validator.cli.common import ConfigPath, Json, say
+from validator.cli.table import print_table, several
 from validator.config import DEFAULT_PROTOCOL, load_config
 from validator.core.limits import U32_MAX
 from validator.core.rules import in_force
@@ -61,9 +61,9 @@ def list_(config_path: ConfigPath = None, protocol: Protocol = DEFAULT_PROTOCOL,
     for row in rows:
         changes = [*(f"+ {each}" for each in row["plus"]), *(f"- {each}" for each in row["minus"])]
         table.add_row(
-            row["profile"] or NO_PROFILE, "\n".join(changes) or "the protocol's first rules", "\n".join(row["chains"])
+            row["profile"] or NO_PROFILE, several(changes) or "the protocol's first rules", several(row["chains"])
         )
-    Console().print(table)
+    print_table(table)
 
 
 @app.command()
@@ -179,7 +179,7 @@ def _print(profiles: RuleProfiles, changes: Iterable[tuple[str, str]], empty: st
     table = _table("feature", "what holds")
     for row in rows:
         table.add_row(f"{row['change']} {row['feature']}" if row["change"] else row["feature"], row["says"])
-    Console().print(table)
+    print_table(table)
 
 
 def _table(*headings: str) -> Table:

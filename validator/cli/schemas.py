@@ -9,10 +9,10 @@ from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Column, Table
 
 from validator import exit_codes
+from validator.cli.table import print_table
 from validator.codec.compatibility import check_schemas, policy
 from validator.codec.schemas import Schema, schemas, short_name
 from validator.errors import UserError
@@ -39,12 +39,13 @@ def list_(as_json: Json = False) -> None:
         for schema in known.of_topic(topic.name)
     ]
     if as_json:
-        _write(json.dumps(rows))
+        for row in rows:
+            _write(json.dumps(row))
         return
     table = Table("record", "topic", "fingerprint", Column("versions", justify="right"), box=None)
     for row in rows:
         table.add_row(row["name"], row["topic"], row["fingerprint"], str(row["versions"]))
-    Console().print(table)
+    print_table(table)
 
 
 @app.command()

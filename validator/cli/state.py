@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
 from validator.cli.progress import jar_progress
+from validator.cli.table import print_table
 from validator.config import load_config
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
@@ -85,7 +86,7 @@ def show(
         tables = para_tables(restored, para)
     else:
         tables = lane_tables(restored)
-    Console(highlight=False).print(tables)
+    print_table(tables)
 
 
 @app.command()
@@ -147,7 +148,7 @@ def _verify(config: Config, restored: RestoredState, *, as_json: bool) -> bool:
         }
         sys.stdout.write(json.dumps(result) + "\n")
         return same
-    Console(highlight=False).print(check_tables(checks))
+    print_table(check_tables(checks))
     if reconfigured:
         say(f"lane {name}: the configuration differs from the one that its state was stored with")
     if rebuilt.cut:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Group, RenderableType
-from rich.rule import Rule
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -107,7 +106,13 @@ def channel_tables(lane: RestoredState, channel_id: ChannelId) -> RenderableType
 
 def check_tables(checks: Sequence[Check]) -> RenderableType:
     """Show the comparisons of a stored lane with the lane rebuilt from the topics."""
-    table = Table(Column("", no_wrap=True), "in the checkpoint", "from the topics", Column("", no_wrap=True), box=None)
+    table = Table(
+        Column("checked", no_wrap=True),
+        "in the checkpoint",
+        "from the topics",
+        Column("result", no_wrap=True),
+        box=None,
+    )
     for check in checks:
         outcome = Text("same", style="green") if check.same else Text("differs", style="bold red")
         table.add_row(check.what, _short(check.stored), _short(check.rebuilt), outcome)
@@ -130,7 +135,7 @@ def differing(check: Check) -> str:
 
 def _title(lane: RestoredState, what: str = "") -> RenderableType:
     words = [lane.name, what, f"after block {lane.processor.lane.executed_block:,}", f"batch {lane.batch}"]
-    return Rule(Text(" · ".join(filter(None, words)), style="bold"), align="left")
+    return Text(" · ".join(filter(None, words)), style="bold")
 
 
 def _shown(sections: Iterable[StateSection]) -> Iterator[RenderableType]:

@@ -9,10 +9,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Column, Table
 
 from validator.cli.common import ConfigPath, Json, kafka_table
+from validator.cli.table import print_table
 from validator.config import load_config
 from validator.kafka.topics import create_topics, list_topics
 
@@ -81,11 +81,11 @@ def list_(
         sys.stdout.write("".join(json.dumps(asdict(state)) + "\n" for state in states))
         return
     numeric = (Column(name, justify="right", no_wrap=True) for name in ("partitions", "records"))
-    table = Table(Column("topic", no_wrap=True), "", "cleanup", *numeric, "purpose", box=None)
+    table = Table(Column("topic", no_wrap=True), "direction", "cleanup", *numeric, "purpose", box=None)
     for state in states:
         numbers = ["missing", ""] if state.partitions is None else [str(state.partitions), str(state.records)]
         table.add_row(state.name, state.direction, state.cleanup, *numbers, state.purpose)
-    Console().print(table)
+    print_table(table)
 
 
 def _kafka(config: Config, bootstrap_servers: str) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from validator.codec.walk import named_types
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.core.limits import RECORD_BYTES_MAX, U32_MAX
 from validator.errors import UserError
+from validator.hexadecimal import from_hex
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -256,8 +257,8 @@ class _ToAvro(_Named):
 
     def to_bytes(self, _attributes: dict[str, Any], value: Json, path: str) -> bytes:
         try:
-            return bytes.fromhex(value)
-        except (TypeError, ValueError):
+            return from_hex(value)
+        except (AttributeError, ValueError):
             raise self.error(path, "hex", value) from None
 
     def to_fixed(self, attributes: dict[str, Any], value: Json, path: str) -> bytes:

@@ -15,6 +15,7 @@ from validator.core.rules import RuleSet, pages
 from validator.core.types import BlockNumber
 from validator.document import Node, read_document
 from validator.errors import UserError
+from validator.hexadecimal import from_hex
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.genesis import Genesis, genesis_path, kept_genesis
 from validator.plugin.lock import Lock, read_lock
@@ -75,7 +76,7 @@ def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -
         ),
         upward_weights=chain.core_ump_weights(),
         upward_default_weight=chain.ump_default_weight,
-        upward_failing=frozenset(bytes.fromhex(payload) for payload in chain.ump_failing_messages),
+        upward_failing=frozenset(from_hex(payload) for payload in chain.ump_failing_messages),
         plan=runtime.plan,
         epochs=runtime.epochs,
         upward_weight_max=chain.ump_message_weight_max,

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/first-channel.md, and the pages that continue it, work: the test runs every command with one job and compares the output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import AS_ON_A_TERMINAL, DOCS, Command, blocks, commands, run
+
+README = DOCS.parent / "README.md"
+PAGE = DOCS / "first-channel.md"
+CONTINUED = ("commands.md",)
+"""Pages whose commands run in the same folder afterwards, while the job runs."""
+
+
+def commands_of(path: Path) -> list[Command]:
+    found = [block for block in blocks(path.read_text(encoding="utf-8")) if block.language == "console"]
+    return [command for block in found for command in commands(block)]
+
+
+def test_every_block_holds_commands() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    found = blocks(text)
+    assert text.count("\n```") == 2 * len(found)
+    assert {block.language for block in found} == {"console"}
+
+
+def test_readme_shows_commands_of_the_page_in_their_order() -> None:
+    """So README's own chain is run by running the page: the folder is clean, and what README prints is what the page prints."""
+    rest = iter(commands_of(PAGE))
+    shown = [command for command in commands_of(README) if not command.line.startswith("make ")]
+    assert len(shown) > 8
+    for command in shown:
+        same = next((each for each in rest if each.plain() == command.plain()), None)
+        assert same is not None, f"{command.line}: not on {PAGE.name}, or in another order"
+        assert command.prints in ("", same.prints)
+
+
+@pytest.mark.spark
+@pytest.mark.broker
+def test_page_works(tmp_path: Path) -> None:
+    parts = blocks(PAGE.read_text(encoding="utf-8"))
+    for name in CONTINUED:
+        parts += [block for block in blocks((DOCS / name).read_text(encoding="utf-8")) if block.language == "console"]
+    run(parts, tmp_path, AS_ON_A_TERMINAL).check()
