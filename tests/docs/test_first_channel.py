@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ from tests.docs.pages import AS_ON_A_TERMINAL, DOCS, Command, blocks, commands, 
 
 README = DOCS.parent / "README.md"
 PAGE = DOCS / "first-channel.md"
-CONTINUED = ("commands.md",)
-"""Pages whose commands run in the same folder afterwards, while the job runs."""
+CONTINUED = ("commands.md", "wire-format.md")
+"""Pages whose programs and commands run in the same folder afterwards, while the job runs."""
+JAVA = "## In Java"
+"""The heading of wire-format.md from which a JDK is needed."""
 
 
 def commands_of(path: Path) -> list[Command]:
@@ -38,10 +41,23 @@ def test_readme_shows_commands_of_the_page_in_their_order() -> None:
         assert command.prints in ("", same.prints)
 
 
+def has_java_compiler() -> bool:
+    listed = subprocess.run(["java", "--list-modules"], capture_output=True, text=True, check=False).stdout
+    return "jdk.compiler@" in listed
+
+
 @pytest.mark.spark
 @pytest.mark.broker
 def test_page_works(tmp_path: Path) -> None:
-    parts = blocks(PAGE.read_text(encoding="utf-8"))
-    for name in CONTINUED:
-        parts += [block for block in blocks((DOCS / name).read_text(encoding="utf-8")) if block.language == "console"]
+    texts = [path.read_text(encoding="utf-8") for path in (PAGE, *(DOCS / name for name in CONTINUED))]
+    assert JAVA in texts[-1]
+    if not has_java_compiler():
+        texts[-1] = texts[-1].partition(JAVA)[0]
+    parts = [block for text in texts for block in blocks(text) if block.language in {"console", "python", "java"}]
     run(parts, tmp_path, AS_ON_A_TERMINAL).check()
+
+
+@pytest.mark.skipif(not has_java_compiler(), reason="only a JRE is here: `java File.java` needs the compiler of a JDK")
+def test_java_program_was_run() -> None:
+    """The test above runs it; without a JDK this one says that it did not."""
+    assert "java -cp" in (DOCS / "wire-format.md").read_text(encoding="utf-8").partition(JAVA)[2]
