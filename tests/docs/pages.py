@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,7 +59,15 @@ def commands(block: Block) -> list[Command]:
     """Return the commands of a ``console`` block."""
     parts = re.split(r"^\$ ", block.content, flags=re.MULTILINE)
     assert parts[0] == ""
-    return [Command(*part.split("\n", 1)) for part in parts[1:]]
+    return [_command(part) for part in parts[1:]]
+
+
+def _command(text: str) -> Command:
+    """Split a command from its output. Lines after ``> `` continue the command, as a shell shows it."""
+    first, *rest = text.split("\n")
+    more = list(takewhile(lambda line: line.startswith("> "), rest))
+    line = "\n".join([first, *(each.removeprefix("> ") for each in more)])
+    return Command(line, "\n".join(rest[len(more) :]))
 
 
 class Ran(NamedTuple):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import AS_ON_A_TERMINAL, DOCS, Command, blocks, commands, run
+from tests.docs.pages import AS_ON_A_TERMINAL, DOCS, Command, Ran, blocks, commands, run
 
 README = DOCS.parent / "README.md"
 PAGE = DOCS / "first-channel.md"
@@ -46,18 +46,25 @@ def has_java_compiler() -> bool:
     return "jdk.compiler@" in listed
 
 
-@pytest.mark.spark
-@pytest.mark.broker
-def test_page_works(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """Run the pages with one job; without a JDK, up to the program that needs it."""
     texts = [path.read_text(encoding="utf-8") for path in (PAGE, *(DOCS / name for name in CONTINUED))]
     assert JAVA in texts[-1]
     if not has_java_compiler():
         texts[-1] = texts[-1].partition(JAVA)[0]
     parts = [block for text in texts for block in blocks(text) if block.language in {"console", "python", "java"}]
-    run(parts, tmp_path, AS_ON_A_TERMINAL).check()
+    return run(parts, tmp_path_factory.mktemp("page"), AS_ON_A_TERMINAL)
 
 
+@pytest.mark.spark
+@pytest.mark.broker
+def test_pages_work(ran: Ran) -> None:
+    ran.check()
+
+
+@pytest.mark.spark
+@pytest.mark.broker
 @pytest.mark.skipif(not has_java_compiler(), reason="only a JRE is here: `java File.java` needs the compiler of a JDK")
-def test_java_program_was_run() -> None:
-    """The test above runs it; without a JDK this one says that it did not."""
-    assert "java -cp" in (DOCS / "wire-format.md").read_text(encoding="utf-8").partition(JAVA)[2]
+def test_java_program_works(ran: Ran) -> None:
+    assert "sent c3 01 " in ran.done.stdout

@@ -26,6 +26,7 @@ from validator.cli.table import PlainTable
 from validator.config import load_config
 from validator.core.inputs import DeadReason
 from validator.errors import UserError
+from validator.hexadecimal import to_hex
 from validator.service.dead_letters import (
     Filter,
     LetterReader,
@@ -189,7 +190,7 @@ def show(
             "history": list(map(replay_json, history)),
             "record": record,
             "problem": problem,
-            "raw": letter.raw.hex(),
+            "raw": to_hex(letter.raw),
         }
         _write(json.dumps(row | extra) + "\n")
         return

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from validator.cli.common import ConfigPath, Json, kafka_table, say
-from validator.codec.json_form import to_json
+from validator.codec.json_form import shown_json
 from validator.config import load_config
 from validator.document import Node, read_document
 from validator.errors import UserError
@@ -65,7 +65,7 @@ def lanes(context: typer.Context, config_path: ConfigPath = None, as_json: Json 
 def lane_statuses(config: Config) -> dict[str, dict[str, Any]]:
     """Return every lane's last status record in JSON. Raises `UserError` if Kafka or the topic is not available."""
     with TopicReader(kafka_table(config), config.topics.prefix, ["lanes"]) as reader:
-        statuses = (to_json("lanes", record.value) for record in reader.read_to_end())
+        statuses = (shown_json("lanes", record.value) for record in reader.read_to_end())
         return {status["lane"]: status for status in statuses}
 
 

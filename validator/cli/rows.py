@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from validator.hexadecimal import bare
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -50,7 +52,7 @@ def _verdict(record: Json) -> Row:
 
 def _dispatch(record: Json) -> Row:
     payload = record["payload"]
-    size = f"{len(payload) // 2} bytes "
+    size = f"{len(bare(payload)) // 2} bytes "
     shown = payload if len(payload) <= PAYLOAD_CHARACTERS else payload[: PAYLOAD_CHARACTERS - 1] + "…"
     place = record["lane"], str(record["block"]), str(record["index"]), str(record["para_id"])
     mark = ACCEPTED if record["outcome"] == "ok" else REJECTED

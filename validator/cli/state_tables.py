@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
+from validator.hexadecimal import to_hex
 from validator.plugin.protocol_parts import section_title
 from validator.service.state import about_channel, about_para, entries_of_plugin, kept_by_plugins
 
@@ -63,9 +64,9 @@ def lane_tables(lane: RestoredState) -> RenderableType:
                     f"{topic}[{partition}]@{offset}" for (topic, partition), offset in sorted(lane.consumed.items())
                 ),
             ),
-            ("summary", lane.processor.summary().hex()),
-            ("state root", inner.rules.state_root().hex()),
-            ("runtime", head.runtime_digest.hex()),
+            ("summary", to_hex(lane.processor.summary())),
+            ("state root", to_hex(inner.rules.state_root())),
+            ("runtime", to_hex(head.runtime_digest)),
             ("plugins", ", ".join(lane.plugins)),
         ),
     )
@@ -74,7 +75,7 @@ def lane_tables(lane: RestoredState) -> RenderableType:
 def plugin_tables(lane: RestoredState, plugin: str, limit: int) -> RenderableType:
     """Show what a plugin keeps, at most ``limit`` entries (0: all). Raises `UserError` if it keeps nothing."""
     entries = entries_of_plugin(lane, plugin)
-    rows = [(key.hex(), value.hex()) for key, value in (entries[:limit] if limit else entries)]
+    rows = [(to_hex(key), to_hex(value)) for key, value in (entries[:limit] if limit else entries)]
     size = sum(len(key) + len(value) for key, value in entries)
     return Group(
         _title(lane),

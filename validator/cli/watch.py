@@ -21,7 +21,7 @@ from rich.text import Text
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
 from validator.cli.rows import ACCEPTED, COLUMNS, NUMBERS, REJECTED, ROWS
 from validator.cli.table import PlainTable
-from validator.codec.json_form import to_json
+from validator.codec.json_form import shown_json
 from validator.config import load_config
 from validator.errors import UserError
 from validator.kafka.reader import TopicReader
@@ -116,7 +116,7 @@ def _chunks(reader: TopicReader, topic: str, wanted: _Filter, *, follow: bool) -
         records = []
         for read in reader.poll(0.2):
             try:
-                record = to_json(topic, read.value)
+                record = shown_json(topic, read.value)
             except UserError as error:  # a foreign record; show the others
                 say(f"validator: {read.topic}[{read.partition}]@{read.offset}: {error}")
                 continue

@@ -29,8 +29,8 @@ from validator.resources import state_directory
 
 
 def job_directory(config: Config) -> Path:
-    """Return the folder of the job's checkpoint, imported states and logs."""
-    return Path(config.job.directory) if config.job.directory else state_directory() / "job"
+    """Return the absolute path of the folder of the job's checkpoint, imported states and logs."""
+    return Path(config.job.directory).absolute() if config.job.directory else state_directory() / "job"
 
 
 def imported_state_path(config: Config, lane: str) -> Path:
