@@ -22,6 +22,7 @@ from rich.text import Text
 from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
 from validator.cli.lanes import lane_statuses
+from validator.cli.progress import working
 from validator.cli.table import PlainTable
 from validator.config import load_config
 from validator.core.inputs import DeadReason
@@ -112,7 +113,8 @@ def list_(
 
     with terminated_as_interrupted(), LetterReader(kafka, prefix, _say) as reader:
         ledger = read_ledger(kafka, prefix)
-        listed = sorted(rows(reader) if limit is None else nlargest(limit, rows(reader), key=age), key=age)
+        with working("reading the dead letters"):
+            listed = sorted(rows(reader) if limit is None else nlargest(limit, rows(reader), key=age), key=age)
     if as_json:
         _write("".join(json.dumps(row) + "\n" for row in listed))
     else:

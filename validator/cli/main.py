@@ -110,7 +110,6 @@ app = typer.Typer(
     name="validator",
     cls=LazyGroup,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,  # rich markup for this page would cost 100 ms of imports, more than all the rest
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

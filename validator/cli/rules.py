@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 NO_PROFILE: Final = "no named profile"
 
 app = typer.Typer(
+    add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="markdown",  # the default would take [chains] for markup
     help="List the rules that a chain can choose by height; show one profile, or the difference of two.",

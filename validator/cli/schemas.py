@@ -21,7 +21,7 @@ from validator.topics import TOPICS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-app = typer.Typer(no_args_is_help=True, help="List, show and check the Avro schemas.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="List, show and check the Avro schemas.")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -55,7 +55,7 @@ def list_(as_json: Json = False) -> None:
 def show(
     name: Annotated[
         str,
-        typer.Argument(help="A record, with or without its namespace: validator.router.Candidate, Candidate."),
+        typer.Argument(help="A record, with or without its namespace: validator.Verdict, Verdict."),
     ],
     version: Annotated[int | None, typer.Option(help="A released version instead of the current one.")] = None,
     canonical: Annotated[

@@ -19,6 +19,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
+from validator.cli.progress import working
 from validator.cli.rows import ACCEPTED, COLUMNS, NUMBERS, REJECTED, ROWS
 from validator.cli.table import PlainTable
 from validator.codec.json_form import shown_json
@@ -42,7 +43,9 @@ _PARA_FIELDS: Final = ("para_id", "sender", "recipient")
 
 
 def watch(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help=f"{', '.join(COLUMNS)}.")],
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help=f"{', '.join(COLUMNS)}.", autocompletion=lambda: list(COLUMNS))
+    ],
     config_path: ConfigPath = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue with new records until Ctrl-C.")] = False,
     as_json: Json = False,
@@ -184,7 +187,9 @@ def _show(topic: str, chunks: Iterable[list[dict[str, Any]]], *, as_json: bool, 
     elif follow:
         _show_live(topic, chunks, console)
     else:
-        console.print(_table(topic, [ROWS[topic](record) for chunk in chunks for record in chunk]))
+        with working(f"reading {topic}"):
+            rows = [ROWS[topic](record) for chunk in chunks for record in chunk]
+        console.print(_table(topic, rows))
 
 
 def _gathered(chunks: Iterable[list[dict[str, Any]]]) -> Iterator[list[dict[str, Any]]]:

@@ -166,14 +166,6 @@ def test_limit_of_later_rules_in_json_is_absent_null_or_a_number(name: str) -> N
     assert to_json("blocks", null)["session_change"]["new_config"] == {}
 
 
-def test_hex_may_have_the_prefix_of_polkadots_tools() -> None:
-    prefixed = encoded(RecordKind.DOWNWARD, {**DOWNWARD, "msg": "0x00ff"})
-    assert prefixed == encoded(RecordKind.DOWNWARD, DOWNWARD)
-    assert encoded(RecordKind.DOWNWARD, {**DOWNWARD, "msg": "0x"}) == encoded(
-        RecordKind.DOWNWARD, {**DOWNWARD, "msg": ""}
-    )
-
-
 def test_missing_fields_take_their_defaults() -> None:
     full = to_json("candidates", encoded(RecordKind.CANDIDATE, CANDIDATE), codec_for())
     assert full == {
