@@ -97,8 +97,8 @@ def script(parts: list[Block], before: list[str]) -> str:
     """Return a shell program that writes the files and runs the commands, with a marker line around the output of each."""
     lines = ["set -e -o pipefail", *before, "first_folder=$PWD"]
     if any(start in block.content for block in parts for start in ("validator broker start", UP)):
-        stop = "kill $(jobs -p) 2> /dev/null; wait; validator broker stop > /dev/null 2>&1"
-        lines.append(f"trap '{stop} || true' EXIT")
+        stop = ("kill $(jobs -p) 2> /dev/null", "wait", "validator broker stop > /dev/null 2>&1")
+        lines.append(f"trap '{'; '.join(f'{each} || true' for each in stop)}' EXIT")
     number = 0
     for block in parts:
         if block.language != "console":
