@@ -31,6 +31,6 @@ def test_every_record_has_a_short_name() -> None:
 
 
 def test_wrong_name_gets_a_suggestion() -> None:
-    result = invoke("schemas", "show", "router.Candidat")
+    result = invoke("schemas", "show", "router.Candidates")
     assert result.exit_code == 2
-    assert result.stderr == "validator: schema 'router.Candidat': no such record; did you mean 'router.Candidate'?\n"
+    assert result.stderr == "validator: schema 'router.Candidates': no such record; did you mean 'router.Candidate'?\n"
