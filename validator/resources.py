@@ -4,6 +4,7 @@
 | what | where |
 |---|---|
 | schemas | `validator/schemas` in a wheel, `avro/` in a checkout |
+| what `validator init` copies | `validator/first_channel` in a wheel, `examples/first-channel/` in a checkout |
 | jars, one copy per user | `$XDG_CACHE_HOME/validator`, by default `~/.cache/validator` |
 | state: broker data, checkpoints, logs | `.validator` in the working directory, next to `validator.toml` |
 
@@ -22,6 +23,12 @@ def schemas_directory() -> Path:
     """Return the folder of the Avro schemas."""
     shipped = _PACKAGE / "schemas"
     return shipped if shipped.is_dir() else _PACKAGE.parent / "avro"
+
+
+def first_channel_directory() -> Path:
+    """Return the folder of the example that `validator init` copies."""
+    shipped = _PACKAGE / "first_channel"
+    return shipped if shipped.is_dir() else _PACKAGE.parent / "examples" / "first-channel"
 
 
 def cache_directory() -> Path:

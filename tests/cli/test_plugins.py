@@ -49,9 +49,10 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def run(site: Path, *arguments: str, columns: int = 300) -> Result:
+def run(site: Path, *arguments: str, terminal: bool = False) -> Result:
+    environment = {"TTY_COMPATIBLE": "1", "TERM": "dumb", "COLUMNS": "80"} if terminal else {}
     with on_path(site):
-        return CliRunner().invoke(app, ["plugins", *arguments], env={"COLUMNS": str(columns)})
+        return CliRunner().invoke(app, ["plugins", *arguments], env=environment)
 
 
 def rows(result: Result) -> dict[str, dict[str, Any]]:
@@ -71,16 +72,16 @@ def test_list_shows_every_plugin_with_its_problems(site: Path) -> None:
     assert result.exit_code == 0, result.output
     lines = {line.split()[0]: " ".join(line.split()) for line in result.output.splitlines()}
     assert lines["plugin"] == "plugin group provides distribution state"
-    assert lines["memo@1.0.0"] == "memo@1.0.0 handlers memo dist-memo ok"
-    assert lines["needy@1.0.0"] == "needy@1.0.0 handlers needs a configuration dist-needy ok"
-    assert lines["out@2.0.0"] == "out@2.0.0 transports out dist-out ok"
+    assert lines["memo@1.0.0"] == "memo@1.0.0 handlers memo dist-memo, 1.0.0 ok"
+    assert lines["needy@1.0.0"] == "needy@1.0.0 handlers needs a configuration dist-needy, 1.0.0 ok"
+    assert lines["out@2.0.0"] == "out@2.0.0 transports out dist-out, 2.0.0 ok"
     assert any(name.startswith("router@") for name in lines)
-    assert lines["broken"].startswith("broken handlers dist-broken importing plugin_")
+    assert lines["broken"].startswith("broken handlers dist-broken, 1.0.0 importing plugin_")
     assert "failed (SystemExit: no luck): fix or remove the plugin" in " ".join(result.output.split())
 
 
 def test_list_fits_a_terminal_of_80_columns(site: Path) -> None:
-    result = run(site, "list", columns=80)
+    result = run(site, "list", terminal=True)
     assert max(map(len, result.output.splitlines())) <= 80
     for name in ("hrmp_accept_open_channel", "validator-hrmp-calls", "early-hrmp@"):
         assert name in result.output
@@ -188,8 +189,7 @@ def test_check_prints_a_table_and_exits_with_its_code(
     assert [" ".join(line.split()) for line in result.stdout.splitlines()] == [
         "plugin outcome point, with its detail",
         "memo@1.0.0 ok weight",
-        f"memo@1.0.0 {outcome.value} lint",
-        "memo.py:3: a clock",
+        f"memo@1.0.0 {outcome.value} lint, memo.py:3: a clock",
     ]
     assert result.stderr == "memo: lint\n"
     as_json = run(site, "check", "dist-memo", "--json")

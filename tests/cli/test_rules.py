@@ -45,8 +45,9 @@ def configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def run(*arguments: str, columns: int = 80) -> Result:
-    return CliRunner().invoke(app, ["rules", *arguments], env={"COLUMNS": str(columns)})
+def run(*arguments: str, terminal: bool = False) -> Result:
+    environment = {"TTY_COMPATIBLE": "1", "TERM": "dumb", "COLUMNS": "80"} if terminal else {}
+    return CliRunner().invoke(app, ["rules", *arguments], env=environment)
 
 
 def rows(*arguments: str) -> list[dict[str, Any]]:
@@ -84,9 +85,12 @@ def test_list_names_a_bad_list_and_shows_the_rest(tmp_path: Path) -> None:
 
 def test_tables_fit_a_terminal_of_80_columns() -> None:
     for arguments in (("list",), ("show", "router/2025-07"), ("diff", "router/seed", "router/2025-07")):
-        result = run(*arguments)
+        result = run(*arguments, terminal=True)
         assert result.exit_code == 0
         assert max(map(len, result.stdout.splitlines())) <= 80
+        piped = run(*arguments).stdout.splitlines()
+        assert len(piped) < len(result.stdout.splitlines())
+        assert piped[0].split()[0] in ("profile", "feature")
     assert "+ hrmp_notifications" in run("list").stdout
 
 

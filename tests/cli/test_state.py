@@ -35,7 +35,7 @@ def test_show_prints_a_summary_of_the_lane(job: Callable[..., Job]) -> None:
         f"session             {lane.rules.session}",
         f"channels            {len(followed.state().hrmp_channels)}",
         f"journal     3 batches with {len(b''.join(followed.store.committed.journal)) // 1000} kB",
-        f"summary     {worker.summary().hex()}",
+        f"summary     0x{worker.summary().hex()}",
     ):
         assert line in printed.stdout, printed.stdout
     assert lane.rules.state_root().hex() in printed.stdout.replace("\n", "").replace(" ", "")

@@ -21,6 +21,8 @@ from validator.kafka.reader import TopicReader
 from validator.plugin.rule_pages import anchor
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from validator.service.comparison import Json
 
 
@@ -94,7 +96,9 @@ def test_every_topic_has_rows_for_a_person(chain: Follower, topic: str) -> None:
     result = invoke("watch", topic, chain.option())
     assert result.exit_code == 0, result.output
     shown = lines(invoke("watch", topic, "--json", chain.option()).stdout)
-    assert len(result.stdout.splitlines()) == len(shown) > 0
+    headings, *rows = result.stdout.splitlines()
+    assert [name for name in COLUMNS[topic] if name not in headings] == []
+    assert len(rows) == len(shown) > 0
     assert "\x1b" not in result.stdout
     for record in shown:
         row = ROWS[topic](record)
@@ -117,10 +121,20 @@ def test_dead_letter_is_shown(chain: Follower) -> None:
     chain.judge([(kind, {**record, "hrmp_watermark": 77})])
     (letter,) = lines(invoke("watch", "dead-letters", "--json", chain.option()).stdout)
     assert letter["reason"] == "CONFLICT"
-    assert (
-        "CONFLICT  candidates[0]@0  candidate 0 of block 1 is taken"
-        in invoke("watch", "dead-letters", chain.option()).stdout
-    )
+    headings, *_, row = invoke("watch", "dead-letters", chain.option()).stdout.splitlines()
+    assert row[headings.index("reason") :].startswith("CONFLICT  candidates[0]@0")
+    assert row[headings.index("detail") :].startswith("candidate 0 of block 1 is taken")
+
+
+def test_count_waits_for_that_many_records(tmp_path: Path, kafka: dict[str, object]) -> None:
+    followed = follower(tmp_path, kafka, "watch-count.")
+    command = [sys.executable, "-m", "validator", "watch", "receipts", "--count=3", "--json", followed.option()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        followed.judge(followed.records)
+        shown = lines(process.communicate(timeout=60)[0])
+    assert [record["block"] for record in shown] == [1, 2, 3]
+    assert process.returncode == 0
+    assert lines(invoke("watch", "receipts", "--count=3", "--tail=3", "--json", followed.option()).stdout)
 
 
 def test_follow_shows_new_records_and_ends_cleanly_on_ctrl_c(chain: Follower) -> None:

@@ -8,10 +8,21 @@ import re
 import shlex
 import subprocess
 import sys
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+UP = "validator up"
+IN_FIRST_TERMINAL = """up_log=$(mktemp)
+validator up > $up_log 2>&1 &
+until grep -q Ctrl-C $up_log; do kill -0 $! || { cat $up_log; exit 1; }; sleep 0.2; done
+cat $up_log
+cd $first_folder"""
+"""What `UP` becomes: it continues in the background, and the commands after it run as in a second terminal, in the first folder."""
+AS_ON_A_TERMINAL = ["exec 2>&1"]
+"""For a page that shows what a person sees, standard error included."""
 
 
 class Block(NamedTuple):
@@ -23,10 +34,14 @@ class Block(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A line after ``$`` with its output, in which ``...`` matches anything."""
+    """A line after ``$`` with its output, in which ``...`` matches anything; a page need not print the output."""
 
     line: str
     prints: str
+
+    def plain(self) -> str:
+        """Return the command without its comment."""
+        return re.sub(r"\s+# .*", "", self.line)
 
 
 def blocks(text: str) -> list[Block]:
@@ -44,7 +59,15 @@ def commands(block: Block) -> list[Command]:
     """Return the commands of a ``console`` block."""
     parts = re.split(r"^\$ ", block.content, flags=re.MULTILINE)
     assert parts[0] == ""
-    return [Command(*part.split("\n", 1)) for part in parts[1:]]
+    return [_command(part) for part in parts[1:]]
+
+
+def _command(text: str) -> Command:
+    """Split a command from its output. Lines after ``> `` continue the command, as a shell shows it."""
+    first, *rest = text.split("\n")
+    more = list(takewhile(lambda line: line.startswith("> "), rest))
+    line = "\n".join([first, *(each.removeprefix("> ") for each in more)])
+    return Command(line, "\n".join(rest[len(more) :]))
 
 
 class Ran(NamedTuple):
@@ -58,7 +81,7 @@ class Ran(NamedTuple):
         assert self.done.returncode == 0, self.done.stdout + self.done.stderr
         expected = [command for block in self.parts if block.language == "console" for command in commands(block)]
         for command, text in zip(expected, self._printed(), strict=False):
-            if command.prints or text:
+            if command.prints:
                 assert re.fullmatch(pattern(command.prints), text.rstrip("\n")), f"$ {command.line}\n{text}"
 
     def shell(self) -> list[str]:
@@ -72,9 +95,10 @@ class Ran(NamedTuple):
 
 def script(parts: list[Block], before: list[str]) -> str:
     """Return a shell program that writes the files and runs the commands, with a marker line around the output of each."""
-    lines = ["set -e -o pipefail", *before]
-    if any("validator broker start" in block.content for block in parts):
-        lines.append("trap 'kill $(jobs -p) 2> /dev/null || true; validator broker stop > /dev/null 2>&1 || true' EXIT")
+    lines = ["set -e -o pipefail", *before, "first_folder=$PWD"]
+    if any(start in block.content for block in parts for start in ("validator broker start", UP)):
+        stop = ("kill $(jobs -p) 2> /dev/null", "wait", "validator broker stop > /dev/null 2>&1")
+        lines.append(f"trap '{'; '.join(f'{each} || true' for each in stop)}' EXIT")
     number = 0
     for block in parts:
         if block.language != "console":
@@ -83,7 +107,7 @@ def script(parts: list[Block], before: list[str]) -> str:
             lines += [f"cat > {block.file} <<'END-OF-FILE'", block.content.rstrip("\n"), "END-OF-FILE"]
             continue
         for command in commands(block):
-            lines += [f"echo '=== {number}'", command.line]
+            lines += [f"echo '=== {number}'", IN_FIRST_TERMINAL if command.plain() == UP else command.line]
             number += 1
     return "\n".join([*lines, "echo '=== end'", 'printf "%s\\n" "$PWD" "$PYTHONPATH"'])
 
@@ -102,6 +126,12 @@ def run(parts: list[Block], folder: Path, before: list[str]) -> Ran:
     }
     environment.pop("PYTHONPATH", None)
     done = subprocess.run(
-        ["bash", "-c", script(parts, before)], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        ["bash", "-c", script(parts, before)],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return Ran(parts, done)

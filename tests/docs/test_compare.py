@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.docs.pages import DOCS, Ran, blocks, run
+from tests.docs.pages import AS_ON_A_TERMINAL, DOCS, Ran, blocks, run
 from validator.service.expectation import Sort
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 PAGE = DOCS / "compare.md"
 JOB = "## 2."
 """The first heading whose commands need Spark."""
-AS_ON_A_TERMINAL = ["exec 2>&1"]
-"""The page shows what a person sees, standard error included."""
 
 
 def test_every_block_holds_commands() -> None:

@@ -4,21 +4,14 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.realdata.convert import Records, definition
-from tests.realdata.recorded import Json, needs_data
+from tests.realdata.recorded import needs_data
 from tests.realdata.runs import LONG, follow
-from tests.unit.lanes.chains import inputs_of, record
-from validator.codec.json_form import to_json
-from validator.config import load_config
 from validator.core.outcomes import Executed, Verdict
-from validator.lanes.configured import imported_state_path, lane_definition
-from validator.lanes.processor import LaneProcessor
 from validator.protocols.router.rules import state_hash
 from validator.protocols.router.view import view
 
@@ -90,38 +83,3 @@ def verdicts(outcomes: list[Executed]) -> list[Verdict]:
         for executed in outcomes
         for verdict in executed.verdicts
     ]
-
-
-# --- the example of the document ---
-
-
-def files_of_the_document() -> dict[str, str]:
-    text = DOCUMENT.read_text(encoding="utf-8")
-    return dict(re.findall(r"^`([\w.-]+)`:\n\n```\w*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
-
-
-def lines(text: str) -> list[Json]:
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def test_example_of_the_document_is_correct(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = files_of_the_document()
-    assert set(files) == {"validator.toml", "STATE.json", "blocks.jsonl", "candidates.jsonl", "verdicts.jsonl"}
-    (tmp_path / "validator.toml").write_text(files["validator.toml"], encoding="utf-8")
-    monkeypatch.setenv("VALIDATOR_JOB__DIRECTORY", str(tmp_path / "job"))
-    config = load_config(tmp_path / "validator.toml")
-    imported = imported_state_path(config, "polkadot")
-    imported.parent.mkdir(parents=True)
-    imported.write_text(files["STATE.json"], encoding="utf-8")
-
-    lane = lane_definition(config, "polkadot")
-    worker = LaneProcessor.create(lane)
-    values = [record(topic, body) for topic in ("candidates", "blocks") for body in lines(files[f"{topic}.jsonl"])]
-    verdicts: list[dict[str, Any]] = [
-        to_json("verdicts", each.value)
-        for run in worker.process(inputs_of(values))
-        for each in run.records
-        if each.topic == "verdicts"
-    ]
-    shown = lines(files["verdicts.jsonl"])
-    assert [{key: verdict[key] for key in line} for line, verdict in zip(shown, verdicts, strict=True)] == shown

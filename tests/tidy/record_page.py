@@ -38,11 +38,12 @@ Every field of every record on Kafka, for protocol `router`. The schemas in [avr
 example of each input. Candidates, channel requests and headroom are different for each protocol.
 
 Types are types of JSON, as `validator submit` takes it and `validator watch --json` prints it. `u32` is an integer from 0 to 2^32 - 1,
-`u63`, `u64` and `u128` likewise. `hex` are bytes in hex without a prefix. A field with a default may be left out.
+`u63`, `u64` and `u128` likewise. `hex` are bytes in hex, read with or without `0x` and printed with it. A field with a default may be left
+out.
 
-JSON differs from Avro in two records. A channel request has the name of its call as `kind`, and the call's arguments next to it. A verdict
-has `ok` instead of `outcome`; `error` holds `kind` and the fields of this kind ([errors](rules/README.md#errors)), and `clause` stands next
-to it. `clause` and `error` are there only if `ok` is false. A channel is `[sender, recipient]`.
+JSON differs from Avro in two records. A channel request has the name of its call as `kind`, and the call's arguments next to it; a channel
+is `[sender, recipient]`. A verdict has `ok`, `error` and `clause`, and its table below lists these. A program that reads Avro finds
+`outcome` (`accepted` or `rejected`) in place of `ok`, and in `error` a RuleError.
 
 ## Inputs
 
@@ -50,6 +51,15 @@ to it. `clause` and `error` are there only if `ok` is false. A channel is `[send
 ## Outputs
 
 {outputs}"""
+
+_IN_JSON: Final = {
+    "outcome": ["| `ok` | boolean | required | Whether the input is accepted. |"],
+    "error": [
+        "| `error` | object | absent | Only if `ok` is false: `kind`, the broken rule, and its [fields](rules/README.md#errors). |",
+        "| `clause` | string | absent | Only if `ok` is false: the clause of the specification that states the rule. |",
+    ],
+}
+"""Rows of a verdict's fields that JSON has in place of those of Avro."""
 
 _NUMBERS: Final = {"validator.U128": "u128", "validator.U64": "u64"}
 
@@ -83,9 +93,14 @@ def _section(schema: Json) -> str:
 def _table(record: Json) -> list[str]:
     if not record["fields"]:
         return []
+    shown = _IN_JSON if record["name"] == "validator.Verdict" else {}
     rows = [
-        f"| `{field['name']}` | {_type(field['type'])} | {_default(field)} | {_sentence(field.get('doc', ''))} |"
+        row
         for field in record["fields"]
+        for row in shown.get(
+            field["name"],
+            [f"| `{field['name']}` | {_type(field['type'])} | {_default(field)} | {_sentence(field.get('doc', ''))} |"],
+        )
     ]
     return ["| field | type | default | meaning |", "|---|---|---|---|", *rows, ""]
 

@@ -107,6 +107,8 @@ def test_wheel_contains_schemas_templates_and_jar_lists(tmp_path: Path) -> None:
     schemas = {path.relative_to(ROOT / "avro").as_posix() for path in (ROOT / "avro").rglob("*.avsc")}
     assert schemas
     assert {f"validator/schemas/{name}" for name in schemas} <= names
+    sample = {path.name for path in (ROOT / "examples/first-channel").iterdir()}
+    assert {f"validator/first_channel/{name}" for name in sample} <= names
     templates = {path.relative_to(ROOT).as_posix() for path in (ROOT / "validator/plugin/templates").rglob("*.in")}
     assert templates
     assert templates <= names

@@ -11,11 +11,13 @@ from typing import Annotated
 import typer
 
 from validator import exit_codes
-from validator.cli.progress import jar_progress
+from validator.cli.progress import jar_progress, working
 from validator.kafka.broker import BrokerStatus, EmbeddedBroker
+from validator.kafka.jars import ensure_jars
+from validator.kafka.java import find_java
 from validator.resources import state_directory
 
-app = typer.Typer(no_args_is_help=True, help="Start, stop and inspect the embedded Kafka broker.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Start, stop and inspect the embedded Kafka broker.")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -40,8 +42,12 @@ def embedded_broker(port: int | None = None) -> EmbeddedBroker:
 def start(port: Port = None, as_json: Json = False) -> None:
     """Start the broker unless it is running. The first start fetches its jars. Data is kept across restarts."""
     broker = embedded_broker(port)
-    with jar_progress() as progress:
-        broker.start(progress=progress)
+    if not broker.status().running:
+        find_java()  # without it there is no need for jars
+        with jar_progress() as progress:
+            ensure_jars("broker", progress=progress)
+    with working("starting the broker"):
+        broker.start()
     if broker.moved_from is not None:
         sys.stderr.write(
             f"port {broker.moved_from} of the start before is taken; choose one with --port to stay there\n"
@@ -53,7 +59,8 @@ def start(port: Port = None, as_json: Json = False) -> None:
 def stop(as_json: Json = False) -> None:
     """Stop the broker. Its data is kept."""
     broker = embedded_broker()
-    ran = broker.stop()
+    with working("stopping the broker"):
+        ran = broker.stop()
     _print(broker.status(), as_json, "stopped" if ran else "was not running")
 
 

@@ -15,7 +15,7 @@ import typer
 from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
 from validator.cli.json_lines import lines, opened
-from validator.codec.json_form import to_json
+from validator.codec.json_form import shown_json
 from validator.config import load_config
 from validator.document import parse_document
 from validator.errors import UserError
@@ -117,7 +117,7 @@ def _on_kafka(expectation: Expectation, config_path: Path | None, *, wait_s: flo
             read = reader.poll(POLL_S)
             for each in read:
                 try:
-                    record = to_json(expectation.topic, each.value)
+                    record = shown_json(expectation.topic, each.value)
                 except UserError as error:  # a foreign record; compare the others
                     say(f"validator: {each.topic}[{each.partition}]@{each.offset}: {error}")
                     continue

@@ -22,9 +22,12 @@ from rich.text import Text
 from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
 from validator.cli.lanes import lane_statuses
+from validator.cli.progress import working
+from validator.cli.table import PlainTable
 from validator.config import load_config
 from validator.core.inputs import DeadReason
 from validator.errors import UserError
+from validator.hexadecimal import to_hex
 from validator.service.dead_letters import (
     Filter,
     LetterReader,
@@ -110,7 +113,8 @@ def list_(
 
     with terminated_as_interrupted(), LetterReader(kafka, prefix, _say) as reader:
         ledger = read_ledger(kafka, prefix)
-        listed = sorted(rows(reader) if limit is None else nlargest(limit, rows(reader), key=age), key=age)
+        with working("reading the dead letters"):
+            listed = sorted(rows(reader) if limit is None else nlargest(limit, rows(reader), key=age), key=age)
     if as_json:
         _write("".join(json.dumps(row) + "\n" for row in listed))
     else:
@@ -131,7 +135,7 @@ def _print(listed: list[dict[str, Any]], counts: Counter[str], config: Config) -
             table.add_row(*(Text(row[at]) for at, _ in used))
         console.print(table)
     else:
-        _write("".join("  ".join(cell for cell in row if cell) + "\n" for row in rows))
+        _write(PlainTable(_HEADINGS, _NUMBERS).lines(rows) if rows else "")
     by_reason = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
     shown = f" (the last {len(rows)} shown)" if len(rows) < counts.total() else ""
     _write(
@@ -188,7 +192,7 @@ def show(
             "history": list(map(replay_json, history)),
             "record": record,
             "problem": problem,
-            "raw": letter.raw.hex(),
+            "raw": to_hex(letter.raw),
         }
         _write(json.dumps(row | extra) + "\n")
         return

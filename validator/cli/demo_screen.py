@@ -195,7 +195,7 @@ class DemoScreen:
         )  # fmt: skip
 
     def _waiting(self, rows: int) -> RenderableType:
-        """Show how records flow while Spark starts, since there are no results for half a minute."""
+        """Show how records flow while Spark starts, since there are no results for 20 seconds."""
         progress = self._progress
         sent = progress.comparison.records_sent
         style = {True: "green", False: "dim"}
@@ -208,7 +208,7 @@ class DemoScreen:
             (f"        lane {progress.settings.lane}: block by block", spark), ("   the rules, in one order\n", "dim"),
             ("                        │ ", kafka), ("Kafka, Avro\n", "dim"),
             ("  verdicts  dispatches  channel-events  headroom  receipts\n", first),
-            ("\n  Spark takes about 20 s to start and as long for its first batch; then verdicts arrive every second.", "dim"),
+            (f"\n  {progress.elapsed_s():.0f} s. ", "bold"), ("The first verdicts take about 20 s; then they arrive every second.", "dim"),
         )  # fmt: skip
         table = Table.grid()
         table.add_row(picture)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console, Group
 from rich.markdown import Markdown
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from validator.cli.common import Json, say
+from validator.cli.table import PlainTable
 from validator.errors import UserError
 from validator.plugin.rule_features import close_features_and_profiles, find_feature_or_profile
 from validator.plugin.rule_pages import Sort, close_names, find_entries, installed_pages, series_of
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from validator.plugin.rule_pages import Entry, RulesPage
 
+_HEADINGS = ("protocol", "code", "type", "title")
 _STYLES = {Sort.ERROR: "bold red", Sort.REASON: "bold red", Sort.READING: "bold yellow", Sort.INVARIANT: "bold cyan"}
 
 
@@ -84,13 +86,10 @@ def _list(entries: Sequence[Entry], *, as_json: bool) -> None:
     rows = [(entry.protocol, entry.name, str(entry.sort), entry.title or _first_line(entry)) for entry in entries]
     console = Console()
     if not console.is_terminal:
-        sys.stdout.write("".join("  ".join(row) + "\n" for row in rows))
+        sys.stdout.write(PlainTable(_HEADINGS).lines(rows))
         return
-    table = Table(box=None, padding=(0, 1), header_style="bold")
-    table.add_column("protocol")
-    table.add_column("code", no_wrap=True)
-    table.add_column("type")
-    table.add_column("title")
+    columns = (Column(heading, no_wrap=heading == "code") for heading in _HEADINGS)
+    table = Table(*columns, box=None, padding=(0, 1), header_style="bold")
     for row, entry in zip(rows, entries, strict=True):
         table.add_row(row[0], Text(row[1], style=_STYLES.get(entry.sort, "bold")), row[2], row[3])
     console.print(table)

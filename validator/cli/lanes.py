@@ -12,7 +12,7 @@ import typer
 
 from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say
-from validator.codec.json_form import to_json
+from validator.codec.json_form import shown_json
 from validator.config import load_config
 from validator.document import Node, read_document
 from validator.errors import UserError
@@ -108,7 +108,7 @@ def _plugins_of(epoch: StartedEpoch | None) -> list[str] | None:
 def lane_statuses(config: Config) -> dict[str, dict[str, Any]]:
     """Return every lane's last status record in JSON. Raises `UserError` if Kafka or the topic is not available."""
     with TopicReader(kafka_table(config), config.topics.prefix, ["lanes"]) as reader:
-        statuses = (to_json("lanes", record.value) for record in reader.read_to_end())
+        statuses = (shown_json("lanes", record.value) for record in reader.read_to_end())
         return {status["lane"]: status for status in statuses}
 
 

@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "validator.cli.demo:demo",
         "Run broker, job and a simulated relay chain, with live verdicts and a summary.",
     ),
+    "init": ("validator.cli.init:init", "Write a configuration with two paras, and sample records for them."),
     "up": ("validator.cli.up:up", "Start a broker if none is configured, the topics and the job; Ctrl-C stops them."),
     "run": ("validator.cli.run:run", "Run only the job, on the configured Kafka."),
     "submit": ("validator.cli.submit:submit", "Validate JSON lines of one kind and send them to their topic."),
@@ -140,7 +141,6 @@ app = typer.Typer(
     name="validator",
     cls=LazyGroup,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,  # rich markup for this page would cost 100 ms of imports, more than all the rest
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Column, Table
 
 from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, say
 from validator.cli.plugin_rows import describe, rows_of
+from validator.cli.progress import working
+from validator.cli.table import print_table, several
 from validator.config import Config, load_config
 from validator.errors import UserError
 from validator.plugin.lock import write_lock
@@ -24,6 +25,7 @@ from validator.plugin.registry import PluginError, discover, load_all
 from validator.plugin.scaffold import KINDS, new_project
 
 app = typer.Typer(
+    add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="markdown",  # the default would take [plugins] for markup
     help="List, show, check, lock and pack plugins; start a new one.",
@@ -36,7 +38,8 @@ LOCK: Path = Path("plugins.lock")
 @app.command("list")
 def list_(config_path: ConfigPath = None, as_json: Json = False) -> None:
     """List every installed plugin with what it provides, or why it cannot be used."""
-    rows = rows_of(discover(), _config(config_path))
+    with working("loading every plugin"):
+        rows = rows_of(discover(), _config(config_path))
     if as_json:
         _print_json(rows)
         return
@@ -45,11 +48,11 @@ def list_(config_path: ConfigPath = None, as_json: Json = False) -> None:
         table.add_row(
             f"{row['name']}@{row['version']}" if row["version"] else row["name"],
             row["group"].removeprefix("validator."),
-            "\n".join(row["provides"]) or row["note"] or "",
-            f"{row['distribution']}\n{row['distribution_version']}",
+            several(row["provides"]) or row["note"] or "",
+            several([row["distribution"], row["distribution_version"]]),
             "ok" if not row["problems"] else "; ".join(row["problems"]),
         )
-    Console().print(table)
+    print_table(table)
 
 
 @app.command()
@@ -94,8 +97,10 @@ def check(
     else:
         table = _table("plugin", "outcome", "point, with its detail")
         for each in results:
-            table.add_row(each.plugin, each.outcome.value, each.point + (f"\n  {each.detail}" if each.detail else ""))
-        Console().print(table)
+            table.add_row(
+                each.plugin, each.outcome.value, several([each.point, *([f"  {each.detail}"] if each.detail else [])])
+            )
+        print_table(table)
     if failed:
         raise typer.Exit(exit_codes.DISAGREEMENT)
 
@@ -146,7 +151,8 @@ def pack_(
     as_json: Json = False,
 ) -> None:
     """Pack a distribution into a file that Spark's workers can import. List the file in `artefacts` of `[plugins]`."""
-    packed = pack(distribution, output)
+    with working(f"building {distribution}"):
+        packed = pack(distribution, output)
     if as_json:
         _print_json([{"path": str(packed.path), "needs": list(packed.needs)}])
     else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A progress bar on stderr, removed when the work is done. Nothing is written to a pipe or a log file."""
+"""What a command is doing, on stderr, removed when the work is done. Nothing is written to a pipe or a log file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,3 +26,13 @@ def jar_progress() -> Iterator[Callable[[str, int, int], None]]:
             bar.update(task, description=what, completed=done, total=total, visible=True)
 
         yield show
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show what takes a while, with the seconds that it has taken."""
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
+        shown.add_task(what, total=None)
+        yield

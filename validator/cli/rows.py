@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from validator.core.limits import U32_MAX
+from validator.hexadecimal import bare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +66,7 @@ def _verdict(record: Json) -> Row:
 
 def _dispatch(record: Json) -> Row:
     payload = record["payload"]
-    size = f"{len(payload) // 2} bytes "
+    size = f"{len(bare(payload)) // 2} bytes "
     shown = payload if len(payload) <= PAYLOAD_CHARACTERS else payload[: PAYLOAD_CHARACTERS - 1] + "…"
     place = record["lane"], str(record["block"]), str(record["index"]), str(record["para_id"])
     mark = ACCEPTED if record["outcome"] == "ok" else REJECTED
@@ -132,8 +133,8 @@ def _dead_letter(record: Json) -> Row:
 
 
 COLUMNS: Final[dict[str, Row]] = {
-    "verdicts": ("lane", "block", "kind", "index", "para", "", "why", "effect, or broken clause"),
-    "dispatches": ("lane", "block", "index", "para", "", "weight", "payload", "failure"),
+    "verdicts": ("lane", "block", "kind", "index", "para", "ok", "why", "effect, or broken clause"),
+    "dispatches": ("lane", "block", "index", "para", "ok", "weight", "payload", "failure"),
     "channel-events": ("lane", "block", "session", "event", "channel", "reason", "deposits"),
     "ingress-events": ("lane", "block", "index", "event", "channel", "sent at", "bytes", "root"),
     "headroom": ("lane", "after block", "para or channel", "left", "details"),

@@ -8,10 +8,10 @@ import sys
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
 from rich.table import Column, Table
 
 from validator.cli.common import ConfigPath, Json, say
+from validator.cli.table import print_table, several
 from validator.config import DEFAULT_PROTOCOL, load_config
 from validator.core.limits import U32_MAX
 from validator.core.rules import in_force
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 NO_PROFILE: Final = "no named profile"
 
 app = typer.Typer(
+    add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="markdown",  # the default would take [chains] for markup
     help="List the rules that a chain can choose by height; show one profile, or the difference of two.",
@@ -61,9 +62,9 @@ def list_(config_path: ConfigPath = None, protocol: Protocol = DEFAULT_PROTOCOL,
     for row in rows:
         changes = [*(f"+ {each}" for each in row["plus"]), *(f"- {each}" for each in row["minus"])]
         table.add_row(
-            row["profile"] or NO_PROFILE, "\n".join(changes) or "the protocol's first rules", "\n".join(row["chains"])
+            row["profile"] or NO_PROFILE, several(changes) or "the protocol's first rules", several(row["chains"])
         )
-    Console().print(table)
+    print_table(table)
 
 
 @app.command()
@@ -179,7 +180,7 @@ def _print(profiles: RuleProfiles, changes: Iterable[tuple[str, str]], empty: st
     table = _table("feature", "what holds")
     for row in rows:
         table.add_row(f"{row['change']} {row['feature']}" if row["change"] else row["feature"], row["says"])
-    Console().print(table)
+    print_table(table)
 
 
 def _table(*headings: str) -> Table:

@@ -6,19 +6,22 @@ from __future__ import annotations
 import json
 import sys
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Column, Table
 
 from validator import exit_codes
+from validator.cli.table import print_table
 from validator.codec.compatibility import check_schemas, policy
-from validator.codec.schemas import Schema, schemas, short_name
+from validator.codec.schemas import Schema, schemas
 from validator.errors import UserError
 from validator.topics import TOPICS
 
-app = typer.Typer(no_args_is_help=True, help="List, show and check the Avro schemas.")
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="List, show and check the Avro schemas.")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -39,17 +42,21 @@ def list_(as_json: Json = False) -> None:
         for schema in known.of_topic(topic.name)
     ]
     if as_json:
-        _write(json.dumps(rows))
+        for row in rows:
+            _write(json.dumps(row))
         return
     table = Table("record", "topic", "fingerprint", Column("versions", justify="right"), box=None)
     for row in rows:
         table.add_row(row["name"], row["topic"], row["fingerprint"], str(row["versions"]))
-    Console().print(table)
+    print_table(table)
 
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="A record, with or without its namespace: validator.Verdict, Verdict.")],
+    name: Annotated[
+        str,
+        typer.Argument(help="A record, with or without its namespace: validator.Verdict, Verdict."),
+    ],
     version: Annotated[int | None, typer.Option(help="A released version instead of the current one.")] = None,
     canonical: Annotated[
         bool, typer.Option("--canonical", help="Print the Parsing Canonical Form, which the fingerprint is of.")
@@ -83,7 +90,7 @@ def check(as_json: Json = False) -> None:
 
 def _find(name: str, version: int | None) -> Schema:
     known = schemas()
-    by_name = {**{short_name(full): full for full in known.current}, **{full: full for full in known.current}}
+    by_name = _names(known.current)
     full = by_name.get(name)
     if full is None:
         close = get_close_matches(name, by_name, 1)
@@ -96,6 +103,20 @@ def _find(name: str, version: int | None) -> Schema:
             return schema
     numbers = ", ".join(str(schema.version) for schema in known.versions[full]) or "none"
     raise UserError(f"schema {full}: expected a released version ({numbers}), found {version}")
+
+
+def _names(current: Iterable[str]) -> dict[str, str]:
+    """Return schemas by every ending of their names, at a dot, that only one of them has, and by their full names."""
+    full_names = tuple(current)
+    by_ending: dict[str, list[str]] = {}
+    for full in full_names:
+        parts = full.split(".")
+        for start in range(1, len(parts)):
+            by_ending.setdefault(".".join(parts[start:]), []).append(full)
+    return {
+        **{ending: found[0] for ending, found in by_ending.items() if len(found) == 1},
+        **{full: full for full in full_names},
+    }
 
 
 def _write(text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +17,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
-from validator.cli.progress import jar_progress
+from validator.cli.progress import jar_progress, working
+from validator.cli.table import print_table
 from validator.config import load_config
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
@@ -85,7 +86,7 @@ def show(
         tables = para_tables(restored, para)
     else:
         tables = lane_tables(restored)
-    Console(highlight=False).print(tables)
+    print_table(tables)
 
 
 @app.command()
@@ -147,7 +148,7 @@ def _verify(config: Config, restored: RestoredState, *, as_json: bool) -> bool:
         }
         sys.stdout.write(json.dumps(result) + "\n")
         return same
-    Console(highlight=False).print(check_tables(checks))
+    print_table(check_tables(checks))
     if reconfigured:
         say(f"lane {name}: the configuration differs from the one that its state was stored with")
     if rebuilt.cut:
@@ -190,9 +191,8 @@ def _stored(config: Config, lanes: list[str]) -> Iterator[StateExport]:
     last_committed_batch(directory / "checkpoint")  # fails before jars are fetched if there is none
     with jar_progress() as progress:
         ensure_jars("spark", progress=progress)
-    console = Console(stderr=True)
     with terminated_as_interrupted(), ExitStack() as stack:
-        with console.status("Spark is reading the checkpoint ...") if console.is_terminal else nullcontext():
+        with working("Spark is reading the checkpoint, which takes 10 to 20 s"):
             stored = stack.enter_context(stored_lanes(directory, lanes))
         yield stored
 

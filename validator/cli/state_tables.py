@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Group, RenderableType
-from rich.rule import Rule
 from rich.table import Column, Table
 from rich.text import Text
 
+from validator.hexadecimal import to_hex
 from validator.plugin.protocol_parts import section_title
 from validator.service.state import about_channel, about_para, entries_of_plugin, kept_by_plugins
 
@@ -64,9 +64,9 @@ def lane_tables(lane: RestoredState) -> RenderableType:
                     f"{topic}[{partition}]@{offset}" for (topic, partition), offset in sorted(lane.consumed.items())
                 ),
             ),
-            ("summary", lane.processor.summary().hex()),
-            ("state root", inner.rules.state_root().hex()),
-            ("runtime", head.runtime_digest.hex()),
+            ("summary", to_hex(lane.processor.summary())),
+            ("state root", to_hex(inner.rules.state_root())),
+            ("runtime", to_hex(head.runtime_digest)),
             ("plugins", ", ".join(lane.plugins)),
         ),
     )
@@ -75,7 +75,7 @@ def lane_tables(lane: RestoredState) -> RenderableType:
 def plugin_tables(lane: RestoredState, plugin: str, limit: int) -> RenderableType:
     """Show what a plugin keeps, at most ``limit`` entries (0: all). Raises `UserError` if it keeps nothing."""
     entries = entries_of_plugin(lane, plugin)
-    rows = [(key.hex(), value.hex()) for key, value in (entries[:limit] if limit else entries)]
+    rows = [(to_hex(key), to_hex(value)) for key, value in (entries[:limit] if limit else entries)]
     size = sum(len(key) + len(value) for key, value in entries)
     return Group(
         _title(lane),
@@ -107,7 +107,13 @@ def channel_tables(lane: RestoredState, channel_id: ChannelId) -> RenderableType
 
 def check_tables(checks: Sequence[Check]) -> RenderableType:
     """Show the comparisons of a stored lane with the lane rebuilt from the topics."""
-    table = Table(Column("", no_wrap=True), "in the checkpoint", "from the topics", Column("", no_wrap=True), box=None)
+    table = Table(
+        Column("checked", no_wrap=True),
+        "in the checkpoint",
+        "from the topics",
+        Column("result", no_wrap=True),
+        box=None,
+    )
     for check in checks:
         outcome = Text("same", style="green") if check.same else Text("differs", style="bold red")
         table.add_row(check.what, _short(check.stored), _short(check.rebuilt), outcome)
@@ -130,7 +136,7 @@ def differing(check: Check) -> str:
 
 def _title(lane: RestoredState, what: str = "") -> RenderableType:
     words = [lane.name, what, f"after block {lane.processor.lane.executed_block:,}", f"batch {lane.batch}"]
-    return Rule(Text(" · ".join(filter(None, words)), style="bold"), align="left")
+    return Text(" · ".join(filter(None, words)), style="bold")
 
 
 def _shown(sections: Iterable[StateSection]) -> Iterator[RenderableType]:

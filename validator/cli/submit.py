@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 
 def submit(
     kind: Annotated[
-        str, typer.Argument(help="blocks, candidates, channel-requests or downward-messages.", metavar="KIND")
+        str,
+        typer.Argument(
+            help="blocks, candidates, channel-requests or downward-messages.",
+            metavar="KIND",
+            autocompletion=lambda: list(INPUT_TOPICS),
+        ),
     ],
     file: Annotated[str, typer.Argument(help="A file of JSON lines, or - for standard input.", metavar="FILE|-")],
     config_path: ConfigPath = None,

@@ -9,10 +9,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Column, Table
 
 from validator.cli.common import ConfigPath, Json, kafka_table
+from validator.cli.progress import working
+from validator.cli.table import print_table
 from validator.config import load_config
 from validator.kafka.topics import create_topics, list_topics
 
@@ -54,14 +55,15 @@ def create(
     """Create the missing topics, as configured in [topics]."""
     config = load_config(config_path)
     topics = config.topics
-    made = create_topics(
-        _kafka(config, bootstrap_servers),
-        prefix=topics.prefix if prefix is None else prefix,
-        partitions=partitions or topics.input_partitions,
-        output_partitions=partitions or topics.output_partitions,
-        replication_factor=topics.replication_factor if replication_factor is None else replication_factor,
-        retention_ms=topics.retention_ms,
-    )
+    with working("creating the topics"):
+        made = create_topics(
+            _kafka(config, bootstrap_servers),
+            prefix=topics.prefix if prefix is None else prefix,
+            partitions=partitions or topics.input_partitions,
+            output_partitions=partitions or topics.output_partitions,
+            replication_factor=topics.replication_factor if replication_factor is None else replication_factor,
+            retention_ms=topics.retention_ms,
+        )
     if as_json:
         sys.stdout.write(
             json.dumps({"created": [name for name, new in made.items() if new], "topics": list(made)}) + "\n"
@@ -76,16 +78,18 @@ def list_(
 ) -> None:
     """List the topics with their numbers of partitions and records."""
     config = load_config(config_path)
-    states = list_topics(_kafka(config, bootstrap_servers), prefix=config.topics.prefix if prefix is None else prefix)
+    with working("counting the records of every topic"):
+        kafka = _kafka(config, bootstrap_servers)
+        states = list_topics(kafka, prefix=config.topics.prefix if prefix is None else prefix)
     if as_json:
         sys.stdout.write("".join(json.dumps(asdict(state)) + "\n" for state in states))
         return
     numeric = (Column(name, justify="right", no_wrap=True) for name in ("partitions", "records"))
-    table = Table(Column("topic", no_wrap=True), "", "cleanup", *numeric, "purpose", box=None)
+    table = Table(Column("topic", no_wrap=True), "direction", "cleanup", *numeric, "purpose", box=None)
     for state in states:
         numbers = ["missing", ""] if state.partitions is None else [str(state.partitions), str(state.records)]
         table.add_row(state.name, state.direction, state.cleanup, *numbers, state.purpose)
-    Console().print(table)
+    print_table(table)
 
 
 def _kafka(config: Config, bootstrap_servers: str) -> dict[str, Any]:

@@ -19,8 +19,10 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
+from validator.cli.progress import working
 from validator.cli.rows import ACCEPTED, COLUMNS, NUMBERS, REJECTED, ROWS
-from validator.codec.json_form import to_json
+from validator.cli.table import PlainTable
+from validator.codec.json_form import shown_json
 from validator.config import load_config
 from validator.errors import UserError
 from validator.kafka.reader import TopicReader
@@ -32,13 +34,18 @@ if TYPE_CHECKING:
 TAIL_FOLLOWING: Final = 20
 """Earlier records that `--follow` begins with by default."""
 
+ALIGNED_RECORDS: Final = 1_000
+"""Records of one topic that are gathered before they are written to a pipe, to align their columns; not with `--follow`."""
+
 _STYLES: Final = {ACCEPTED: "green", REJECTED: "bold red", "opened": "bold green", "closed": "bold yellow"}
 
 _PARA_FIELDS: Final = ("para_id", "sender", "recipient")
 
 
 def watch(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help=f"{', '.join(COLUMNS)}.")],
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help=f"{', '.join(COLUMNS)}.", autocompletion=lambda: list(COLUMNS))
+    ],
     config_path: ConfigPath = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue with new records until Ctrl-C.")] = False,
     as_json: Json = False,
@@ -51,10 +58,12 @@ def watch(
     tail: Annotated[
         int | None, typer.Option(min=0, help="Begin this many Kafka offsets before each partition's end.")
     ] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="Wait for this many records, show them and end.")] = None,
 ) -> None:
     """Show the records of an output topic: all of them, or with --follow the last ones and then new ones as they arrive.
 
-    Prints a table on a terminal, otherwise one line per record; with --json, one object per line. Only committed records are shown.
+    Prints a table, whose lines a pipe gets in full; with --json, one object per line. Only committed records are shown. --count begins with
+    the first record unless --tail is given, and waits for records that are not there yet.
     """
     if topic not in ROWS:
         close = get_close_matches(topic, ROWS, 1)
@@ -75,7 +84,9 @@ def watch(
         TopicReader(kafka_table(config), config.topics.prefix, [topic], tail=tail) as reader,
     ):
         try:
-            chunks = _chunks(reader, topic, wanted, follow=follow)
+            chunks = _chunks(reader, topic, wanted, follow=follow or count is not None)
+            if count is not None:
+                chunks = _first(chunks, count)
             if as_json and topic == "verdicts":
                 chunks = _with_rules(chunks, {name: chain.protocol for name, chain in config.chains.items()})
             _show(topic, chunks, as_json=as_json, follow=follow)
@@ -108,7 +119,7 @@ def _chunks(reader: TopicReader, topic: str, wanted: _Filter, *, follow: bool) -
         records = []
         for read in reader.poll(0.2):
             try:
-                record = to_json(topic, read.value)
+                record = shown_json(topic, read.value)
             except UserError as error:  # a foreign record; show the others
                 say(f"validator: {read.topic}[{read.partition}]@{read.offset}: {error}")
                 continue
@@ -118,6 +129,15 @@ def _chunks(reader: TopicReader, topic: str, wanted: _Filter, *, follow: bool) -
         if reader.at_end and not follow:
             return
         _check_reader()
+
+
+def _first(chunks: Iterable[list[dict[str, Any]]], count: int) -> Iterator[list[dict[str, Any]]]:
+    """Yield the first ``count`` records."""
+    for chunk in chunks:
+        yield chunk[:count]
+        count -= len(chunk)
+        if count <= 0:
+            return
 
 
 def _with_rules(chunks: Iterable[list[dict[str, Any]]], protocols: Mapping[str, str]) -> Iterator[list[dict[str, Any]]]:
@@ -160,15 +180,27 @@ def _show(topic: str, chunks: Iterable[list[dict[str, Any]]], *, as_json: bool, 
             sys.stdout.write("".join(json.dumps(record) + "\n" for record in chunk))
             sys.stdout.flush()
     elif not console.is_terminal:
-        for chunk in chunks:
-            sys.stdout.write(
-                "".join("  ".join(cell for cell in ROWS[topic](record) if cell) + "\n" for record in chunk)
-            )
+        plain = PlainTable(COLUMNS[topic], NUMBERS)
+        for chunk in chunks if follow else _gathered(chunks):
+            sys.stdout.write(plain.lines(ROWS[topic](record) for record in chunk))
             sys.stdout.flush()
     elif follow:
         _show_live(topic, chunks, console)
     else:
-        console.print(_table(topic, [ROWS[topic](record) for chunk in chunks for record in chunk]))
+        with working(f"reading {topic}"):
+            rows = [ROWS[topic](record) for chunk in chunks for record in chunk]
+        console.print(_table(topic, rows))
+
+
+def _gathered(chunks: Iterable[list[dict[str, Any]]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield chunks of at least `ALIGNED_RECORDS`, so that the columns of a short table do not depend on when its records arrive."""
+    gathered: list[dict[str, Any]] = []
+    for chunk in chunks:
+        gathered += chunk
+        if len(gathered) >= ALIGNED_RECORDS:
+            yield gathered
+            gathered = []
+    yield gathered
 
 
 def _show_live(topic: str, chunks: Iterable[list[dict[str, Any]]], console: Console) -> None:
@@ -182,17 +214,16 @@ def _show_live(topic: str, chunks: Iterable[list[dict[str, Any]]], console: Cons
 
 def _table(topic: str, rows: list[tuple[str, ...]], *, one_line: bool = False) -> Table:
     headings = COLUMNS[topic]
-    used = [place for place, name in enumerate(headings) if name != "lane" or len({row[place] for row in rows}) > 1]
     columns = [
         Column(
-            headings[place],
-            justify="right" if headings[place] in NUMBERS else "left",
-            no_wrap=one_line or headings[place] in NUMBERS,
+            heading,
+            justify="right" if heading in NUMBERS else "left",
+            no_wrap=one_line or heading in NUMBERS,
             overflow="ellipsis" if one_line else "fold",
         )
-        for place in used
+        for heading in headings
     ]
     table = Table(*columns, box=None, padding=(0, 1), header_style="bold")
     for row in rows:
-        table.add_row(*(Text(row[place], style=_STYLES.get(row[place], "")) for place in used))
+        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
     return table

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records as JSON: what users write to `validator submit` and read from `validator watch --json`.
 
-Names come from the schemas. Bytes and hashes are lower-case hex without a prefix, balances and weights plain integers, absent optional
-fields null. Some forms differ from the Avro ones. A channel request is flat, with a ``kind``, so none of its arguments may have the name of
-one of the record's own fields, such as ``index``. A verdict has ``ok`` and holds its error as the conformance traces do
-(``{"kind", **fields}``, with the clause next to it). A record whose schema has the attribute ``"json": "pair"`` is the array of its fields
-(a channel is ``[sender, recipient]``). One with ``"json": "sparse"`` is an object without its null fields.
+Names come from the schemas. Bytes and hashes are hex, read with or without ``0x``. `to_json` writes lower-case digits: bare ones inside
+the product, with ``0x`` for people. Balances and weights are plain integers, absent optional fields null. Some forms differ from the Avro
+ones. A channel request is flat, with a ``kind``, so none of its arguments may have the name of one of the record's own fields, such as
+``index``. A verdict has ``ok`` and holds its error as the conformance traces do (``{"kind", **fields}``, with the clause next to it). A
+record whose schema has the attribute ``"json": "pair"`` is the array of its fields (a channel is ``[sender, recipient]``). One with
+``"json": "sparse"`` is an object without its null fields.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from validator.codec.walk import named_types
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.core.limits import RECORD_BYTES_MAX, U32_MAX
 from validator.errors import UserError
+from validator.hexadecimal import from_hex, to_hex
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,10 +74,17 @@ def encode_json(schema: Schema, record: Json) -> bytes:
     return write(schema, _to_avro(schema).convert(record))
 
 
-def to_json(topic: str, value: bytes, codec: Codec | None = None) -> dict[str, Any]:
+def shown_json(topic: str, value: bytes, codec: Codec | None = None) -> dict[str, Any]:
+    """Return what `to_json` returns in the form that commands print: hex begins with ``0x``. Raises `UserError`."""
+    return to_json(topic, value, codec, digits=to_hex)
+
+
+def to_json(
+    topic: str, value: bytes, codec: Codec | None = None, *, digits: Callable[[bytes], str] = bytes.hex
+) -> dict[str, Any]:
     """Return, as JSON, the record that a Kafka value of a topic (without the prefix) holds. Raises `UserError`.
 
-    Without a ``codec``, the records of protocols are unknown; outputs do not need one.
+    Without a ``codec``, the records of protocols are unknown; outputs do not need one. ``digits`` turns bytes into text.
     """
     codec = shared_codec() if codec is None else codec
     schema = _schema_of(topic, value, codec)
@@ -87,7 +96,7 @@ def to_json(topic: str, value: bytes, codec: Codec | None = None) -> dict[str, A
         datum = schemaless_reader(stream, schema.parsed, reader, return_record_name=True)
     except (EOFError, IndexError, ValueError, OverflowError, SchemaResolutionError) as error:
         raise UserError(f"{topic}: expected Avro binary of {schema.name}, found {type(error).__name__}") from error
-    record: dict[str, Any] = _to_json(current).convert(datum)
+    record: dict[str, Any] = _to_json(current, digits).convert(datum)
     return record
 
 
@@ -256,8 +265,8 @@ class _ToAvro(_Named):
 
     def to_bytes(self, _attributes: dict[str, Any], value: Json, path: str) -> bytes:
         try:
-            return bytes.fromhex(value)
-        except (TypeError, ValueError):
+            return from_hex(value)
+        except (AttributeError, ValueError):
             raise self.error(path, "hex", value) from None
 
     def to_fixed(self, attributes: dict[str, Any], value: Json, path: str) -> bytes:
@@ -303,6 +312,10 @@ class _ToAvro(_Named):
 class _ToJson(_Named):
     """Converts what fastavro reads (records inside unions as (name, record)) to JSON."""
 
+    def __init__(self, schema: Json, digits: Callable[[bytes], str]) -> None:
+        super().__init__(schema)
+        self.digits = digits
+
     def convert(self, datum: Any) -> Any:
         return self.value(self.schema, datum)
 
@@ -319,9 +332,9 @@ class _ToJson(_Named):
         kind, attributes = self.resolve(schema)
         match kind:
             case "bytes":
-                return datum.hex()
+                return self.digits(datum)
             case "fixed":
-                return int.from_bytes(datum) if attributes.get("logicalType") in _UNSIGNED else datum.hex()
+                return int.from_bytes(datum) if attributes.get("logicalType") in _UNSIGNED else self.digits(datum)
             case "array":
                 return [self.value(attributes["items"], item) for item in datum]
             case "map":
@@ -365,5 +378,5 @@ def _to_avro(schema: Schema) -> _ToAvro:
 
 
 @lru_cache(maxsize=256)
-def _to_json(schema: Schema) -> _ToJson:
-    return _ToJson(schema.source)
+def _to_json(schema: Schema, digits: Callable[[bytes], str]) -> _ToJson:
+    return _ToJson(schema.source, digits)

@@ -28,6 +28,7 @@ from validator.core import limits as core_limits
 from validator.core.handlers.handler import KIND
 from validator.core.types import Balances, Enactment, Para, ParaKind
 from validator.errors import UserError
+from validator.hexadecimal import from_hex
 from validator.tables import dotted
 from validator.topics import TOPICS
 
@@ -268,7 +269,7 @@ class Chain(_Table):
         payloads: set[bytes] = set()
         for payload in value:
             try:
-                decoded = bytes.fromhex(payload)
+                decoded = from_hex(payload)
             except ValueError:
                 raise ValueError(f"expected payloads in hex as keys, found {payload!r}") from None
             if decoded in payloads:
@@ -281,7 +282,7 @@ class Chain(_Table):
     def _check_failing(cls, value: list[str]) -> list[str]:
         for payload in value:
             try:
-                bytes.fromhex(payload)
+                from_hex(payload)
             except ValueError:
                 raise ValueError(f"expected payloads in hex, found {payload!r}") from None
         return value
@@ -313,7 +314,7 @@ class Chain(_Table):
 
     def core_ump_weights(self) -> dict[bytes, int]:
         """Return the weights by payload."""
-        return {bytes.fromhex(payload): weight for payload, weight in self.ump_weights.items()}
+        return {from_hex(payload): weight for payload, weight in self.ump_weights.items()}
 
 
 class Config(BaseSettings):
@@ -388,7 +389,7 @@ def configuration_meaning(chain: Chain) -> dict[str, Any]:
         "ump_weights": {payload.hex(): weight for payload, weight in chain.core_ump_weights().items()},
         "ump_message_weight_max": chain.ump_message_weight_max,
         "dispatches_to_handlers": chain.handlers is not None,
-        "ump_failing_messages": sorted({bytes.fromhex(payload).hex() for payload in chain.ump_failing_messages}),
+        "ump_failing_messages": sorted({from_hex(payload).hex() for payload in chain.ump_failing_messages}),
     }
 
 

@@ -15,6 +15,7 @@ from validator.core.rules import RuleSet, pages
 from validator.core.types import BlockNumber
 from validator.document import Node, read_document
 from validator.errors import UserError
+from validator.hexadecimal import from_hex
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.genesis import Genesis, genesis_path, kept_genesis
 from validator.plugin.lock import Lock, read_lock
@@ -28,8 +29,8 @@ from validator.resources import state_directory
 
 
 def job_directory(config: Config) -> Path:
-    """Return the folder of the job's checkpoint, imported states and logs."""
-    return Path(config.job.directory) if config.job.directory else state_directory() / "job"
+    """Return the absolute path of the folder of the job's checkpoint, imported states and logs."""
+    return Path(config.job.directory).absolute() if config.job.directory else state_directory() / "job"
 
 
 def imported_state_path(config: Config, lane: str) -> Path:
@@ -72,7 +73,7 @@ def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -
         ),
         upward_weights=chain.core_ump_weights(),
         upward_default_weight=chain.ump_default_weight,
-        upward_failing=frozenset(bytes.fromhex(payload) for payload in chain.ump_failing_messages),
+        upward_failing=frozenset(from_hex(payload) for payload in chain.ump_failing_messages),
         plan=runtime.plan,
         epochs=runtime.epochs,
         upward_weight_max=chain.ump_message_weight_max,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from validator.codec.codec import RecordChecks
 from validator.codec.decode import decode_record
 from validator.codec.encode import OutputRecord, write
-from validator.codec.json_form import encode_input, to_json
+from validator.codec.json_form import encode_input, shown_json, to_json
 from validator.codec.schemas import schemas
 from validator.codec.walk import WALK_BYTES_MIN
 from validator.core.inputs import DeadLetter, DeadReason, Source
@@ -255,16 +255,16 @@ def decoded(letter: StoredLetter, raw: bytes, config: Config) -> tuple[dict[str,
     # a configuration without chains only says where Kafka is, as for `submit`
     known = not config.chains or lane in config.chains
     problem = None if known else f"{DeadReason.UNKNOWN_LANE.name}: lane {lane!r} is not configured"
-    return to_json(name, raw, codec), problem
+    return shown_json(name, raw, codec), problem
 
 
 def _json_or_none(topic: str, raw: bytes, codec: Codec) -> dict[str, Any] | None:
     if (
         len(raw) >= WALK_BYTES_MIN
-    ):  # the codec counts the items of so large a record before it builds them; `to_json` does not
+    ):  # the codec counts the items of so large a record before it builds them; `shown_json` does not
         return None
     try:
-        return to_json(topic, raw, codec)
+        return shown_json(topic, raw, codec)
     except UserError:
         return None
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from validator.errors import UserError
+from validator.hexadecimal import bare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,7 +126,11 @@ class Expectation:
 
 
 def has(found: Any, expected: Any) -> bool:
-    """Return whether a found value is the expected one; a found object may have more members."""
+    """Return whether a found value is the expected one; a found object may have more members, and hex may begin with 0x or not."""
+    if isinstance(expected, str) and isinstance(found, str):
+        return bare(found) == bare(expected)
+    if isinstance(expected, list) and isinstance(found, list) and len(found) == len(expected):
+        return all(has(*pair) and has(*reversed(pair)) for pair in zip(found, expected, strict=True))
     if isinstance(expected, dict):
         return isinstance(found, dict) and all(has(found.get(name), value) for name, value in expected.items())
     return type(found) is type(expected) and found == expected

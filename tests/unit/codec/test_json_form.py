@@ -211,7 +211,7 @@ def test_missing_fields_take_their_defaults() -> None:
         (RecordKind.DOWNWARD, {**DOWNWARD, "lane": 5}, "lane: expected a string, found 5"),
         (RecordKind.DOWNWARD, {**DOWNWARD, "lane": "\ud800"}, "lane: expected Unicode text, found '\\ud800'"),
         (RecordKind.DOWNWARD, {**DOWNWARD, "msg": "0"}, "msg: expected hex, found '0'"),
-        (RecordKind.DOWNWARD, {**DOWNWARD, "msg": "0x00"}, "msg: expected hex, found '0x00'"),
+        (RecordKind.DOWNWARD, {**DOWNWARD, "msg": "0x0"}, "msg: expected hex, found '0x0'"),
         (RecordKind.DOWNWARD, {**DOWNWARD, "msg": None}, "msg: expected hex, found None"),
         (
             RecordKind.DOWNWARD,

@@ -217,7 +217,7 @@ def test_file_without_schema_is_refused(tmp_path: Path, content: str) -> None:
 
 def test_schemas_command_lists_shows_and_checks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     run = CliRunner().invoke
-    listed = json.loads(run(command.app, ["list", "--json"]).output)
+    listed = [json.loads(line) for line in run(command.app, ["list", "--json"]).output.splitlines()]
     assert [row["name"] for row in listed] == [
         schema.name for topic in TOPICS for schema in schemas().of_topic(topic.name)
     ]

@@ -200,3 +200,8 @@ def test_job_directory_comes_from_configuration_or_environment(tmp_path: Path, m
     assert job_directory(config_of(job={"directory": str(tmp_path)})) == tmp_path
     monkeypatch.setenv("VALIDATOR_HOME", str(tmp_path / "home"))
     assert job_directory(Config()) == state_directory() / "job"
+
+
+def test_job_directory_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert job_directory(config_of(job={"directory": "job-2"})) == tmp_path / "job-2"

@@ -10,6 +10,7 @@ from typing import Any, Final
 from validator.core.hashing import blake2b_256, message_hash
 from validator.core.limits import U32_MAX
 from validator.core.types import ChannelId, ParaId
+from validator.hexadecimal import to_hex
 from validator.plugin.protocol_api import StateSection, section_title
 from validator.protocols.router.books import Book
 from validator.protocols.router.state import HrmpChannel, RouterState
@@ -70,8 +71,8 @@ def para_sections(state: RouterState, para: ParaId, page: bytes | None) -> list[
             "downward queue",
             f"{len(downward)} messages, {sum(len(message.msg) for message in downward):,} bytes; {sent:,} sent in total",
         ),
-        ("MQC head", "none" if head is None else head.hex()),
-        ("page", "none" if page is None else f"{_bytes(len(page))}, {blake2b_256(page).hex()}"),
+        ("MQC head", "none" if head is None else to_hex(head)),
+        ("page", "none" if page is None else f"{_bytes(len(page))}, {to_hex(blake2b_256(page))}"),
     )
     sections = [StateSection(facts=facts), *_upward(state, para), *_downward(downward, sent), *_blocks(state, para)]
     incoming = [(sender, para) for sender in state.hrmp_ingress_channels_index.get(para, ())]
@@ -98,7 +99,7 @@ def channel_sections(state: RouterState, channel_id: ChannelId) -> list[StateSec
         ("max message size", f"{_limit(channel.limit_message_size)} bytes"),
         ("deposits", f"{channel.sender_deposit:,} of the sender, {channel.recipient_deposit:,} of the recipient"),
         ("sent in total", f"{channel.messages_sent:,}"),
-        ("MQC head", channel.mqc_head.hex()),
+        ("MQC head", to_hex(channel.mqc_head)),
     )
     contents = state.hrmp_channel_contents.get(channel_id, ())
     rows = []
@@ -110,7 +111,7 @@ def channel_sections(state: RouterState, channel_id: ChannelId) -> list[StateSec
                 str(number) if number > 0 else "",
                 str(message.sent_at),
                 f"{len(message.data):,}",
-                message_hash(message.data).hex(),
+                to_hex(message_hash(message.data)),
                 "" if message.mqc_head is None else _hex(message.mqc_head),
             )
         )
@@ -250,7 +251,7 @@ def _or_none(value: int | None) -> str:
 
 
 def _hex(data: bytes, size: int = 16) -> str:
-    return data.hex() if len(data) <= size else f"{data[:size].hex()}…"
+    return to_hex(data) if len(data) <= size else f"{to_hex(data[:size])}…"
 
 
 def _bytes(count: int) -> str:

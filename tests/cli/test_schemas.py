@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator schemas show` takes every ending of a record's name that only one record has."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.follower import invoke
+from validator.cli.schemas import _names
+from validator.codec.schemas import schemas
+
+
+@pytest.mark.parametrize("name", ["validator.router.Candidate", "router.Candidate", "Candidate"])
+def test_short_names_show_the_record(name: str) -> None:
+    result = invoke("schemas", "show", name)
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["name"] == "validator.router.Candidate"
+
+
+def test_ending_of_two_records_names_neither() -> None:
+    names = _names(["validator.a.Candidate", "validator.b.Candidate", "validator.Block"])
+    assert "Candidate" not in names
+    assert names["a.Candidate"] == "validator.a.Candidate"
+    assert names["Block"] == "validator.Block"
+
+
+def test_every_record_has_a_short_name() -> None:
+    assert {full.rpartition(".")[2] for full in schemas().current} <= set(_names(schemas().current))
+
+
+def test_wrong_name_gets_a_suggestion() -> None:
+    result = invoke("schemas", "show", "router.Candidates")
+    assert result.exit_code == 2
+    assert result.stderr == "validator: schema 'router.Candidates': no such record; did you mean 'router.Candidate'?\n"

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every command of README, docs/ and examples/ is run by a test of its page, or has a reason why not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.docs.pages import DOCS, blocks, commands
+
+ROOT = DOCS.parent
+TESTS = Path(__file__).parent
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "examples").glob("*/README.md")])
+
+NOT_RUN: Final = {
+    "make demo": "tests/cli/test_demo.py runs `validator demo`; make sets up this very environment",
+    "make demo-channel": "tests/channel/test_demo.py runs examples/channel/demo.py",
+    "make test": "it would run itself",
+}
+"""Commands that no page's test runs, each with its reason."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_command_is_run_or_has_a_reason(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    found = blocks(text)
+    assert len(re.findall(r"^```", text, re.MULTILINE)) == 2 * len(found), "a block has no language"
+    assert not [block for block in found if block.language in {"sh", "bash", "shell"}], "commands are `console` blocks"
+    shown = [each.plain() for block in found if block.language == "console" for each in commands(block)]
+    if [line for line in shown if line not in NOT_RUN]:
+        running = [
+            path.name for path in TESTS.glob("test_*.py") if f'"{page.name}"' in path.read_text(encoding="utf-8")
+        ]
+        assert set(running) - {Path(__file__).name}, f"no test in {TESTS.name} runs the commands of {page.name}"
+
+
+def test_every_reason_is_needed() -> None:
+    shown = [
+        each.plain()
+        for page in PAGES
+        for block in blocks(page.read_text(encoding="utf-8"))
+        if block.language == "console"
+        for each in commands(block)
+    ]
+    assert set(NOT_RUN) <= set(shown)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prints tables: fitted to a terminal, or, into a pipe or file, with their headings and one line per row, however long.
+
+What goes into a pipe is for `grep` and `less -S`: columns are aligned, nothing is wrapped, cut or coloured. Programs read ``--json``.
+"""
+
+from __future__ import annotations
+
+import sys
+from io import StringIO
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from rich.console import RenderableType
+
+PIPED_CHARACTERS_MAX: Final = 1_000_000
+"""Characters of a line in a pipe, beyond which rich would wrap it."""
+
+
+def several(parts: Iterable[str]) -> str:
+    """Return the parts of one cell: one below the other on a terminal, in one line in a pipe."""
+    return ("\n" if Console().is_terminal else ", ").join(parts)
+
+
+def print_table(table: RenderableType) -> None:
+    """Print a table, or a group of tables and texts, on standard output."""
+    console = Console(highlight=False)
+    if console.is_terminal:
+        console.print(table)
+        return
+    text = StringIO()
+    Console(file=text, width=PIPED_CHARACTERS_MAX, highlight=False, color_system=None).print(table)
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines()))
+
+
+class PlainTable:
+    """A table for a pipe, written in parts: the headings come before the first part, and columns only become wider."""
+
+    def __init__(self, headings: Sequence[str], numbers: Collection[str] = ()) -> None:
+        self._headings = tuple(headings)
+        self._right = tuple(heading in numbers for heading in headings)
+        self._widths = [len(heading) for heading in headings]
+        self._begun = False
+
+    def lines(self, rows: Iterable[Sequence[str]]) -> str:
+        """Return the lines of some rows, and of the headings if these are the first."""
+        shown = [*([] if self._begun else [self._headings]), *rows]
+        self._begun = True
+        for row in shown:
+            self._widths = [max(width, len(cell)) for width, cell in zip(self._widths, row, strict=True)]
+        return "".join(f"{self._line(row)}\n" for row in shown)
+
+    def _line(self, row: Sequence[str]) -> str:
+        cells = zip(row, self._widths, self._right, strict=True)
+        return "  ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in cells).rstrip()
