@@ -33,6 +33,7 @@ RUN: Final[dict[str, tuple[str, ...]]] = {
     "schemas check": (),
     "schemas list": (),
     "simulate": ("--blocks=2",),
+    "simulate network": ("--blocks=2", "--paras=10"),
     "submit": ("blocks", "{blocks}", "{config}"),
     "topics create": ("{config}",),
     "topics list": ("{config}",),

@@ -55,7 +55,7 @@ def keys_in(values: dict[str, Any], path: str = "") -> Iterator[str]:
 
 def test_every_key_of_the_reference_has_a_row() -> None:
     text = (ROOT / "examples" / "validator.toml").read_text(encoding="utf-8")
-    uncommented = re.sub(r"^# (?=\[|\w+ = |\")", "", text, flags=re.MULTILINE)
+    uncommented = re.sub(r"^#(?! )", "", text, flags=re.MULTILINE)
     found = {row_of(key) for key in keys_in(tomllib.loads(uncommented))}
     assert len(found) > 35
     assert found <= set(EFFECTS), found - set(EFFECTS)
