@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from validator.cli.common import ConfigPath, Json, kafka_table, say
+from validator.cli.visible import printable
 from validator.codec.json_form import to_json
 from validator.config import load_config
 from validator.document import Node, read_document
@@ -58,8 +59,10 @@ def lanes(context: typer.Context, config_path: ConfigPath = None, as_json: Json 
         return
     width = max((len(row["lane"]) for row in rows), default=0)
     for row in rows:
-        first, *others = _lines(row)
-        sys.stdout.write(f"{row['lane']:<{width}}  {first}\n" + "".join(f"{'':<{width}}  {line}\n" for line in others))
+        first, *others = map(printable, _lines(row))
+        sys.stdout.write(
+            f"{printable(row['lane']):<{width}}  {first}\n" + "".join(f"{'':<{width}}  {line}\n" for line in others)
+        )
 
 
 def lane_statuses(config: Config) -> dict[str, dict[str, Any]]:
