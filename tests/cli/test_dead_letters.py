@@ -7,11 +7,10 @@ import json
 import random
 import subprocess
 import sys
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
 from tests.cli.follower import Follower, follower, invoke, lines
 from tests.codecs import decoded, encoded
@@ -19,7 +18,7 @@ from tests.sending import send
 from validator.codec.encode import encode_dead_letter
 from validator.core.inputs import DeadLetter, DeadReason, Input, Source
 from validator.errors import UserError
-from validator.kafka.client import consumer_config, producer_config
+from validator.kafka.client import consumer_config
 from validator.kafka.topics import create_topics
 from validator.service.dead_letters import Place
 from validator.service.replayer import Replayer, Task
@@ -294,39 +293,6 @@ def test_second_replay_fences_the_first(letters: Letters) -> None:
         assert second.send([task])[0].attempt == 1
     assert len(letters.inputs("candidates")) == 1
     assert len(letters.inputs("dead-letter-replays")) == 1
-
-
-def test_oversized_record_is_fetched_from_where_it_was_read(letters: Letters, tmp_path: Path) -> None:
-    raw = bytes(10 << 20)  # a broker checks the size of the compressed batch, and takes it
-    topic = letters.prefix + "candidates"
-    placed: list[Source] = []
-    large = {"message.max.bytes": 16 << 20, "compression.type": "zstd"}
-    producer = Producer(producer_config(letters.kafka) | large)
-
-    def delivered(error: KafkaError | None, message: Message) -> None:
-        assert error is None, error
-        placed.append(Source(topic, message.partition() or 0, message.offset() or 0))
-
-    producer.produce(topic, raw, b"polkadot", on_delivery=delivered)
-    assert producer.flush(60) == 0
-    place = letters.put(raw, reason=DeadReason.LIMIT, source=placed[0])
-    other = letters.put(bytes(9 << 20), reason=DeadReason.LIMIT, source=placed[0])
-    gone = letters.put(raw, reason=DeadReason.LIMIT, source=placed[0]._replace(offset=placed[0].offset + 1000))
-
-    digest = blake2b(raw, digest_size=32).hexdigest()
-    file = tmp_path / "raw"
-    (shown,) = lines(letters.run("show", place, "--json", "--raw", str(file)).stdout)
-    assert (shown["bytes"], shown["whole_hash"], shown["raw"]) == (len(raw), digest, bytes(8192).hex())
-    assert file.read_bytes() == raw
-    text = letters.run("show", place).stdout
-    assert f"{len(raw)}: too many to keep, so here are the first and last 4096; BLAKE2b-256 of all is {digest}" in text
-
-    refused = letters.run("replay", place)
-    assert refused.exit_code == 1
-    assert f"LIMIT: expected at most 8388608 bytes, found {len(raw)}" in refused.stderr
-    replaced = letters.run("replay", other, "--force")
-    assert "holds another record: expected 9437184 bytes" in replaced.stderr
-    assert "is gone" in letters.run("replay", gone).stderr
 
 
 def test_record_refused_by_kafka_aborts_the_transaction(letters: Letters) -> None:

@@ -74,6 +74,8 @@ GENEROUS = {
 }
 WEIGHTS = {"": 0, "aa": 2, "bb": 9}
 FAILING = ("aa", "cc")
+ENDS = (*["prune"] * 4, *["close"] * 2, "leave")
+"""How a channel ends up that was written to for some blocks."""
 
 paras = st.sampled_from((*PARAS, *PARAS, NOBODY))
 kinds = st.sampled_from(("parachain", "parathread"))

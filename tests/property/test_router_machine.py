@@ -8,8 +8,6 @@ all of them, to any set, to a profile.
 
 from __future__ import annotations
 
-from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from hypothesis import settings
@@ -24,13 +22,14 @@ from hypothesis.stateful import (
 )
 
 from tests.hypothesis_profile import examples
+from tests.property.meddling import MeddlingDispatcher
 from tests.property.router_events import Met, missed
 from tests.property.router_headroom import headroom_of
 from tests.property.router_inputs import (
+    ENDS,
     FAILING,
     GENEROUS,
     LIMITS,
-    NOBODY,
     PARAS,
     WEIGHTS,
     changes_of_rules,
@@ -55,15 +54,9 @@ from tests.property.shapes import (
     result_of,
     session_change_of,
 )
-from validator.core.errors import Violation
-from validator.core.handlers.context import Context, Host
-from validator.core.handlers.dispatch import DispatchTable, HandlerDispatcher, HandlerEpoch
-from validator.core.handlers.errors import ContextError
-from validator.core.handlers.handler import BoundHandler, Handler, MessageWeight
-from validator.core.handlers.upward import FixedWeightDispatcher
-from validator.core.outcomes import DispatchOutcome, ParaHeadroom, Processed
+from validator.core.outcomes import ParaHeadroom
 from validator.core.rules import ChainSettings, pages
-from validator.core.types import Balances, Enactment, ParaId, Weight
+from validator.core.types import Balances, Enactment
 from validator.protocols.router.configuration import HostConfiguration
 from validator.protocols.router.encoding import decode_state, encode_state
 from validator.protocols.router.invariants import check_invariants
@@ -73,40 +66,6 @@ from validator.protocols.router.view import view
 
 MET = Met()
 """What the examples have met so far."""
-ENDS = (*["prune"] * 4, *["close"] * 2, "leave")
-"""How a channel ends up that was written to for some blocks."""
-
-
-def meddle(context: Context, payload: bytes) -> None:
-    """Do anything that the rules allow, then fail."""
-    for para in (*PARAS, NOBODY):
-        for call in (
-            partial(context.init_open_channel, para, 1, 1),
-            partial(context.accept_open_channel, para),
-            partial(context.close_channel, context.origin, para),
-            partial(context.close_channel, para, context.origin),
-            partial(context.queue_downward_message, para, payload),
-            partial(context.transfer, para, 1),
-            partial(context.write, para.to_bytes(2), payload),
-        ):
-            with suppress(Violation, ContextError):
-                call()
-    raise ValueError
-
-
-MEDDLING = BoundHandler("meddling", "1.0", Handler("any", meddle, MessageWeight(0), decode=lambda payload: payload))
-
-
-class MeddlingDispatcher(FixedWeightDispatcher):
-    """Failing messages fail only after their handler has changed everything it can; the model sees none of it."""
-
-    handlers = HandlerDispatcher([HandlerEpoch(0, DispatchTable([MEDDLING]))], weight_max=10**9)
-
-    def process(self, host: Host, para: ParaId, payload: bytes, limit: Weight | None = None) -> Processed:
-        processed = super().process(host, para, payload, limit)
-        if processed.outcome is DispatchOutcome.FAILED:
-            assert self.handlers.process(host, para, payload).failure == "ValueError: "
-        return processed
 
 
 class RouterMachine(RuleBasedStateMachine):
