@@ -40,6 +40,7 @@ from tests.property.router_inputs import (
     onboardings,
     paras,
     payloads,
+    quiet_candidate,
     service_of,
     sizes,
     upward,
@@ -245,33 +246,19 @@ class RouterMachine(RuleBasedStateMachine):
         sender, recipient = channel
         for _ in range(blocks):
             messages = [{"recipient": recipient, "data": data.draw(st.sampled_from(("", "aa", "aa", "bbbb")))}]
-            self.quiet_candidate(sender, self.now - 1, messages)
+            self.candidate(quiet_candidate(self.naive, sender, self.now - 1, messages))
             self.dispatch()
             self.next_block(data, 1)
         if end == "prune":
             landings = [block for block, _ in self.naive.digests.get(recipient, []) if block < self.now]
-            self.quiet_candidate(recipient, data.draw(st.sampled_from((*landings[-4:], self.now - 1))), [])
+            watermark = data.draw(st.sampled_from((*landings[-4:], self.now - 1)))
+            self.candidate(quiet_candidate(self.naive, recipient, watermark, []))
             return
         if end == "close":
             self.request({"kind": "close_channel", "origin": recipient, "channel": list(channel)})
         self.change_session(data, {"outgoing": [recipient] if end == "leave" else []})
 
-    def quiet_candidate(self, para: int, watermark: int, horizontal: list[Json]) -> None:
-        """A candidate without upward messages that processes what it must."""
-        self.candidate(
-            {
-                "para_id": para,
-                "hrmp_watermark": watermark,
-                "upward_messages": [],
-                "processed_downward_messages": min(1, len(self.naive.dmq.get(para, []))),
-                "horizontal_messages": horizontal,
-            }
-        )
-
     @rule(data=st.data(), para=paras)
-    def odd_candidate(self, data: st.DataObject, para: int) -> None:
-        self.plausible_candidate(data, para)
-
     def plausible_candidate(self, data: st.DataObject, para: int) -> None:
         """A candidate close to what the state allows, on either side of the limit."""
         waiting = len(self.naive.dmq.get(para, []))
@@ -367,8 +354,7 @@ class RouterMachine(RuleBasedStateMachine):
         """Compare everything emitted so far with what the model leaves; what has not changed may not be emitted again."""
         for item in self.router.take_headroom():
             self.emitted[tuple(item[: 1 if isinstance(item, ParaHeadroom) else 2])] = item._asdict()
-        expected = headroom_of(self.naive, self.emitted)
-        assert self.emitted == expected
+        assert self.emitted == headroom_of(self.naive, self.emitted)
         assert self.router.take_headroom() == []
 
     # --- restarts and roots ---
