@@ -133,8 +133,8 @@ def test_list_shows_every_field_of_dead_letters(letters: Letters) -> None:
     first, second, third = letters.json("list")
     assert first == {
         "place": "0/0", "timestamp_ms": first["timestamp_ms"], "lane": "polkadot", "reason": "UNDECODABLE", "detail": "it is broken",
-        "topic": f"{letters.prefix}candidates", "partition": 0, "offset": 1000, "block": None, "index": None, "bytes": 3, "attempt": 1,
-        "replayed": None,
+        "topic": f"{letters.prefix}candidates", "partition": 0, "offset": 1000, "block": None, "index": None, "bytes": 3,
+        "whole_hash": None, "attempt": 1, "replayed": None,
     }  # fmt: skip
     assert (second["reason"], second["block"], second["topic"]) == ("LATE", 7, f"{letters.prefix}blocks")
     assert letters.json("list", "--lane=kusama") == [third]

@@ -74,6 +74,8 @@ GENEROUS = {
 }
 WEIGHTS = {"": 0, "aa": 2, "bb": 9}
 FAILING = ("aa", "cc")
+ENDS = (*["prune"] * 4, *["close"] * 2, "leave")
+"""How a channel ends up that was written to for some blocks."""
 
 paras = st.sampled_from((*PARAS, *PARAS, NOBODY))
 kinds = st.sampled_from(("parachain", "parathread"))
@@ -167,3 +169,14 @@ def service_of(draw: Any, naive: NaiveRouter) -> Json:
 
 _mostly_system = st.sampled_from((*SYSTEM, *SYSTEM, *SYSTEM, *PARAS))
 _sizes_given = st.just({"max_places": 1, "max_message_size": 1}) | st.fixed_dictionaries(sizes)
+
+
+def quiet_candidate(naive: NaiveRouter, para: int, watermark: int, horizontal: list[Json]) -> Json:
+    """Return a candidate without upward messages that processes what it must."""
+    return {
+        "para_id": para,
+        "hrmp_watermark": watermark,
+        "upward_messages": [],
+        "processed_downward_messages": min(1, len(naive.dmq.get(para, []))),
+        "horizontal_messages": horizontal,
+    }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from validator.cli.broker import embedded_broker
+from validator.cli.visible import printable_lines
 from validator.config import load_config
 from validator.errors import UserError
 
@@ -87,6 +88,6 @@ def terminated_as_interrupted() -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """Print a line for the user on standard error."""
-    sys.stderr.write(text + "\n")
+    """Print a line for the user on standard error; what strangers may have written is made visible."""
+    sys.stderr.write(printable_lines(text) + "\n")
     sys.stderr.flush()

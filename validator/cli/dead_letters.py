@@ -24,6 +24,7 @@ from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_
 from validator.cli.lanes import lane_statuses
 from validator.cli.progress import working
 from validator.cli.table import PlainTable
+from validator.cli.visible import printable
 from validator.config import load_config
 from validator.core.inputs import DeadReason
 from validator.errors import UserError
@@ -32,6 +33,7 @@ from validator.service.dead_letters import (
     Filter,
     LetterReader,
     Replay,
+    completed,
     decoded,
     read_ledger,
     read_repaired,
@@ -44,7 +46,7 @@ from validator.service.replayer import (
     Declined,
     Replayer,
     Task,
-    judge,
+    judge_complete,
     pointless,
 )
 
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from validator.config import Config
+    from validator.service.dead_letters import StoredLetter
 
 app = typer.Typer(
     add_completion=False,
@@ -182,11 +185,11 @@ def show(
         history = reader.history(letter, ledger)
     if raw is not None:
         try:
-            raw.write_bytes(letter.raw)
+            raw.write_bytes(completed(letter, kafka).raw)
         except OSError as error:
             raise UserError(f"{raw}: cannot be written: {error.strerror}") from error
     row = summary(letter, ledger)
-    record, problem = decoded(letter, letter.raw, config)
+    record, problem = decoded(letter, letter.raw, config) if letter.whole is None else (None, None)
     if as_json:
         extra = {
             "history": list(map(replay_json, history)),
@@ -204,8 +207,17 @@ def show(
     lines += [f"{'history':<10}  {_history_line(replay)}" for replay in history]
     lines += [f"{'decodes to':<10}  {_cut(printable(json.dumps(record)))}"] if record is not None else []
     lines += [f"{'now':<10}  {printable(problem)}"] if problem else []
-    lines += [f"{'bytes':<10}  {len(letter.raw)}", *hex_dump(letter.raw)]
+    lines += [f"{'bytes':<10}  {letter.size}{_what_is_kept(letter)}", *hex_dump(letter.raw)]
     _write("\n".join(lines) + "\n")
+
+
+def _what_is_kept(letter: StoredLetter) -> str:
+    if letter.whole is None:
+        return ""
+    return (
+        f": too many to keep, so here are the first and last {len(letter.raw) // 2}; BLAKE2b-256 of all is {letter.whole.hash.hex()}; "
+        "--raw FILE fetches them from where they were read"
+    )
 
 
 def _cut(text: str) -> str:
@@ -290,7 +302,7 @@ def replay(
             waiting.clear()
 
         for letter in asked or filter(wanted.takes, reader.letters()):
-            judged = judge(letter, ledger, config, repaired=raw, again=again, force=force)
+            judged = judge_complete(letter, ledger, config, repaired=raw, again=again, force=force)
             if isinstance(judged, Declined):
                 report.declined(judged)
             elif dry_run:
@@ -367,11 +379,6 @@ def where(record: dict[str, Any]) -> str:
 def time(timestamp_ms: int) -> str:
     """Format Unix time for people, in UTC."""
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-def printable(text: str) -> str:
-    """Escape terminal control characters, since names and details contain data from Kafka."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def _reason(reason: str | None) -> str | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
+from validator.cli.visible import printable, printable_lines
 from validator.service.job import OUTPUT, parse_line
 
 if TYPE_CHECKING:
@@ -28,11 +29,11 @@ def log_printer(*, as_json: bool) -> Callable[[Event], None]:
             console.file.write(json.dumps(event) + "\n")
             console.file.flush()
         elif event["event"] == OUTPUT:
-            console.print(Text(event["line"], style="dim"))
+            console.print(Text(printable(event["line"]), style="dim"))
         else:
             time = str(event.get("timestamp", ""))[11:19].ljust(8)
             name = Text(f"{event['event']:<8}", style=_STYLES.get(event["event"], "bold"))
-            console.print(Text.assemble((time, "dim"), "  ", name, "  ", describe(event)))
+            console.print(Text.assemble((time, "dim"), "  ", name, "  ", printable_lines(describe(event))))
 
     return print_event
 

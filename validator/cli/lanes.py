@@ -12,6 +12,7 @@ import typer
 
 from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say
+from validator.cli.visible import printable
 from validator.codec.json_form import shown_json
 from validator.config import load_config
 from validator.document import Node, read_document
@@ -71,11 +72,11 @@ def lanes(
     if as_json:
         sys.stdout.write("".join(json.dumps(row) + "\n" for row in rows))
     else:
-        width = max((len(row["lane"]) for row in rows), default=0)
+        width = max((len(printable(row["lane"])) for row in rows), default=0)
         for row in rows:
-            first, *others = _lines(row)
+            first, *others = map(printable, _lines(row))
             sys.stdout.write(
-                f"{row['lane']:<{width}}  {first}\n" + "".join(f"{'':<{width}}  {line}\n" for line in others)
+                f"{printable(row['lane']):<{width}}  {first}\n" + "".join(f"{'':<{width}}  {line}\n" for line in others)
             )
     if lag_max is not None and any(row["lag"] > lag_max for row in rows):
         raise typer.Exit(exit_codes.DISAGREEMENT)

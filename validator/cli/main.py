@@ -131,9 +131,11 @@ class LazyGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except UserError as error:
+            from validator.cli.visible import printable_lines  # only errors need it
+
             if ctx.params.get("verbose"):
                 traceback.print_exc()
-            print(f"validator: {error}", file=sys.stderr)  # noqa: T201 - rich would wrap the line
+            print(f"validator: {printable_lines(str(error))}", file=sys.stderr)  # noqa: T201 - rich would wrap the line
             raise typer.Exit(exit_codes.USER_ERROR) from None
 
 

@@ -11,12 +11,14 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Column, Table
+from rich.text import Text
 
 from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, say
 from validator.cli.plugin_rows import describe, rows_of
 from validator.cli.progress import working
 from validator.cli.table import print_table, several
+from validator.cli.visible import printable_lines
 from validator.config import Config, load_config
 from validator.errors import UserError
 from validator.plugin.lock import write_lock
@@ -45,13 +47,14 @@ def list_(config_path: ConfigPath = None, as_json: Json = False) -> None:
         return
     table = _table("plugin", "group", "provides", "distribution", "state")
     for row in rows:
-        table.add_row(
+        cells = (
             f"{row['name']}@{row['version']}" if row["version"] else row["name"],
             row["group"].removeprefix("validator."),
             several(row["provides"]) or row["note"] or "",
             several([row["distribution"], row["distribution_version"]]),
             "ok" if not row["problems"] else "; ".join(row["problems"]),
         )
+        table.add_row(*map(_cell, cells))
     print_table(table)
 
 
@@ -74,7 +77,7 @@ def show(
         _print_json(rows)
         return
     for row in rows:
-        sys.stdout.write("\n".join(describe(row)) + "\n")
+        sys.stdout.write(printable_lines("\n".join(describe(row))) + "\n")
 
 
 @app.command()
@@ -97,9 +100,8 @@ def check(
     else:
         table = _table("plugin", "outcome", "point, with its detail")
         for each in results:
-            table.add_row(
-                each.plugin, each.outcome.value, several([each.point, *([f"  {each.detail}"] if each.detail else [])])
-            )
+            point = several([each.point, *([f"  {each.detail}"] if each.detail else [])])
+            table.add_row(*map(_cell, (each.plugin, each.outcome.value, point)))
         print_table(table)
     if failed:
         raise typer.Exit(exit_codes.DISAGREEMENT)
@@ -192,6 +194,11 @@ def _table(*headings: str) -> Table:
     columns[-1].no_wrap = False
     columns[-1].overflow = "fold"
     return Table(*columns, box=None, padding=(0, 1, 0, 0))
+
+
+def _cell(text: str) -> Text:
+    """Return a cell of a table without markup: a distribution's author has written it."""
+    return Text(printable_lines(text))
 
 
 def _print_json(rows: list[dict[str, Any]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from validator.cli.visible import printable
 from validator.core.limits import U32_MAX
 from validator.hexadecimal import bare
 
@@ -154,16 +155,21 @@ COLUMNS: Final[dict[str, Row]] = {
 }
 """Column headings by topic."""
 
+
+def _visible(cells: Callable[[Json], Row]) -> Callable[[Json], Row]:
+    return lambda record: tuple(map(printable, cells(record)))
+
+
 ROWS: Final[dict[str, Callable[[Json], Row]]] = {
-    "verdicts": _verdict,
-    "dispatches": _dispatch,
-    "channel-events": _event,
-    "ingress-events": _ingress,
-    "headroom": _headroom,
-    "receipts": _receipt,
-    "dead-letters": _dead_letter,
+    "verdicts": _visible(_verdict),
+    "dispatches": _visible(_dispatch),
+    "channel-events": _visible(_event),
+    "ingress-events": _visible(_ingress),
+    "headroom": _visible(_headroom),
+    "receipts": _visible(_receipt),
+    "dead-letters": _visible(_dead_letter),
 }
-"""Functions that turn a record into its cells, by topic."""
+"""Functions that turn a record into its cells, by topic; every cell is `printable`."""
 
 NUMBERS: Final = frozenset(
     {

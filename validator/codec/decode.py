@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fastavro import schemaless_reader
 from fastavro.read import SchemaResolutionError
 
+from validator.codec.dead_letters import fitted
 from validator.codec.record_types import check_count, check_u32
 from validator.codec.schemas import HEADER_SIZE, MARKER
 from validator.codec.walk import WALK_BYTES_MIN, TooManyItems, walk
@@ -108,7 +109,7 @@ def _dead(
         block = record["block"] if 0 <= record["block"] <= U32_MAX else None
         index = record.get("index", 0)
         index = index if 0 <= index <= U32_MAX else None
-    return DeadLetter(lane[:LANE_NAME_LENGTH_MAX], reason, detail, source, raw, block, index)
+    return fitted(DeadLetter(lane[:LANE_NAME_LENGTH_MAX], reason, detail, source, raw, block, index))
 
 
 def _text(error: Exception) -> str:

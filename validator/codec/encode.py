@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fastavro import schemaless_writer
 
+from validator.codec.dead_letters import fitted
 from validator.codec.schemas import schemas, short_name
 from validator.core.inputs import DeadReason, Source
 from validator.core.limits import U128_MAX
@@ -81,10 +82,11 @@ def write(schema: Schema, datum: dict[str, Any]) -> bytes:
 
 
 def encode_dead_letter(dead: DeadLetter) -> OutputRecord:
-    """Encode a dead letter; its key is its lane, which may be empty.
+    """Encode a dead letter, `fitted` to the limits; its key is its lane, which may be empty.
 
     Its headers hold the reason and the record's source, so that a copy made by another tool keeps them.
     """
+    dead = fitted(dead)
     datum = {
         "lane": dead.lane,
         "reason": dead.reason.name,
@@ -95,6 +97,8 @@ def encode_dead_letter(dead: DeadLetter) -> OutputRecord:
         "block": dead.block,
         "index": dead.index,
         "raw": dead.raw,
+        "whole_bytes": dead.whole and dead.whole.size,
+        "whole_hash": dead.whole and dead.whole.hash,
     }
     headers = (("reason", dead.reason.name.encode()), ("source", source_header(dead.source)))
     return OutputRecord("dead-letters", dead.lane.encode(), write(schemas()["validator.DeadLetter"], datum), headers)

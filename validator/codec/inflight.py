@@ -11,7 +11,7 @@ from __future__ import annotations
 import marshal
 from typing import TYPE_CHECKING, Any
 
-from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
+from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,13 +34,14 @@ def _plain(item: Input | DeadLetter) -> tuple[Any, ...]:
     if isinstance(item, Input):
         kind, block, index, fingerprint, source, raw, fields = item
         return int(kind), block, index, fingerprint, tuple(source), raw, fields
-    lane, reason, detail, source, raw, dead_block, dead_index = item
-    return lane, int(reason), detail, tuple(source), raw, dead_block, dead_index
+    lane, reason, detail, source, raw, dead_block, dead_index, whole = item
+    return lane, int(reason), detail, tuple(source), raw, dead_block, dead_index, whole and tuple(whole)
 
 
 def _typed(plain: tuple[Any, ...]) -> Input | DeadLetter:
     if isinstance(plain[0], int):
         kind, block, index, fingerprint, source, raw, fields = plain
         return Input(_KINDS[kind], block, index, fingerprint, Source._make(source), raw, fields)
-    lane, reason, detail, source, raw, dead_block, dead_index = plain
-    return DeadLetter(lane, _REASONS[reason], detail, Source._make(source), raw, dead_block, dead_index)
+    lane, reason, detail, source, raw, dead_block, dead_index, whole = plain
+    whole = whole and Whole._make(whole)
+    return DeadLetter(lane, _REASONS[reason], detail, Source._make(source), raw, dead_block, dead_index, whole)

@@ -59,10 +59,17 @@ class DeadReason(IntEnum):
         return self <= DeadReason.UNKNOWN_LANE
 
 
+class Whole(NamedTuple):
+    """A value of which only the ends are kept: its bytes, and their BLAKE2b-256."""
+
+    size: int
+    hash: bytes
+
+
 class DeadLetter(NamedTuple):
     """A record that no block will ever take, with its raw bytes and the reason in words.
 
-    ``block`` and ``index`` are None if the record could not be decoded that far.
+    ``block`` and ``index`` are None if the record could not be decoded that far. ``whole`` is None if ``raw`` is the complete value.
     """
 
     lane: str
@@ -72,3 +79,4 @@ class DeadLetter(NamedTuple):
     raw: bytes
     block: int | None = None
     index: int | None = None  # type: ignore[assignment]  # shadows tuple.index
+    whole: Whole | None = None

@@ -22,6 +22,10 @@ PAYLOAD_BYTES_MAX = 4 * 1024 * 1024
 
 RECORD_BYTES_MAX = 8 * 1024 * 1024
 """Bytes of one record's Kafka value that decode accepts, the same as the topics' limit."""
+DEAD_LETTER_END_BYTES = 4_096
+"""Bytes that a dead letter has of either end of a value of more than `RECORD_BYTES_MAX`."""
+DEAD_LETTER_DETAIL_CHARACTERS_MAX = 2_000
+"""Characters of a dead letter's detail, which may quote the record."""
 LANE_NAME_LENGTH_MAX = 64
 """Characters of a lane's name."""
 

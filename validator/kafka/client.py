@@ -75,20 +75,38 @@ _ADMIN: Final[dict[str, object]] = {
 }
 
 # The guarantees depend on these: a table cannot change them.
-_FIXED: Final = ("enable.idempotence", "acks", "isolation.level", "enable.auto.commit", "transactional.id", "group.id")
+_FIXED: Final = (
+    "enable.idempotence", "acks", "request.required.acks", "isolation.level", "enable.auto.commit", "auto.commit.enable",
+    "auto.offset.reset", "transactional.id", "group.id",
+)  # fmt: skip
+"""Also in other spellings, and under `SPARK_PREFIX`."""
 
 
 def flatten(table: KafkaTable) -> dict[str, str]:
     """Return the table as Kafka writes it: dotted names, every value a string.
 
     TOML reads `security.protocol = "SSL"` as a nested table; both spellings mean the same here. Errors, in order: a value that is neither
-    text, number nor boolean; a key that the guarantees depend on.
+    text, number nor boolean; a key that the guarantees depend on; keys of TLS or of a login that `security.protocol` would leave unused.
     """
     flat = {name: _text(name, value) for name, value in dotted(table).items()}
-    for key in _FIXED:
-        if key in flat:
+    for key in flat:
+        if key.strip().removeprefix(SPARK_PREFIX) in _FIXED:
             raise UserError(f"[kafka] {key} cannot be set: exactly-once delivery depends on the product's own value")
+    _check_protection(flat)
     return flat
+
+
+def _check_protection(flat: Mapping[str, str]) -> None:
+    """Raise `UserError` for keys of TLS or of a login without a protocol that uses them: the connection would be plain, silently."""
+    protocol = flat.get("security.protocol")
+    for prefix, part in (("ssl.", "SSL"), ("sasl.", "SASL")):
+        given = next((key for key in flat if key.removeprefix(SPARK_PREFIX).startswith(prefix)), None)
+        used = protocol or flat.get(f"{SPARK_PREFIX}security.protocol", "")
+        if given is not None and part not in used.upper().split("_"):
+            found = used or "no security.protocol"
+            raise UserError(
+                f"[kafka] {given}: expected security.protocol = SASL_SSL or another with {part}, found {found}"
+            )
 
 
 def _text(name: str, value: object) -> str:

@@ -57,6 +57,9 @@ _SECRETS: Final = frozenset({
     "ssl.key.password", "ssl.key.pem", "ssl.keystore.location", "ssl.keystore.password",
 })  # fmt: skip
 
+_TRUE: Final = ("true", "t", "1")
+"""What librdkafka reads as true; everything else counts as false."""
+
 _LOGIN_MODULES: Final = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
@@ -94,9 +97,10 @@ def _suggestion(key: str) -> str:
 
 def _tls(flat: dict[str, str]) -> dict[str, str]:
     options: dict[str, str] = {}
-    if flat.get("enable.ssl.certificate.verification") == "false":
+    verification = flat.get("enable.ssl.certificate.verification", "true")
+    if verification.strip().lower() not in _TRUE:
         raise UserError(
-            "[kafka] enable.ssl.certificate.verification = false: the Java client always verifies certificates"
+            f"[kafka] enable.ssl.certificate.verification = {verification}: the Java client always verifies certificates"
         )
     if "ssl.endpoint.identification.algorithm" in flat:
         named = flat["ssl.endpoint.identification.algorithm"]

@@ -22,11 +22,13 @@ from email.parser import HeaderParser
 from hashlib import sha256
 from importlib import invalidate_caches
 from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.metadata import packages_distributions
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
 from validator.errors import UserError
-from validator.plugin.files import belongs, distribution_files, files_digest, find_distribution, is_editable, same_name
+from validator.plugin.archive import check_modules, check_words, unzipped
+from validator.plugin.files import distribution_files, files_digest, find_distribution, is_editable, same_name
 
 COMPILED: Final = (*EXTENSION_SUFFIXES, ".so", ".pyd", ".dll", ".dylib")
 """File name endings of modules that cannot be imported from an archive."""
@@ -55,9 +57,9 @@ class Packed(NamedTuple):
 def pack(source: str, output: Path) -> Packed:
     """Write the artefact of an installed distribution, a wheel or a source folder, and return it.
 
-    Raises `UserError`, in this order: no such distribution, an editable installation, a wheel that cannot be built or read, validator
-    itself, files that cannot be used from an archive, a dependency that is not installed or is compiled, an ``output`` that cannot be
-    written.
+    Raises `UserError`, in this order: no such distribution, an editable installation, a wheel that cannot be built or read (`unzipped`), a
+    name or version that packages cannot have, validator itself, files that cannot be used from an archive, modules that would hide those of
+    a worker, a dependency that is not installed or is compiled, an ``output`` that cannot be written.
     """
     contents = _contents(source)
     folder, name, version = _who(source, contents)
@@ -66,6 +68,7 @@ def pack(source: str, output: Path) -> Packed:
             f"distribution {name} {version}: it is the program that plugins extend: install it where workers run"
         )
     _refuse_compiled(f"{name} {version}", contents)
+    check_modules(f"{name} {version}", contents, _present_modules())
     needs = _needs(name, version, _requirements(contents[f"{folder}/METADATA"]))
     digest = files_digest(contents)
     path = output / f"{same_name(name).replace('-', '_')}-{version}-{digest[:DIGEST_CHARACTERS]}.zip"
@@ -98,7 +101,7 @@ def check_artefact(path: Path) -> None:
         raise UserError(
             f"{path}: expected an artefact named <distribution>-<version>-<sha8>.zip: `validator plugins pack` makes them"
         )
-    contents = _unzipped(path)
+    contents = unzipped(path)
     digest = files_digest(contents)[:DIGEST_CHARACTERS]
     if digest != matched[1]:
         raise UserError(
@@ -126,7 +129,7 @@ def _contents(source: str) -> dict[str, bytes]:
     if path.is_dir() and ((path / "pyproject.toml").exists() or (path / "setup.py").exists()):
         return _built(path)
     if path.suffix == ".whl":
-        return _unzipped(path)
+        return unzipped(path)
     if len(path.parts) > 1:
         raise UserError(
             f"{source}: expected a source folder with a pyproject.toml, a wheel or the name of an installed distribution"
@@ -148,22 +151,7 @@ def _built(folder: Path) -> dict[str, bytes]:
             errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception|BackendUnavailable)\b", line)]
             why = (errors or lines)[-1]
             raise UserError(f"{folder}: its wheel cannot be built: {why}")
-        return _unzipped(built[0])
-
-
-def _unzipped(path: Path) -> dict[str, bytes]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = [each.filename for each in archive.infolist() if not each.is_dir()]
-            if elsewhere := sorted(name for name in names if re.match(r"[^/]+\.data/(purelib|platlib)/", name)):
-                raise UserError(
-                    f"{path}: {elsewhere[0]} is moved when it is installed: expected modules at the top level"
-                )
-            return {name: archive.read(name) for name in sorted(names) if belongs(name)}
-    except OSError as error:
-        raise UserError(f"{path}: the archive cannot be read: {error.strerror}") from error
-    except zipfile.BadZipFile as error:
-        raise UserError(f"{path}: expected a zip archive: {error}") from error
+        return unzipped(built[0])
 
 
 def _who(source: str, contents: Mapping[str, bytes]) -> tuple[str, str, str]:
@@ -174,6 +162,7 @@ def _who(source: str, contents: Mapping[str, bytes]) -> tuple[str, str, str]:
     name, version = fields["Name"], fields["Version"]
     if not name or not version:
         raise UserError(f"{source}: expected METADATA with Name and Version")
+    check_words(source, name, version)
     return folders[0], name, version
 
 
@@ -203,6 +192,14 @@ def _needs(name: str, version: str, requirements: list[str]) -> tuple[str, ...]:
     for other in needed.values():
         _refuse_compiled_dependency(f"{name} {version}", other)
     return tuple(sorted(needed.values()))
+
+
+def _present_modules() -> list[str]:
+    """Return the top-level modules of the distributions that every worker has."""
+    present: dict[str, str] = {}
+    _close({PRESENT: f"{PRESENT}[{PRESENT_EXTRA}]"}, present, PRESENT_EXTRA)
+    owners = packages_distributions()
+    return [module for module, names in owners.items() if any(same_name(name) in present for name in names)]
 
 
 def _close(

@@ -14,7 +14,8 @@ from validator.codec.encode import OutputRecord, write
 from validator.codec.json_form import encode_input, shown_json, to_json
 from validator.codec.schemas import schemas
 from validator.codec.walk import WALK_BYTES_MIN
-from validator.core.inputs import DeadLetter, DeadReason, Source
+from validator.core.hashing import blake2b_256
+from validator.core.inputs import DeadLetter, DeadReason, Source, Whole
 from validator.errors import UserError
 from validator.kafka.reader import TopicReader, TopicRecord
 from validator.lanes.configured import chain_runtime, configured_codec, protocol_of
@@ -55,6 +56,13 @@ class StoredLetter(NamedTuple):
     block: int | None
     index: int | None  # type: ignore[assignment]  # shadows tuple.index
     raw: bytes
+    whole: Whole | None = None
+    """Describes the complete value if ``raw`` has only its ends."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the record's complete value."""
+        return len(self.raw) if self.whole is None else self.whole.size
 
     @classmethod
     def of(cls, record: TopicRecord, prefix: str) -> StoredLetter:
@@ -63,7 +71,10 @@ class StoredLetter(NamedTuple):
         topic = datum["topic"]
         source = Source(prefix + topic if topic in INPUT_TOPICS else topic, datum["partition"], datum["offset"])
         fields = (datum["lane"], datum["reason"], datum["detail"], source, datum["block"], datum["index"])
-        return cls(Place(record.partition, record.offset), record.timestamp_ms, *fields, bytes.fromhex(datum["raw"]))
+        size, digest = datum["whole_bytes"], datum["whole_hash"]
+        whole = None if size is None or digest is None else Whole(size, bytes.fromhex(digest))
+        raw = bytes.fromhex(datum["raw"])
+        return cls(Place(record.partition, record.offset), record.timestamp_ms, *fields, raw, whole)
 
 
 class Replay(NamedTuple):
@@ -209,6 +220,29 @@ class LetterReader(TopicReader):
         return [*reversed(before), *ledger.replays_of(letter.place)]
 
 
+def completed(letter: StoredLetter, kafka: KafkaTable) -> StoredLetter:
+    """Return a letter with its record's complete value, fetched from where it was read if the letter has only its ends.
+
+    Raises `UserError` if Kafka does not answer, if the record is no longer there, and if it is another one.
+    """
+    if letter.whole is None:
+        return letter
+    topic, partition, offset = letter.source
+    place = f"{topic}[{partition}]@{offset}"
+    with TopicReader(kafka, "", [topic], partitions=[partition]) as reader:
+        first, end = reader.spans().get((topic, partition), (0, 0))
+        value = None
+        if first <= offset < end:
+            reader.restart(topic, partition, offset)
+            value = next((record.value for record in reader.read_to_end() if record.offset >= offset), None)
+    if value is None:
+        raise UserError(f"dead letter {letter.place} has only the ends of {letter.size} bytes, and {place} is gone")
+    if (len(value), blake2b_256(value)) != letter.whole:
+        found = f"expected {letter.size} bytes of BLAKE2b-256 {letter.whole.hash.hex()}, found {len(value)} other bytes"
+        raise UserError(f"dead letter {letter.place}: {place} holds another record: {found}")
+    return letter._replace(raw=value, whole=None)
+
+
 def lane_records(config: Config, lane: str) -> dict[str, RecordChecks]:
     """Return the checks on a lane's records; empty if the lane is not configured. Raises `UserError`."""
     chain = config.chains.get(lane)
@@ -289,7 +323,8 @@ def summary(letter: StoredLetter, ledger: Ledger) -> dict[str, Any]:
         "offset": letter.source.offset,
         "block": letter.block,
         "index": letter.index,
-        "bytes": len(letter.raw),
+        "bytes": letter.size,
+        "whole_hash": None if letter.whole is None else letter.whole.hash.hex(),
         "attempt": ledger.next_attempt(letter),
         "replayed": replay_json(replays[-1]) if replays else None,
     }

@@ -17,7 +17,7 @@ from validator.core.inputs import Source
 from validator.errors import UserError
 from validator.kafka.client import producer_config
 from validator.kafka.retry import missing_topics
-from validator.service.dead_letters import LEDGER, Ledger, Place, Replay, StoredLetter, decoded
+from validator.service.dead_letters import LEDGER, Ledger, Place, Replay, StoredLetter, completed, decoded
 from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
@@ -85,6 +85,18 @@ def judge(
         return Declined(letter.place, "refused", f"it would be dead on arrival: {problem}")
     lane = letter.lane if record is None else record["lane"]
     return Task(letter.place, letter.source.topic, lane.encode() or None, raw, attempt, raw != letter.raw)
+
+
+def judge_complete(
+    letter: StoredLetter, ledger: Ledger, config: Config, *, repaired: bytes | None, again: bool, force: bool
+) -> Task | Declined:
+    """Judge as `judge` does. If the letter has only the ends of its record, fetch the record first, unless other bytes are sent."""
+    if repaired is None:
+        try:
+            letter = completed(letter, config.kafka)
+        except UserError as error:
+            return Declined(letter.place, "refused", str(error))
+    return judge(letter, ledger, config, repaired=repaired, again=again, force=force)
 
 
 def pointless(

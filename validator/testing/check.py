@@ -13,21 +13,30 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from importlib.metadata import distributions
 from pathlib import Path
-from typing import Any
+from threading import Event, Timer
+from typing import Any, Final
 
 from validator.errors import UserError
 from validator.plugin.files import find_distribution, is_editable, same_name
 from validator.plugin.hookspecs import GROUPS
 from validator.plugin.pack import pack, unpack
 from validator.testing.case import NOT_FROM_ARCHIVES, packable, python_environment
+
+CHECK_SECONDS_MAX: Final = 300
+"""Seconds, and seconds of processor time, that the checks of a distribution may take."""
+CHECK_MEMORY_BYTES_MAX: Final = 4 * 1024 * 1024 * 1024
+"""Bytes of address space of a process that runs a plugin's code."""
 
 
 class Outcome(StrEnum):
@@ -125,7 +134,9 @@ def _run(
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
+            start_new_session=True,  # what it starts ends with it
         ) as process,
+        _ended(process) as late,
     ):
         assert process.stdout is not None
         doing = "start"
@@ -139,9 +150,36 @@ def _run(
         if process.wait() != 0:
             errors.seek(0)
             last = "\n".join(errors.read().strip().splitlines()[-5:])
-            detail = f"the process exited with {process.returncode} at: {doing}\n{last}".strip()
+            why = f"was ended after {CHECK_SECONDS_MAX} s" if late.is_set() else f"exited with {process.returncode}"
+            detail = f"the process {why} at: {doing}\n{last}".strip()
             results.append(Result(name, "runs to completion", Outcome.FAILED, detail))
     return results
+
+
+@contextmanager
+def _ended(process: subprocess.Popen[str]) -> Iterator[Event]:
+    """End a process and those that it has started after `CHECK_SECONDS_MAX`; the event says whether that was necessary."""
+    late = Event()
+
+    def end() -> None:
+        late.set()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+    timer = Timer(CHECK_SECONDS_MAX, end)
+    timer.start()
+    try:
+        yield late
+    finally:
+        timer.cancel()
+        if process.returncode is None:
+            end()
+
+
+def limit_this_process() -> None:
+    """Bound the memory and the processor time of this process, and of each that it starts."""
+    resource.setrlimit(resource.RLIMIT_AS, (CHECK_MEMORY_BYTES_MAX, CHECK_MEMORY_BYTES_MAX))
+    resource.setrlimit(resource.RLIMIT_CPU, (CHECK_SECONDS_MAX, CHECK_SECONDS_MAX))
 
 
 def _name_in(archive: Path) -> str:

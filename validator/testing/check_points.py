@@ -31,7 +31,7 @@ from validator.plugin.registry import (
 from validator.plugin.rule_pages import parse_page
 from validator.testing import points
 from validator.testing.case import Broken, Case, NotApplicable, run_python
-from validator.testing.check import Outcome, Result
+from validator.testing.check import Outcome, Result, limit_this_process
 from validator.testing.contract import HandlerContract
 from validator.testing.lint import lint_module
 
@@ -251,4 +251,5 @@ def _main(name: str, source: str, only: str) -> None:
 
 
 if __name__ == "__main__":
+    limit_this_process()
     _main(*sys.argv[1:])

@@ -363,9 +363,6 @@ class EarlyHrmpMachine(RuleBasedStateMachine):
     def compare(self) -> None:
         assert view(self.rules_.state) == self.naive.state()
         assert self.rules_.session == self.naive.session
-
-    @rule()
-    def encode(self) -> None:
         check_encoding(self.rules_)
 
     def teardown(self) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from validator.core import limits
 from validator.core.errors import Violation
-from validator.core.inputs import DeadLetter, DeadReason, RecordKind, Source
+from validator.core.inputs import DeadLetter, DeadReason, RecordKind, Source, Whole
 from validator.core.lane import Counters
 from validator.core.outcomes import (
     ChannelEvent,
@@ -200,6 +200,14 @@ CHANNEL_HEADROOM = st.builds(ChannelHeadroom, U32, U32, st.booleans(), U32, U32,
 RECEIPT = st.builds(Receipt, U32, U32, U32, U32, U32, U32, U32, U63, state_root=optional(HASH))
 SOURCE = st.builds(Source, TEXT, U32, U63)
 DEAD_LETTER = st.builds(
-    DeadLetter, TEXT, st.sampled_from(DeadReason), TEXT, SOURCE, PAYLOAD, optional(U32), optional(U32)
+    DeadLetter,
+    TEXT,
+    st.sampled_from(DeadReason),
+    TEXT,
+    SOURCE,
+    PAYLOAD,
+    optional(U32),
+    optional(U32),
+    optional(st.builds(Whole, U63, HASH)),
 )
 COUNTERS = st.builds(Counters, U63, U63, U63, U63, U63, U63)

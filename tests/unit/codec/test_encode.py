@@ -12,12 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.codec import records as make
+from validator.codec.codec import shared_codec
+from validator.codec.dead_letters import fitted
+from validator.codec.decode import decode_record
 from validator.codec.encode import Encoder, LaneStatus, encode_dead_letter, verdict_id, write
+from validator.codec.inflight import pack, unpack
 from validator.codec.json_form import encode_json, to_json
 from validator.codec.schemas import schemas
 from validator.core import limits
 from validator.core.errors import Violation
-from validator.core.inputs import DeadLetter
+from validator.core.inputs import DeadLetter, DeadReason, RecordKind, Source
 from validator.core.lane import Counters
 from validator.core.outcomes import (
     ChannelEvent,
@@ -33,6 +37,7 @@ from validator.core.outcomes import (
     Receipt,
     Verdict,
 )
+from validator.kafka.client import DEAD_LETTER_BYTES_MAX
 from validator.protocols.router.errors import InsufficientBalance, OpenHrmpChannelToSelf, OutboundNoSuchChannel
 from validator.protocols.router.features.errors import InsufficientWeight, RequestNotInForce
 
@@ -254,7 +259,38 @@ def test_dead_letter_round_trips_through_json(letter: DeadLetter) -> None:
         "block": letter.block,
         "index": letter.index,
         "raw": letter.raw.hex(),
+        "whole_bytes": letter.whole and letter.whole.size,
+        "whole_hash": letter.whole and letter.whole.hash.hex(),
     }
+
+
+@pytest.mark.parametrize("size", [limits.RECORD_BYTES_MAX, limits.RECORD_BYTES_MAX + 1, 10 << 20])
+def test_every_dead_letter_fits_into_a_record(size: int) -> None:
+    raw = b"\xc3\x01" + bytes(size - 3) + b"\x07"
+    source = Source("t" * 249, 2**32 - 1, 2**63 - 1)
+    letter = DeadLetter(
+        "\U0001f4a5" * limits.LANE_NAME_LENGTH_MAX, DeadReason.LIMIT, "\U0001f4a5" * (8 << 20), source, raw, 1, 2
+    )
+    record = encode_dead_letter(letter)
+    assert len(record.value) + len(record.key) + (64 << 10) < DEAD_LETTER_BYTES_MAX
+    document = to_json("dead-letters", record.value)
+    assert len(document["detail"]) == limits.DEAD_LETTER_DETAIL_CHARACTERS_MAX
+    assert document["detail"].endswith("...")
+    if size <= limits.RECORD_BYTES_MAX:
+        assert (document["raw"], document["whole_bytes"], document["whole_hash"]) == (raw.hex(), None, None)
+    else:
+        assert document["raw"] == (raw[: limits.DEAD_LETTER_END_BYTES] + raw[-limits.DEAD_LETTER_END_BYTES :]).hex()
+        assert (document["whole_bytes"], document["whole_hash"]) == (size, blake2b(raw, digest_size=32).hexdigest())
+
+
+def test_oversized_value_is_cut_where_it_is_decoded_and_stays_so() -> None:
+    value = bytes(limits.RECORD_BYTES_MAX + 1)
+    letter = decode_record(shared_codec(), RecordKind.BLOCK, value, Source("blocks", 0, 7))
+    assert isinstance(letter, DeadLetter)
+    assert len(letter.raw) == 2 * limits.DEAD_LETTER_END_BYTES
+    assert letter.whole == (len(value), blake2b(value, digest_size=32).digest())
+    assert unpack(pack([letter])) == [letter]
+    assert fitted(letter) == letter
 
 
 @given(

@@ -74,7 +74,7 @@ def test_fingerprints_of_released_schemas_do_not_change() -> None:
     assert released == {
         "validator.Block": ["0dce87d03aba4147", "5ee84962ea7dd0de"],
         "validator.ChannelEvent": ["b6dfd523b088f563"],
-        "validator.DeadLetter": ["7023803d80af843a"],
+        "validator.DeadLetter": ["7023803d80af843a", "154ffa5735f515ba"],
         "validator.DeadLetterReplay": ["ffbec200d80290b4"],
         "validator.Dispatch": ["2c990e959a62e565"],
         "validator.DownwardMessage": ["3c2c9780265a1f03"],

@@ -235,6 +235,17 @@ def test_block_with_skipped_parent_is_fork_before_and_after_execution(first: boo
     assert counts(chain) == (3, 0, 0, 1, 0)
 
 
+def test_block_record_with_skipped_parent_leaves_no_waiting_block() -> None:
+    chain = lane()
+    chain.add(block(6, parent=3))
+    chain.add(block(5, parent=0))
+    ((_, letters),) = chain.execute_ready()
+    assert reasons(letters) == [(DeadReason.FORK, 6, 0)]
+    assert (chain.waiting_blocks, chain.waiting_bytes) == (0, 0)
+    assert list(chain.waiting()) == []
+    assert chain.waits_for() == "waiting for the record of the block after 5"
+
+
 # --- out of range ---
 
 

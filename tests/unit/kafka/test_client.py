@@ -99,9 +99,11 @@ def test_pem_files_become_pem_stores(tmp_path: Path) -> None:
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
     table = {f"ssl.{name}.location": str(tmp_path / name) for name in texts}
+    table["security.protocol"] = "SSL"
     assert spark_options(table | {"ssl.key.password": "pw", "ssl.endpoint.identification.algorithm": "none"}) == (
         READ_COMMITTED
         | {
+            "kafka.security.protocol": "SSL",
             "kafka.ssl.truststore.type": "PEM",
             "kafka.ssl.truststore.certificates": "CA",
             "kafka.ssl.keystore.type": "PEM",
@@ -128,7 +130,7 @@ def test_pem_files_become_pem_stores(tmp_path: Path) -> None:
 )
 def test_option_without_java_translation_is_refused(table: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        spark_options(table)
+        spark_options({"security.protocol": "SASL_SSL", **table})
 
 
 def test_reader_to_end_fetches_with_short_wait_unless_table_overrides_it() -> None:
@@ -136,3 +138,43 @@ def test_reader_to_end_fetches_with_short_wait_unless_table_overrides_it() -> No
     assert consumer_config(KAFKA, group_id="group", partition_eof=True)["fetch.wait.max.ms"] == 50
     table = KAFKA | {"fetch.wait.max.ms": 200}
     assert consumer_config(table, group_id="group", partition_eof=True)["fetch.wait.max.ms"] == "200"
+
+
+@pytest.mark.parametrize("key", ["isolation.level", "group.id", "enable.auto.commit", "auto.offset.reset"])
+def test_guarantees_cannot_be_changed_through_spark(key: str) -> None:
+    for table in ({f"spark.{key}": "x"}, {"spark": {key: "x"}}, {f" spark.{key} ".strip(): "x"}):
+        with pytest.raises(UserError, match=rf"spark\.{key} cannot be set: exactly-once delivery"):
+            spark_options({"bootstrap.servers": "a:1", **table})
+
+
+def test_other_names_of_guarantees_cannot_be_set() -> None:
+    for key in ("request.required.acks", "auto.commit.enable"):
+        with pytest.raises(UserError, match=f"{key} cannot be set"):
+            flatten({key: "0"})
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"sasl.password": "p"}, r"sasl.password: expected .* with SASL, found no security.protocol"),
+        ({"sasl": {"username": "u"}}, r"sasl.username: expected"),
+        ({"ssl.ca.location": "/ca"}, r"ssl.ca.location: expected .* with SSL, found no security.protocol"),
+        ({"spark.ssl.truststore.location": "/ca"}, r"spark.ssl.truststore.location: expected"),
+        ({"ssl.ca.location": "/ca", "security.protocol": "plaintext"}, "with SSL, found plaintext"),
+        ({"ssl.ca.location": "/ca", "security.protocol": "SASL_PLAINTEXT"}, "with SSL, found SASL_PLAINTEXT"),
+        ({"sasl.username": "u", "security.protocol": "SSL"}, "with SASL, found SSL"),
+    ],
+)
+def test_protection_that_no_protocol_uses_is_refused(table: dict[str, object], message: str) -> None:
+    for configured in (producer_config, admin_config, spark_options):
+        with pytest.raises(UserError, match=message):
+            configured({"bootstrap.servers": "a:1", **table})
+    flatten({"security.protocol": "sasl_ssl", "ssl.ca.location": "/ca", "sasl.username": "u"})
+
+
+@pytest.mark.parametrize("spelling", [False, 0, "false", "False", "FALSE", "f", "F", "0", " false ", "no"])
+def test_every_spelling_of_false_is_false(spelling: object) -> None:
+    with pytest.raises(UserError, match="the Java client always verifies"):
+        spark_options({"bootstrap.servers": "a:1", "enable.ssl.certificate.verification": spelling})
+    for true in (True, 1, "true", "T"):
+        spark_options({"bootstrap.servers": "a:1", "enable.ssl.certificate.verification": true})

@@ -166,3 +166,51 @@ def test_artefact_that_does_not_match_its_name_is_refused(tmp_path: Path) -> Non
         check_artefact(tmp_path / "memo.zip")
     with pytest.raises(UserError, match=re.escape("the archive cannot be read: No such file or directory")):
         check_artefact(tmp_path / "dist_memo-1.0.0-00000000.zip")
+
+
+def wheel(path: Path, files: dict[str, bytes], *, name: str = "hostile", version: str = "1.0") -> str:
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".encode()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for member, content in {**files, "hostile-1.0.dist-info/METADATA": metadata}.items():
+            archive.writestr(member, content)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("files", "named", "expected"),
+    [
+        ({}, {"name": "../../../elsewhere"}, "METADATA Name: expected up to 100 characters that match "),
+        ({}, {"name": "/tmp/elsewhere"}, "found '/tmp/elsewhere'"),
+        ({}, {"version": "1/../../2"}, "METADATA Version: expected up to 100 characters that match "),
+        ({}, {"name": "n" * 101}, "METADATA Name: expected up to 100 characters"),
+        ({"../outside.py": b""}, {}, "expected paths inside the archive, found '../outside.py'"),
+        ({"inside/../../outside.py": b""}, {}, "expected paths inside the archive, found 'inside/../../outside.py'"),
+        ({"/etc/outside.py": b""}, {}, "expected paths inside the archive, found '/etc/outside.py'"),
+        ({"a\\..\\b.py": b""}, {}, "expected paths inside the archive, found "),
+        (
+            {"bomb/data": bytes((64 << 20) + 1)},
+            {},
+            f"expected at most {64 << 20} bytes of files, found ",
+        ),
+        ({f"many/{at}": b"" for at in range(10_001)}, {}, "expected at most 10000 files, found 10002"),
+        ({"json/__init__.py": b""}, {}, "json/__init__.py would hide module json, which every worker has"),
+        ({"validator/__init__.py": b""}, {}, "validator/__init__.py would hide module validator"),
+        ({"streaming/job.py": b""}, {}, "streaming/job.py would hide module streaming"),
+        ({"random.py": b""}, {}, "random.py would hide module random"),
+        ({"fastavro/__init__.py": b""}, {}, "fastavro/__init__.py would hide module fastavro"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_hostile_wheel_is_refused(
+    tmp_path: Path, files: dict[str, bytes], named: dict[str, str], expected: str
+) -> None:
+    text = refused(wheel(tmp_path / "hostile-1.0-py3-none-any.whl", files, **named), tmp_path / "out")
+    assert expected in text
+    assert not (tmp_path / "out").exists()
+
+
+def test_wheel_with_the_same_path_twice_is_refused(tmp_path: Path) -> None:
+    path = wheel(tmp_path / "hostile-1.0-py3-none-any.whl", {"hostile.py": b"one"})
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+        archive.writestr("hostile.py", b"other")
+    assert "expected each path once, found 'hostile.py' twice" in refused(path, tmp_path / "out")

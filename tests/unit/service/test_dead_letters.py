@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.codecs import encoded
-from validator.cli.dead_letters import DUMPED_BYTES_MAX, hex_dump, printable
+from validator.cli.dead_letters import DUMPED_BYTES_MAX, hex_dump
+from validator.cli.visible import printable
 from validator.codec.encode import encode_dead_letter
 from validator.config import Chain, Config
 from validator.config.model import DeadLetters

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.testing import remark
 from tests.unit.testing.made_distribution import make_distribution
 from validator.errors import UserError
+from validator.testing import check
 from validator.testing.check import Outcome, Result, check_distribution
 
 SOURCE = Path(remark.__file__).read_text()
@@ -150,3 +151,14 @@ def test_product_is_checked_by_name_despite_folder_of_that_name(monkeypatch: pyt
     results = [result for result in check_distribution("validator") if result.plugin.startswith("router@")]
     assert failures(results) == {}
     assert (outcomes(results)[LOADS], outcomes(results)[CLEAN]) == ("ok", "skipped")
+
+
+def test_plugin_that_never_ends_is_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "CHECK_SECONDS_MAX", 3)
+    name = make_distribution(folder, MODULE, f"{SOURCE}\nimport time\ntime.sleep(3600)\n")
+    assert "the process was ended after 3 s at: " in failures(check_distribution(name))["runs to completion"]
+
+
+def test_plugin_that_takes_all_memory_fails_alone(folder: Path) -> None:
+    name = make_distribution(folder, MODULE, f"{SOURCE}\nTAKEN = bytearray(8 << 30)\n")
+    assert "MemoryError" in str(failures(check_distribution(name)))

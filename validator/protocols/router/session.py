@@ -37,7 +37,13 @@ def change_session(state: RouterState, rules: Profile, events: EventLog, change:
     process_hrmp_close_channel_requests(state, events)
 
     if change.new_config:
-        state.host_configuration = replace(prev_config, **dict(change.new_config))
+        config = state.host_configuration = replace(prev_config, **dict(change.new_config))
+        if _upward_limits(config) != _upward_limits(prev_config):
+            state.touched.paras.update(dict.fromkeys(state.paras))  # the new limits leave another headroom
+
+
+def _upward_limits(config: HostConfiguration) -> tuple[int, int]:
+    return config.max_upward_queue_count, config.max_upward_queue_size
 
 
 def onboard_para(state: RouterState, para: Para) -> None:
