@@ -8,7 +8,7 @@ WORKERS ?= 2
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
 
 .DEFAULT_GOAL := help
-# What `make channel-compiled` makes: put it first in PYTHONPATH to run the compiled form, as in PYTHONPATH=build/channel-compiled pytest plugins/channel
+# PYTHONPATH=build/channel-compiled runs the compiled form of Channel, for example `python -m benchmarks channel`.
 COMPILED := build/channel-compiled
 
 .PHONY: help setup demo demo-channel channel-compiled test test-all crash lint format bench clean
@@ -32,7 +32,7 @@ demo: setup ## run broker, Spark job and a simulated relay chain, with live verd
 demo-channel: setup ## run peers, gateway, broker and job: records over Channel, live, and the gateway killed in the middle
 	$(BIN)/python examples/channel/demo.py --kill-gateway
 
-channel-compiled: setup ## compile the hot modules of Channel into build/channel-compiled (a C compiler is needed), run its tests on them
+channel-compiled: setup ## compile Channel into build/channel-compiled (needs a C compiler), run its tests on that form
 	@rm -rf $(COMPILED)
 	HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(PIP) install --quiet --no-build-isolation --no-deps --target $(COMPILED) ./plugins/channel
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -n $(WORKERS) plugins/channel

@@ -40,7 +40,7 @@ class CompileHook(BuildHookInterface):
         build_data["force_include"] |= {str(each): str(each.relative_to(copy)) for each in extensions}
         build_data |= {"pure_python": False, "infer_tag": True}
 
-    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002 - hatchling calls it
         """Remove the copy."""
         if version != "editable":
             self._folder.cleanup()

@@ -21,8 +21,9 @@ def test_default_wheel_is_pure(tmp_path: Path) -> None:
     (wheel,) = tmp_path.iterdir()
     assert wheel.name.endswith("-py3-none-any.whl")
     with ZipFile(wheel) as file:
-        suffixes = {Path(name).suffix for name in file.namelist() if name.startswith("validator_channel/")}
-    assert suffixes == {".py"}
+        names = [name for name in file.namelist() if name.startswith("validator_channel/")]
+    assert "validator_channel/session.py" in names
+    assert all(name.endswith((".py", "/py.typed")) for name in names)
 
 
 def test_compiled_modules_exist(monkeypatch: pytest.MonkeyPatch) -> None:
