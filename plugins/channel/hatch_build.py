@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The build hook that compiles the hot modules of the core with mypyc; off unless HATCH_BUILD_HOOK_ENABLE_CUSTOM is true.
 
-It needs a C compiler. The wheel then holds the extensions beside the sources, and is one of this platform. Nothing is written to the tree.
+It needs a C compiler. The wheel then holds the extensions next to the sources, and is one of this platform. Nothing is written to the tree.
 """
 
 from __future__ import annotations

@@ -206,7 +206,7 @@ def test_samples_pass() -> None:
 
 
 def test_version_names_the_form() -> None:
-    """The form is that of the module which runs; a build that compiles nothing, or an import of the other form, would show here."""
+    """The modules decide, so an import of the other form would show here."""
     result = CliRunner().invoke(app, ["--version"])
     form = "pure Python" if str(machine.__file__).endswith(".py") else "compiled"
     assert (result.exit_code, result.stdout) == (0, f"validator-channel {__version__} ({form})\n")
