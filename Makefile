@@ -8,7 +8,10 @@ WORKERS ?= 2
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-channel test test-all crash lint format bench clean
+# PYTHONPATH=build/channel-compiled runs the compiled form of Channel, for example `python -m benchmarks channel`.
+COMPILED := build/channel-compiled
+
+.PHONY: help setup demo demo-channel channel-compiled test test-all crash lint format bench clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +31,11 @@ demo: setup ## run broker, Spark job and a simulated relay chain, with live verd
 
 demo-channel: setup ## run peers, gateway, broker and job: records over Channel, live, and the gateway killed in the middle
 	$(BIN)/python examples/channel/demo.py --kill-gateway
+
+channel-compiled: setup ## compile Channel into build/channel-compiled (needs a C compiler), run its tests on that form
+	@rm -rf $(COMPILED)
+	HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(PIP) install --quiet --no-build-isolation --no-deps --target $(COMPILED) ./plugins/channel
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -n $(WORKERS) plugins/channel
 
 test: setup ## run every test, two files at a time (a quarter of an hour on two cores); WORKERS=
 	$(BIN)/python -m pytest -n $(WORKERS)

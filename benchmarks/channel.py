@@ -26,6 +26,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from validator_channel import form
 from validator_channel.errors import LocalError
 from validator_channel.events import Event, MessageDelivered, MessageReceived, SessionOnline
 from validator_channel.ids import Role, unpack_message_id
@@ -68,7 +69,8 @@ WAIT_S: Final = 120
 
 
 def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
-    """Measure; framed TLS and Channel take turns."""
+    """Measure the form of Channel that Python imports here; framed TLS and Channel take turns."""
+    say(f"channel: the core is {form.name()}")
     figures: list[Figure] = []
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -85,8 +87,21 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
                 Figure(
                     "channel", f"framed TLS, {size:,} bytes", "msg/CPU-s", tuple(measured / each for each in framed)
                 ),
-                Figure("channel", f"Channel, {size:,} bytes", "msg/CPU-s", tuple(measured / each for each in channel)),
-                Figure("channel", f"Channel against framed TLS, {size:,} bytes", "times", ratio, at_least=goal),
+                Figure(
+                    "channel",
+                    f"Channel, {size:,} bytes",
+                    "msg/CPU-s",
+                    tuple(measured / each for each in channel),
+                    note=form.name(),
+                ),
+                Figure(
+                    "channel",
+                    f"Channel against framed TLS, {size:,} bytes",
+                    "times",
+                    ratio,
+                    at_least=goal,
+                    note=form.name(),
+                ),
             ]
         say("channel: acknowledgements at half load")
         figures += _latencies([_half_load(folder) for _ in range(repeats)])
@@ -112,7 +127,7 @@ def _latencies(results: list[dict[str, Any]]) -> Iterator[Figure]:
     retransmissions = sum(each["retransmissions"] for each in results)
     rate, waited = (statistics.median(each[name] for each in results) for name in ("rate", "waited"))
     note = (
-        f"{rate:,.0f} messages/s of {SIZES[0][0]} bytes; {retransmissions} sent twice;"
+        f"{form.name()}; {rate:,.0f} messages/s of {SIZES[0][0]} bytes; {retransmissions} sent twice;"
         f" the sender waited for a processor for {waited:.0%} of the time"
     )
     for name, goal in (("p50", None), ("p99", 10.0)):

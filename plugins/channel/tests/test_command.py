@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from channel_world import CHANNEL, JOIN_TEXT, KEYS, PEERS, QUICK, SAMPLES, World
 from typer.testing import CliRunner
+from validator_channel import __version__, machine
 from validator_channel.command import app
 from validator_channel.ids import Role
 from validator_channel.wire import Kind
@@ -202,3 +203,10 @@ def test_samples_pass() -> None:
     result = CliRunner().invoke(app, ["replay", str(SAMPLES)])
     assert result.exit_code == 0
     assert result.stdout.splitlines()[-1] == "61 passed, 0 failed, 50 skipped"
+
+
+def test_version_names_the_form() -> None:
+    """The modules decide, so an import of the other form would show here."""
+    result = CliRunner().invoke(app, ["--version"])
+    form = "pure Python" if str(machine.__file__).endswith(".py") else "compiled"
+    assert (result.exit_code, result.stdout) == (0, f"validator-channel {__version__} ({form})\n")

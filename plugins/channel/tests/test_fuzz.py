@@ -8,10 +8,12 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from subprocess import run
 from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from validator_channel.limits import Settings
 
 from tests import hypothesis_profile
 
@@ -64,16 +66,15 @@ def test_long_sessions_with_a_hostile_peer(flags: int, acts: list[tuple[int, byt
 
 
 def test_a_broken_promise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The targets do fail: here the core keeps more messages than its window."""
-    monkeypatch.setattr("validator_channel.topics.Inbox.hold", _hold_everything)
+    """The targets do fail: here the core keeps more messages than the window that they know."""
+    monkeypatch.setattr(TARGETS, "Settings", _twice_the_window)
     acts = [bytes([0, 4, 0, index, 0, 0]) for index in range(4, 100, 2)]
     with pytest.raises(AssertionError):
         TARGETS.session(bytes([5]) + b"".join(acts))
 
 
-def _hold_everything(inbox: object, message: object, window: int) -> bool:
-    inbox.held[message.index] = message  # type: ignore[attr-defined]
-    return True
+def _twice_the_window(*, window: int, **settings: Any) -> Settings:
+    return Settings(window=2 * window, **settings)
 
 
 def test_atheris_harness_runs(tmp_path: Path) -> None:

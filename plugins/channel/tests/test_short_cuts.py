@@ -3,27 +3,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from itertools import product
 from typing import Any
 
+import pytest
 from channel_world import ACK, APPLICATION, World
 from hypothesis import example, given
 from hypothesis import strategies as st
 from test_hostile import CALLS, MESSAGES, call
 from validator_channel.ids import Role
-from validator_channel.session import Session
 from validator_channel.states import Mark, State, only_delivers
 from validator_channel.wire import Kind
 
 from tests import hypothesis_profile
 
 TOPIC = 7
-
-
-class GeneralSession(Session):
-    """A session without short cuts."""
-
-    _only_delivers = property(lambda self: False, lambda self, value: None)  # type: ignore[assignment]
 
 
 class Feed:
@@ -50,10 +46,16 @@ GAP = [(APPLICATION, TOPIC, 1, b"held"), (APPLICATION, TOPIC, 0, b"")]
 READS = st.lists(NEXT, min_size=1, max_size=4)
 
 
-def online(role: Role, settings: dict[str, Any], session: type[Session]) -> World:
-    world = World(role, **settings)
-    world.session.__class__ = session
-    return world.online().with_topic(TOPIC)
+@contextmanager
+def without_short_cuts() -> Iterator[None]:
+    """No state that is entered here only delivers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("validator_channel.machine.only_delivers", lambda state, marks: False)
+        yield
+
+
+def online(role: Role, settings: dict[str, Any]) -> World:
+    return World(role, **settings).online().with_topic(TOPIC)
 
 
 def act(world: World, feed: Feed, what: Any) -> None:
@@ -77,14 +79,19 @@ def act(world: World, feed: Feed, what: Any) -> None:
 )
 def test_short_cuts_change_nothing(role: Role, manual: bool, acts: list[Any]) -> None:
     settings = {"manual_ack": manual, "stale_limit": 12, "inbox_limit": 5}
-    quick, general = online(role, settings, Session), online(role, settings, GeneralSession)
+    quick = online(role, settings)
+    with without_short_cuts():
+        general = online(role, settings)
+    assert quick.session._only_delivers
+    assert not general.session._only_delivers
     general.session._link._guesses = {}
     feeds = Feed(quick), Feed(general)
     for at, what in enumerate(acts):
         seen = []
-        for world, feed in zip((quick, general), feeds, strict=True):
+        for world, feed, ways in zip((quick, general), feeds, (nullcontext, without_short_cuts), strict=True):
             world.now = float(at)
-            act(world, feed, what)
+            with ways():
+                act(world, feed, what)
             out = world.take()
             seen.append((out.tx, out.events, world.session.state, world.session.counts, world.session.next_deadline()))
         assert seen[0] == seen[1]
@@ -94,7 +101,7 @@ def test_short_cut_is_taken() -> None:
     """What is compared above differs in the way, not only in name."""
     world = World().online()
     assert world.session._only_delivers
-    world.session._fire = None  # type: ignore[assignment, method-assign]
+    world.session._rows = {}
     assert len(world.receive(APPLICATION, 0, 2, b"x").events) == 1
     guess = world.session._link._guesses[b"AP"]
     body = world.frame(APPLICATION, 0, 4, b"y")[4:]

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from validator_channel import client_command, keys_command, registry_command
+from validator_channel import __version__, client_command, form, keys_command, registry_command
 from validator_channel.printing import printable
 from validator_channel.replay.cases import Case, play, read_cases
 from validator_channel.replay.document import DocumentError, Node, read_document
@@ -31,8 +31,18 @@ app.command()(client_command.watch)
 app.command("registry")(registry_command.registry)
 
 
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(f"validator-channel {__version__} ({form.name()})")
+        raise typer.Exit
+
+
 @app.callback()
-def _commands() -> None:
+def _commands(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print version and form, and exit.")
+    ] = False,
+) -> None:
     """Tools for the protocol Channel."""
 
 

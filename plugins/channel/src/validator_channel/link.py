@@ -14,7 +14,8 @@ from validator_channel.limits import INDEX_MAX, TOPIC_MAX, Settings
 from validator_channel.topics import Received
 from validator_channel.wire import (
     GUESSED,
-    GUESSED_AT,
+    GUESSED_END,
+    GUESSED_START,
     FrameDecoder,
     Guess,
     Kind,
@@ -108,7 +109,7 @@ class Link:
         message if channel and session of its ID are right. Source: 1.2.8 steps 2 to 8.
         """
         assert self._opener is not None
-        guess, counter = self._guesses.get(frame[GUESSED_AT]), self._window.next
+        guess, counter = self._guesses.get(frame[GUESSED_START:GUESSED_END]), self._window.next
         if guess is None or (sealed := guess.read(frame, counter)) is None:
             kind, message_id, counter, sealed = self._parse(frame)
         else:

@@ -162,7 +162,7 @@ class Guess:
     def read(self, body: bytes, counter: int) -> bytes | None:
         """Return ``sealed`` if a frame carries this message under this counter, and has no fault; None leaves it to `parse_message`."""
         start = self._start % (self.message_id, counter)
-        if counter > COUNTER_MAX or not body.startswith(start) or not body.endswith(_USUAL_END):
+        if counter > COUNTER_MAX or not body.startswith(start) or not body.endswith(_USUAL_END, len(start)):
             return None
         try:
             sealed = base64_text.decode(body[len(start) : _USUAL_END_AT])
@@ -171,8 +171,9 @@ class Guess:
         return sealed if len(sealed) >= TAG_BYTES else None
 
 
-GUESSED_AT: Final = slice(15, 17)
-"""Where the kind of a frame begins, as far as `GUESSED` distinguishes it."""
+GUESSED_START: Final = 15
+GUESSED_END: Final = 17
+"""Where the kind of a frame stands, as far as `GUESSED` distinguishes it."""
 GUESSED: Final = {b"AP": Kind.APPLICATION, b"AC": Kind.ACKNOWLEDGE}
 """The kinds that come with every message."""
 
@@ -183,7 +184,7 @@ def _parse_usual(body: bytes) -> Message | None:
     Nothing else can be read from such a frame: the pattern leaves no room for another member or an escape, nor does the alphabet of base64.
     """
     start = _USUAL.match(body)
-    if start is None or not body.endswith(_USUAL_END):
+    if start is None or not body.endswith(_USUAL_END, start.end()):
         return None
     kind, peer, message_id, counter = start.groups()
     try:
