@@ -39,10 +39,10 @@ def test_oversized_record_is_fetched_from_where_it_was_read(
     other = letters.put(bytes(9 << 20), reason=DeadReason.LIMIT, source=placed[0])
     gone = letters.put(raw, reason=DeadReason.LIMIT, source=placed[0]._replace(offset=placed[0].offset + 1000))
 
-    digest = blake2b(raw, digest_size=32).hexdigest()
+    digest = f"0x{blake2b(raw, digest_size=32).hexdigest()}"
     file = tmp_path / "raw"
     (shown,) = lines(letters.run("show", place, "--json", "--raw", str(file)).stdout)
-    assert (shown["bytes"], shown["whole_hash"], shown["raw"]) == (len(raw), digest, bytes(8192).hex())
+    assert (shown["bytes"], shown["whole_hash"], shown["raw"]) == (len(raw), digest, f"0x{bytes(8192).hex()}")
     assert file.read_bytes() == raw
     text = letters.run("show", place).stdout
     assert f"{len(raw)}: too many to keep, so here are the first and last 4096; BLAKE2b-256 of all is {digest}" in text

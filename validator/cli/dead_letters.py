@@ -67,17 +67,8 @@ Lane = Annotated[str | None, typer.Option(help="Only this lane.")]
 Reason = Annotated[str | None, typer.Option(help=f"Only this reason: {', '.join(DeadReason.__members__)}.")]
 
 _HEADINGS: Final = (
-    "place",
-    "time",
-    "lane",
-    "reason",
-    "read from",
-    "block",
-    "index",
-    "attempt",
-    "replayed as",
-    "detail",
-)
+    "place", "time", "lane", "reason", "read from", "block", "index", "attempt", "replayed as", "detail",
+)  # fmt: skip
 SHOWN_CHARACTERS_MAX: Final = 4096
 """Characters of a decoded record that `show` prints."""
 
@@ -215,7 +206,7 @@ def _what_is_kept(letter: StoredLetter) -> str:
     if letter.whole is None:
         return ""
     return (
-        f": too many to keep, so here are the first and last {len(letter.raw) // 2}; BLAKE2b-256 of all is {letter.whole.hash.hex()}; "
+        f": too many to keep, so here are the first and last {len(letter.raw) // 2}; BLAKE2b-256 of all is {to_hex(letter.whole.hash)}; "
         "--raw FILE fetches them from where they were read"
     )
 

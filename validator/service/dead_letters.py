@@ -17,6 +17,7 @@ from validator.codec.walk import WALK_BYTES_MIN
 from validator.core.hashing import blake2b_256
 from validator.core.inputs import DeadLetter, DeadReason, Source, Whole
 from validator.errors import UserError
+from validator.hexadecimal import to_hex
 from validator.kafka.reader import TopicReader, TopicRecord
 from validator.lanes.configured import chain_runtime, configured_codec, protocol_of
 from validator.plugin.runtime import RuntimePlan, codec_of
@@ -238,7 +239,9 @@ def completed(letter: StoredLetter, kafka: KafkaTable) -> StoredLetter:
     if value is None:
         raise UserError(f"dead letter {letter.place} has only the ends of {letter.size} bytes, and {place} is gone")
     if (len(value), blake2b_256(value)) != letter.whole:
-        found = f"expected {letter.size} bytes of BLAKE2b-256 {letter.whole.hash.hex()}, found {len(value)} other bytes"
+        found = (
+            f"expected {letter.size} bytes of BLAKE2b-256 {to_hex(letter.whole.hash)}, found {len(value)} other bytes"
+        )
         raise UserError(f"dead letter {letter.place}: {place} holds another record: {found}")
     return letter._replace(raw=value, whole=None)
 
@@ -324,7 +327,7 @@ def summary(letter: StoredLetter, ledger: Ledger) -> dict[str, Any]:
         "block": letter.block,
         "index": letter.index,
         "bytes": letter.size,
-        "whole_hash": None if letter.whole is None else letter.whole.hash.hex(),
+        "whole_hash": None if letter.whole is None else to_hex(letter.whole.hash),
         "attempt": ledger.next_attempt(letter),
         "replayed": replay_json(replays[-1]) if replays else None,
     }
