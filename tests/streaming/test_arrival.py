@@ -76,7 +76,8 @@ def test_reference_matches_naive_model() -> None:
         assert shown == chain.expected
         assert any(not verdict["ok"] for verdict in verdicts)
         assert {verdict["kind"] for verdict in verdicts} >= {"candidate", "request", "downward"}
-        assert all(reference(settings).values())
+        # bodies of the Router's messages travel in its blocks
+        assert [topic for topic, records in reference(settings).items() if not records] == ["ingress-events"]
 
 
 def shown_as(verdict: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def test_bad_configuration_is_one_error_line(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ([], "usage: python -m streaming CONFIGURATION [CHANGE ...]\n"),
+        ([], "usage: python -m streaming CONFIGURATION [CHANGE ... | --job NAME]\n"),
         (["nowhere"], "validator: nowhere: No such file or directory\n"),
     ],
 )
