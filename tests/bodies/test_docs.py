@@ -19,7 +19,7 @@ from validator_xcmp_bodies.outcomes import Settings
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "xcmp-bodies.md").read_text(encoding="utf-8")
 README = (ROOT / "plugins" / "xcmp-bodies" / "README.md").read_text(encoding="utf-8")
-LINES = re.findall(r"^(?:\$|   ) (validator messages [^#\n]*)", PAGE + README, re.MULTILINE)
+LINES = re.findall(r"^(?:\$|   ) (validator messages [^#>\n]*)", PAGE + README, re.MULTILINE)
 
 
 def first_cells(text: str) -> list[str]:
