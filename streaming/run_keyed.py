@@ -49,11 +49,11 @@ def run_keyed_job(config: Config, name: str) -> int:
         effects_per_trigger=min(EFFECTS_PER_TRIGGER_MAX, config.job.max_records_per_trigger),
         trigger_interval_ms=config.job.trigger_interval_ms,
     )
+    settings.job.check_written(marked_keys(settings.kafka, settings.prefix))
     stop = StopSignal()
     with locked(directory), own_output(directory) as own:
         log = logger(own)
         log.info("started", lanes=[name], directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG))
-        settings.job.check_written(marked_keys(settings.kafka, settings.prefix))
         try:
             return _run_in_session(config, settings, stop, log)
         except JvmGone:

@@ -149,7 +149,7 @@ def processes(tmp_path: Path, kafka: dict[str, Any], monkeypatch: pytest.MonkeyP
 
 
 def test_recipient_acknowledges_bodies_that_are_reported(
-    tmp_path: Path, kafka: dict[str, Any], processes: Processes, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, kafka: dict[str, Any], processes: Processes
 ) -> None:
     lanes, operator = processes.lanes(), processes.operator()
     operator.wait_for_event("started")  # its topics exist
@@ -181,15 +181,9 @@ def test_recipient_acknowledges_bodies_that_are_reported(
     assert named(follower.rows(3))[2:] == [(2, A)]
 
     operator.kill()
+    operator = processes.operator()
     chain.block(4)
     chain.block(5)
-    with monkeypatch.context() as changed:
-        changed.setenv("VALIDATOR_JOBS__XCMP-BODIES__BUCKETS", "2")
-        refused_start = processes.operator()
-        assert refused_start.end() == 2
-        assert "[jobs.xcmp-bodies] buckets: expected 1" in refused_start.err[-1]
-        assert not refused_start.events("ready")
-    operator = processes.operator()
     begins = operator.wait_for_event("alarm begins")
     assert (begins["level"], begins["front"], begins["age_blocks"], begins["missing"]) == (
         "warning",
