@@ -5,7 +5,7 @@ Nothing of a body is kept before the queue lists it, except in the bounded buffe
 body keeps at most as many bytes as the relay chain says it has, and 32 for each payload. Once it is verified, only the places of its parts
 are left. A body that is not listed is early or false (N-I07).
 
-Source: N-02, N-03, xcmp_rules 3.1.
+Source: N-02, N-03.
 """
 
 from __future__ import annotations
