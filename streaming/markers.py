@@ -57,6 +57,12 @@ def read_marker(kafka: KafkaTable, prefix: str, lane: str) -> Marker:
     return Marker.decode(last) if last else Marker()
 
 
+def marked_keys(kafka: KafkaTable, prefix: str) -> list[str]:
+    """Return every key that has a marker: the lanes and the keys of jobs of which Kafka holds output. Raises `UserError`."""
+    with TopicReader(kafka, prefix, [MARKERS], patience_s=CALL_S_MAX) as reader:
+        return sorted({(record.key or b"").decode() for record in reader.read_past_transactions(PROGRESS_S_MAX)})
+
+
 def read_dead_letters(kafka: KafkaTable, prefix: str, lane: str) -> set[bytes]:
     """Return the sources (`codec.encode.source_header`) of a lane's dead letters. Raises `UserError`."""
     return {dict(record.headers)["source"] for record in _committed(kafka, prefix, DEAD_LETTERS, lane)}

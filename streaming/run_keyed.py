@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from streaming.keyed_job import KeyedJobSettings, start_keyed_query
 from streaming.logs import logger, own_output
-from streaming.markers import PROGRESS_S_MAX, read_marker
+from streaming.markers import PROGRESS_S_MAX, marked_keys, read_marker
 from streaming.run import TOPICS_S_MAX, StopSignal, end_open_transactions, locked, run_queries
 from streaming.session import SPARK_LOG, JvmGone, jvm_is_gone, spark_session
 from validator import exit_codes
@@ -50,6 +50,7 @@ def run_keyed_job(config: Config, name: str) -> int:
         effects_per_trigger=min(EFFECTS_PER_TRIGGER_MAX, config.job.max_records_per_trigger),
         trigger_interval_ms=config.job.trigger_interval_ms,
     )
+    settings.job.check_written(marked_keys(settings.kafka, settings.prefix))
     stop = StopSignal()
     with locked(directory), own_output(directory) as own:
         log = logger(own)

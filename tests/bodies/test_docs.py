@@ -16,10 +16,14 @@ from validator_xcmp_bodies.job import BodiesJob
 from validator_xcmp_bodies.options import _RANGES, Options
 from validator_xcmp_bodies.outcomes import Settings
 
+from validator.cli.common import load_job_config
+from validator.service.plugin_job import configured_job
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "xcmp-bodies.md").read_text(encoding="utf-8")
+NETWORKING = (ROOT / "docs" / "xcmp-networking.md").read_text(encoding="utf-8")
 README = (ROOT / "plugins" / "xcmp-bodies" / "README.md").read_text(encoding="utf-8")
-LINES = re.findall(r"^(?:\$|   ) (validator messages [^#\n]*)", PAGE + README, re.MULTILINE)
+LINES = re.findall(r"^(?:\$|   ) (validator messages [^#>\n]*)", PAGE + README + NETWORKING, re.MULTILINE)
 
 
 def first_cells(text: str) -> list[str]:
@@ -55,3 +59,21 @@ def test_keys_in_the_readme_have_the_defaults_that_hold() -> None:
     assert rows["capacity_messages"].endswith(f"else {limits.CAPACITY_MESSAGES}")
     assert rows["retention_hours"] == str(limits.RETENTION_HOURS_MIN)
     assert f"{limits.PAYLOADS_MAX:,}" in PAGE
+
+
+def test_keys_in_the_advice_have_the_defaults_that_hold() -> None:
+    section = NETWORKING.partition("## How to run bodies on Kafka")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| ([\d, ]+) \|", section, re.MULTILINE)
+    named = [
+        (key, value) for keys, values in rows for key, value in zip(keys.split(", "), values.split(", "), strict=True)
+    ]
+    readme = dict(re.findall(r"^\| `(\w+)` \|.*\| ([^|]+) \|$", README, re.MULTILINE)) | {
+        "retention_hours": str(limits.RETENTION_HOURS_MIN)
+    }
+    assert {key.strip("`"): value for key, value in named}.items() <= readme.items()
+    assert len(named) == 4
+
+
+def test_example_is_a_chain_with_bodies() -> None:
+    config = load_job_config(ROOT / "examples" / "xcmp-network.toml", rebuild=False)
+    assert configured_job(config, "xcmp-bodies").keys == ("network/xcmp-bodies/0-1",)

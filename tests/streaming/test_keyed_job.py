@@ -20,10 +20,11 @@ from validator_xcmp_bodies.job import open_job
 from validator_xcmp_bodies.parts import measure, rejoin
 
 from streaming.keyed_job import KeyedJobSettings, start_keyed_query
-from streaming.run_keyed import recoveries
+from streaming.run_keyed import recoveries, run_keyed_job
 from tests.bodies.history import LANE, Named, honest
 from tests.sending import send
 from tests.streaming.harness import Outputs, consume, python_workers, wait_until
+from validator.config import Config
 from validator.errors import UserError
 from validator.kafka.topics import create_topics
 from validator.plugin.job_api import JobContext
@@ -51,6 +52,10 @@ class Run:
 
     def start(self) -> None:
         self.query = start_keyed_query(self.spark, self.settings)
+
+    def stop(self) -> None:
+        assert self.query is not None
+        self.query.stop()
 
     def settle(self) -> None:
         """Wait until the query has taken everything, and start it again if a worker was killed."""
@@ -90,28 +95,8 @@ def listed(history: list[Named]) -> dict[tuple[int, int, int], dict[str, Any]]:
     return {(each["sender"], each["recipient"], each["sent_at"]): each for each in events if each["event"] == "queued"}
 
 
-def test_bodies_are_held_once_though_workers_are_killed_and_the_query_starts_again(run: Run) -> None:
-    history = honest(7, acknowledged=False)
-    third = len(history) // 3
-    run.produce(history[:third])
-    run.start()
-    run.settle()
-    assert run.query is not None
-    run.produce(history[third : 2 * third])
-    for worker in python_workers(run.spark):
-        os.kill(worker, signal.SIGKILL)
-    run.settle()
-    progress = run.query.lastProgress
-    assert progress is not None
-    first = progress.sources[0].description
-    assert first is not None
-    assert records.BODIES in first, "Spark reads the ends of its sources in this order: effects first"
-    run.query.stop()
-    run.produce(history[2 * third :])
-    run.start()
-    run.settle()
-
-    outputs = run.outputs()
+def check_bodies(outputs: Outputs, history: list[Named]) -> None:
+    """Check that every listed body is held once and can be read, and that no record is refused twice."""
     held = [records.decode(records.HELD, value) for _, value in outputs[records.HELD]]
     expected = listed(history)
     assert sorted((each["sender"], each["recipient"], each["sent_at"]) for each in held) == sorted(expected)
@@ -120,51 +105,80 @@ def test_bodies_are_held_once_though_workers_are_killed_and_the_query_starts_aga
         found = measure(rejoin(parts))
         entry = expected[each["sender"], each["recipient"], each["sent_at"]]
         assert (found.root, found.size, found.payloads) == (entry["root"], entry["size"], each["payloads"])
-    refused = Counter(records.decode(records.REFUSED, value)["kind"] for _, value in outputs[records.REFUSED])
-    assert set(refused) <= {"Body/Duplicate"}, "only bodies that another with the same root has answered"
-    wanted = [records.decode(records.WANTED, value) for _, value in outputs[records.WANTED]]
-    requests = Counter((each["sender"], each["recipient"], each["sent_at"], each["attempt"]) for each in wanted)
-    assert set(requests.values()) <= {1}
+    refused = [records.decode(records.REFUSED, value) for _, value in outputs[records.REFUSED]]
+    assert {each["kind"] for each in refused} <= {"Body/Duplicate"}, "another with the same root has answered"
+    assert len({each["offset"] for each in refused}) == len(refused)
     last = {key: records.decode(records.QUEUES, value) for key, value in outputs[records.QUEUES]}
     assert sum(status["unread"] for status in last.values()) == len(expected)
     assert all(status["missing"] == 0 for status in last.values())
 
 
-def test_job_without_its_checkpoint_starts_only_to_rebuild_and_repeats_nothing(run: Run, tmp_path: Path) -> None:
+def test_bodies_are_held_once_in_everything_that_may_happen_to_a_job(run: Run, tmp_path: Path) -> None:
+    """One job for all of it, since a query takes seconds to start: killed workers, a restart, a lost checkpoint, an earlier one."""
     assert recoveries(run.settings, tmp_path, rebuild=False) == {}
-    history = honest(1, 6, acknowledged=False)
-    run.produce(history[: len(history) // 2])
+    history = honest(7, acknowledged=False)
+    quarter = len(history) // 4
+    run.produce(history[:quarter])
     run.start()
     run.settle()
+    workers_are_killed(run, history[quarter : 2 * quarter])
+    the_query_starts_again(run, history[2 * quarter : 3 * quarter])
+    the_checkpoint_is_lost(run, history[3 * quarter :], tmp_path)
+    check_bodies(run.outputs(), history)
+    run.stop()
+    another_checkpoint_is_used(run)
+
+
+def workers_are_killed(run: Run, more: list[Named]) -> None:
     assert run.query is not None
-    run.query.stop()
-    run.produce(history[len(history) // 2 :])
-    checkpoint = Path(run.settings.checkpoint).with_name("lost")
-    run.settings = replace(run.settings, checkpoint=checkpoint)
+    run.produce(more)
+    for worker in python_workers(run.spark):
+        os.kill(worker, signal.SIGKILL)
+    run.settle()
+    progress = run.query.lastProgress
+    assert progress is not None
+    first = progress.sources[0].description
+    assert first is not None
+    assert records.BODIES in first, "Spark reads the ends of its sources in this order: effects first"
+
+
+def the_query_starts_again(run: Run, more: list[Named]) -> None:
+    run.stop()
+    with_more_buckets = Config.model_validate({
+        "topics": {"prefix": run.prefix}, "kafka": run.kafka, "chains": {LANE: {"protocol": "xcmp-network"}},
+        "jobs": {"xcmp-bodies": {"buckets": 3}},
+    })  # fmt: skip
+    with pytest.raises(UserError, match=r"\[jobs.xcmp-bodies\] buckets: expected 2, .* found 3"):
+        run_keyed_job(with_more_buckets, "xcmp-bodies")
+    run.produce(more)
+    run.start()
+    run.settle()
+    outputs = run.outputs()
+    wanted = [records.decode(records.WANTED, value) for _, value in outputs[records.WANTED]]
+    requests = Counter((each["sender"], each["recipient"], each["sent_at"], each["attempt"]) for each in wanted)
+    assert set(requests.values()) <= {1}
+    run.stop()
+
+
+def the_checkpoint_is_lost(run: Run, more: list[Named], folder: Path) -> None:
+    """It starts only to rebuild, and repeats nothing."""
+    run.produce(more)
+    run.settings = replace(run.settings, checkpoint=Path(run.settings.checkpoint).with_name("lost"))
     with pytest.raises(UserError, match="Kafka holds output of job xcmp-bodies up to step"):
-        recoveries(run.settings, tmp_path, rebuild=False)
-    found = recoveries(run.settings, tmp_path, rebuild=True)
+        recoveries(run.settings, folder, rebuild=False)
+    found = recoveries(run.settings, folder, rebuild=True)
     run.settings = replace(run.settings, recoveries=found)
     run.start()
     run.settle()
-    assert recoveries(run.settings, tmp_path, rebuild=False) == found, (
-        "a job that is killed in its first batch begins with the same"
+    assert recoveries(run.settings, folder, rebuild=False) == found, (
+        "killed in its first batch, it begins with the same"
     )
-    outputs = run.outputs()
-    held = [records.decode(records.HELD, value) for _, value in outputs[records.HELD]]
-    assert sorted((each["sender"], each["recipient"], each["sent_at"]) for each in held) == sorted(listed(history))
-    refused = [records.decode(records.REFUSED, value)["offset"] for _, value in outputs[records.REFUSED]]
-    assert len(refused) == len(set(refused))
 
 
-def test_job_on_another_checkpoint_is_stopped_by_the_marker(run: Run) -> None:
-    run.produce(honest(1, 3))
+def another_checkpoint_is_used(run: Run) -> None:
+    """It does not know what was emitted, so the marker stops the job."""
+    run.settings = replace(run.settings, checkpoint=Path(run.settings.checkpoint).with_name("other"), recoveries={})
     run.start()
-    run.settle()
     assert run.query is not None
-    run.query.stop()
-    run.produce(honest(2, 3))
-    run.settings = replace(run.settings, checkpoint=Path(run.settings.checkpoint).with_name("other"))
-    run.start()
     with pytest.raises(StreamingQueryException, match="does not follow step"):
         run.query.awaitTermination()

@@ -7,6 +7,11 @@ committed records, and sends records.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
 import typer
 
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
@@ -28,6 +33,7 @@ __all__ = [
     "ConfigPath",
     "Json",
     "RecordSender",
+    "SideTask",
     "TopicReader",
     "TopicRecord",
     "UserError",
@@ -39,13 +45,23 @@ __all__ = [
 ]
 
 
+SIDE_TASK_END_S_MAX: Final = 5.0
+"""Seconds that a side task may take to end; after that it is left alone."""
+
+
 def connected(config_path: ConfigPath) -> Config:
     """Return the configuration with the address of its Kafka, or of the embedded broker, which must be running. Raises `UserError`."""
     config = load_config(config_path)
     return config.model_copy(update={"kafka": kafka_table(config)})
 
 
-def run_plugin_job(config: Config, name: str, *, as_json: bool, rebuild: bool = False) -> None:
+SideTask = Callable[[Config, Callable[[dict[str, Any]], None], threading.Event], None]
+"""Runs in a thread next to a job until the event is set, and may log events as the job does."""
+
+
+def run_plugin_job(
+    config: Config, name: str, *, as_json: bool, rebuild: bool = False, side_task: SideTask | None = None
+) -> None:
     """Create the missing topics of a plugin's job, and run it until Ctrl-C or SIGTERM. Raises `UserError`, ``typer.Exit`` with its code."""
     if rebuild:
         config = config.model_copy(update={"job": config.job.model_copy(update={"rebuild": True})})
@@ -54,8 +70,24 @@ def run_plugin_job(config: Config, name: str, *, as_json: bool, rebuild: bool = 
     create_job_topics(config, job)
     with jar_progress() as progress:
         ensure_jars("spark", progress=progress)
-    process = JobProcess(of_job(config, name), log_printer(as_json=as_json), plugin=name)
-    with terminated_as_interrupted():
+    log = log_printer(as_json=as_json)
+    process = JobProcess(of_job(config, name), log, plugin=name)
+    with terminated_as_interrupted(), _running(side_task, config, log):
         process.start()
         code = wait_for_job(process)
     raise typer.Exit(code)
+
+
+@contextmanager
+def _running(side_task: SideTask | None, config: Config, log: Callable[[dict[str, Any]], None]) -> Iterator[None]:
+    if side_task is None:
+        yield
+        return
+    stop = threading.Event()
+    thread = threading.Thread(target=side_task, args=(config, log, stop), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(SIDE_TASK_END_S_MAX)

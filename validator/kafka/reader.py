@@ -99,6 +99,10 @@ class TopicReader:
         """Whether every partition was at its end when its last records were returned: no transaction has been read in part."""
         return self.at_end and not self._read_on
 
+    def end_of(self, topic: str, partition: int) -> int:
+        """Return the offset at which a partition ended when it was last read to its end; 0 if it never was."""
+        return self._ends.get((self._prefix + topic, partition), 0)
+
     def poll(self, timeout_s: float) -> list[TopicRecord]:
         """Return the records that have arrived, waiting up to ``timeout_s`` for them."""
         records = []

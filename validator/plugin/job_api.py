@@ -98,6 +98,12 @@ class Job(Protocol):
     def keys(self) -> tuple[str, ...]:
         """Every key that may have a state; each has a transactional producer."""
 
+    def check_written(self, keys: Iterable[str]) -> None:
+        """Check the job's options against the keys of which Kafka holds output, those of lanes and other jobs among them.
+
+        A job whose keys depend on an option recognises here that it has changed. Raises `UserError`; the job then does not start.
+        """
+
     def condense(self, record: JobRecord) -> Iterable[tuple[str, bytes]]:
         """Return what is left of a record for each key that needs it. It runs on every core, without state."""
 

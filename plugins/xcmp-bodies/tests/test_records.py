@@ -89,15 +89,15 @@ def test_whatever_arrives_is_refused_with_its_place(value: bytes) -> None:
 def test_a_body_of_an_unknown_chain_is_refused() -> None:
     (record,) = records.encode_body("kusama", (1, 2, 3), [b"one"])
     ((key, content),) = job().condense(JobRecord("xcmp.bodies", 0, 5, record.key, record.value))
-    assert (key, marshal.loads(content)) == ("polkadot/xcmp-bodies/0", "lane: 'kusama' has no bodies")
+    assert (key, marshal.loads(content)) == ("polkadot/xcmp-bodies/0-1", "lane: 'kusama' has no bodies")
 
 
 def test_a_receipt_is_the_clock_of_every_bucket_and_a_body_goes_to_one() -> None:
     opened = job(buckets=3)
-    assert opened.keys == tuple(f"polkadot/xcmp-bodies/{number}" for number in range(3))
+    assert opened.keys == tuple(f"polkadot/xcmp-bodies/{number}-3" for number in range(3))
     (record,) = records.encode_body("polkadot", (1, 5, 3), [b"one"])
     ((key, _),) = opened.condense(JobRecord("xcmp.bodies", 0, 5, record.key, record.value))
-    assert key == "polkadot/xcmp-bodies/2"
+    assert key == "polkadot/xcmp-bodies/2-3"
 
 
 def test_senders_are_told_the_capacity_that_the_chain_has() -> None:

@@ -21,7 +21,7 @@ def test_a_job_gets_its_table_and_the_chains() -> None:
             "jobs": {"xcmp-bodies": {"chains": ["kusama"], "buckets": 2}},
         }
     )
-    assert configured_job(config, "xcmp-bodies").keys == ("kusama/xcmp-bodies/0", "kusama/xcmp-bodies/1")
+    assert configured_job(config, "xcmp-bodies").keys == ("kusama/xcmp-bodies/0-2", "kusama/xcmp-bodies/1-2")
 
 
 def test_a_job_has_a_folder_below_that_of_the_lanes() -> None:

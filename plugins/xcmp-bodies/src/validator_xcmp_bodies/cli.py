@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from validator.cli.command_api import (
     POLL_S,
@@ -27,24 +25,29 @@ from validator.cli.command_api import (
     terminated_as_interrupted,
 )
 from validator.plugin.protocol_api import U32_MAX
-from validator_xcmp_bodies import records
+from validator_xcmp_bodies import alarms, records
 from validator_xcmp_bodies.fetch import BodyFetcher
 from validator_xcmp_bodies.follow import START, Delivery, Follower, Position
 from validator_xcmp_bodies.job import JOB
+from validator_xcmp_bodies.limits import REPORTS_PER_BLOCK, REPORTS_PER_BLOCK_MAX
 from validator_xcmp_bodies.parts import BodyError
+from validator_xcmp_bodies.reports import Position as Stored
+from validator_xcmp_bodies.reports import Wish
+from validator_xcmp_bodies.reports import make as make_reports
 from validator_xcmp_bodies.sender import Sender
+from validator_xcmp_bodies.shown import show_messages, show_statuses
 
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="Bodies of XCMP messages: run the operator, show its queues, follow a recipient's messages, send bodies.",
+    help="Bodies of XCMP messages: run the operator, show its queues, send bodies, follow a recipient's messages, report what is held.",
 )
 
 EXIT_ALARM: Final = 1
 """Exit code of `status --check` if a queue raises an alarm."""
 
-Chain = Annotated[str, typer.Option("--chain", help="The relay chain, as in [chains.<lane>].")]
+Chain = Annotated[str, typer.Option("--chain", help="The relay chain's name.")]
 Para = Annotated[int, typer.Option("--para", min=0, max=U32_MAX, help="The para.")]
 
 
@@ -62,10 +65,10 @@ def run(
 ) -> None:
     """Run the operator of bodies until Ctrl-C or SIGTERM, configured by `[jobs.xcmp-bodies]`.
 
-    It is a separate job next to `validator run`, on the same Kafka. It creates its topics if they are missing. Exit codes have the same
-    meaning as with `validator run`.
+    It is a separate job next to `validator run`, on the same Kafka. It creates its topics if they are missing. Its log also says when a
+    queue's alarm begins and ends. Exit codes have the same meaning as with `validator run`.
     """
-    run_plugin_job(connected(config_path), JOB, as_json=as_json, rebuild=rebuild)
+    run_plugin_job(connected(config_path), JOB, as_json=as_json, rebuild=rebuild, side_task=alarms.watch)
 
 
 @app.command()
@@ -83,7 +86,7 @@ def status(
     if as_json:
         sys.stdout.write("".join(json.dumps(row) + "\n" for row in rows))
     else:
-        _print_statuses(rows)
+        show_statuses(rows)
     if check and any(row["alarm"] for row in rows):
         raise typer.Exit(EXIT_ALARM)
 
@@ -104,15 +107,16 @@ def follow(
 
     Each message has its position. To get each exactly once, store the position together with what you did, and pass it to --after at the
     next start. Without --after it begins with the first message that is not acknowledged. `acks` are the messages that your next candidate
-    may acknowledge, `watermark` what the chain then stores.
+    may acknowledge, `watermark` what the chain then stores. It prints a table on a terminal, otherwise one line per message.
     """
     config = connected(config_path)
+    _check_chain(config, chain)
     follower = Follower(_position(after))
-    show = _print_json if as_json else _print_line
     with terminated_as_interrupted(), BodyFetcher(config.kafka, config.topics.prefix) as fetcher:
         try:
-            for delivery in _followed(config, chain, para, follower, once=once):
-                show(chain, delivery, fetcher.payloads(chain, delivery.held))
+            deliveries = _followed(config, chain, para, follower, once=once)
+            messages = ((each, fetcher.payloads(chain, each.held)) for each in deliveries)
+            show_messages(chain, messages, as_json=as_json, follow=not once)
         except KeyboardInterrupt:
             return
     if once and (waits_for := follower.waits_for()) is not None:
@@ -137,6 +141,7 @@ def send(
     A body is found by its root and size, so the file does not name recipients or blocks.
     """
     config = connected(config_path)
+    _check_chain(config, chain)
     sender = _sender(chain, para, files)
     say(f"{len(sender)} bodies of para {para}; waiting for the chain to list them")
     with terminated_as_interrupted():
@@ -144,6 +149,47 @@ def send(
             _serve(config, chain, para, sender, once=once)
         except KeyboardInterrupt:
             return
+
+
+@app.command()
+def reports(
+    chain: Chain,
+    block: Annotated[int, typer.Option("--block", min=0, max=U32_MAX, help="The block that is to have the reports.")],
+    position: Annotated[
+        Path,
+        typer.Option("--position", help="A file with the position after the last block's reports; created at first."),
+    ],
+    config_path: ConfigPath = None,
+    first_index: Annotated[
+        int,
+        typer.Option(
+            "--first-index", min=0, max=REPORTS_PER_BLOCK_MAX, help="How many other channel requests the block has."
+        ),
+    ] = 0,
+    reports_max: Annotated[
+        int, typer.Option("--max", min=1, max=REPORTS_PER_BLOCK_MAX, help="Maximum reports in the block.")
+    ] = REPORTS_PER_BLOCK,
+) -> None:
+    """Print the bodies that are held since the last block, as lines for `validator submit channel-requests`.
+
+    For whoever produces the blocks of a chain with `require_bodies`. Every held body is reported once. The block's record announces
+    `requests` of them, as the file of --position says. Asked again for the same block, the command prints the same lines.
+    """
+    config = connected(config_path)
+    _check_chain(config, chain)
+    wish = Wish(chain, block, first_index, min(reports_max, REPORTS_PER_BLOCK_MAX - first_index))
+    last = Stored.read(position)
+    with TopicReader(config.kafka, config.topics.prefix, [records.HELD], tail=0) as reader:
+        lines, made = make_reports(wish, last, reader)
+    made.write(position)  # first: whoever gets a line will get the same ones again
+    sys.stdout.write("".join(lines))
+    sys.stdout.flush()
+    say(f"{made.requests - first_index} reports; block {block} has {made.requests} channel requests")
+
+
+def _check_chain(config: Config, chain: str) -> None:
+    if config.chains and chain not in config.chains:
+        raise UserError(f"--chain: expected one of {', '.join(sorted(config.chains))}, found {chain!r}")
 
 
 # --- following ---
@@ -180,34 +226,6 @@ def _followed(config: Config, chain: str, para: int, follower: Follower, *, once
                 return
 
 
-def _print_json(chain: str, delivery: Delivery, payloads: list[bytes]) -> None:
-    held = delivery.held
-    row = {
-        "lane": chain,
-        "recipient": held.recipient,
-        "sent_at": held.sent_at,
-        "sender": held.sender,
-        "root": held.root.hex(),
-        "size": held.size,
-        "payloads": [payload.hex() for payload in payloads],
-        "position": f"{held.sent_at}/{held.sender}",
-        "acks": [list(name) for name in delivery.acks],
-        "watermark": {"block": delivery.watermark.block, "acked": list(delivery.watermark.acked)},
-    }
-    sys.stdout.write(json.dumps(row) + "\n")
-    sys.stdout.flush()
-
-
-def _print_line(_chain: str, delivery: Delivery, payloads: list[bytes]) -> None:
-    held, watermark = delivery.held, delivery.watermark
-    acked = f" and {', '.join(map(str, watermark.acked))} at it" if watermark.acked else ""
-    sys.stdout.write(
-        f"{held.sent_at}/{held.sender}: {len(payloads)} payloads, {held.size} bytes, root {held.root.hex()[:16]}; "
-        f"acknowledge {len(delivery.acks)}: everything below {watermark.block}{acked}\n"
-    )
-    sys.stdout.flush()
-
-
 # --- status ---
 
 
@@ -224,18 +242,6 @@ def _statuses(config: Config) -> list[dict[str, Any]]:
         front = row["front"]
         row["front_age_blocks"] = None if front is None else heights[row["lane"]] - front["sent_at"]
     return list(rows.values())
-
-
-def _print_statuses(rows: list[dict[str, Any]]) -> None:
-    table = Table("chain", "para", "height", "unread", "missing", "waiting bytes", "front", "age", "alarm", box=None)
-    for row in rows:
-        front = row["front"]
-        where = "" if front is None else f"{front['sent_at']}/{front['sender']}{'' if front['held'] else ' (missing)'}"
-        numbers = (row["height"], row["unread"], row["missing"], row["waiting_bytes"])
-        age = "" if row["front_age_blocks"] is None else str(row["front_age_blocks"])
-        alarm = "ALARM" if row["alarm"] else ""
-        table.add_row(row["lane"], str(row["recipient"]), *map(str, numbers), where, age, alarm)
-    Console(highlight=False, soft_wrap=True).print(table)
 
 
 # --- sending ---

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a record of `xcmp.bodies` is refused: stable kinds with their fields."""
+"""Why a record of `xcmp.bodies` is refused: stable kinds with their fields, the first four those of reports to the chain (N-31).
+
+Source: xcmp_rules 1.4 bodies.
+"""
 
 from __future__ import annotations
 

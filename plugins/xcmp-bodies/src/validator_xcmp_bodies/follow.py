@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a recipient may take next: its queue in the fair order, without clock, input or output.
 
-Messages have the order of the ingress queue: block, then sender, ascending. A message is handed over once its body is held and
-every message before it has been handed over or has left the queue. The name of the last one is the recipient's *position*. Nothing is ever
-queued before a position, since a block's messages are queued together. So a recipient that stores the position with what it has done gets
-each message exactly once, wherever it starts again.
+Messages have the order of the ingress queue (N-02): block, then sender, ascending. A recipient that acknowledges in this order never breaks
+N-20 or N-21. A message is handed over once its body is held and every message before it has been handed over or has left the queue. The
+name of the last one is the recipient's *position*. Nothing is ever queued before a position, since a block's messages are queued together.
+So a recipient that stores the position with what it has done gets each message exactly once, wherever it starts again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Delivery(NamedTuple):
     """A message to hand over, and what its recipient's next candidate may acknowledge with it.
 
     ``acks`` are the names of all messages that have been handed over and are still queued, this one last; ``watermark`` is what the relay
-    chain stores once they are acknowledged.
+    chain stores once they are acknowledged (N-03, N-I02).
     """
 
     held: Held

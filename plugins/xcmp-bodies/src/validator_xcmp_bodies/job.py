@@ -27,6 +27,7 @@ from validator.plugin.job_api import (
     OutputRecord,
     RecordUnreadable,
     Topic,
+    UserError,
 )
 from validator_xcmp_bodies import records
 from validator_xcmp_bodies.bodies import Bodies
@@ -84,7 +85,19 @@ class BodiesJob:
     @property
     def keys(self) -> tuple[str, ...]:
         """One key for each bucket of each chain; no chain's name has a slash."""
-        return tuple(_bucket(lane, number) for lane in self.options.chains for number in range(self.options.buckets))
+        buckets = self.options.buckets
+        return tuple(_bucket(lane, number, buckets) for lane in self.options.chains for number in range(buckets))
+
+    def check_written(self, keys: Iterable[str]) -> None:
+        """Refuse another number of buckets than that of the output: each has a part of the queues, and a place in its inputs."""
+        for key in keys:
+            lane, _, rest = key.partition(f"/{JOB}/")
+            before = rest.rpartition("-")[2]
+            if rest and lane in self.options.settings and before != str(self.options.buckets):
+                raise UserError(
+                    f"[jobs.{JOB}] buckets: expected {before}, with which Kafka holds output of {lane}, found {self.options.buckets}; "
+                    "it can only change with another [topics] prefix"
+                )
 
     def condense(self, record: JobRecord) -> Iterable[tuple[str, bytes]]:
         """Return an event, a height or a part whose payloads are hashed, for the buckets that need it."""
@@ -138,7 +151,7 @@ class BodiesJob:
         if receipt["lane"] in self.options.settings:
             block = marshal.dumps(receipt["block"])
             for number in range(self.options.buckets):
-                yield _bucket(receipt["lane"], number), block
+                yield _bucket(receipt["lane"], number, self.options.buckets), block
 
     def _condense_body(self, record: JobRecord) -> tuple[str, bytes]:
         try:
@@ -151,11 +164,12 @@ class BodiesJob:
         return self._owner(lane, part.recipient), marshal.dumps(plain)
 
     def _owner(self, lane: str, recipient: int) -> str:
-        return _bucket(lane, recipient % self.options.buckets)
+        return _bucket(lane, recipient % self.options.buckets, self.options.buckets)
 
 
-def _bucket(lane: str, number: int) -> str:
-    return f"{lane}/{JOB}/{number}"
+def _bucket(lane: str, number: int, buckets: int) -> str:
+    """Return a bucket's key, which says how many there are (`BodiesJob.check_written`)."""
+    return f"{lane}/{JOB}/{number}-{buckets}"
 
 
 class Bucket:

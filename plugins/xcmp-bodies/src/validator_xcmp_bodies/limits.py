@@ -52,6 +52,13 @@ BUCKETS_MAX: Final = 1_024
 """Maximum buckets of a chain; each is a transactional producer."""
 
 
+REPORTS_PER_BLOCK: Final = 1_000
+"""Reports of held bodies that a block gets by default; the rest waits for the next block."""
+
+REPORTS_PER_BLOCK_MAX: Final = 65_536
+"""Maximum channel requests, reports included, that a block's record may announce."""
+
+
 def parts_max(size: int) -> int:
     """Return how many parts a body of ``size`` bytes may have: twice what full parts need, since a payload may not fill the rest of one."""
     return 2 * ((size + PAYLOADS_MAX * PIECE_OVERHEAD_BYTES) // PART_BYTES_MAX + 1)

@@ -67,7 +67,7 @@ class Measured(NamedTuple):
 
 
 def measure(payloads: Sequence[bytes | memoryview]) -> Measured:
-    """Return size, number and root of a body's payloads."""
+    """Return size (N-01), number and root (N-I10) of a body's payloads."""
     leaves = [payload_leaf((payload,)) for payload in payloads]
     return Measured(sum(map(len, payloads)), len(payloads), tree_root(MSG, leaves))
 

@@ -3,7 +3,9 @@
 
 Nothing of a body is kept before the queue lists it, except in the bounded buffer of unlisted parts, which has no bytes by default. A listed
 body keeps at most as many bytes as the relay chain says it has, and 32 for each payload. Once it is verified, only the places of its parts
-are left.
+are left. A body that is not listed is early or false (N-I07).
+
+Source: N-02, N-03.
 """
 
 from __future__ import annotations
@@ -157,7 +159,7 @@ class Queue:
             self.watermark = Watermark(block, tuple(sorted({*acked, sender})))
 
     def _normalise(self) -> None:
-        """Move on from a block that is acknowledged completely."""
+        """Move on from a block that is acknowledged completely (N-I02)."""
         block, acked = self.watermark
         at = bisect_left(self.order, (block, 0))
         if acked and (at == len(self.order) or self.order[at][0] != block):
@@ -168,8 +170,8 @@ class Queue:
     def offer(self, part: BodyPart, place: Place, height: BlockNumber, out: list[Outcome]) -> None:
         """Take a part, or refuse its record.
 
-        Refusals in the order in which they are checked: the body is not listed, the claimed size or root is not the listed one, the body
-        is held, the part cannot be one of this body, all its parts together have another size or root.
+        Refusals in the order in which they are checked (N-31): the body is not listed, the claimed size or root is not the listed one, the
+        body is held, the part cannot be one of this body, all its parts together have another size or root.
         """
         name = part.sent_at, part.sender
         entry = self.entries.get(name)

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A mistake on the command line of `validator messages` is one line, before anything is read from Kafka."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.follower import invoke
+
+CONFIG = '[kafka]\n"bootstrap.servers" = "127.0.0.1:9"\n[chains.polkadot]\n'
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("follow", "--chain", "polkadot", "--para", "2", "--after", "5"), "--after: expected BLOCK/SENDER, found '5'"),
+        (("follow", "--chain", "polkadt", "--para", "2"), "--chain: expected one of polkadot, found 'polkadt'"),
+        (("send", "--chain", "polkadt", "--para", "2", "{bad}"), "--chain: expected one of polkadot, found 'polkadt'"),
+        (
+            ("send", "--chain", "polkadot", "--para", "2", "{bad}"),
+            "line 2: expected a list of payloads in hex, found {}",
+        ),
+        (("send", "--chain", "polkadot", "--para", "2", "{none}"), "cannot be read"),
+        (
+            ("reports", "--chain", "polkadt", "--block", "2", "--position", "{none}"),
+            "--chain: expected one of polkadot",
+        ),
+        (("reports", "--chain", "polkadot", "--block", "2", "--position", "{bad}"), "expected a position that"),
+        (("run",), "[jobs.xcmp-bodies] chains: no chain has protocol 'xcmp-network': name the chains that have bodies"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    (tmp_path / "validator.toml").write_text(CONFIG, encoding="utf-8")
+    (tmp_path / "bad").write_text('["00"]\n{}\n', encoding="utf-8")
+    names = {"{bad}": str(tmp_path / "bad"), "{none}": str(tmp_path / "none")}
+    line = (names.get(each, each) for each in arguments)
+    done = invoke("messages", *line, f"--config={tmp_path / 'validator.toml'}")
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert message in done.stderr
