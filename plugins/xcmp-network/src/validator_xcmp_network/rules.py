@@ -8,14 +8,8 @@ from itertools import islice
 from typing import Any
 
 from validator_xcmp.enactment import queue_downward_message
-from validator_xcmp.records import AcceptOpenChannel, AcceptOpenChannelFrom, CloseChannel, InitOpenChannel
-from validator_xcmp.requests import (
-    accept_open_channel,
-    accept_open_channel_from,
-    close_channel,
-    close_channel_to,
-    init_open_channel,
-)
+from validator_xcmp.records import AcceptOpenChannel, AcceptOpenChannelFrom, InitOpenChannel
+from validator_xcmp.requests import apply_channel_request
 from validator_xcmp.session import onboard_para
 
 from validator.plugin.protocol_api import (
@@ -110,24 +104,12 @@ class XcmpNetwork(PendingCandidates[NetworkState]):
 
     def apply_request(self, request: ChannelRequest) -> Effects:
         """Apply a request or a report; raises its violations."""
-        state, events = self.state, self.events
         if isinstance(request, ReportBody):
-            report_body(state, request)
+            report_body(self.state, request)
             return Effects()
-        if not state.is_composed:
+        if not self.state.is_composed:
             raise RequestNotInForce(request=_REQUEST_NAMES.get(type(request), "close_channel"))
-        if isinstance(request, InitOpenChannel):
-            init_open_channel(state, events, *request)
-            return Effects(expires_session=state.session_index + max(1, state.configuration.xcmp_open_request_ttl))
-        if isinstance(request, AcceptOpenChannel):
-            accept_open_channel(state, events, *request)
-        elif isinstance(request, AcceptOpenChannelFrom):
-            accept_open_channel_from(state, events, *request)
-        elif isinstance(request, CloseChannel):
-            close_channel(state, events, *request)
-        else:
-            close_channel_to(state, events, *request)
-        return Effects(effective_session=state.session_index + 1)
+        return apply_channel_request(self.state, self.events, request)
 
     def apply_downward(self, message: DownwardMessage) -> Effects:
         """Queue a downward message."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from validator.plugin.protocol_api import Balance, ChannelEventKind, ChannelId, EventLog, ParaId
+from validator.plugin.protocol_api import Balance, ChannelEventKind, ChannelId, Effects, EventLog, ParaId
 from validator.protocols.kit import OpenRequest, channel_name, missing_funds, reserve
 from validator_xcmp.errors import (
     AcceptAlreadyConfirmed,
@@ -23,7 +23,30 @@ from validator_xcmp.errors import (
     OpenLimitExceeded,
     OpenToSelf,
 )
+from validator_xcmp.records import (
+    AcceptOpenChannel,
+    AcceptOpenChannelFrom,
+    ChannelRequest,
+    CloseChannel,
+    InitOpenChannel,
+)
 from validator_xcmp.state import XcmpState, find_column
+
+
+def apply_channel_request(state: XcmpState, events: EventLog, request: ChannelRequest) -> Effects:
+    """Apply a request of any kind; raises its violations."""
+    if isinstance(request, InitOpenChannel):
+        init_open_channel(state, events, *request)
+        return Effects(expires_session=state.session_index + max(1, state.configuration.xcmp_open_request_ttl))
+    if isinstance(request, AcceptOpenChannel):
+        accept_open_channel(state, events, *request)
+    elif isinstance(request, AcceptOpenChannelFrom):
+        accept_open_channel_from(state, events, *request)
+    elif isinstance(request, CloseChannel):
+        close_channel(state, events, *request)
+    else:
+        close_channel_to(state, events, *request)
+    return Effects(effective_session=state.session_index + 1)
 
 
 def init_open_channel(state: XcmpState, events: EventLog, origin: ParaId, recipient: ParaId) -> None:

@@ -27,21 +27,8 @@ from validator_xcmp.encoding import (
     encode_para_page,
     owning_paras,
 )
-from validator_xcmp.records import (
-    AcceptOpenChannel,
-    AcceptOpenChannelFrom,
-    Candidate,
-    ChannelRequest,
-    CloseChannel,
-    InitOpenChannel,
-)
-from validator_xcmp.requests import (
-    accept_open_channel,
-    accept_open_channel_from,
-    close_channel,
-    close_channel_to,
-    init_open_channel,
-)
+from validator_xcmp.records import Candidate, ChannelRequest
+from validator_xcmp.requests import apply_channel_request
 from validator_xcmp.session import change_session, onboard_para
 from validator_xcmp.state import XcmpState
 
@@ -75,19 +62,7 @@ class Xcmp(PendingCandidates[XcmpState]):
 
     def apply_request(self, request: ChannelRequest) -> Effects:
         """Apply a request; raises its violations."""
-        state, events = self.state, self.events
-        if isinstance(request, InitOpenChannel):
-            init_open_channel(state, events, *request)
-            return Effects(expires_session=state.session_index + max(1, state.configuration.xcmp_open_request_ttl))
-        if isinstance(request, AcceptOpenChannel):
-            accept_open_channel(state, events, *request)
-        elif isinstance(request, AcceptOpenChannelFrom):
-            accept_open_channel_from(state, events, *request)
-        elif isinstance(request, CloseChannel):
-            close_channel(state, events, *request)
-        else:
-            close_channel_to(state, events, *request)
-        return Effects(effective_session=state.session_index + 1)
+        return apply_channel_request(self.state, self.events, request)
 
     def apply_downward(self, message: DownwardMessage) -> Effects:
         """Queue a downward message."""
