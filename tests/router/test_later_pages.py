@@ -18,6 +18,7 @@ from validator.core.scale import DecodeError
 from validator.core.types import Block, BlockRecord, Para, SessionChange
 from validator.document import Node
 from validator.errors import UserError
+from validator.hexadecimal import to_hex
 from validator.protocols.router.books import Page
 from validator.protocols.router.encoding import decode_state, encode_state
 from validator.protocols.router.features import table
@@ -250,7 +251,7 @@ def test_request_confirmed_without_deposit_round_trips() -> None:
 def test_state_view_shows_what_waits_and_what_was_set_aside() -> None:
     router = later_router()
     sections = {section.title: section for section in STATE_VIEW.para_sections(router, 2004) or ()}
-    assert [row[-1] for row in sections["upward messages (3)"].rows] == [HEAVY.hex(), b"e".hex(), b"f".hex()]
+    assert [row[-1] for row in sections["upward messages (3)"].rows] == [to_hex(HEAVY), "0x65", "0x66"]
     assert [row[:2] for row in sections["upward messages set aside as too heavy (2)"].rows] == [("0", "0"), ("1", "0")]
     document = STATE_VIEW.para_document(router, 2004)
     assert document is not None

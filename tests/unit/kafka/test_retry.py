@@ -17,7 +17,7 @@ from validator.config import Config
 from validator.errors import UserError
 from validator.kafka import reader, retry, topics
 from validator.kafka.retry import answer, await_broker, missing_topics, partitions_of
-from validator.service import lease, output_reader, replayer, sender, transport, verification
+from validator.service import lane_inputs, lease, output_reader, replayer, sender, transport
 
 KAFKA: dict[str, object] = {"bootstrap.servers": "127.0.0.1:1"}
 TRANSIENT = (
@@ -245,7 +245,7 @@ def output_reader_ends(broker: Broker) -> object:
 
 
 def partition(broker: Broker) -> object:
-    return verification._Partition(KAFKA, ("t.blocks", 0), 9).offsets
+    return lane_inputs.InputPartition(KAFKA, ("t.blocks", 0), 9).offsets
 
 
 def create(broker: Broker) -> object:
@@ -260,7 +260,7 @@ CALLERS: dict[str, tuple[Callable[[Broker], object], object]] = {
     "transport": (transport_places, ([4], {})),
     "members": (members, {"member": "validator@host:1 (10.0.0.1)"}),
     "output reader": (output_reader_ends, {("verdicts", 0): 9}),
-    "verification": (partition, 7),
+    "lane inputs": (partition, 7),
     "check": (lambda _: sender.RecordSender(KAFKA, "t.").check("blocks"), None),
     "replayer": (lambda _: replayer.Replayer(KAFKA, "t.")._open, False),
     "topics": (lambda _: {state.records for state in topics.list_topics(KAFKA, prefix="t.")}, {0}),
@@ -274,7 +274,7 @@ CALLERS: dict[str, tuple[Callable[[Broker], object], object]] = {
 def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, float], Broker]]:
     def make(code: int, times: float) -> Broker:
         broker = Broker(code, times)
-        for module in (reader, transport, lease, output_reader, verification, sender, replayer, topics, markers):
+        for module in (reader, transport, lease, output_reader, lane_inputs, sender, replayer, topics, markers):
             for client in ("Consumer", "Producer", "AdminClient"):
                 if hasattr(module, client):
                     monkeypatch.setattr(module, client, lambda _: broker)
