@@ -240,7 +240,7 @@ def test_terminal_shows_one_line_that_goes_away(world: GatewayWorld) -> None:
             termios.tcsetwinsize(theirs, (24, 200))
             process = await asyncio.create_subprocess_exec(
                 *COMMAND, "watch", "verdicts", f"--config={config}", "--count=1", "--json",
-                stdout=asyncio.subprocess.PIPE, stderr=theirs, env={**os.environ, "TERM": "xterm"},
+                stdout=asyncio.subprocess.PIPE, stderr=theirs, env={**os.environ, "TERM": "xterm", "COLUMNS": "200"},
             )  # fmt: skip
             os.close(theirs)
             seen = asyncio.get_running_loop().run_in_executor(None, read_terminal, ours)
