@@ -37,7 +37,7 @@ channel-compiled: setup ## compile Channel into build/channel-compiled (needs a 
 	HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(PIP) install --quiet --no-build-isolation --no-deps --target $(COMPILED) ./plugins/channel
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -n $(WORKERS) plugins/channel
 
-test: setup ## run every test, two files at a time (a quarter of an hour on two cores); WORKERS=
+test: setup ## run every test, two files at a time (20 minutes on two cores); WORKERS=
 	$(BIN)/python -m pytest -n $(WORKERS)
 
 test-all: setup ## run every test with all of its repetitions under other seeds

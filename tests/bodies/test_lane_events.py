@@ -11,7 +11,6 @@ import pytest
 from validator_xcmp_bodies.bodies import Bodies
 from validator_xcmp_bodies.outcomes import EventKind, IngressEvent, Settings, Watermark
 
-pytest.importorskip("validator_xcmp_network", reason="the protocol that lists bodies is not installed")
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "plugins" / "xcmp-network" / "tests"))
 
 from network_suite import all_scenarios

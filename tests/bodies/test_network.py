@@ -22,7 +22,6 @@ from tests.sending import send
 from validator.codec.json_form import to_json
 from validator.kafka.topics import create_topics
 
-pytest.importorskip("validator_xcmp_network", reason="the protocol that lists bodies is not installed")
 pytestmark = pytest.mark.spark
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "xcmp-network.toml"
