@@ -8,6 +8,7 @@ confirmed records before that.
 import os
 import signal
 import sys
+from collections import deque
 from importlib.abc import Loader, MetaPathFinder
 from importlib.util import find_spec
 
@@ -33,15 +34,25 @@ class _Patched(Loader):
 
     def exec_module(self, module):
         self.loader.exec_module(module)
-        take_results = module.Intake._take_results
         after = int(os.environ["CHANNEL_DIES_AFTER"])
+        begin = module.Intake.__init__
 
-        def dies(intake):
-            if intake._counters.confirmed + len(intake._results) > after:
-                os.kill(os.getpid(), signal.SIGKILL)
-            take_results(intake)
+        class Results(deque):
+            """Each confirmed record leaves it immediately before its peer hears of it."""
 
-        module.Intake._take_results = dies
+            taken = 0
+
+            def popleft(self):
+                if self.taken == after:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                self.taken += 1
+                return super().popleft()
+
+        def with_results(intake, *args, **options):
+            begin(intake, *args, **options)
+            intake._results = Results()
+
+        module.Intake.__init__ = with_results
 
 
 if os.environ.get("CHANNEL_DIES") == "before-ack":
