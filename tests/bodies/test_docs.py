@@ -71,7 +71,7 @@ def test_keys_in_the_advice_have_the_defaults_that_hold() -> None:
         "retention_hours": str(limits.RETENTION_HOURS_MIN)
     }
     assert {key.strip("`"): value for key, value in named}.items() <= readme.items()
-    assert len(named) == 4
+    assert len(named) == 5
 
 
 def test_example_is_a_chain_with_bodies() -> None:

@@ -62,7 +62,8 @@ class Message:
     sent_at: int
     root: bytes
     size: int
-    due: int
+    asked: int
+    """The block of the last request; before the first one, that of the message."""
     requests: int = 0
     held: tuple[int, tuple[Any, ...]] | None = None
     parts: int = 0
@@ -94,8 +95,7 @@ class Model:
         self.height = max(self.height, event.block)
         there = self.find(event.recipient, event.sender, event.sent_at)
         if event.kind == "queued" and there is None:
-            due = event.sent_at + self.settings.wanted_after_blocks
-            message = Message(event.recipient, event.sender, event.sent_at, event.root, event.size, due)
+            message = Message(event.recipient, event.sender, event.sent_at, event.root, event.size, event.sent_at)
             for twin in self.queue(event.recipient):
                 if twin.held and (twin.root, twin.size) == (message.root, message.size):
                     message.held = twin.held
@@ -192,14 +192,26 @@ class Model:
             ]
             self.unlisted = [each for each in self.unlisted if each not in old]
             self.out += [("refused", "Body/NotExpected", each[2]) for each in sorted(old, key=lambda each: each[2])]
-            due = [each for each in self.queue(recipient) if not each.held and each.due <= self.height]
+            missing = [each for each in self.queue(recipient) if not each.held]
+            front = [each for each in missing if each.sent_at == missing[0].sent_at]
+            front.sort(key=lambda each: each.requests)
+            behind = [each for each in missing if each not in front]
+            due = [each for each in front if self.height - each.asked >= self.settings.wanted_after_blocks]
+            due += [each for each in behind if self.height - each.asked >= self.wait(each)]
             for message in due[: self.settings.wanted_per_batch_max]:
+                message.asked = self.height
                 message.requests += 1
-                wait = self.settings.wanted_after_blocks * 2**message.requests
-                message.due = self.height + min(wait, self.settings.wanted_interval_blocks_max)
-                self.out.append(("wanted", recipient, message.sender, message.sent_at, message.requests))
+                replicas = message.requests > self.settings.sender_requests
+                self.out.append(("wanted", recipient, *message.place[::-1], message.requests, replicas))
         out, self.out = self.out, []
         return out
+
+    def wait(self, message: Message) -> int:
+        """Blocks between two requests behind the front: k at first, then twice as many each time, up to the maximum."""
+        first = self.settings.wanted_after_blocks
+        if not message.requests:
+            return first
+        return max(first, min(first * 2**message.requests, self.settings.wanted_interval_blocks_max))
 
     def unread(self, sender: int, recipient: int) -> int:
         return sum(each.sender == sender for each in self.queue(recipient))

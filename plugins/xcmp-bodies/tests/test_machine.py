@@ -45,6 +45,7 @@ RULES = st.builds(
     wanted_after_blocks=st.integers(1, 2),
     wanted_interval_blocks_max=st.just(3),
     wanted_per_batch_max=st.integers(1, 3),
+    sender_requests=st.integers(0, 2),
     unlisted_bytes=st.sampled_from((0, 0, 600)),
     unlisted_blocks=st.integers(1, 2),
     alarm_blocks=st.just(3),
@@ -98,7 +99,7 @@ def as_model(outcome: Any) -> tuple[Any, ...] | None:
             assert outcome.refusal.kind in KINDS
             return ("refused", outcome.refusal.kind, outcome.place)
         case Wanted():
-            return ("wanted", outcome.recipient, outcome.sender, outcome.sent_at, outcome.attempt)
+            return ("wanted", outcome.recipient, outcome.sender, outcome.sent_at, outcome.attempt, outcome.replicas)
     return None
 
 

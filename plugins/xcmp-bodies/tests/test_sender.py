@@ -16,9 +16,11 @@ def event(kind: EventKind, payloads: list[bytes], recipient: int = 2, sent_at: i
     return IngressEvent(sent_at, kind, recipient, 1, sent_at, found.root, found.size)
 
 
-def wanted(payloads: list[bytes], recipient: int = 2, sent_at: int = 5, sender: int = 1) -> Wanted:
+def wanted(
+    payloads: list[bytes], recipient: int = 2, sent_at: int = 5, sender: int = 1, *, replicas: bool = False
+) -> Wanted:
     found = measure(payloads)
-    return Wanted(recipient, sender, sent_at, found.root, found.size, 1)
+    return Wanted(recipient, sender, sent_at, found.root, found.size, 1, replicas)
 
 
 def names(sent: list[records.OutputRecord]) -> list[tuple[int, int, int]]:
@@ -64,3 +66,13 @@ def test_one_content_answers_every_message_that_names_its_root() -> None:
     assert sender.open == 2
     sender.note_held(2, 5)
     assert sender.open == 1
+
+
+def test_a_replica_sends_nothing_unasked_and_answers_what_the_sender_has_not() -> None:
+    replica = Sender("polkadot", 1, [BODY], replica=True)
+    replica.apply(event(EventKind.QUEUED, BODY))
+    assert replica.due() == []
+    assert replica.answer(wanted(BODY)) == []
+    assert names(replica.answer(wanted(BODY, replicas=True))) == [(2, 5, 0)]
+    replica.note_held(2, 5)
+    assert replica.answer(wanted(BODY, replicas=True)) == []

@@ -135,6 +135,10 @@ def send(
     once: Annotated[
         bool, typer.Option("--once", help="End once every listed body has been sent, instead of answering requests.")
     ] = False,
+    replica: Annotated[
+        bool,
+        typer.Option("--replica", help="Only answer the requests that the sender itself has failed to answer."),
+    ] = False,
 ) -> None:
     """Send a para's bodies once the relay chain lists them, and answer requests for those that are missing, until Ctrl-C.
 
@@ -142,7 +146,7 @@ def send(
     """
     config = connected(config_path)
     _check_chain(config, chain)
-    sender = _sender(chain, para, files)
+    sender = _sender(chain, para, files, replica=replica)
     say(f"{len(sender)} bodies of para {para}; waiting for the chain to list them")
     with terminated_as_interrupted():
         try:
@@ -247,9 +251,9 @@ def _statuses(config: Config) -> list[dict[str, Any]]:
 # --- sending ---
 
 
-def _sender(chain: str, para: int, files: list[Path]) -> Sender:
+def _sender(chain: str, para: int, files: list[Path], *, replica: bool) -> Sender:
     try:
-        return Sender(chain, para, [body for file in files for body in _bodies(file)])
+        return Sender(chain, para, [body for file in files for body in _bodies(file)], replica=replica)
     except BodyError as error:
         raise UserError(str(error)) from error
 

@@ -19,13 +19,16 @@ PAYLOAD_BYTES_MAX: Final = 2**32 - 1
 """Maximum bytes of a payload and of a body: a declared size is a u32."""
 
 WANTED_AFTER_BLOCKS: Final = 1
-"""Blocks after which a listed body that is missing is requested again (k)."""
+"""Blocks after which a listed body that is missing is requested (k), and between two requests of one at the front of its queue."""
 
 WANTED_INTERVAL_BLOCKS_MAX: Final = 64
-"""Maximum blocks between two requests of the same body; until then each interval is twice the one before."""
+"""Maximum blocks between two requests of a body behind the front; until then each interval is twice the one before."""
 
 WANTED_PER_BATCH_MAX: Final = 64
 """Maximum requests for one recipient in a batch; the front of the queue is first, and the rest stay due."""
+
+SENDER_REQUESTS: Final = 2
+"""Requests that only the sender of a body is asked to answer; later ones are for everybody who has a copy."""
 
 UNLISTED_BYTES: Final = 0
 """Bytes of unlisted bodies that are kept for each sender (U)."""

@@ -23,6 +23,7 @@ _RANGES: Final = {
     "wanted_after_blocks": (1, U32_MAX),
     "wanted_interval_blocks_max": (1, U32_MAX),
     "wanted_per_batch_max": (1, 65_536),
+    "sender_requests": (0, U32_MAX),
     "unlisted_bytes": (0, limits.UNLISTED_TOTAL_BYTES_MAX),
     "unlisted_blocks": (1, U32_MAX),
     "alarm_blocks": (1, U32_MAX),

@@ -77,7 +77,10 @@ class Refused(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """A request to the sender of a listed body that is missing; ``attempt`` counts from 1."""
+    """A request for a listed body that is missing; ``attempt`` counts from 1.
+
+    The sender is to answer, and if ``replicas`` is true everybody who has a copy.
+    """
 
     recipient: ParaId
     sender: ParaId
@@ -85,6 +88,7 @@ class Wanted(NamedTuple):
     root: Hash
     size: int
     attempt: int
+    replicas: bool = False
 
 
 class Watermark(NamedTuple):
@@ -128,6 +132,7 @@ class Settings:
     wanted_after_blocks: int = limits.WANTED_AFTER_BLOCKS
     wanted_interval_blocks_max: int = limits.WANTED_INTERVAL_BLOCKS_MAX
     wanted_per_batch_max: int = limits.WANTED_PER_BATCH_MAX
+    sender_requests: int = limits.SENDER_REQUESTS
     unlisted_bytes: int = limits.UNLISTED_BYTES
     unlisted_blocks: int = limits.UNLISTED_BLOCKS
     alarm_blocks: int = limits.ALARM_BLOCKS

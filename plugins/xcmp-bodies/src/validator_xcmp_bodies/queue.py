@@ -57,7 +57,10 @@ class Kept(NamedTuple):
 
 @dataclass(slots=True)
 class Entry:
-    """A logical message that is not acknowledged. ``due`` is the block from which on its body is requested again."""
+    """A logical message that is not acknowledged.
+
+    ``due`` is the block from which on its body is requested again as long as it is behind the front (`Queue.front_block`).
+    """
 
     root: Hash
     size: int
@@ -284,7 +287,7 @@ class Queue:
             or bool(self.flows)
             or alarm != self.alarm
             or any(height - each.since >= self.settings.unlisted_blocks for each in self.unlisted)
-            or any(entry.held is None and entry.due <= height for entry in self.entries.values())
+            or any(self._due(height))
         )
 
     def status(self, height: BlockNumber) -> QueueStatus:
@@ -321,20 +324,39 @@ class Queue:
                 out.append(_refused(not_expected(part.sender, self.recipient, part.sent_at), part, place))
 
     def _request(self, height: BlockNumber, out: list[Outcome]) -> None:
-        """Request the bodies that are due, those at the front first; after each request the next waits twice as long."""
-        settings = self.settings
-        for name, entry in list(self._due(height))[: settings.wanted_per_batch_max]:
+        """Request the bodies that are due: those at the front, of which the least requested first, then the others in their order."""
+        front = self.front_block
+        due = list(self._due(height))
+        due.sort(key=lambda each: (each[0][0] != front, each[1].requests if each[0][0] == front else 0))
+        for name, entry in due[: self.settings.wanted_per_batch_max]:
             entry.requests += 1
-            interval = settings.wanted_after_blocks << min(entry.requests, 32)
-            entry.due = height + min(interval, settings.wanted_interval_blocks_max)
+            entry.due = height + self._interval(entry)
             self.changed = True
-            out.append(Wanted(self.recipient, name[1], name[0], entry.root, entry.size, entry.requests))
+            replicas = entry.requests > self.settings.sender_requests
+            out.append(Wanted(self.recipient, name[1], name[0], entry.root, entry.size, entry.requests, replicas))
+
+    @property
+    def front_block(self) -> BlockNumber | None:
+        """The lowest block of which a body is missing: nothing behind it can be acknowledged before all of it (N-20)."""
+        return next((name[0] for name in self.order if self.entries[name].held is None), None)
 
     def _due(self, height: BlockNumber) -> Iterator[tuple[Name, Entry]]:
+        front = self.front_block
         for name in self.order:
             entry = self.entries[name]
-            if entry.held is None and entry.due <= height:
+            if entry.held is None and self._due_from(entry, is_front=name[0] == front) <= height:
                 yield name, entry
+
+    def _due_from(self, entry: Entry, *, is_front: bool) -> BlockNumber:
+        """Return when a body is requested again; at the front the wait is never longer than the first one."""
+        if is_front and entry.requests:
+            return entry.due - self._interval(entry) + self.settings.wanted_after_blocks
+        return entry.due
+
+    def _interval(self, entry: Entry) -> int:
+        """Return the blocks from the last request of a body behind the front to its next one: twice as many each time."""
+        interval = self.settings.wanted_after_blocks << min(entry.requests, 32)
+        return min(interval, max(self.settings.wanted_interval_blocks_max, self.settings.wanted_after_blocks))
 
     def _note(self, sender: ParaId) -> None:
         self.flows[sender] = None

@@ -159,7 +159,7 @@ def decode_held(value: bytes) -> tuple[str, Held]:
 def decode_wanted(value: bytes) -> Wanted:
     """Return a record of `xcmp.wanted`. Raises `RecordUnreadable`."""
     record = decode(WANTED, value)
-    return Wanted._make(record[field] for field in Wanted._fields)
+    return Wanted(**{field: record[field] for field in Wanted._fields})
 
 
 def encode_outcomes(lane: str, outcomes: Iterable[Outcome]) -> list[OutputRecord]:

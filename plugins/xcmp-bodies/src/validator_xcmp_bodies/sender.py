@@ -16,12 +16,16 @@ Name = tuple[int, int]
 
 
 class Sender:
-    """A sender's bodies by root, and its messages that are queued. A root that is used again is one content."""
+    """A sender's bodies by root, and its messages that are queued. A root that is used again is one content.
 
-    def __init__(self, lane: str, sender: ParaId, bodies: Iterable[Sequence[bytes]]) -> None:
+    A ``replica`` has copies of a sender's bodies and sends nothing unasked: it answers the requests that the sender has failed to answer.
+    """
+
+    def __init__(self, lane: str, sender: ParaId, bodies: Iterable[Sequence[bytes]], *, replica: bool = False) -> None:
         """Raises `BodyError` for a body that cannot be cut."""
         self._lane = lane
         self._sender = sender
+        self._replica = replica
         self._bodies: dict[tuple[Hash, int], Sequence[bytes]] = {}
         for payloads in bodies:
             found = measure(payloads)
@@ -52,6 +56,8 @@ class Sender:
     def due(self) -> list[OutputRecord]:
         """Return the parts of all bodies that are listed and neither held nor sent, by recipient and block."""
         records: list[OutputRecord] = []
+        if self._replica:
+            return records
         for name in sorted(self._queued.keys() - self._held - self._sent):
             self._sent.add(name)
             records += self._records(name, self._queued[name])
@@ -62,6 +68,8 @@ class Sender:
         content = wanted.root, wanted.size
         name = wanted.recipient, wanted.sent_at
         if wanted.sender != self._sender or self._queued.get(name) != content or name in self._held:
+            return []
+        if self._replica and not wanted.replicas:
             return []
         self._sent.add(name)
         return self._records(name, content)
