@@ -19,11 +19,16 @@ from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
 from validator.plugin.api import Manifest, Record, Transport, TransportContext, hookimpl
 from validator.service.lease import Lease
+from validator.service.plugin_job import configured_job
 from validator.service.transport import KafkaTransportContext, TransportGroup, record_forms
 from validator.testing.transport import MemoryTransport
 
 TOPICS = ("verdicts", "lanes")
 CONFIG = SimpleNamespace(peer="x")
+JOB = "xcmp-bodies"
+LANE = "polkadot"
+PROTOCOL = "xcmp-network"
+"""Of the only chain, where transports use a job."""
 
 
 def acquire(lease: Lease) -> None:
@@ -41,9 +46,14 @@ def acquire(lease: Lease) -> None:
 class OnKafka:
     """Contexts on topics with a separate prefix."""
 
-    def __init__(self, kafka: dict[str, Any], prefix: str) -> None:
+    def __init__(self, kafka: dict[str, Any], prefix: str, jobs: tuple[str, ...] = ()) -> None:
         self.kafka, self.prefix = kafka, prefix
         create_topics(kafka, prefix=prefix)
+        config = Config.model_validate({"chains": {LANE: {"protocol": PROTOCOL}}} if jobs else {})
+        made = [configured_job(config, job) for job in jobs]
+        for job in made:
+            create_topics(kafka, prefix=prefix, topics=job.topics)
+        self.forms = record_forms(config, made)
         self.open = ExitStack()
 
     def send(self, *records: Record) -> None:
@@ -56,9 +66,7 @@ class OnKafka:
         group = TransportGroup(self.kafka, self.prefix, "t")
         lease = self.lease = self.open.enter_context(group.lease(TOPICS))
         acquire(lease)
-        return self.open.enter_context(
-            KafkaTransportContext(group, TOPICS, CONFIG, self.stop, record_forms(Config()), lease)
-        )
+        return self.open.enter_context(KafkaTransportContext(group, TOPICS, CONFIG, self.stop, self.forms, lease))
 
     def submitted(self) -> list[Record]:
         with TopicReader(self.kafka, self.prefix, ["blocks", "candidates"]) as reader:
@@ -80,7 +88,7 @@ class OnKafka:
 class InMemory:
     """The same with `MemoryTransport`."""
 
-    def __init__(self) -> None:
+    def __init__(self, jobs: tuple[str, ...] = ()) -> None:
         class Plugin:
             @hookimpl
             def validator_manifest(self) -> Manifest:
@@ -88,9 +96,9 @@ class InMemory:
 
             @hookimpl
             def validator_transports(self, config: Any) -> Iterator[Transport]:
-                yield Transport("t", print, TOPICS)
+                yield Transport("t", print, TOPICS, jobs)
 
-        self.memory = MemoryTransport(Plugin())
+        self.memory = MemoryTransport(Plugin(), protocols={LANE: PROTOCOL} if jobs else None)
         self.memory.config = CONFIG
         self.open = ExitStack()
 

@@ -16,7 +16,7 @@ from validator.cli.common import ConfigPath, kafka_table, say
 from validator.config import load_config
 from validator.errors import LeaseLost
 from validator.plugin.limits import ENDING_S_MAX
-from validator.service.transport import TransportGroup, choose_transport, record_forms, run_transport
+from validator.service.transport import TransportGroup, choose_transport, create_topics_of_jobs, run_transport
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -53,7 +53,9 @@ def run(
     """
     config = load_config(config_path)
     chosen = choose_transport(config, name)
-    group = TransportGroup(kafka_table(config), config.topics.prefix, chosen.name)
+    config = config.model_copy(update={"kafka": kafka_table(config)})
+    create_topics_of_jobs(config, chosen)
+    group = TransportGroup(config.kafka, config.topics.prefix, chosen.name)
     stop, ended = Event(), Event()
 
     def ask(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
@@ -71,7 +73,6 @@ def run(
             chosen,
             group,
             stop,
-            record_forms(config),
             lambda active: say(f"transport {chosen.name}: standby; active is {active}"),
             on_active,
         )

@@ -100,6 +100,12 @@ def to_json(
     return record
 
 
+def datum_to_json(schema: Schema, datum: dict[str, Any]) -> dict[str, Any]:
+    """Return, as JSON, a record that fastavro has read; none of its unions may have more than one kind of record."""
+    record: dict[str, Any] = _to_json(schema, bytes.hex).convert(datum)
+    return record
+
+
 def _schema_of(topic: str, value: bytes, codec: Codec) -> Schema:
     expected = codec.names(topic)
     schema = codec.by_header.get(value[:HEADER_SIZE]) if len(value) <= RECORD_BYTES_MAX * 2 else None

@@ -51,7 +51,7 @@ __all__ = [
     "hookimpl",
 ]
 
-API_VERSION: Final = (1, 1)
+API_VERSION: Final = (1, 2)
 """Major and minor. A plugin runs if its major version equals this one and its minor version is not greater."""
 
 LANE_API_VERSION: Final = (1, 0)
@@ -152,15 +152,19 @@ class TransportContext(Protocol):
     def encode(self, topic: str, record: Mapping[str, Any]) -> tuple[bytes, bytes]:
         """Return key and value, for `submit` and `enqueue`, of an input record given in JSON form.
 
-        The record belongs to the protocol that the configuration gives its lane. Raises ``ValueError`` that says what was expected and
-        found: a topic that is not an input, a record without a lane, then its first wrong field.
+        The record belongs to the protocol that the configuration gives its lane, or to a job of the transport. Raises ``ValueError`` that
+        says what was expected and found: a topic that is not an input, a record without a lane, then its first wrong field.
         """
 
     def decode(self, topic: str, value: bytes) -> dict[str, Any]:
         """Return a record of an input or output topic in JSON form. Raises ``ValueError`` for an unknown topic, then for a wrong value."""
 
     def submit(self, topic: str, key: bytes, value: bytes) -> None:
-        """Write a record to an input topic, named without its prefix. Returns once Kafka has the record. Raises `ValueError`."""
+        """Write a record to an input topic, named without its prefix. Returns once Kafka has the record.
+
+        Raises ``ValueError``: a topic that is not an input, a key or value that is not bytes, a long value; for an input of a job of the
+        transport then a value that is no record of the topic, and another key than the record's.
+        """
 
     def enqueue(
         self,
@@ -201,9 +205,12 @@ class TransportContext(Protocol):
 class Transport:
     """A route into and out of the system besides plain Kafka.
 
-    ``run`` works until `TransportContext.stopping`. ``topics`` are the output topics to receive, without their prefix.
+    ``run`` works until `TransportContext.stopping`. ``topics`` are the output topics to receive, without their prefix. ``jobs`` names
+    installed jobs (`validator.plugin.job_api`): what they read of their topics counts as input, and all of their topics as output. Since
+    API 1.2.
     """
 
     name: str
     run: Callable[[TransportContext], None]
     topics: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()

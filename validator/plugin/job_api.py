@@ -13,7 +13,7 @@ Raising is for bugs: whatever a record contains, `Job.condense` and `KeyedState.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, NamedTuple, Protocol
@@ -38,6 +38,7 @@ __all__ = [
     "RecordUnreadable",
     "SchemaSet",
     "Topic",
+    "TopicForm",
     "UserError",
     "open_job",
     "schemas",
@@ -63,6 +64,18 @@ class JobItem(NamedTuple):
     partition: int
     offset: int
     content: bytes
+
+
+class TopicForm(NamedTuple):
+    """The form of the records of one of a job's topics, for those who write or read them (`Job.forms`).
+
+    ``key_of`` returns the key that a value must have. It raises ``ValueError`` that says why a value is no record of the topic, or one that
+    the job cannot use. ``bytes_max`` bounds a value.
+    """
+
+    format: RecordFormat
+    key_of: Callable[[bytes], bytes]
+    bytes_max: int
 
 
 class KeyedState(Protocol):
@@ -93,6 +106,10 @@ class Job(Protocol):
     @property
     def topics(self) -> tuple[Topic, ...]:
         """The topics that exist for this job only."""
+
+    @property
+    def forms(self) -> Mapping[str, TopicForm]:
+        """The forms of ``topics``: transports write the inputs among them, and read all of them."""
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -4,45 +4,127 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from validator.codec.codec import Codec
-from validator.codec.json_form import encode_input, to_json
+from validator.codec.json_form import datum_to_json, encode_input, encode_json, to_json
+from validator.codec.record_format import RecordUnreadable
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.errors import UserError
+from validator.plugin.job_api import Job, TopicForm
 from validator.plugin.limits import HEADERS_BYTES_MAX, HEADERS_MAX, KEY_BYTES_MAX
 from validator.topics import INPUT_TOPICS, OUTPUT_TOPICS
 
 
+class JobTopic(NamedTuple):
+    """A topic of a job that a transport uses; ``is_input`` says whether the transport may write to it."""
+
+    form: TopicForm
+    is_input: bool
+
+
+def job_topics(jobs: Iterable[Job]) -> dict[str, JobTopic]:
+    """Return the topics of some jobs by name. Raises `UserError` for a topic that the lanes or two of the jobs have."""
+    found: dict[str, JobTopic] = {}
+    for job in jobs:
+        for topic, form in job.forms.items():
+            if topic in found or topic in INPUT_TOPICS or topic in OUTPUT_TOPICS:
+                raise UserError(f"job {job.name}: topic {topic} belongs to somebody else already")
+            found[topic] = JobTopic(form, topic in (*job.causes, *job.effects))
+    return found
+
+
 class RecordForms(NamedTuple):
-    """Converts records between their JSON form and what Kafka holds; ``protocol_of`` returns a lane's protocol."""
+    """Converts records between their JSON form and what Kafka holds, and checks what a transport writes and reads.
+
+    ``protocol_of`` returns a lane's protocol; ``jobs`` are the topics of the transport's jobs.
+    """
 
     codec: Codec
     protocol_of: Callable[[str], str]
+    jobs: Mapping[str, JobTopic] = MappingProxyType({})
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The topics that a transport may write to."""
+        return (*sorted(INPUT_TOPICS), *(topic for topic, each in self.jobs.items() if each.is_input))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The topics that a transport may read; those of jobs are all among them."""
+        return (*OUTPUT_TOPICS, *self.jobs)
 
     def encode(self, topic: str, record: Mapping[str, Any]) -> tuple[bytes, bytes]:
         """Return key and value of an input record. Raises ``ValueError`` as `validator.plugin.api.TransportContext.encode` does."""
-        if topic not in INPUT_TOPICS:
-            raise ValueError(f"topic: expected one of {', '.join(sorted(INPUT_TOPICS))}, found {topic!r}")
+        self._check_input(topic)
         lane = record.get("lane") if isinstance(record, Mapping) else None
         if not isinstance(lane, str):
             raise ValueError(f"{topic}: expected an object with a lane, found {_shown(record)}")
+        if topic in self.jobs:
+            return self.encode_for_job(topic, record)
         try:
             value = encode_input(self.codec, INPUT_TOPICS[topic], dict(record), self.protocol_of(lane))
         except UserError as error:
             raise ValueError(f"{topic}: {error}") from None
         return lane.encode(), value
 
+    def encode_for_job(self, topic: str, record: Mapping[str, Any]) -> tuple[bytes, bytes]:
+        """Return key and value of a record of a job's topic, be it an input or an output. Raises ``ValueError``."""
+        form = self.jobs[topic].form
+        try:
+            value = encode_json(form.format.schema, dict(record))
+            return form.key_of(value), value
+        except (UserError, ValueError) as error:
+            raise ValueError(f"{topic}: {error}") from None
+
     def decode(self, topic: str, value: bytes) -> dict[str, Any]:
         """Return a record in JSON form. Raises ``ValueError`` as `validator.plugin.api.TransportContext.decode` does."""
-        if topic not in INPUT_TOPICS and topic not in OUTPUT_TOPICS:
-            raise ValueError(f"topic: expected one of {', '.join((*INPUT_TOPICS, *OUTPUT_TOPICS))}, found {topic!r}")
+        if topic not in INPUT_TOPICS and topic not in self.outputs:
+            raise ValueError(f"topic: expected one of {', '.join((*INPUT_TOPICS, *self.outputs))}, found {topic!r}")
         if type(value) is not bytes:
             raise ValueError(f"value: expected bytes, found {type(value).__name__}")
         try:
+            if topic in self.jobs:
+                format_ = self.jobs[topic].form.format
+                return datum_to_json(format_.schema, format_.decode(value))
             return to_json(topic, value, self.codec)
         except UserError as error:
             raise ValueError(str(error)) from None
+        except RecordUnreadable as error:
+            raise ValueError(f"{topic}: {error}") from None
+
+    def check_submission(self, topic: str, key: bytes, value: bytes) -> None:
+        """Raise ``ValueError`` as `validator.plugin.api.TransportContext.submit` does."""
+        self._check_input(topic)
+        for name, part in (("key", key), ("value", value)):
+            if type(part) is not bytes:
+                raise ValueError(f"{name}: expected bytes, found {type(part).__name__}")
+        form = self.jobs[topic].form if topic in self.jobs else None
+        bytes_max = RECORD_BYTES_MAX if form is None else form.bytes_max
+        if len(value) > bytes_max:
+            raise ValueError(f"value: expected at most {bytes_max} bytes, found {len(value)}")
+        if form is not None:
+            try:
+                expected = form.key_of(value)
+            except ValueError as error:
+                raise ValueError(f"value: {topic}: {error}") from None
+            if key != expected:
+                raise ValueError(f"key: expected {_shown(expected)} for this record of {topic}, found {_shown(key)}")
+
+    def output_topics(self, topics: Iterable[str]) -> tuple[str, ...]:
+        """Return the topics of a reader without repetitions. Raises ``ValueError`` for none, then for the first that is not an output."""
+        names = tuple(dict.fromkeys(topics))
+        if not names:
+            raise ValueError("topics: expected at least one output topic, found none")
+        for topic in names:
+            if topic not in self.outputs:
+                raise ValueError(f"topic: expected one of {', '.join(self.outputs)}, found {_shown(topic)}")
+        return names
+
+    def _check_input(self, topic: str) -> None:
+        if topic not in self.inputs:
+            raise ValueError(f"topic: expected one of {', '.join(self.inputs)}, found {topic!r}")
 
 
 def _shown(value: object) -> str:
@@ -50,22 +132,8 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def check_submission(topic: str, key: bytes, value: bytes) -> None:
-    """Raise ``ValueError`` for an unknown input topic, a key or value that is not bytes, and a value longer than a record may be."""
-    if topic not in INPUT_TOPICS:
-        raise ValueError(f"topic: expected one of {', '.join(sorted(INPUT_TOPICS))}, found {topic!r}")
-    for name, part in (("key", key), ("value", value)):
-        if type(part) is not bytes:
-            raise ValueError(f"{name}: expected bytes, found {type(part).__name__}")
-    if len(value) > RECORD_BYTES_MAX:
-        raise ValueError(f"value: expected at most {RECORD_BYTES_MAX} bytes, found {len(value)}")
-
-
-def check_enqueued(
-    topic: str, key: bytes, value: bytes, done: Callable[[str | None], None], headers: Mapping[str, bytes]
-) -> None:
-    """Raise ``ValueError`` as `check_submission` does, then for a long key, a ``done`` that is no function, and headers."""
-    check_submission(topic, key, value)
+def check_enqueued(key: bytes, done: Callable[[str | None], None], headers: Mapping[str, bytes]) -> None:
+    """Raise ``ValueError`` for a long key, a ``done`` that is no function, and headers."""
     if len(key) > KEY_BYTES_MAX:
         raise ValueError(f"key: expected at most {KEY_BYTES_MAX} bytes, found {len(key)}")
     if not callable(done):
@@ -83,17 +151,6 @@ def check_enqueued(
         size += len(name.encode()) + len(each)
     if size > HEADERS_BYTES_MAX:
         raise ValueError(f"headers: expected at most {HEADERS_BYTES_MAX} bytes of names and values, found {size}")
-
-
-def output_topics(topics: Iterable[str]) -> tuple[str, ...]:
-    """Return the topics of a reader without repetitions. Raises ``ValueError`` for none, then for the first that is not an output."""
-    names = tuple(dict.fromkeys(topics))
-    if not names:
-        raise ValueError("topics: expected at least one output topic, found none")
-    for topic in names:
-        if topic not in OUTPUT_TOPICS:
-            raise ValueError(f"topic: expected one of {', '.join(OUTPUT_TOPICS)}, found {_shown(topic)}")
-    return names
 
 
 Place = tuple[str, int]

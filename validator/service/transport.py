@@ -19,12 +19,13 @@ from validator.plugin.limits import CLOSE_S_MAX, COMMIT_S_MAX, POLL_S_MAX, READE
 from validator.plugin.lock import check_lock, check_versions, read_lock
 from validator.plugin.pack import use_artefacts
 from validator.plugin.registry import PluginError, Problem, canonical, configure, discover, installed, transports_of
-from validator.plugin.submission import RecordForms, check_enqueued, check_submission, check_timeout, output_topics
+from validator.plugin.submission import RecordForms, check_enqueued, check_timeout, job_topics
 from validator.service.lease import Lease
 from validator.service.output_reader import KafkaOutputReader
+from validator.service.plugin_job import configured_job, create_job_topics
 from validator.service.record_queue import RecordQueue
 from validator.service.sender import RecordSender
-from validator.topics import INPUT_TOPICS, OUTPUT_TOPICS
+from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from validator.config import Config
     from validator.kafka.client import KafkaTable
     from validator.plugin.api import Record, Transport
+    from validator.plugin.job_api import Job
     from validator.plugin.registry import Plugin
 
 GROUP: Final = "validator.transports"
@@ -51,13 +53,16 @@ class Chosen(NamedTuple):
     plugin: Plugin
     transport: Transport
     config: Any
+    forms: RecordForms
+    jobs: tuple[Job, ...] = ()
 
 
 def choose_transport(config: Config, name: str) -> Chosen:
     """Return an installed plugin's transport, configured by ``[transports.<plugin>]``.
 
     ``name`` is ``plugin``, or ``plugin.transport`` if the plugin has several. Raises `UserError`, in this order: no such plugin, or several
-    versions of it; the plugin or its configuration is invalid; no such transport, or several to choose from; a topic that is not an output.
+    versions of it; the plugin or its configuration is invalid; no such transport, or several to choose from; a job that is not installed or
+    whose options are wrong; a topic that is not an output.
     """
     use_artefacts(config.plugins.artefacts)
     known = {found.name for found in discover(GROUP)}
@@ -76,12 +81,14 @@ def choose_transport(config: Config, name: str) -> Chosen:
         there = ", ".join(sorted(transports)) or "none"
         raise UserError(f"{plugin}: no transport {name!r} under [transports.{plugin_name}], expected one of {there}")
     transport = transports[wanted]
+    jobs = tuple(configured_job(config, job) for job in transport.jobs)
+    forms = record_forms(config, jobs)
     for topic in transport.topics:
-        if topic not in OUTPUT_TOPICS:
+        if topic not in forms.outputs:
             raise UserError(
-                f"{plugin}: transport {wanted}: {topic!r} is not one of the output topics {', '.join(OUTPUT_TOPICS)}"
+                f"{plugin}: transport {wanted}: {topic!r} is not one of the output topics {', '.join(forms.outputs)}"
             )
-    return Chosen(wanted, plugin, transport, configure(plugin, values))
+    return Chosen(wanted, plugin, transport, configure(plugin, values), forms, jobs)
 
 
 def _only(name: str, config: Config) -> Plugin:
@@ -132,6 +139,7 @@ class KafkaTransportContext:
     ) -> None:
         self.config = config
         self.encode, self.decode = forms.encode, forms.decode
+        self._forms = forms
         self._kafka, self._prefix, self._name = group
         self._stop, self._lease = stop, lease
         self._received: dict[tuple[str, int], int] = {}
@@ -164,7 +172,7 @@ class KafkaTransportContext:
 
     def submit(self, topic: str, key: bytes, value: bytes) -> None:
         """Write a record to an input topic and return once all in-sync replicas have it. Raises ``ValueError``, `UserError`."""
-        check_submission(topic, key, value)
+        self._forms.check_submission(topic, key, value)
         self._check()
         self._sender.send(topic, key, value)
         self._sender.flush()
@@ -178,7 +186,8 @@ class KafkaTransportContext:
         headers: Mapping[str, bytes] = {},
     ) -> bool:
         """Write a record in the background, or return False if too many wait. Raises ``ValueError``, `UserError`."""
-        check_enqueued(topic, key, value, done, headers)
+        self._forms.check_submission(topic, key, value)
+        check_enqueued(key, done, headers)
         self._check()
         with self._opening:
             if self._queue is None:
@@ -187,7 +196,7 @@ class KafkaTransportContext:
 
     def reader(self, topics: Iterable[str]) -> KafkaOutputReader:
         """Return a reader of output topics. Raises ``ValueError``, `UserError`."""
-        names = output_topics(topics)
+        names = self._forms.output_topics(topics)
         self._check()
         with self._opening:
             self._readers = [each for each in self._readers if not each.is_closed]
@@ -264,16 +273,21 @@ class KafkaTransportContext:
         return UserError(f"transport {self._name}: error from {self._bootstrap}: {error.str()} ({error.name()})")
 
 
-def record_forms(config: Config) -> RecordForms:
-    """Return the forms of the records of all configured chains. Raises `UserError`."""
-    return RecordForms(configured_codec(config), partial(protocol_of, config))
+def record_forms(config: Config, jobs: Iterable[Job] = ()) -> RecordForms:
+    """Return the forms of the records of all configured chains, and of some jobs. Raises `UserError`."""
+    return RecordForms(configured_codec(config), partial(protocol_of, config), job_topics(jobs))
+
+
+def create_topics_of_jobs(config: Config, chosen: Chosen) -> None:
+    """Create the missing topics of a transport's jobs, which may never have run. Raises `UserError`."""
+    for job in chosen.jobs:
+        create_job_topics(config, job)
 
 
 def run_transport(
     chosen: Chosen,
     group: TransportGroup,
     stop: Event,
-    forms: RecordForms,
     on_standby: Callable[[str], None],
     on_active: Callable[[Lease], None],
 ) -> None:
@@ -288,7 +302,7 @@ def run_transport(
             return
         on_active(lease)
         try:
-            with KafkaTransportContext(group, topics, chosen.config, stop, forms, lease) as context:
+            with KafkaTransportContext(group, topics, chosen.config, stop, chosen.forms, lease) as context:
                 chosen.transport.run(context)
             lease.check()
         except UserError:

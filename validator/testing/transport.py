@@ -13,6 +13,7 @@ from validator.codec.json_form import encode_json
 from validator.config import DEFAULT_PROTOCOL
 from validator.errors import LeaseLost, UserError
 from validator.plugin.api import Manifest, Record, Transport
+from validator.plugin.job_api import Job, JobContext, open_job
 from validator.plugin.limits import ENQUEUED_RECORDS_MAX, READERS_MAX
 from validator.plugin.registry import (
     Found,
@@ -26,7 +27,7 @@ from validator.plugin.registry import (
     transports_of,
 )
 from validator.plugin.runtime import RuntimePlan, codec_of
-from validator.plugin.submission import RecordForms, check_enqueued, check_submission, check_timeout, output_topics
+from validator.plugin.submission import RecordForms, check_enqueued, check_timeout, job_topics
 from validator.testing.memory_kafka import LOOK_S, EnqueuedRecord, MemoryQueue, MemoryReader
 from validator.topics import OUTPUT_TOPICS
 
@@ -36,7 +37,8 @@ class MemoryTransport:
 
     ``plugin`` is a module or object with hooks, or the name of an installed plugin. ``config`` is what ``[transports.<name>]`` would hold.
     ``transport`` selects one if the plugin yields several. `outputs` are the records of all output topics; the transport receives those of
-    its topics. `submitted` are the records that it wrote. ``protocols`` are the protocols by lane; other lanes have the default one.
+    its topics. `submitted` are the records that it wrote. ``protocols`` are the protocols by lane; other lanes have the default one. The
+    transport's jobs are those installed, without options, for these lanes. What is written to one of their topics is an output, too.
 
     Raises `PluginError` for problems of the plugin or its configuration, then `UserError` if the plugin does not yield this transport.
     """
@@ -56,7 +58,8 @@ class MemoryTransport:
         self.transport = _choose(self.plugin, transports_of(self.plugin, values), transport)
         lanes = dict(protocols or {})
         codec = codec_of(map(RuntimePlan, {DEFAULT_PROTOCOL, *lanes.values()}))
-        self.forms = RecordForms(codec, lambda lane: lanes.get(lane, DEFAULT_PROTOCOL))
+        jobs = job_topics(_job(name, lanes) for name in self.transport.jobs)
+        self.forms = RecordForms(codec, lambda lane: lanes.get(lane, DEFAULT_PROTOCOL), jobs)
         """Converts records for the transport, and for its tests."""
         self.outputs: list[Record] = list(outputs)
         """The job's output records, in order; append to the list between two runs."""
@@ -82,6 +85,12 @@ class MemoryTransport:
 
     def emit(self, topic: str, record: Mapping[str, Any]) -> None:
         """Append an output record, given in JSON form, as the job would emit it. Raises `UserError` for a wrong topic or record."""
+        if topic in self.forms.jobs:
+            try:
+                self.append(topic, *self.forms.encode_for_job(topic, record))
+            except ValueError as error:
+                raise UserError(str(error)) from None
+            return
         names = self.forms.codec.names(topic) if topic in OUTPUT_TOPICS else ()
         for at, name in enumerate(names):
             try:
@@ -90,11 +99,15 @@ class MemoryTransport:
                 if at + 1 == len(names):
                     raise
                 continue
-            with self.changed:
-                self.outputs.append((topic, str(record["lane"]).encode(), value))
-                self.changed.notify_all()
+            self.append(topic, str(record["lane"]).encode(), value)
             return
-        raise UserError(f"topic: expected one of {', '.join(OUTPUT_TOPICS)}, found {topic!r}")
+        raise UserError(f"topic: expected one of {', '.join(self.forms.outputs)}, found {topic!r}")
+
+    def append(self, topic: str, key: bytes, value: bytes) -> None:
+        """Append an output record as Kafka holds it."""
+        with self.changed:
+            self.outputs.append((topic, key, value))
+            self.changed.notify_all()
 
     def run(self, *, receives_max: int | None = None, submits_max: int | None = None, live: bool = False) -> None:
         """Start the transport, as a restarted process does, from the first record not acknowledged, and run it until it returns.
@@ -194,7 +207,7 @@ class MemoryContext:
 
     def submit(self, topic: str, key: bytes, value: bytes) -> None:
         """Append a record to `MemoryTransport.submitted`. Raises ``ValueError``."""
-        check_submission(topic, key, value)
+        self._memory.forms.check_submission(topic, key, value)
         self._check()
         with self._memory.changed:
             self._append((topic, key, value))
@@ -208,7 +221,8 @@ class MemoryContext:
         headers: Mapping[str, bytes] = {},
     ) -> bool:
         """Append a record to `MemoryTransport.submitted` in another thread. Raises ``ValueError``."""
-        check_enqueued(topic, key, value, done, headers)
+        self._memory.forms.check_submission(topic, key, value)
+        check_enqueued(key, done, headers)
         self._check()
         with self._memory.changed:
             if self._queue is None:
@@ -217,7 +231,7 @@ class MemoryContext:
 
     def reader(self, topics: Iterable[str]) -> MemoryReader:
         """Return a reader of `MemoryTransport.outputs`. Raises ``ValueError``."""
-        names = output_topics(topics)
+        names = self._memory.forms.output_topics(topics)
         self._check()
         self._readers = [each for each in self._readers if not each.is_closed]
         if len(self._readers) >= READERS_MAX:
@@ -266,6 +280,8 @@ class MemoryContext:
 
     def _append(self, record: Record) -> None:
         self._memory.submitted.append(record)
+        if record[0] in self._memory.forms.jobs:
+            self._memory.append(*record)
         if self._submits_left is not None:
             self._submits_left -= 1
             self._stopping = self._stopping or self._submits_left <= 0
@@ -290,6 +306,11 @@ def _resolve(plugin: Any) -> Plugin:
     name, version = (manifest.name, manifest.version) if isinstance(manifest, Manifest) else ("plugin", "0")
     where = getattr(plugin, "__name__", None) or type(plugin).__qualname__
     return register(Found(group, name, where, name, version, getattr(plugin, "__file__", None) or where), plugin)
+
+
+def _job(name: str, lanes: Mapping[str, str]) -> Job:
+    chains = {lane: {"protocol": protocol, "limits": {}} for lane, protocol in lanes.items()}
+    return open_job(JobContext(name, {}, chains))
 
 
 def _choose(plugin: Plugin, transports: tuple[Transport, ...], name: str | None) -> Transport:

@@ -27,6 +27,7 @@ from validator.plugin.job_api import (
     OutputRecord,
     RecordUnreadable,
     Topic,
+    TopicForm,
     UserError,
 )
 from validator_xcmp_bodies import records
@@ -81,6 +82,11 @@ class BodiesJob:
             Topic(records.FLOW, None, "compact", FOREVER, "what each sender may still send to each recipient"),
             Topic(records.QUEUES, None, "compact", FOREVER, "status of each recipient's ingress queue"),
         )
+
+    @property
+    def forms(self) -> dict[str, TopicForm]:
+        """The forms of these topics."""
+        return records.forms(self.options.chains)
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -12,6 +12,12 @@ bytes by default, which is what a sender may send per block."""
 PIECE_OVERHEAD_BYTES: Final = 4
 """Bytes that each piece counts in addition to its own: a part of empty payloads is bounded, too."""
 
+BODY_RECORD_BYTES_MAX: Final = PART_BYTES_MAX + 1_024
+"""Bytes of a record of `xcmp.bodies`: a part, and the claim that goes with it."""
+
+RECORD_BYTES_MAX: Final = 1024 * 1024
+"""Bytes of a record of any other topic; a held body of 4 GiB names 33,000 places."""
+
 PAYLOADS_MAX: Final = 16_384
 """Maximum payloads of a body. The operator keeps 32 bytes for each while parts are missing, also for empty ones."""
 

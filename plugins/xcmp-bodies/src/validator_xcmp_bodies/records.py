@@ -7,14 +7,14 @@ A record's key is the lane and what the topic is partitioned by: ``lane/recipien
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import cache
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any, Final
 
-from validator.plugin.job_api import OutputRecord, RecordFormat, SchemaSet, schemas
+from validator.plugin.job_api import OutputRecord, RecordFormat, SchemaSet, TopicForm, schemas
 from validator.plugin.protocol_api import U32_MAX, Hash
-from validator_xcmp_bodies.limits import PAYLOAD_BYTES_MAX
+from validator_xcmp_bodies.limits import BODY_RECORD_BYTES_MAX, PAYLOAD_BYTES_MAX, RECORD_BYTES_MAX
 from validator_xcmp_bodies.outcomes import (
     BodyPart,
     EventKind,
@@ -58,6 +58,40 @@ def formats() -> dict[str, RecordFormat]:
         **{topic: RecordFormat(own, f"validator.xcmp_bodies.{name}") for topic, name in _NAMES.items()},
         **{topic: RecordFormat(schemas(), name) for topic, name in _OF_LANES.items()},
     }
+
+
+def forms(lanes: Collection[str]) -> dict[str, TopicForm]:
+    """Return the forms of the job's topics, for transports: of records of these lanes, bodies with parts that the operator can take."""
+
+    def key(topic: str, value: bytes) -> bytes:
+        if topic == BODIES:
+            lane, part, _ = decode_body(value)
+            _check_lane(lane, lanes)
+            return key_of(lane, part.recipient)
+        record = decode(topic, value)
+        _check_lane(record["lane"], lanes)
+        return _key(topic, record)
+
+    bytes_max = {BODIES: BODY_RECORD_BYTES_MAX}
+    return {
+        topic: TopicForm(formats()[topic], partial(key, topic), bytes_max.get(topic, RECORD_BYTES_MAX))
+        for topic in _NAMES
+    }
+
+
+def _check_lane(lane: str, lanes: Collection[str]) -> None:
+    if lane not in lanes:
+        raise BodyError(f"lane: expected one of {', '.join(sorted(lanes))}, found {lane[:64]!r}")
+
+
+def _key(topic: str, record: Mapping[str, Any]) -> bytes:
+    """Return the key of a record that the operator writes."""
+    lane, recipient = record["lane"], record["recipient"]
+    if topic == WANTED:
+        return key_of(lane, record["sender"])
+    if topic == FLOW:
+        return f"{lane}/{record['sender']}/{recipient}".encode()
+    return str(lane).encode() if recipient is None else key_of(lane, recipient)
 
 
 def decode(topic: str, value: bytes) -> dict[str, Any]:
@@ -171,15 +205,13 @@ def _encode(lane: str, outcome: Outcome) -> OutputRecord:
     match outcome:
         case Held():
             datum = {**outcome._asdict(), "places": [place._asdict() for place in outcome.places]}
-            return _record(HELD, lane, outcome.recipient, datum)
+            return _record(HELD, lane, datum)
         case Refused():
-            return _record(REFUSED, lane, outcome.recipient, _refused(outcome))
+            return _record(REFUSED, lane, _refused(outcome))
         case Wanted():
-            return _record(WANTED, lane, outcome.sender, outcome._asdict())
+            return _record(WANTED, lane, outcome._asdict())
         case Flow():
-            key = f"{lane}/{outcome.sender}/{outcome.recipient}".encode()
-            datum = {**outcome._asdict(), "watermark": _watermark(outcome.watermark)}
-            return OutputRecord(FLOW, key, formats()[FLOW].encode({"lane": lane, **datum}))
+            return _record(FLOW, lane, {**outcome._asdict(), "watermark": _watermark(outcome.watermark)})
         case QueueStatus():
             front = outcome.front and {
                 "sent_at": outcome.front[0],
@@ -187,12 +219,12 @@ def _encode(lane: str, outcome: Outcome) -> OutputRecord:
                 "held": outcome.front_held,
             }
             datum = {**outcome._asdict(), "front": front, "watermark": _watermark(outcome.watermark)}
-            return _record(QUEUES, lane, outcome.recipient, datum)
+            return _record(QUEUES, lane, datum)
 
 
-def _record(topic: str, lane: str, para_id: int | None, datum: dict[str, Any]) -> OutputRecord:
-    key = lane.encode() if para_id is None else key_of(lane, para_id)
-    return OutputRecord(topic, key, formats()[topic].encode({"lane": lane, **datum}))
+def _record(topic: str, lane: str, datum: dict[str, Any]) -> OutputRecord:
+    record = {"lane": lane, **datum}
+    return OutputRecord(topic, _key(topic, record), formats()[topic].encode(record))
 
 
 def _refused(refused: Refused) -> dict[str, Any]:
