@@ -49,18 +49,18 @@ def group_of(prefix: str, lane: str) -> str:
     return f"{prefix}lane.{lane}"
 
 
-def read_marker(kafka: KafkaTable, prefix: str, lane: str) -> Marker:
+def read_marker(kafka: KafkaTable, prefix: str, lane: str, progress_s: float = PROGRESS_S_MAX) -> Marker:
     """Return a lane's marker, an empty one after a record without a value. Raises `UserError`, also if the record is not a marker."""
     last = b""
-    for record in _committed(kafka, prefix, MARKERS, lane):
+    for record in _committed(kafka, prefix, MARKERS, lane, progress_s):
         last = record.value
     return Marker.decode(last) if last else Marker()
 
 
-def marked_keys(kafka: KafkaTable, prefix: str) -> list[str]:
+def marked_keys(kafka: KafkaTable, prefix: str, progress_s: float = PROGRESS_S_MAX) -> list[str]:
     """Return every key that has a marker: the lanes and the keys of jobs of which Kafka holds output. Raises `UserError`."""
     with TopicReader(kafka, prefix, [MARKERS], patience_s=CALL_S_MAX) as reader:
-        return sorted({(record.key or b"").decode() for record in reader.read_past_transactions(PROGRESS_S_MAX)})
+        return sorted({(record.key or b"").decode() for record in reader.read_past_transactions(progress_s)})
 
 
 def read_dead_letters(kafka: KafkaTable, prefix: str, lane: str) -> set[bytes]:
@@ -68,11 +68,13 @@ def read_dead_letters(kafka: KafkaTable, prefix: str, lane: str) -> set[bytes]:
     return {dict(record.headers)["source"] for record in _committed(kafka, prefix, DEAD_LETTERS, lane)}
 
 
-def _committed(kafka: KafkaTable, prefix: str, topic: str, lane: str) -> Iterator[TopicRecord]:
+def _committed(
+    kafka: KafkaTable, prefix: str, topic: str, lane: str, progress_s: float = PROGRESS_S_MAX
+) -> Iterator[TopicRecord]:
     """Yield a lane's committed records up to the topic's current end, those without a value too."""
     key = lane.encode()
     with TopicReader(kafka, prefix, [topic], nulls=True, patience_s=CALL_S_MAX) as reader:
-        yield from (record for record in reader.read_past_transactions(PROGRESS_S_MAX) if record.key == key)
+        yield from (record for record in reader.read_past_transactions(progress_s) if record.key == key)
 
 
 class LaneOffsets:

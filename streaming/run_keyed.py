@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from streaming.keyed_job import KeyedJobSettings, start_keyed_query
 from streaming.logs import logger, own_output
-from streaming.markers import PROGRESS_S_MAX, marked_keys, read_marker
-from streaming.run import TOPICS_S_MAX, StopSignal, end_open_transactions, locked, run_queries
+from streaming.markers import marked_keys, read_marker
+from streaming.run import TOPICS_S_MAX, BatchFailed, StopSignal, end_open_transactions, locked, run_queries
 from streaming.session import SPARK_LOG, JvmGone, jvm_is_gone, spark_session
+from streaming.transactions import ABANDONED_S_MAX
 from validator import exit_codes
 from validator.errors import UserError
 from validator.kafka.reader import TopicReader
@@ -50,16 +51,32 @@ def run_keyed_job(config: Config, name: str) -> int:
         effects_per_trigger=min(EFFECTS_PER_TRIGGER_MAX, config.job.max_records_per_trigger),
         trigger_interval_ms=config.job.trigger_interval_ms,
     )
-    settings.job.check_written(marked_keys(settings.kafka, settings.prefix))
     stop = StopSignal()
     with locked(directory), own_output(directory) as own:
         log = logger(own)
         log.info("started", lanes=[name], directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG))
         try:
+            check_written(settings)
             return _run_in_session(config, settings, stop, log)
         except JvmGone:
             log.error("failed", reason="Spark's JVM was killed or crashed")
-            return exit_codes.STOPPED
+        except BatchFailed as failure:
+            log.error("failed", reason=str(failure))
+        return exit_codes.STOPPED
+
+
+def check_written(settings: KeyedJobSettings) -> None:
+    """Check a job against the keys of which Kafka holds output. Raises `UserError`, `BatchFailed`.
+
+    Markers are read past open transactions, and a job that is killed leaves its own open for minutes. So a job with a checkpoint ends its
+    own first. One without may be a mistake, and must not fence off the job that is running: it waits.
+    """
+    wait_for_topics(
+        settings.kafka, prefix=settings.prefix, patience_s=TOPICS_S_MAX, topics=(*TOPICS, *settings.job.topics)
+    )
+    if has_checkpoint(Path(settings.checkpoint)):
+        end_open_transactions(settings.kafka, settings.prefix, settings.job.keys)
+    settings.job.check_written(marked_keys(settings.kafka, settings.prefix, ABANDONED_S_MAX))
 
 
 def _run_in_session(config: Config, settings: KeyedJobSettings, stop: StopSignal, log: Any) -> int:
@@ -71,9 +88,6 @@ def _run_in_session(config: Config, settings: KeyedJobSettings, stop: StopSignal
     ) as spark:
         for artefact in config.plugins.artefacts:
             spark.sparkContext.addPyFile(artefact)
-        wait_for_topics(
-            config.kafka, prefix=settings.prefix, patience_s=TOPICS_S_MAX, topics=(*TOPICS, *settings.job.topics)
-        )
         settings = replace(settings, recoveries=recoveries(settings, job_directory(config), rebuild=config.job.rebuild))
 
         def start() -> StreamingQuery:
@@ -99,7 +113,7 @@ def recoveries(settings: KeyedJobSettings, directory: Path, *, rebuild: bool) ->
     job, prefix = settings.job, settings.prefix
     found: dict[str, Recovery] = {}
     for key in job.keys:
-        marker = read_marker(settings.kafka, prefix, key)
+        marker = read_marker(settings.kafka, prefix, key, ABANDONED_S_MAX)
         if marker.block is None:
             continue
         if not rebuild:
@@ -117,7 +131,7 @@ def recoveries(settings: KeyedJobSettings, directory: Path, *, rebuild: bool) ->
 
 def _committed(settings: KeyedJobSettings) -> Iterator[JobRecord]:
     with TopicReader(settings.kafka, settings.prefix, settings.job.remembered) as reader:
-        for record in reader.read_past_transactions(PROGRESS_S_MAX):
+        for record in reader.read_past_transactions(ABANDONED_S_MAX):
             yield JobRecord(record.topic, record.partition, record.offset, record.key, record.value)
 
 

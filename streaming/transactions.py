@@ -41,6 +41,9 @@ TRANSACTION_MS_MAX: Final = 300_000
 """Milliseconds after which the broker aborts an abandoned transaction. Until then, readers of committed records wait for a dead writer
 whose lane nobody takes over."""
 
+ABANDONED_S_MAX: Final = TRANSACTION_MS_MAX / 1_000 + 60.0
+"""Seconds after which an abandoned transaction has ended, whoever left it."""
+
 TAKEN_OVER_AT_ONCE: Final = 8
 """Lanes that `take_over` handles in parallel."""
 

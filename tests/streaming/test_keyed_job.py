@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -20,14 +21,16 @@ from validator_xcmp_bodies.job import open_job
 from validator_xcmp_bodies.parts import measure, rejoin
 
 from streaming.keyed_job import KeyedJobSettings, start_keyed_query
-from streaming.run_keyed import recoveries, run_keyed_job
+from streaming.run_keyed import check_written, recoveries, run_keyed_job
+from streaming.transactions import ABANDONED_S_MAX, TransactionalWriter, WriteFailed
 from tests.bodies.history import LANE, Named, honest
 from tests.sending import send
 from tests.streaming.harness import Outputs, consume, python_workers, wait_until
 from validator.config import Config
 from validator.errors import UserError
 from validator.kafka.topics import create_topics
-from validator.plugin.job_api import JobContext
+from validator.lanes.marker import Marker
+from validator.plugin.job_api import JobContext, OutputRecord
 
 CHAINS = {LANE: {"protocol": "xcmp-network", "limits": {}}}
 OUTPUTS = (records.HELD, records.REFUSED, records.WANTED, records.FLOW, records.QUEUES)
@@ -38,6 +41,7 @@ class Run:
 
     def __init__(self, spark: SparkSession, kafka: dict[str, Any], folder: Path, prefix: str) -> None:
         self.spark, self.kafka, self.prefix = spark, kafka, prefix
+        self.folder = folder / prefix
         self.log = folder.parent / "logs" / "spark.log"
         job = open_job(JobContext("xcmp-bodies", {"buckets": 2}, CHAINS))
         create_topics(kafka, prefix=prefix)
@@ -88,6 +92,26 @@ def run(spark: SparkSession, kafka: dict[str, Any], spark_directory: Path, reque
     yield made
     if made.query is not None:
         made.query.stop()
+
+
+def test_a_job_that_was_killed_in_a_transaction_starts_again_at_once(kafka: dict[str, Any], tmp_path: Path) -> None:
+    """Its checkpoint says that the open transaction is its own; otherwise it would wait for minutes until the broker ends it."""
+    job = open_job(JobContext("xcmp-bodies", {"buckets": 2}, CHAINS))
+    prefix = f"{tmp_path.name}."
+    create_topics(kafka, prefix=prefix)
+    create_topics(kafka, prefix=prefix, topics=job.topics)
+    killed = TransactionalWriter(kafka, prefix, job.keys[0], "the killed one")
+    killed.marker([])
+    killed.write([OutputRecord("markers", b"never committed", b"")])
+    killed._producer.flush(60)
+    settings = KeyedJobSettings(job, kafka, prefix, tmp_path / "checkpoint", 50)
+    (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
+    (tmp_path / "checkpoint" / "offsets" / "0").touch()
+    started = time.monotonic()
+    check_written(settings)
+    assert time.monotonic() - started < ABANDONED_S_MAX / 2
+    with pytest.raises(WriteFailed, match="has been taken over"):
+        killed.commit(Marker(0, {}))
 
 
 def listed(history: list[Named]) -> dict[tuple[int, int, int], dict[str, Any]]:
@@ -146,7 +170,7 @@ def the_query_starts_again(run: Run, more: list[Named]) -> None:
     run.stop()
     with_more_buckets = Config.model_validate({
         "topics": {"prefix": run.prefix}, "kafka": run.kafka, "chains": {LANE: {"protocol": "xcmp-network"}},
-        "jobs": {"xcmp-bodies": {"buckets": 3}},
+        "jobs": {"xcmp-bodies": {"buckets": 3}}, "job": {"directory": str(run.folder / "more-buckets")},
     })  # fmt: skip
     with pytest.raises(UserError, match=r"\[jobs.xcmp-bodies\] buckets: expected 2, .* found 3"):
         run_keyed_job(with_more_buckets, "xcmp-bodies")
