@@ -1,38 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m streaming.state_reader CHECKPOINT OUTPUT [LANE ...]`: export the lanes of a checkpoint to a file for other programs.
 
-It can run while the job runs and does not touch the job's files: Spark's state reader gets links to them. All state variables are read as
-of one committed batch. OUTPUT has the format of `validator.lanes.stored`: the head of every lane, and the slots and journals of the named
-lanes, or of all lanes if none is named. OUTPUT's folder also holds the links and Spark's log. An error is the last line on standard error
-and begins with ``validator: ``. Exit codes: `validator.exit_codes`.
+It reads the files of Spark's state store itself, without Java, in a separate process, because a library in C++ reads them. The job may be
+running: none of its files is changed. All state variables are read as of one committed batch. OUTPUT has the format of
+`validator.lanes.stored`: the head of every lane, and the slots and journals of the named lanes, or of all lanes if none is named. An error
+is the last line on standard error and begins with ``validator: ``. Exit codes: `validator.exit_codes`.
 """
 
 from __future__ import annotations
 
-import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from functools import reduce
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
-import pyarrow as pa
-from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
-from streaming.session import spark_session
+from streaming.changelog import StoreUnreadable
+from streaming.spark_rows import binary_of, lane_and_slot, lane_of_key, list_of
+from streaming.state_store import Store, open_store
 from validator import exit_codes
 from validator.errors import UserError
 from validator.lanes.stored import Part, write_end, write_entry, write_header
-from validator.service.checkpoint import consumed_by_batch, last_committed_batch, link_checkpoint
-
-DRIVER_MEMORY = "1g"
+from validator.service.checkpoint import consumed_by_batch, last_committed_batch, state_options
 
 ATTEMPTS_MAX = 5
 """Attempts, each at a newer batch because the job has removed files that the previous one needs."""
 
-_WRITTEN = "entries long"
+STATE_FORMAT = {
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.encodingFormat": "unsaferow",
+    "spark.sql.streaming.stateStore.rowChecksum.enabled": "false",
+    "spark.sql.streaming.stateStore.compression.codec": "lz4",
+}
+"""What the checkpoint says of the format that this module reads."""
+
+_OPERATOR = Path("state", "0")
+"""The folder of the query's only stateful operator, with a folder per partition."""
+
+Entry: TypeAlias = tuple[Part, str, int, bytes]
+"""Part, lane, number and data (`write_entry`)."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -40,95 +45,68 @@ def main(arguments: Sequence[str]) -> int:
     if len(arguments) < 2:
         sys.stderr.write("usage: python -m streaming.state_reader CHECKPOINT OUTPUT [LANE ...]\n")
         return exit_codes.USER_ERROR
-    checkpoint, output = Path(arguments[0]), Path(arguments[1])
     try:
-        last_committed_batch(checkpoint)  # fails before Spark starts if there is no checkpoint
-        with spark_session("local[1]", output.parent, driver_memory=DRIVER_MEMORY, state_partitions=1) as spark:
-            # loading a store reports to a coordinator that exists only in a session with its own query
-            spark.conf.set("spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag", "false")
-            read_lanes(spark, checkpoint, output, arguments[2:])
+        read_lanes(Path(arguments[0]), Path(arguments[1]), arguments[2:])
     except UserError as error:
         sys.stderr.write(f"\nvalidator: {error}\n")
         return exit_codes.USER_ERROR
     return exit_codes.OK
 
 
-def read_lanes(spark: SparkSession, checkpoint: Path, output: Path, lanes: Sequence[str]) -> int:
+def read_lanes(checkpoint: Path, output: Path, lanes: Sequence[str]) -> int:
     """Write the file as of the last committed batch and return that batch. Raises `UserError`."""
-    links = output.with_name(f"{output.name}.links")
     for _ in range(ATTEMPTS_MAX):
         batch = last_committed_batch(checkpoint)
         try:
-            link_checkpoint(checkpoint, links)
-            _read_batch(spark, links, batch, output, lanes)
-        except (PySparkException, Py4JError, UserError) as error:
+            _read_batch(checkpoint, batch, output, lanes)
+        except (OSError, StoreUnreadable, UserError) as error:
             failure = error
         else:
             return batch
-        finally:
-            shutil.rmtree(links, ignore_errors=True)
         if last_committed_batch(checkpoint) == batch:
             break
-    raise UserError(f"{checkpoint}: the state after batch {batch} cannot be read: {_reason(failure)}") from failure
+    raise UserError(f"{checkpoint}: the state after batch {batch} cannot be read: {failure}") from failure
 
 
-def _read_batch(spark: SparkSession, checkpoint: Path, batch: int, output: Path, lanes: Sequence[str]) -> None:
+def _read_batch(checkpoint: Path, batch: int, output: Path, lanes: Sequence[str]) -> None:
+    consumed = consumed_by_batch(checkpoint, batch)
+    _check_format(checkpoint, batch)
+    entries = 0
     with output.open("wb") as file:
-        write_header(file, batch, consumed_by_batch(checkpoint, batch))
-    rows = _variables(spark, checkpoint, batch, lanes)
-    entries = sum(row["entries"] for row in rows.mapInArrow(_appends_to(str(output)), _WRITTEN).collect())
-    with output.open("ab") as file:
+        write_header(file, batch, consumed)
+        for partition in _partitions(checkpoint):
+            # a batch reads the version of its number, and commits the next one
+            with open_store(partition, batch + 1, output.with_name(f"{output.name}.{partition.name}")) as store:
+                for part, lane, number, data in _entries(store, lanes):
+                    write_entry(file, part, lane, number, data)
+                    entries += 1
         write_end(file, entries)
 
 
-def _variables(spark: SparkSession, checkpoint: Path, batch: int, lanes: Sequence[str]) -> DataFrame:
-    """Return the variables of `streaming.lane_operator.SparkState` at one version, one row per entry."""
-
-    def variable(part: Part, name: str, number: str, data: str) -> DataFrame:
-        reader = spark.read.format("statestore").option("path", str(checkpoint))
-        rows = reader.option("batchId", batch).option("stateVarName", name).load()
-        if lanes and part is not Part.HEAD:
-            rows = rows.where(F.col("key.lane").isin(*lanes))
-        return rows.selectExpr(f"{int(part)} as part", "key.lane as lane", f"{number} as number", f"{data} as data")
-
-    return reduce(
-        DataFrame.union,
-        (
-            variable(Part.HEAD, "head", "0", "value.head"),
-            variable(Part.SLOT, "slots", "user_map_key.slot", "user_map_value.pages"),
-            variable(Part.JOURNAL, "journal", "0", "list_element.entry"),
-        ),
-    )
+def _check_format(checkpoint: Path, batch: int) -> None:
+    found = state_options(checkpoint, batch)
+    for name, expected in STATE_FORMAT.items():
+        if (value := found.get(name, expected)) != expected:
+            raise StoreUnreadable(f"{name}: expected {expected}, found {value}")
 
 
-def _appends_to(output: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a stage that appends its rows to a file. In a session on one core, tasks run one after the other."""
-
-    def append(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        entries = 0
-        journals: dict[str, int] = {}
-        with Path(output).open("ab") as file:
-            for batch in batches:
-                for row in batch.to_pylist():
-                    part, lane, number = Part(row["part"]), row["lane"], row["number"]
-                    if part is Part.JOURNAL:  # a list has no indexes; its rows come in order and in one task
-                        number = journals[lane] = journals.get(lane, -1) + 1
-                    write_entry(file, part, lane, number, row["data"])
-                    entries += 1
-        yield pa.RecordBatch.from_pydict({"entries": [entries]}, pa.schema([("entries", pa.int64())]))
-
-    return append
+def _partitions(checkpoint: Path) -> list[Path]:
+    return sorted(path for path in (checkpoint / _OPERATOR).iterdir() if path.name.isdecimal())
 
 
-def _reason(error: Exception) -> str:
-    """Return one line about the root cause of a failure."""
-    message = str(error)
-    if isinstance(error, Py4JJavaError):
-        cause = error.java_exception
-        while cause.getCause() is not None:
-            cause = cause.getCause()
-        message = cause.toString()
-    return next((line.strip() for line in message.splitlines() if line.strip()), type(error).__name__)
+def _entries(store: Store, lanes: Sequence[str]) -> Iterator[Entry]:
+    """Yield the variables of `streaming.lane_operator.SparkState`."""
+    for key, value in store.entries("head"):
+        yield Part.HEAD, lane_of_key(key), 0, binary_of(value)
+    for key, value in store.entries("slots"):
+        lane, slot = lane_and_slot(key)
+        if not lanes or lane in lanes:
+            yield Part.SLOT, lane, slot, binary_of(value)
+    for key, value in store.entries("journal"):
+        lane = lane_of_key(key)
+        if not lanes or lane in lanes:
+            for number, entry in enumerate(list_of(value)):
+                yield Part.JOURNAL, lane, number, entry
 
 
 if __name__ == "__main__":

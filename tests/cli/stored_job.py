@@ -14,7 +14,6 @@ from tests.cli.follower import LANE, Follower, follower, invoke
 from tests.codecs import decoded, encoded
 from tests.sending import send
 from tests.unit.lanes.backend import Store
-from validator.cli import state as command
 from validator.core.inputs import DeadLetter, Input, Source
 from validator.lanes.configured import lane_definition
 from validator.lanes.store import LaneCache, process_batch, restore_lane
@@ -124,7 +123,6 @@ def maker(directory: Path, kafka: dict[str, object], monkeypatch: pytest.MonkeyP
     def make(blocks: int = 30, seed: int = 5) -> Job:
         made = Job(follower(directory, kafka, f"state-{directory.name}.", blocks=blocks, seed=seed))
         monkeypatch.setattr(state, "read_checkpoint", made.read)
-        monkeypatch.setattr(command, "ensure_jars", lambda *_, **__: [])
         return made
 
     return make

@@ -16,7 +16,6 @@ from tests.protocol_from_outside import FILES, NAME
 from tests.throwaway import importable, install
 from tests.unit.lanes.backend import Store
 from tests.unit.lanes.chains import chain, inputs_of
-from validator.cli import state as command
 from validator.config import load_config
 from validator.lanes.configured import lane_definition
 from validator.lanes.store import LaneCache, process_batch, restore_lane
@@ -70,7 +69,6 @@ def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sto
         monkeypatch.setattr(
             state, "read_checkpoint", lambda _, output, lanes: write_store(output, store, {}, lanes, LANE)
         )
-        monkeypatch.setattr(command, "ensure_jars", lambda *_, **__: [])
         worker = restore_lane(definition, store.attempt())
         assert worker is not None
         return Stored(path, worker.lane.rules)

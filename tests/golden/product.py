@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 
 from streaming import workers
 from streaming.decode_stage import decode_stage
-from validator.cli import state as state_command
 from validator.cli.main import app
 from validator.codec import encode, json_form
 from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
@@ -186,7 +185,6 @@ class Checkpoint:
         """Return the output of `validator state show --json`, or the exit code with which it refuses."""
         with (
             patch.object(state_service, "read_checkpoint", self._read),
-            patch.object(state_command, "ensure_jars", lambda *_, **__: []),
         ):
             code, out, _ = command("state", "show", f"--lane={lane}", *arguments, "--json", f"--config={self.config}")
         return json.loads(out) if code == 0 else {"exit_code": code}

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from hashlib import blake2b
 from pathlib import Path
 
@@ -14,8 +15,10 @@ from typer.testing import CliRunner, Result
 
 from streaming import state_reader
 from streaming.state_reader import main, read_lanes
+from streaming.state_store import SNAPSHOT, TABLES, Store
 from tests.streaming.harness import Stream, first_difference, of_lane, wait_until
 from tests.streaming.reference import IMMEDIATE, ON_INCLUSION, chains, definition, reference
+from tests.streaming.spark_reader import lanes_by_spark
 from tests.unit.lanes.chains import Chain, Record, inputs_of
 from validator import exit_codes
 from validator.cli.main import app
@@ -71,10 +74,10 @@ def test_read_during_query_returns_one_moment_of_a_lane(stream: Callable[..., St
         assert running.query is not None
         assert running.query.exception() is None
         output = tmp_path / f"lanes-{len(moments)}"
-        batch = read_lanes(running.spark, running.checkpoint, output, [IMMEDIATE.lane])
+        batch = read_lanes(running.checkpoint, output, [IMMEDIATE.lane])
         stored = StateExport(output)
         assert stored.batch == batch
-        assert not output.with_name(f"{output.name}.links").exists()
+        assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [], "the links are removed"
         lane = restore(stored, IMMEDIATE.lane)  # checks token, slots and summary
         moments.append((sum(stored.consumed.values()), lane.processor.lane.counters.consumed))
         assert stored.load(ON_INCLUSION.lane).slots == {}, "this lane was not requested"
@@ -131,7 +134,7 @@ def test_show_and_verify_during_query_and_on_damaged_store(stream: Callable[...,
     for path in (running.checkpoint / "state").rglob("*.zip"):
         path.unlink()
     with pytest.raises(UserError, match=r"the state after batch \d+ cannot be read: ") as refused:
-        read_lanes(running.spark, running.checkpoint, tmp_path / "damaged", [])
+        read_lanes(running.checkpoint, tmp_path / "damaged", [])
     assert "\n" not in str(refused.value)
 
 
@@ -155,24 +158,64 @@ def test_reader_moves_to_a_later_batch_if_its_batch_is_removed(
     older = tmp_path / "older"
     shutil.copytree(running.checkpoint, older)
     (older / "commits" / str(last)).unlink()
-    link = state_reader.link_checkpoint
+    open_store = state_reader.open_store
 
-    def removed_and_committed(checkpoint: Path, target: Path) -> None:
+    def removed_and_committed(partition: Path, version: int, folder: Path) -> AbstractContextManager[Store]:
         """Commit a batch and remove the previous one just after a reader has chosen that."""
-        (older / "offsets" / str(last - 1)).unlink(missing_ok=True)
-        (older / "commits" / str(last)).write_text((running.checkpoint / "commits" / str(last)).read_text())
-        link(checkpoint, target)
+        if version == last:
+            (older / "commits" / str(last)).write_text((running.checkpoint / "commits" / str(last)).read_text())
+            raise FileNotFoundError
+        return open_store(partition, version, folder)
 
     before = fingerprints(running.checkpoint)  # a running query would add files
-    assert read_lanes(running.spark, running.checkpoint, tmp_path / "lanes", []) == last
+    assert read_lanes(running.checkpoint, tmp_path / "lanes", []) == last
     assert fingerprints(running.checkpoint) == before, "reading changes no file, adds none and removes none"
 
-    monkeypatch.setattr(state_reader, "link_checkpoint", removed_and_committed)
-    assert read_lanes(running.spark, older, tmp_path / "lanes", []) == last
+    monkeypatch.setattr(state_reader, "open_store", removed_and_committed)
+    assert read_lanes(older, tmp_path / "lanes", []) == last
     assert restore(StateExport(tmp_path / "lanes"), IMMEDIATE.lane).processor.lane.executed_block == 60
 
 
-def test_checkpoint_without_a_batch_does_not_start_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_lane_is_read_as_by_spark(stream: Callable[..., Stream], tmp_path: Path) -> None:
+    """With changelogs alone, with a snapshot and changelogs after it, and as a kill between state and commit leaves the files."""
+    running = stream(definitions(), records_per_trigger=150)
+    running.spark.conf.set("spark.sql.streaming.stateStore.minDeltasForSnapshot", "3")
+    records = interleaved()
+    running.produce(records[:600])
+    running.start()
+    running.settle()
+    compare_with_spark(running, running.checkpoint, tmp_path / "changelogs")
+    running.produce(records[600:])
+    running.settle()
+    partition = running.checkpoint / "state" / "0" / "0"
+    wait_until(lambda: any((partition / TABLES).glob("*.sst")), "a snapshot with tables is uploaded", running.log)
+    running.stop()
+    last = compare_with_spark(running, running.checkpoint, tmp_path / "tables")
+
+    killed = tmp_path / "killed"
+    shutil.copytree(running.checkpoint, killed)
+    (killed / "commits" / str(last)).unlink()
+    (killed / "state" / "0" / "0" / f".{last + 2}.changelog.1f2e.tmp").write_bytes(b"half of th")
+    (killed / "state" / "0" / "0" / f".{last + 2}{SNAPSHOT}.1f2e.tmp").write_bytes(b"half of th")
+    assert compare_with_spark(running, killed, tmp_path / "before") == last - 1
+
+
+def compare_with_spark(running: Stream, checkpoint: Path, output: Path) -> int:
+    batch = read_lanes(checkpoint, output, [])
+    stored = StateExport(output)
+    # Spark's executors would take the stores that it reads for those of the running query
+    copied = output.with_name(f"{output.name}.copied")
+    shutil.copytree(checkpoint, copied)
+    expected = lanes_by_spark(running.spark, copied, batch)
+    assert stored.lanes == sorted(expected)
+    for lane, state in expected.items():
+        assert stored.load(lane) == state, lane
+        assert state.slots
+        assert state.journal
+    return batch
+
+
+def test_checkpoint_without_a_batch_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path / "checkpoint"), str(tmp_path / "output")]) == exit_codes.USER_ERROR
     assert "validator: " in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

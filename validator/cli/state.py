@@ -17,12 +17,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
-from validator.cli.progress import jar_progress, working
+from validator.cli.progress import working
 from validator.cli.table import print_table
 from validator.config import load_config
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
-from validator.kafka.jars import ensure_jars
 from validator.lanes.configured import configured_codec, job_directory, lane_definition
 from validator.plugin.pack import use_artefacts
 
@@ -58,8 +57,8 @@ def show(
 ) -> None:
     """Show a lane's state after the job's last committed batch: a summary, one para, one channel, or what a plugin keeps.
 
-    A separate Spark process reads the checkpoint, which takes 10 to 20 seconds and does not disturb a running job. With --json, prints the
-    state keys of the conformance format; for a complete lane this is a STATE.json for `validator lanes import`.
+    Reading does not disturb a running job. With --json, prints the state keys of the conformance format; for a complete lane this is a
+    STATE.json for `validator lanes import`.
     """
     from validator.cli.state_tables import channel_tables, lane_tables, para_tables, plugin_tables
     from validator.service.state import restore
@@ -183,17 +182,12 @@ def _definition(config: Config, lane: str) -> LaneDefinition:
 
 @contextmanager
 def _stored(config: Config, lanes: list[str]) -> Iterator[StateExport]:
-    from validator.service.checkpoint import last_committed_batch
     from validator.service.state import stored_lanes
 
     use_artefacts(config.plugins.artefacts)
-    directory = job_directory(config)
-    last_committed_batch(directory / "checkpoint")  # fails before jars are fetched if there is none
-    with jar_progress() as progress:
-        ensure_jars("spark", progress=progress)
     with terminated_as_interrupted(), ExitStack() as stack:
-        with working("Spark is reading the checkpoint, which takes 10 to 20 s"):
-            stored = stack.enter_context(stored_lanes(directory, lanes))
+        with working("reading the checkpoint"):
+            stored = stack.enter_context(stored_lanes(job_directory(config), lanes))
         yield stored
 
 

@@ -2,19 +2,20 @@
 """Reads the files of the job's checkpoint while the job uses it.
 
 Spark writes a batch's offsets, then its state, then its commit, and removes files that are more than a few batches old. It never changes an
-existing file. A second hard link to each file is therefore a free copy, and neither side can disturb the other.
+existing file.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from validator.errors import UserError
 from validator.topics import INPUT_TOPICS
+
+T = TypeVar("T")
 
 COMMITS, OFFSETS = "commits", "offsets"
 """Folders of the checkpoint with one file per batch."""
@@ -37,21 +38,37 @@ def consumed_by_batch(checkpoint: Path, batch: int) -> dict[tuple[str, int], int
 
     Raises `UserError` if the batch's file is missing or was not written by Spark.
     """
-    path = checkpoint / OFFSETS / str(batch)
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        # a version, the session's options, then a line for each source: here one
-        version, _, source = lines
-        if version != "v1":
-            raise ValueError(f"version {version}")
+
+    def parse(_: str, source: str) -> dict[tuple[str, int], int]:
         return {
             (topic, int(partition)): int(offset)
             for topic, partitions in json.loads(source).items()
             for partition, offset in partitions.items()
         }
+
+    return _of_offsets(checkpoint, batch, parse)
+
+
+def state_options(checkpoint: Path, batch: int) -> dict[str, str]:
+    """Return the options of the session that determine the format of a batch's state. Raises `UserError` as `consumed_by_batch`."""
+
+    def parse(session: str, _: str) -> dict[str, str]:
+        return {str(name): str(value) for name, value in json.loads(session)["conf"].items()}
+
+    return _of_offsets(checkpoint, batch, parse)
+
+
+def _of_offsets(checkpoint: Path, batch: int, parse: Callable[[str, str], T]) -> T:
+    """Return what is parsed from the line about the session and that about the query's only source."""
+    path = checkpoint / OFFSETS / str(batch)
+    try:
+        version, session, source = path.read_text(encoding="utf-8").splitlines()
+        if version != "v1":
+            raise ValueError(f"version {version}")
+        return parse(session, source)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise UserError(f"{path}: expected the offsets of a batch as Spark writes them: {error}") from error
 
 
@@ -88,27 +105,3 @@ def refuse_another_prefix(checkpoint: Path, prefix: str) -> None:
 def _batches(checkpoint: Path, folder: str) -> list[int]:
     files = checkpoint / folder
     return [int(path.name) for path in files.iterdir() if path.name.isdecimal()] if files.is_dir() else []
-
-
-def link_checkpoint(checkpoint: Path, target: Path) -> None:
-    """Create a folder with every file of a checkpoint as it is now: links, or copies if the file system has no links.
-
-    Files that vanish meanwhile are skipped, since the files of a committed batch stay for some batches. Files that are still being written
-    have temporary names, and are skipped too.
-    """
-    for folder, _, names in os.walk(checkpoint):
-        into = target / Path(folder).relative_to(checkpoint)
-        into.mkdir(parents=True, exist_ok=True)
-        for name in names:
-            if not name.endswith(".tmp"):
-                with suppress(FileNotFoundError):
-                    _link(Path(folder) / name, into / name)
-
-
-def _link(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except FileNotFoundError:
-        raise
-    except OSError:  # another file system, or one without links
-        shutil.copyfile(source, target)

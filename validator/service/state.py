@@ -75,13 +75,13 @@ class RestoredState:
 
 @contextmanager
 def stored_lanes(directory: Path, lanes: Sequence[str] = ()) -> Iterator[StateExport]:
-    """Read the checkpoint in a job's folder with a separate Spark process, which takes 10 to 20 seconds; the job may be running.
+    """Read the checkpoint in a job's folder in a separate process; the job may be running.
 
     The export has the heads of all lanes, and everything else of the named lanes, or of all lanes if none is named. It is removed on exit.
-    Errors, in order: pyspark is not installed, there is no checkpoint, nothing is committed, the store cannot be read.
+    Errors, in order: a library is not installed, there is no checkpoint, nothing is committed, the store cannot be read.
     """
-    if find_spec("pyspark") is None:
-        raise UserError("reading a checkpoint needs Spark, which is not installed: pip install 'validator[spark]'")
+    if find_spec("rocksdict") is None:
+        raise UserError("reading a checkpoint needs rocksdict, which is not installed: pip install 'validator[spark]'")
     checkpoint = directory / "checkpoint"
     last_committed_batch(checkpoint)
     with _temporary_folder(directory) as folder:

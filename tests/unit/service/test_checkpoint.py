@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from validator.errors import UserError
-from validator.service.checkpoint import consumed_by_batch, last_committed_batch, link_checkpoint
+from validator.service.checkpoint import consumed_by_batch, last_committed_batch, state_options
 
 SOURCE = '{"t.blocks":{"0":12,"1":0},"t.candidates":{"0":40}}'
 
@@ -61,39 +60,8 @@ def test_missing_offsets_are_refused(checkpoint: Path) -> None:
         consumed_by_batch(checkpoint, 3)
 
 
-@pytest.mark.parametrize("with_links", [True, False])
-def test_links_keep_files_that_job_removes(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_links: bool
-) -> None:
-    if not with_links:
-        monkeypatch.setattr(os, "link", refuse)
-    before = sorted(path.relative_to(checkpoint) for path in checkpoint.rglob("*"))
-    link_checkpoint(checkpoint, tmp_path / "links")
-    assert sorted(path.relative_to(checkpoint) for path in checkpoint.rglob("*")) == before
-    (checkpoint / "state" / "0" / "0" / "11.changelog").unlink()
-    (checkpoint / "commits" / "10").unlink()
-    assert last_committed_batch(tmp_path / "links") == 10
-    state = tmp_path / "links" / "state" / "0" / "0"
-    assert [path.name for path in state.iterdir()] == ["11.changelog"], (
-        "a half-written file does not belong to the batch"
-    )
-    assert (state / "11.changelog").read_text() == "changes"
-
-
-def refuse(*_: object) -> None:
-    raise OSError(18, "Invalid cross-device link")
-
-
-def test_file_that_vanishes_during_linking_is_left_out(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    link = os.link
-
-    def late(source: Path, target: Path) -> None:
-        if source.name == "8":
-            source.unlink()
-        link(source, target)
-
-    monkeypatch.setattr(os, "link", late)
-    link_checkpoint(checkpoint, tmp_path / "links")
-    assert sorted(path.name for path in (tmp_path / "links" / "commits").glob("[0-9]*")) == ["10", "9"]
+def test_options_of_the_state_are_read(checkpoint: Path) -> None:
+    (checkpoint / "offsets" / "10").write_text(f'v1\n{{"conf":{{"encoding":"rows"}}}}\n{SOURCE}')
+    assert state_options(checkpoint, 10) == {"encoding": "rows"}
+    with pytest.raises(UserError, match="expected the offsets of a batch"):
+        state_options(checkpoint, 9)
