@@ -11,5 +11,13 @@ class UserError(Exception):
     """
 
 
+class Unavailable(UserError):
+    """Something outside does not answer now, such as Kafka; the same request may succeed later (`validator.kafka.retry.passes`)."""
+
+
+class GivenUp(UserError):
+    """Something outside was away for longer than `[job] give_up_after`; the command line exits with code 3."""
+
+
 class LeaseLost(UserError):
     """A transport is no longer the active process of its name; the command line exits with code 3."""

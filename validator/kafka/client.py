@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 SPARK_PREFIX: Final = "spark."
 """Prefix of the table's keys that are for Spark's Java client only, in its own names."""
 
+_PREFIXES: Final = (SPARK_PREFIX, "kafka.")
+
 MESSAGE_BYTES_MAX: Final = 8 << 20
 """A candidate carries its messages: at most the 5 MiB of a proof of validity, plus room; Kafka's default is 1 MiB."""
 
@@ -77,31 +79,45 @@ _ADMIN: Final[dict[str, object]] = {
 # The guarantees depend on these: a table cannot change them.
 _FIXED: Final = (
     "enable.idempotence", "acks", "request.required.acks", "isolation.level", "enable.auto.commit", "auto.commit.enable",
-    "auto.offset.reset", "transactional.id", "group.id",
+    "auto.offset.reset", "transactional.id", "group.id", "group.instance.id", "group.protocol",
 )  # fmt: skip
-"""Also in other spellings, and under `SPARK_PREFIX`."""
+"""In every spelling (`_own_name`)."""
+
+_FIXED_FOR_SPARK: Final = ("bootstrap.servers", "metadata.broker.list", "security.protocol")
+"""Spark must read from the cluster that the product writes to, under the same protection."""
 
 
 def flatten(table: KafkaTable) -> dict[str, str]:
     """Return the table as Kafka writes it: dotted names, every value a string.
 
     TOML reads `security.protocol = "SSL"` as a nested table; both spellings mean the same here. Errors, in order: a value that is neither
-    text, number nor boolean; a key that the guarantees depend on; keys of TLS or of a login that `security.protocol` would leave unused.
+    text, number nor boolean; a key that the guarantees depend on, or that must be the same for Spark; keys of TLS or of a login that
+    `security.protocol` would leave unused.
     """
     flat = {name: _text(name, value) for name, value in dotted(table).items()}
     for key in flat:
-        if key.strip().removeprefix(SPARK_PREFIX) in _FIXED:
+        name = _own_name(key)
+        if name in _FIXED:
             raise UserError(f"[kafka] {key} cannot be set: exactly-once delivery depends on the product's own value")
+        if name in _FIXED_FOR_SPARK and key != name:
+            raise UserError(f"[kafka] {key} cannot be set: expected {name}, which holds for every client")
     _check_protection(flat)
     return flat
 
 
+def _own_name(key: str) -> str:
+    """Return a key as Kafka knows it: Spark ignores case, and `SPARK_PREFIX` and its own prefix ``kafka.`` may be repeated."""
+    name = key.strip().lower()
+    while name.startswith(_PREFIXES):
+        name = name.partition(".")[2]
+    return name
+
+
 def _check_protection(flat: Mapping[str, str]) -> None:
     """Raise `UserError` for keys of TLS or of a login without a protocol that uses them: the connection would be plain, silently."""
-    protocol = flat.get("security.protocol")
+    used = flat.get("security.protocol", "")
     for prefix, part in (("ssl.", "SSL"), ("sasl.", "SASL")):
         given = next((key for key in flat if key.removeprefix(SPARK_PREFIX).startswith(prefix)), None)
-        used = protocol or flat.get(f"{SPARK_PREFIX}security.protocol", "")
         if given is not None and part not in used.upper().split("_"):
             found = used or "no security.protocol"
             raise UserError(

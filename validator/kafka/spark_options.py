@@ -104,7 +104,7 @@ def _tls(flat: dict[str, str]) -> dict[str, str]:
         )
     if "ssl.endpoint.identification.algorithm" in flat:
         named = flat["ssl.endpoint.identification.algorithm"]
-        options["ssl.endpoint.identification.algorithm"] = "" if named == "none" else named
+        options["ssl.endpoint.identification.algorithm"] = "" if named.strip().lower() == "none" else named
     authorities = _pem(flat, "ssl.ca")
     if authorities is not None:
         options |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authorities}

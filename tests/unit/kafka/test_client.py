@@ -178,3 +178,30 @@ def test_every_spelling_of_false_is_false(spelling: object) -> None:
         spark_options({"bootstrap.servers": "a:1", "enable.ssl.certificate.verification": spelling})
     for true in (True, 1, "true", "T"):
         spark_options({"bootstrap.servers": "a:1", "enable.ssl.certificate.verification": true})
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("spark.Isolation.Level", "SPARK.isolation.level", " spark.isolation.level", "kafka.isolation.level"),
+        *("spark.kafka.isolation.level", "spark.spark.isolation.level", "spark.kafka.enable.auto.commit"),
+        *("spark.transactional.id", "Transactional.ID", "kafka.group.id", "group.instance.id", "spark.group.protocol"),
+    ],
+)
+def test_no_spelling_of_a_guarantee_passes(key: str) -> None:
+    for configured in (producer_config, admin_config, spark_options):
+        with pytest.raises(UserError, match=r"cannot be set: exactly-once delivery"):
+            configured(KAFKA | {key: "x"})
+
+
+@pytest.mark.parametrize(
+    "key", ["bootstrap.servers", "security.protocol", "Security.Protocol", "kafka.bootstrap.servers"]
+)
+def test_spark_cannot_be_led_to_another_cluster_or_another_protection(key: str) -> None:
+    with pytest.raises(UserError, match=r"cannot be set: expected (bootstrap.servers|security.protocol), which holds"):
+        spark_options(KAFKA | {f"spark.{key}": "PLAINTEXT"})
+
+
+def test_endpoint_check_can_be_left_out_in_any_spelling() -> None:
+    table = KAFKA | {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "None"}
+    assert spark_options(table)["kafka.ssl.endpoint.identification.algorithm"] == ""
