@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from streaming.batch_watch import Beat, beat_next_to
 from streaming.decode_stage import CHUNK_SCHEMA, decode_stage
 from streaming.lane_operator import OUTPUT_SCHEMA, LaneOperator, shipped
 from streaming.options import source_options
@@ -42,6 +43,11 @@ class JobSettings:
     retired: dict[str, Consumed] = field(default_factory=dict)
     """By lane that is no longer configured, what it has consumed."""
 
+    @property
+    def beat(self) -> Beat:
+        """The file by which lanes show their progress."""
+        return beat_next_to(self.checkpoint)
+
 
 def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
     """Start the query, which runs until it is stopped or fails."""
@@ -62,7 +68,9 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
     outputs = with_own_workers(
         spark,
         "lanes",
-        lambda: _execute(inputs, LaneOperator(definitions, settings.worker_memory_bytes, settings.retired)),
+        lambda: _execute(
+            inputs, LaneOperator(definitions, settings.worker_memory_bytes, settings.retired, settings.beat)
+        ),
     )
     job = spark.sparkContext.applicationId
     write = sink_stage(settings.output or ExactlyOnceOutput.of(settings.kafka, settings.prefix, job))

@@ -15,6 +15,7 @@ import pandas as pd
 from pyspark import SparkContext, SparkFiles
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from streaming.batch_watch import Beat
 from streaming.options import CHUNK_BYTES
 from streaming.workers import bound_worker, check_plugins, tune_garbage_collector
 from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
@@ -131,8 +132,10 @@ class LaneOperator(StatefulProcessor):
         definitions: dict[str, LaneDefinition],
         worker_memory_bytes: int | None = None,
         retired: Mapping[str, Consumed] | None = None,
+        beat: Beat | None = None,
     ) -> None:
         self._definitions = definitions
+        self._beat = beat
         self._retired = dict(retired or {})
         self._worker_memory_bytes = worker_memory_bytes
 
@@ -175,7 +178,7 @@ class LaneOperator(StatefulProcessor):
             if definition is None
             else process_batch(definition, self._state, CACHE, items)
         )
-        return _packed(lane, _within_memory(lane, outputs), consumed_by(items))
+        return _packed(lane, _seen(self._beat, _within_memory(lane, outputs)), consumed_by(items))
 
     def close(self) -> None:
         """Keep the cache, since the worker stays alive."""
@@ -199,6 +202,13 @@ def _within_memory(lane: str, outputs: Iterator[BlockOutput]) -> Iterator[BlockO
         yield from outputs
     except MemoryError:
         raise UserError(f"lane {lane}: its worker ran out of memory: raise [job] worker_memory") from None
+
+
+def _seen(beat: Beat | None, outputs: Iterator[BlockOutput]) -> Iterator[BlockOutput]:
+    for each in outputs:
+        if beat is not None:
+            beat.beat()
+        yield each
 
 
 def _packed(lane: str, outputs: Iterator[BlockOutput], consumed: Consumed) -> Iterator[pd.DataFrame]:

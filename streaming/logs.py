@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The job's own log on standard error; everything else that it prints goes to a file of bounded size."""
+"""The job's folder: its lock, and its logs. The job's own log goes to standard error, all else that it prints to a file of bounded size."""
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import threading
@@ -14,6 +15,8 @@ from typing import Any, TextIO
 
 import structlog
 
+from validator.errors import UserError
+
 OUTPUT_LOG = "spark-output.log"
 
 OUTPUT_LOG_BYTES_MAX = 16 * 1024 * 1024
@@ -23,15 +26,20 @@ LOG_DRAIN_S_MAX = 2.0
 """Seconds to wait at the end until the last of that output is written."""
 
 
+class _Noise(RotatingFileHandler):
+    """A log whose own failure is not printed: what is printed is the log."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Drop the record, say because the disk is full: whoever prints must not wait for it."""
+
+
 @contextmanager
 def own_output(directory: Path) -> Iterator[TextIO]:
     """Redirect everything that this process, the JVM and the workers print to a log file; yield the original standard error."""
     logs = directory / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     own = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8")
-    noise = RotatingFileHandler(
-        logs / OUTPUT_LOG, maxBytes=OUTPUT_LOG_BYTES_MAX, backupCount=1, encoding="utf-8", errors="replace"
-    )
+    noise = _Noise(logs / OUTPUT_LOG, maxBytes=OUTPUT_LOG_BYTES_MAX, backupCount=1, encoding="utf-8", errors="replace")
     noise.terminator = ""
     read, write = os.pipe()
     os.dup2(write, 1)
@@ -67,3 +75,21 @@ def logger(output: TextIO) -> Any:
         logger_factory=structlog.PrintLoggerFactory(output),
     )
     return structlog.get_logger()
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Hold a lock on the job's folder; it ends with the process. Raises `UserError` if it cannot be written, or another job holds it."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        handle = (directory / "running.lock").open("w")
+    except OSError as error:
+        raise UserError(f"[job] directory {directory}: the job cannot write there: {error.strerror}") from error
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"another job is using {directory}: stop it, or give this one a separate [job] directory"
+            ) from None
+        yield

@@ -19,6 +19,9 @@ CHUNK_BYTES = 1024 * 1024
 """Bytes at which a stage passes a packed chunk to the next: large enough to make the cost per row negligible, small enough that the next
 stage starts while this one still works."""
 
+STOP_QUERY_S_MAX = 60
+"""Seconds in which a query that is stopped must end; Spark by default waits forever for a batch that hangs."""
+
 
 def session_options(log_configuration: Path, driver_memory: str, state_partitions: int) -> dict[str, str]:
     """Return the options of the Spark session."""
@@ -37,6 +40,8 @@ def session_options(log_configuration: Path, driver_memory: str, state_partition
         "spark.sql.streaming.pollingDelay": "25ms",
         # no batch without new records: a lane acts only on input
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        # see STOP_QUERY_S_MAX
+        "spark.sql.streaming.stopTimeout": f"{STOP_QUERY_S_MAX}s",
         # progress is for the log: each entry is a few KiB
         "spark.sql.streaming.numRecentProgressUpdates": "20",
         # adaptive execution replans between stages; there is nothing to adapt in two fixed ones
@@ -65,6 +70,34 @@ def session_options(log_configuration: Path, driver_memory: str, state_partition
         # Spark's own log goes to a separate file
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_configuration.as_uri()}",
     }
+
+
+LOOPBACK = "127.0.0.1"
+
+
+def is_local(master: str) -> bool:
+    """Return whether all of Spark's processes are on this machine, started by the session itself."""
+    return master == "local" or master.startswith(("local[", "local-cluster["))
+
+
+def protection_options(master: str, sockets: Path | None) -> dict[str, str]:
+    """Return the options that keep strangers out: of Spark's own connections, and of those between its JVMs and their Python workers.
+
+    Spark makes a secret by itself in local mode, on YARN and on Kubernetes. ``sockets`` is a private folder for local sockets.
+    """
+    options = {
+        # processes of Spark prove to each other that they belong to this session, and encrypt what they send
+        "spark.authenticate": "true",
+        "spark.network.crypto.enabled": "true",
+        # workers and their JVM use sockets in the file system: over TCP, the state of transformWithState would be served to anybody, on
+        # every address of the machine
+        "spark.python.unix.domain.socket.enabled": "true",
+    }
+    if sockets is not None:
+        options["spark.python.unix.domain.socket.dir"] = str(sockets)
+    if is_local(master):
+        options |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+    return options
 
 
 def source_options(

@@ -3,34 +3,35 @@
 
 from __future__ import annotations
 
-import fcntl
 import re
-import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from streaming.batch_watch import BatchWatch, Stalled, signs_of
 from streaming.job import JobSettings, start_query
 from streaming.job_offsets import JobOffsets
-from streaming.logs import logger, own_output
+from streaming.logs import locked, logger, own_output
+from streaming.outside import WRITER_GONE, Outages, StopSignal, is_outside
 from streaming.session import SPARK_LOG, JvmGone, jvm_is_gone, spark_session
 from streaming.sink import Output
-from streaming.transactions import WriteFailed, take_over
+from streaming.transactions import KafkaGone, WriteFailed, take_over
 from validator import exit_codes
 from validator.config import Config
-from validator.errors import UserError
+from validator.errors import GivenUp, Unavailable
 from validator.kafka.topics import wait_for_topics
 from validator.lanes.accepted import NOTHING, Accepted
 from validator.lanes.configured import job_directory, lane_definitions
 from validator.service.look import Look, has_changed, look, look_offline
+from validator.service.waiting import Patience
 
 if TYPE_CHECKING:
     from validator.kafka.client import KafkaTable
@@ -75,17 +76,21 @@ def run_job(config: Config, output: Output | None = None, accepted: Accepted = N
         log.info(
             "started", lanes=list(definitions), directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG)
         )
-        # a change may be refused, which need not wait for Spark; otherwise Spark and a broker may start at the same time
-        found = _look(config, settings, accepted, log) if has_changed(config, definitions) else None
-        try:
-            return _run_in_session(config, settings, lambda: found or _look(config, settings, accepted, log), stop, log)
-        except JvmGone:
-            log.error("failed", reason="Spark's JVM was killed or crashed")
-            return exit_codes.STOPPED
+        outages = Outages(Patience(config.job.give_up_after), stop, log)
+
+        def looked() -> Look:
+            return outages.wait_out(lambda: _look(config, settings, accepted, log))
+
+        def run() -> int:
+            # a change may be refused, which need not wait for Spark; otherwise Spark and a broker may start at the same time
+            found = looked() if has_changed(config, definitions) else None
+            return _run_in_session(config, settings, lambda: found or looked(), outages)
+
+        return ended_in_order(run, outages)
 
 
 def _look(config: Config, settings: JobSettings, accepted: Accepted, log: Any) -> Look:
-    """Look at topics and checkpoint. Raises `UserError`."""
+    """Look at topics and checkpoint. Raises `UserError`, `Unavailable`."""
     # the process that started this job may still be creating the topics
     wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)
     return look(
@@ -93,9 +98,23 @@ def _look(config: Config, settings: JobSettings, accepted: Accepted, log: Any) -
     )
 
 
-def _run_in_session(
-    config: Config, settings: JobSettings, looked: Callable[[], Look], stop: StopSignal, log: Any
-) -> int:
+def ended_in_order(run: Callable[[], int], outages: Outages) -> int:
+    """Return the exit code of ``run``, also if Spark's JVM or what is outside was gone for too long. Raises `UserError`."""
+    try:
+        return run()
+    except JvmGone:
+        outages.log.error("failed", reason="Spark's JVM was killed or crashed")
+    except GivenUp as error:
+        outages.log.error("failed", reason=str(error))
+    except Unavailable:
+        if not outages.stop.requested:
+            raise
+        outages.log.info("stopped", last_batch=-1)
+        return exit_codes.OK
+    return exit_codes.STOPPED
+
+
+def _run_in_session(config: Config, settings: JobSettings, looked: Callable[[], Look], outages: Outages) -> int:
     """Start Spark, look at topics and checkpoint, and run the query. Raises `UserError`, `JvmGone`."""
     with spark_session(
         config.job.master,
@@ -110,10 +129,10 @@ def _run_in_session(
         found = looked()
         found.keep()
         for change in found.accepted.options():
-            log.warning("accepted", change=change)
+            outages.log.warning("accepted", change=change)
         settings = replace(settings, retired=dict(found.retired))
         try:
-            return _run_queries(spark, settings, stop, log)
+            return _run_queries(spark, settings, outages, config.job.stalled_after)
         except Exception as error:
             if jvm_is_gone(spark):
                 raise JvmGone from error
@@ -125,50 +144,64 @@ def _bytes(size: str) -> int:
     return int(size[:-1]) * {"m": 1024**2, "g": 1024**3}[size[-1]]
 
 
-@contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """Hold a lock on the job's folder; it ends with the process. Raises `UserError` if another job holds it."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / "running.lock").open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(
-                f"another job is using {directory}: stop it, or give this one a separate [job] directory"
-            ) from None
-        yield
-
-
-def _run_queries(spark: SparkSession, settings: JobSettings, stop: StopSignal, log: Any) -> int:
+def _run_queries(spark: SparkSession, settings: JobSettings, outages: Outages, stalled_after_s: float) -> int:
     def start() -> StreamingQuery:
         if settings.output is None:
             _take_over(settings)
+        settings.beat.create()
         return start_query(spark, settings)
 
+    def watch(query: StreamingQuery) -> BatchWatch:
+        return BatchWatch(stalled_after_s, signs_of(spark, query, settings.beat))
+
     with closing(JobOffsets(settings.kafka, settings.prefix)) as offsets:
-        return run_queries(start, stop, log, offsets.commit)
+        return run_queries(start, outages, watch, offsets.commit)
 
 
 def run_queries(
-    start: Callable[[], StreamingQuery], stop: StopSignal, log: Any, commit: Callable[[str], None] = lambda _: None
+    start: Callable[[], StreamingQuery],
+    outages: Outages,
+    watch: Callable[[StreamingQuery], BatchWatch],
+    commit: Callable[[str], None] = lambda _: None,
 ) -> int:
     """Run a query, and restart it if a batch fails for a transient reason. Each attempt continues after the last committed output.
 
-    ``start`` may raise `BatchFailed`, and ``commit`` gets the end of each batch's inputs. Returns the exit code.
+    What is outside may be away for as long as ``outages`` allow; other reasons are retried `RESTARTS_MAX` times in a row. ``start`` may
+    raise `BatchFailed`, and ``commit`` gets the end of each batch's inputs. Returns the exit code. Raises `GivenUp`.
     """
+    log, stop = outages.log, outages.stop
     failures = 0
     while True:
         try:
-            query = start()
+            query = _started(start)
             log.info("ready", query=str(query.id), run=str(query.runId))
-            return _follow(query, stop, log, commit)
+            return _follow(query, stop, log, commit, watch(query))
         except BatchFailed as failure:
-            failures = 1 if failure.progressed else failures + 1
+            if failure.progressed:
+                failures = 0
+                outages.ended()
+            if failure.outside and not stop.requested:
+                outages.wait(str(failure))
+                if not stop.requested:
+                    continue
+                log.info("stopped", last_batch=-1)
+                return exit_codes.OK
+            failures += 1
             if failures > RESTARTS_MAX or stop.requested:
                 log.error("failed", reason=str(failure))
                 return exit_codes.STOPPED
             log.warning("restarting", reason=str(failure), attempt=failures)
             time.sleep(RESTART_S * 2 ** (failures - 1))
+
+
+def _started(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """Start the query. Raises `BatchFailed` also if its checkpoint cannot be written at present."""
+    try:
+        return start()
+    except (OSError, PySparkException, Py4JJavaError) as error:
+        if is_outside(f"OSError: {error}" if isinstance(error, OSError) else str(error)):
+            raise BatchFailed(_first_line(str(error)), progressed=False, outside=True) from None
+        raise
 
 
 def _take_over(settings: JobSettings) -> None:
@@ -180,26 +213,44 @@ def end_open_transactions(kafka: KafkaTable, prefix: str, lanes: Iterable[str]) 
     try:
         take_over(kafka, prefix, lanes)
     except WriteFailed as error:
-        raise BatchFailed(str(error), progressed=False) from None
+        raise BatchFailed(str(error), progressed=False, outside=isinstance(error, KafkaGone)) from None
 
 
 class BatchFailed(Exception):
-    """A batch failed for a reason outside the program; ``progressed`` is true if this run of the query completed a batch before."""
+    """A batch failed for a reason that may pass.
 
-    def __init__(self, reason: str, *, progressed: bool) -> None:
+    ``progressed`` is true if this run of the query completed a batch before, ``outside`` if the reason is neither in Spark nor in a worker.
+    """
+
+    def __init__(self, reason: str, *, progressed: bool, outside: bool = False) -> None:
         super().__init__(reason)
         self.progressed = progressed
+        self.outside = outside
 
 
-def _follow(query: StreamingQuery, stop: StopSignal, log: Any, commit: Callable[[str], None] = lambda _: None) -> int:
+def _follow(
+    query: StreamingQuery,
+    stop: StopSignal,
+    log: Any,
+    commit: Callable[[str], None] = lambda _: None,
+    watch: BatchWatch | None = None,
+) -> int:
     """Log batches until the query ends or stops, and return the job's exit code; ``commit`` gets the end of each batch's inputs."""
     last_batch = -1
     try:
         while not query.awaitTermination(POLL_S) and not stop.requested:  # type: ignore[arg-type]  # Spark takes fractions
             last_batch = _log_batches(query, last_batch, log, commit)
+            if watch is not None:
+                watch.look()
         _stop_between_batches(query)
+    except Stalled as stalled:
+        _end(query, str(stalled))
+        raise BatchFailed(str(stalled), progressed=last_batch >= 0, outside=True) from None
     except StreamingQueryException as error:
         reason, foreseen = _reason(error)
+        if is_outside(str(error)) and (not foreseen or WRITER_GONE in reason):
+            last_batch = _log_batches(query, last_batch, log, commit)
+            raise BatchFailed(reason, progressed=last_batch >= 0, outside=True) from None
         if _may_pass(str(error), reason):
             last_batch = _log_batches(query, last_batch, log, commit)
             raise BatchFailed(reason, progressed=last_batch >= 0) from None
@@ -208,6 +259,18 @@ def _follow(query: StreamingQuery, stop: StopSignal, log: Any, commit: Callable[
     last_batch = _log_batches(query, last_batch, log, commit)
     log.info("stopped", last_batch=last_batch)
     return exit_codes.OK
+
+
+def _end(query: StreamingQuery, reason: str) -> None:
+    """End a query that does not go on. Raises `GivenUp` if it does not end within `STOP_QUERY_S_MAX` either."""
+    try:
+        query.stop()
+    except (PySparkException, Py4JJavaError) as error:
+        raise GivenUp(f"{reason}, and its query does not end: {_first_line(str(error))}") from None
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no reason is given")
 
 
 def _may_pass(error: str, reason: str) -> bool:
@@ -276,15 +339,23 @@ def _worker_died(error: str) -> bool:
     )
 
 
-_FORESEEN = (".HandlerFault:", ".WaitingOverflow:", ".PluginError:", ".UserError:", ".WriteFailed:", ".WriterFenced:")
+_FORESEEN = (
+    ".HandlerFault:",
+    ".WaitingOverflow:",
+    ".PluginError:",
+    ".UserError:",
+    ".WriteFailed:",
+    ".WriterFenced:",
+    ".KafkaGone:",
+)
 """Errors that a worker raises if a lane cannot continue although the program is correct.
 
 Only `WriteFailed` is retried. After the others a retry would meet the same handler, plugins and limits, and each attempt at a hanging
 handler would cost its full time limit.
 """
 
-_FORESEEN_BY_SPARK = ("No space left on device", "[CONCURRENT_STREAM_LOG_UPDATE]")
-"""Spark's messages if it cannot write its checkpoint, or if another job writes it too."""
+_FORESEEN_BY_SPARK = ("[CONCURRENT_STREAM_LOG_UPDATE]",)
+"""Spark's message if another job writes the checkpoint, too."""
 
 _HUNG = "a handler did not return and no signal could interrupt it"
 _CALLS_HANDLERS = re.compile(r"core/handlers/dispatch\.py\", line \d+ in _run$")
@@ -325,15 +396,3 @@ def _stuck_handler(lines: list[str]) -> str | None:
         if inner.startswith("File ") and _CALLS_HANDLERS.search(outer):
             return inner
     return None
-
-
-class StopSignal:
-    """Remembers that a signal asked the process to stop."""
-
-    def __init__(self) -> None:
-        self.requested = False
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._request)
-
-    def _request(self, *_: object) -> None:
-        self.requested = True

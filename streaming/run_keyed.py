@@ -8,14 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from streaming.batch_watch import BatchWatch, beat_next_to, signs_of
 from streaming.keyed_job import KeyedJobSettings, start_keyed_query
-from streaming.logs import logger, own_output
+from streaming.logs import locked, logger, own_output
 from streaming.markers import marked_keys, read_marker
-from streaming.run import TOPICS_S_MAX, BatchFailed, StopSignal, end_open_transactions, locked, run_queries
+from streaming.outside import Outages, StopSignal
+from streaming.run import TOPICS_S_MAX, BatchFailed, end_open_transactions, ended_in_order, run_queries
 from streaming.session import SPARK_LOG, JvmGone, jvm_is_gone, spark_session
 from streaming.transactions import ABANDONED_S_MAX
-from validator import exit_codes
-from validator.errors import UserError
+from validator.errors import Unavailable, UserError
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import wait_for_topics
 from validator.lanes.configured import job_directory
@@ -23,6 +24,7 @@ from validator.lanes.keyed import Recovery
 from validator.plugin.job_api import JobRecord
 from validator.service.checkpoint import has_checkpoint
 from validator.service.plugin_job import configured_job
+from validator.service.waiting import Patience
 from validator.topics import TOPICS
 
 if TYPE_CHECKING:
@@ -55,18 +57,17 @@ def run_keyed_job(config: Config, name: str) -> int:
     with locked(directory), own_output(directory) as own:
         log = logger(own)
         log.info("started", lanes=[name], directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG))
-        try:
-            check_written(settings)
-            return _run_in_session(config, settings, stop, log)
-        except JvmGone:
-            log.error("failed", reason="Spark's JVM was killed or crashed")
-        except BatchFailed as failure:
-            log.error("failed", reason=str(failure))
-        return exit_codes.STOPPED
+        outages = Outages(Patience(config.job.give_up_after), stop, log)
+
+        def run() -> int:
+            outages.wait_out(lambda: check_written(settings))
+            return _run_in_session(config, settings, outages)
+
+        return ended_in_order(run, outages)
 
 
 def check_written(settings: KeyedJobSettings) -> None:
-    """Check a job against the keys of which Kafka holds output. Raises `UserError`, `BatchFailed`.
+    """Check a job against the keys of which Kafka holds output. Raises `UserError`, of which `Unavailable` may pass.
 
     Markers are read past open transactions, and a job that is killed leaves its own open for minutes. So a job with a checkpoint ends its
     own first. One without may be a mistake, and must not fence off the job that is running: it waits.
@@ -75,11 +76,14 @@ def check_written(settings: KeyedJobSettings) -> None:
         settings.kafka, prefix=settings.prefix, patience_s=TOPICS_S_MAX, topics=(*TOPICS, *settings.job.topics)
     )
     if has_checkpoint(Path(settings.checkpoint)):
-        end_open_transactions(settings.kafka, settings.prefix, settings.job.keys)
+        try:
+            end_open_transactions(settings.kafka, settings.prefix, settings.job.keys)
+        except BatchFailed as failure:
+            raise (Unavailable if failure.outside else UserError)(str(failure)) from None
     settings.job.check_written(marked_keys(settings.kafka, settings.prefix, ABANDONED_S_MAX))
 
 
-def _run_in_session(config: Config, settings: KeyedJobSettings, stop: StopSignal, log: Any) -> int:
+def _run_in_session(config: Config, settings: KeyedJobSettings, outages: Outages) -> int:
     with spark_session(
         config.job.master,
         job_directory(config),
@@ -88,14 +92,22 @@ def _run_in_session(config: Config, settings: KeyedJobSettings, stop: StopSignal
     ) as spark:
         for artefact in config.plugins.artefacts:
             spark.sparkContext.addPyFile(artefact)
-        settings = replace(settings, recoveries=recoveries(settings, job_directory(config), rebuild=config.job.rebuild))
+
+        def looked() -> dict[str, Recovery]:
+            return recoveries(settings, job_directory(config), rebuild=config.job.rebuild)
+
+        begun = replace(settings, recoveries=outages.wait_out(looked))
+        beat = beat_next_to(settings.checkpoint)
 
         def start() -> StreamingQuery:
             end_open_transactions(settings.kafka, settings.prefix, settings.job.keys)
-            return start_keyed_query(spark, settings)
+            return start_keyed_query(spark, begun)
+
+        def watch(query: StreamingQuery) -> BatchWatch:
+            return BatchWatch(config.job.stalled_after, signs_of(spark, query, beat))
 
         try:
-            return run_queries(start, stop, log)
+            return run_queries(start, outages, watch)
         except Exception as error:
             if jvm_is_gone(spark):
                 raise JvmGone from error

@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from streaming.options import session_options
+from streaming.options import LOOPBACK, is_local, protection_options, session_options
+from validator.errors import UserError
 from validator.kafka.jars import ensure_jars
 from validator.kafka.java import find_java
 
@@ -54,8 +57,8 @@ def spark_session(
 ) -> Iterator[SparkSession]:
     """Start a session that can read Kafka, and stop it on exit.
 
-    ``master`` is a Spark master URL. Raises `UserError` if Java or the connector's jars are not available, `JvmGone` if the JVM ends while
-    the session starts.
+    ``master`` is a Spark master URL. Raises `UserError` if Java, the connector's jars or a cluster's secret are not available, `JvmGone` if
+    the JVM ends while the session starts.
     """
     os.environ["JAVA_HOME"] = str(find_java().resolve().parent.parent)
     # workers run this interpreter with these packages, not whichever `python3` is on the path
@@ -65,22 +68,45 @@ def spark_session(
     log_configuration = logs / "log4j2.properties"
     log_configuration.write_text(_LOG_CONFIGURATION.format(log=logs / SPARK_LOG), encoding="utf-8")
 
-    builder = SparkSession.builder.appName("validator").master(master)
-    builder = builder.config("spark.jars", ",".join(map(str, ensure_jars("spark"))))
-    for name, value in session_options(log_configuration, driver_memory, state_partitions).items():
-        builder = builder.config(name, value)
+    options = session_options(log_configuration, driver_memory, state_partitions)
+    options |= {
+        "spark.master": master,
+        "spark.app.name": "validator",
+        "spark.jars": ",".join(map(str, ensure_jars("spark"))),
+    }
+    with TemporaryDirectory(prefix="validator-") as sockets:  # short, as paths of sockets have to be, and private
+        spark = _started(options | protection_options(master, Path(sockets) if is_local(master) else None))
+        try:
+            yield spark
+        finally:
+            if not _has_ended(spark.sparkContext._gateway, 0.0):
+                spark.stop()
+
+
+def _started(options: dict[str, str]) -> SparkSession:
+    """Start a session. Raises `UserError` if the cluster's secret is not known, `JvmGone`."""
+    master = options["spark.master"]
+    if is_local(master):
+        os.environ["SPARK_LOCAL_IP"] = LOOPBACK  # for executors of local-cluster
     try:
-        spark = builder.getOrCreate()
+        SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(options.items())))
+        if master.startswith("local-cluster["):
+            # not before the JVM has started, whose command line others can read
+            options = options | {"spark.authenticate.secret": secrets.token_hex(32)}
+        builder = SparkSession.builder
+        for name, value in options.items():
+            builder = builder.config(name, value)
+        return builder.getOrCreate()
     except Exception as error:
         gateway = SparkContext._gateway
         if gateway is None or _has_ended(gateway, JVM_END_S_MAX):
             raise JvmGone from error
+        if "spark.authenticate.secret" in str(error):
+            raise UserError(
+                f"[job] master {master}: expected the cluster's spark.authenticate.secret in spark-defaults.conf, found none: the job does "
+                "not use a cluster that admits everybody"
+            ) from error
         raise
-    try:
-        yield spark
-    finally:
-        if not _has_ended(spark.sparkContext._gateway, 0.0):
-            spark.stop()
 
 
 def jvm_is_gone(spark: SparkSession) -> bool:

@@ -26,8 +26,9 @@ from streaming.markers import (
     read_dead_letters,
     read_marker,
 )
-from validator.errors import UserError
+from validator.errors import Unavailable, UserError
 from validator.kafka.client import producer_config
+from validator.kafka.retry import answer, passes
 from validator.topics import MARKERS
 
 if TYPE_CHECKING:
@@ -54,6 +55,10 @@ class WriteFailed(Exception):
     """Kafka did not accept a batch. The batch is retried from the marker."""
 
 
+class KafkaGone(WriteFailed):
+    """Kafka did not answer, or will answer otherwise in a moment: the batch is retried for as long as the job may wait."""
+
+
 class WriterFenced(Exception):
     """Another job has taken over this lane. This job must stop."""
 
@@ -67,13 +72,21 @@ def take_over(kafka: KafkaTable, prefix: str, lanes: Iterable[str]) -> None:
         try:
             list(pool.map(lambda lane: _open_producer(kafka, prefix, lane), lanes))
         except KafkaException as error:
-            raise WriteFailed(f"Kafka did not accept the batch: {error.args[0].str()}") from error
+            raise _failure(error.args[0], f"Kafka did not accept the batch: {error.args[0].str()}") from error
+
+
+def _failure(error: KafkaError, text: str) -> WriteFailed:
+    return KafkaGone(text) if passes(error) else WriteFailed(text)
+
+
+def _unread(error: UserError) -> WriteFailed:
+    return KafkaGone(str(error)) if isinstance(error, Unavailable) else WriteFailed(str(error))
 
 
 def _open_producer(kafka: KafkaTable, prefix: str, lane: str) -> Producer:
     config = producer_config(kafka, transactional_id=group_of(prefix, lane))
     producer = Producer(config | {"transaction.timeout.ms": TRANSACTION_MS_MAX})
-    producer.init_transactions(CALL_S_MAX)
+    answer(producer.init_transactions, patience_s=CALL_S_MAX)
     return producer
 
 
@@ -112,7 +125,7 @@ class TransactionalWriter:
             try:
                 self._marker = read_marker(self._kafka, self._prefix, self._lane)
             except UserError as error:
-                raise WriteFailed(str(error)) from error
+                raise _unread(error) from error
             self._seen = self._last_write()
         return self._marker.after(None, dict.fromkeys(places, 0))
 
@@ -122,7 +135,7 @@ class TransactionalWriter:
             try:
                 self._dead_letters = read_dead_letters(self._kafka, self._prefix, self._lane)
             except UserError as error:
-                raise WriteFailed(str(error)) from error
+                raise _unread(error) from error
         return self._dead_letters
 
     def write(self, records: Iterable[OutputRecord]) -> None:
@@ -157,7 +170,7 @@ class TransactionalWriter:
         except KafkaException as error:
             raise self._failed(error) from error
         if self._failure is not None:
-            raise WriteFailed(f"Kafka refused a record: {self._failure.str()}")
+            raise _failure(self._failure, f"Kafka refused a record: {self._failure.str()}")
         self._open = False
         self._marker = marker
         self._seen = LastWrite(None if marker.block is None else marker.block + 1, self._job)
@@ -183,7 +196,8 @@ class TransactionalWriter:
         try:
             return self._offsets.last_write()
         except KafkaException as error:
-            raise WriteFailed(f"Kafka does not say who wrote lane {self._lane}: {error.args[0].str()}") from error
+            reason: KafkaError = error.args[0]
+            raise _failure(reason, f"Kafka does not say who wrote lane {self._lane}: {reason.str()}") from error
 
     def _is_further(self, last: LastWrite) -> bool:
         return last.offset is not None and last.offset > (self._seen.offset or 0)
@@ -195,7 +209,9 @@ class TransactionalWriter:
     def _failed(self, error: KafkaException) -> WriteFailed | WriterFenced:
         reason: KafkaError = error.args[0]
         if reason.code() not in _FENCED:
-            return WriteFailed(f"Kafka did not accept the batch: {reason.str()}")
+            # a transaction that must be aborted says that some record failed, and the record why
+            cause = reason if self._failure is None else self._failure
+            return _failure(cause, f"Kafka did not accept the batch: {reason.str()}")
         try:
             self._refuse_another_job(self._last_write())
         except WriterFenced as fenced:

@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 
     from validator.service.job import Event
 
-_STYLES = {"failed": "bold red", "killed": "bold red", "ready": "bold green", "stopped": "yellow", "batch": "cyan"}
+_STYLES = {
+    "failed": "bold red",
+    "killed": "bold red",
+    "ready": "bold green",
+    "stopped": "yellow",
+    "waiting": "yellow",
+    "batch": "cyan",
+}
 
 
 def log_printer(*, as_json: bool) -> Callable[[Event], None]:
@@ -58,6 +65,9 @@ def describe(event: Event) -> str:
             return f"by {event['signal']}, exit code {event['exit_code']}; {_last(event['last_line'])}; Spark's log is {event['spark_log']}"
         case "restart":
             return f"{event['attempt']} of {event['attempts_max']}, in {event['seconds']:.0f} s"
+        case "waiting":
+            waited = f" after {event['waited']:.0f} s" if event["waited"] >= 1 else ""
+            return f"{event['reason']}; tries again in {event['seconds']:.0f} s{waited}, gives up after {event['give_up_after']:g} s"
         case "stopped":
             return f"after batch {event['last_batch']}" if event["last_batch"] >= 0 else "before the first batch"
         case "broker":

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from validator import __version__, exit_codes
-from validator.errors import UserError
+from validator.errors import GivenUp, UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,7 +136,7 @@ class LazyGroup(TyperGroup):
             if ctx.params.get("verbose"):
                 traceback.print_exc()
             print(f"validator: {printable_lines(str(error))}", file=sys.stderr)  # noqa: T201 - rich would wrap the line
-            raise typer.Exit(exit_codes.USER_ERROR) from None
+            raise typer.Exit(exit_codes.STOPPED if isinstance(error, GivenUp) else exit_codes.USER_ERROR) from None
 
 
 app = typer.Typer(

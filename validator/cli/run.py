@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Final
 
 import typer
@@ -18,6 +19,7 @@ from validator.cli.common import (
 )
 from validator.cli.job_log import log_printer
 from validator.cli.progress import jar_progress
+from validator.errors import Unavailable
 from validator.kafka.jars import ensure_jars
 from validator.kafka.topics import wait_for_topics
 from validator.lanes.accepted import read_accepted
@@ -35,7 +37,8 @@ def run(
 ) -> None:
     """Run the job on the configured Kafka, or on the embedded broker if that is running, until Ctrl-C or SIGTERM.
 
-    The topics must exist: create them with `validator topics create`. The log goes to standard error. When stopped, the job completes its
+    The topics must exist: create them with `validator topics create`. The log goes to standard error. While Kafka is away the job
+    waits, as long as `[job] give_up_after` says. When stopped, the job completes its
     batch first; the next start continues there. Exit code 0 if it was stopped, 2 if its configuration or environment is wrong, 3 if it
     stopped by itself to avoid losing data or was killed, 70 if it failed.
     """
@@ -43,7 +46,8 @@ def run(
     read_accepted(accepted)
     config = load_job_config(config_path, rebuild=rebuild)
     config = config.model_copy(update={"kafka": kafka_table(config)})
-    wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)
+    with suppress(Unavailable):  # the job waits for Kafka, and says so
+        wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)
     with jar_progress() as progress:
         ensure_jars("spark", progress=progress)
     job = JobProcess(config, log_printer(as_json=as_json), accepted)

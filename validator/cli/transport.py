@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from functools import partial
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -14,9 +15,10 @@ import typer
 from validator import exit_codes
 from validator.cli.common import ConfigPath, kafka_table, say
 from validator.config import load_config
-from validator.errors import LeaseLost
+from validator.errors import LeaseLost, Unavailable
 from validator.plugin.limits import ENDING_S_MAX
 from validator.service.transport import TransportGroup, choose_transport, create_topics_of_jobs, run_transport
+from validator.service.waiting import Patience, Pause, wait_out
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -49,7 +51,8 @@ def run(
     the records again that it received but did not acknowledge. It writes to the input topics, and reads the output topics that it names in
     the consumer group `<prefix>transport.NAME`. Of several processes with one NAME, one is active; the others wait as standby and take over
     when it ends. If Kafka has not heard from it for too long, another process may have taken over: it delivers nothing more and begins
-    again as standby. Exit code 0 if it ended, 2 if it, its configuration or Kafka has a problem.
+    again as standby. While Kafka is away it waits, as long as `[job] give_up_after` says. Exit code 0 if it ended, 2 if it, its
+    configuration or Kafka has a problem, 3 if Kafka was away for too long.
     """
     config = load_config(config_path)
     chosen = choose_transport(config, name)
@@ -63,28 +66,47 @@ def run(
             raise KeyboardInterrupt
         stop.set()
 
+    active = Event()
+
     def on_active(lease: Lease) -> None:
+        active.set()
         say(f"transport {chosen.name}: {chosen.plugin}")
         Thread(target=_end_if_lost, args=(lease, ended), daemon=True).start()
 
+    def run_once() -> None:
+        try:
+            run_transport(
+                chosen,
+                group,
+                stop,
+                lambda name: say(f"transport {chosen.name}: standby; active is {name}"),
+                on_active,
+            )
+        except Unavailable as error:
+            if active.is_set():  # what the plugin holds may be half done: it begins again as after any other end
+                raise LeaseLost(str(error)) from error
+            raise
+
     before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        run_transport(
-            chosen,
-            group,
-            stop,
-            lambda active: say(f"transport {chosen.name}: standby; active is {active}"),
-            on_active,
-        )
+        wait_out(run_once, Patience(config.job.give_up_after), partial(_say_pause, chosen.name), stop.is_set)
     except LeaseLost as error:
         ended.set()
         _begin_again(str(error))
+    except Unavailable:
+        if not stop.is_set():
+            raise
     except KeyboardInterrupt:
         raise typer.Exit(exit_codes.INTERRUPTED) from None
     finally:
         ended.set()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _say_pause(name: str, pause: Pause) -> None:
+    limit = f"gives up after {pause.give_up_after_s:g} s"
+    say(f"transport {name}: {pause.reason}; tries again in {pause.seconds:.0f} s, {limit}")
 
 
 def _end_if_lost(lease: Lease, ended: Event) -> None:

@@ -51,6 +51,8 @@ EFFECTS: Final[dict[str, Effect]] = {
     "job.trigger_interval_ms": Effect.START,
     "job.max_records_per_trigger": Effect.START,
     "job.rebuild": Effect.START,
+    "job.give_up_after": Effect.START,
+    "job.stalled_after": Effect.START,
     "job.blocks_ahead_max": Effect.START,
     "job.waiting_bytes_max": Effect.START,
     "job.duplicate_window_blocks": Effect.NEXT_BLOCK,

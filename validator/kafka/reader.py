@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from validator.errors import UserError
+from validator.errors import Unavailable, UserError
 from validator.kafka import retry
 from validator.kafka.client import admin_config, consumer_config
 from validator.kafka.consume import available
-from validator.kafka.retry import answer, await_broker, is_missing, partitions_of, passes
+from validator.kafka.retry import answer, await_broker, brokers_are_gone, is_missing, partitions_of, passes, user_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 RECORDS_PER_POLL: Final = 1_000
 POLL_S: Final = 0.2
 """Seconds that one poll of the topics waits for records."""
-
-_BROKERS_GONE: Final = (KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
 
 
 class TopicRecord(NamedTuple):
@@ -46,7 +44,7 @@ class TopicReader:
     It starts at the first record or, with ``tail``, that many offsets before each partition's end. Records without a value, which delete a
     key from a compacted topic, are left out; with ``nulls`` they are returned with an empty value. Kafka has ``patience_s``, by default
     `retry.ANSWER_S_MAX`, to answer a request, and to come back if all brokers are gone. As a context manager it closes its connections on
-    exit. Every method raises `UserError` if the topics do not exist or no broker answers.
+    exit. Every method raises `UserError` if the topics do not exist, and `Unavailable` if no broker answers.
     """
 
     def __init__(
@@ -121,7 +119,7 @@ class TopicReader:
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._ends[message.topic(), message.partition()] = message.offset()
                 self._read_on.discard((message.topic(), message.partition()))
-            elif error.code() in _BROKERS_GONE:
+            elif brokers_are_gone(error):
                 with self._translated():
                     await_broker(self._consumer, patience_s=self._patience_s)
             elif not passes(error) and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
@@ -139,7 +137,7 @@ class TopicReader:
     def read_past_transactions(self, progress_s: float) -> Iterator[TopicRecord]:
         """Yield every committed record up to the present end, waiting for the transactions that are open before it.
 
-        Raises `UserError` if there is no progress for ``progress_s`` seconds.
+        Raises `Unavailable` if there is no progress for ``progress_s`` seconds.
         """
         with self._translated():
             wanted = {place: end for place, end in self._ends_with_uncommitted().items() if end}
@@ -150,7 +148,7 @@ class TopicReader:
                 deadline = time.monotonic() + progress_s
             elif time.monotonic() > deadline:
                 topics = ", ".join(sorted({topic for topic, _ in wanted}))
-                raise UserError(f"{topics} cannot be read to its end: a transaction may be open there")
+                raise Unavailable(f"{topics} cannot be read to its end: a transaction may be open there")
             yield from records
 
     def restart(self, topic: str, partition: int, offset: int) -> None:
@@ -226,7 +224,7 @@ class TopicReader:
             raise self._user_error(error.args[0]) from error
 
     def _user_error(self, error: Any) -> UserError:
-        return UserError(f"no records can be read at {self._bootstrap}: {error.str()} ({error.name()})")
+        return user_error(error, f"no records can be read at {self._bootstrap}: {error.str()} ({error.name()})")
 
 
 def _bytes(value: str | bytes | None) -> bytes | None:

@@ -7,10 +7,13 @@ admin requests. A topic that was just created has no leader for a moment, and a 
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
+
+from validator.errors import Unavailable, UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -31,24 +34,68 @@ _NEW_TOPIC: Final = frozenset({
 })  # fmt: skip
 """What a broker reports for a topic that another one has just created, and for a misspelt one."""
 
-_PASSING: Final = frozenset({
+_PASSING: Final[dict[int, str | None]] = {
     # a leader changes, or is elected for the first time
-    KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.REPLICA_NOT_AVAILABLE,
-    KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.OFFSET_NOT_AVAILABLE, KafkaError.LISTENER_NOT_FOUND,
-    KafkaError.PREFERRED_LEADER_NOT_AVAILABLE,
+    KafkaError.LEADER_NOT_AVAILABLE: "LeaderNotAvailableException",
+    KafkaError.NOT_LEADER_FOR_PARTITION: "NotLeaderOrFollowerException",
+    KafkaError.REPLICA_NOT_AVAILABLE: "ReplicaNotAvailableException",
+    KafkaError.FENCED_LEADER_EPOCH: "FencedLeaderEpochException",
+    KafkaError.UNKNOWN_LEADER_EPOCH: "UnknownLeaderEpochException",
+    KafkaError.OFFSET_NOT_AVAILABLE: "OffsetNotAvailableException",
+    KafkaError.LISTENER_NOT_FOUND: "ListenerNotFoundException",
+    KafkaError.PREFERRED_LEADER_NOT_AVAILABLE: "PreferredLeaderNotAvailableException",
+    KafkaError.ELIGIBLE_LEADERS_NOT_AVAILABLE: "EligibleLeadersNotAvailableException",
     # a coordinator or controller changes, or is loading
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR,
-    KafkaError.NOT_CONTROLLER, KafkaError._WAIT_COORD, KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError.CONCURRENT_TRANSACTIONS,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS: "CoordinatorLoadInProgressException",
+    KafkaError.COORDINATOR_NOT_AVAILABLE: "CoordinatorNotAvailableException",
+    KafkaError.NOT_COORDINATOR: "NotCoordinatorException",
+    KafkaError.NOT_CONTROLLER: "NotControllerException",
+    KafkaError._WAIT_COORD: None,
+    KafkaError.UNSTABLE_OFFSET_COMMIT: "UnstableOffsetCommitException",
+    KafkaError.CONCURRENT_TRANSACTIONS: "ConcurrentTransactionsException",
     # a broker starts, stops or is overloaded
-    KafkaError.BROKER_NOT_AVAILABLE, KafkaError.NETWORK_EXCEPTION, KafkaError.REQUEST_TIMED_OUT, KafkaError.KAFKA_STORAGE_ERROR,
-    KafkaError.THROTTLING_QUOTA_EXCEEDED, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT,
-    KafkaError._TIMED_OUT_QUEUE,
-})  # fmt: skip
+    KafkaError.BROKER_NOT_AVAILABLE: "BrokerNotAvailableException",
+    KafkaError.NETWORK_EXCEPTION: "NetworkException",
+    KafkaError.REQUEST_TIMED_OUT: "TimeoutException",
+    KafkaError.KAFKA_STORAGE_ERROR: "KafkaStorageException",
+    KafkaError.NOT_ENOUGH_REPLICAS: "NotEnoughReplicasException",
+    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "NotEnoughReplicasAfterAppendException",
+    KafkaError.THROTTLING_QUOTA_EXCEEDED: "ThrottlingQuotaExceededException",
+    KafkaError._TRANSPORT: "DisconnectException",
+    KafkaError._ALL_BROKERS_DOWN: None,
+    KafkaError._RESOLVE: None,
+    KafkaError._TIMED_OUT: None,
+    KafkaError._TIMED_OUT_QUEUE: None,
+    KafkaError._MSG_TIMED_OUT: None,
+    KafkaError._RETRY: None,
+}
+"""Errors that pass, with the class of `org.apache.kafka.common.errors` by which Spark's client reports the same."""
+
+_PASSING_IN_JAVA: Final = re.compile(
+    rf"\borg\.apache\.kafka\.common\.errors\.({'|'.join(filter(None, _PASSING.values()))})\b"
+    # a name that cannot be resolved, and a record that does not come
+    r"|No resolvable bootstrap urls given in |\bjava\.net\.UnknownHostException\b|TimeoutException: Cannot fetch record "
+)
 
 
 def passes(error: KafkaError) -> bool:
     """Return whether an error is transient. A fatal one is not, nor is an unknown topic after its time."""
     return not error.fatal() and (error.retriable() or error.code() in _PASSING)
+
+
+def passes_in_java(text: str) -> bool:
+    """Return whether a text of Spark's, with its stack traces, reports an error of Kafka's Java client that `passes`."""
+    return _PASSING_IN_JAVA.search(text) is not None
+
+
+def brokers_are_gone(error: KafkaError) -> bool:
+    """Return whether a client reports that it has no connection to any broker; it goes on by itself once one is back."""
+    return error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
+
+
+def user_error(error: KafkaError, text: str) -> UserError:
+    """Return the error with a text for people: `Unavailable` if it `passes`."""
+    return Unavailable(text) if passes(error) else UserError(text)
 
 
 def answer(question: Callable[[float], T], *, patience_s: float | None = None) -> T:

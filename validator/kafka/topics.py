@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from validator.errors import UserError
 from validator.kafka.client import DEAD_LETTER_BYTES_MAX, MESSAGE_BYTES_MAX, admin_config
-from validator.kafka.retry import ANSWER_S_MAX, answer
+from validator.kafka.retry import ANSWER_S_MAX, answer, user_error
 from validator.topics import DEAD_LETTERS, TOPICS
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def create_topics(
 
     One partition is enough for one relay chain, whose records all have one key; use as many as there are busy chains. By default, output
     topics have as many as input topics. A replication factor of -1 is the cluster's default. ``retention_ms``, by topic without the prefix,
-    overrides the table's. Errors: `UserError` if no broker answers or it refuses.
+    overrides the table's. Errors: `Unavailable` if no broker answers, `UserError` if it refuses.
     """
     with _admin(kafka) as admin:
         counts = {"in": partitions, "out": partitions if output_partitions is None else output_partitions}
@@ -108,7 +108,8 @@ def _create(admin: AdminClient, topics: Mapping[str, NewTopic]) -> None:
     try:
         answer(attempt)
     except KafkaException as error:
-        raise UserError(f"topic {next(iter(left))} could not be created: {error.args[0].str()}") from error
+        text = f"topic {next(iter(left))} could not be created: {error.args[0].str()}"
+        raise user_error(error.args[0], text) from error
 
 
 def _wait_until_known(admin: AdminClient, names: Iterable[str]) -> None:
@@ -178,25 +179,15 @@ def wait_for_topics(
 ) -> None:
     """Return once every topic exists, so that a reader and a broker can be started together.
 
-    Errors: `UserError` if one is still missing after ``patience_s``, or no broker answers by then.
+    Errors: `Unavailable` if no broker answers, `UserError` if a topic is still missing after ``patience_s``.
     """
     deadline = time.monotonic() + patience_s
     while True:
-        problem: UserError
-        try:
-            missing = [
-                state.name for state in list_topics(kafka, prefix=prefix, topics=topics) if state.partitions is None
-            ]
-        except UserError as error:
-            problem = error
-        else:
-            if not missing:
-                return
-            problem = UserError(
-                f"topics are missing ({', '.join(missing)}): create them with `validator topics create`"
-            )
+        missing = [state.name for state in list_topics(kafka, prefix=prefix, topics=topics) if state.partitions is None]
+        if not missing:
+            return
         if time.monotonic() >= deadline:
-            raise problem
+            raise UserError(f"topics are missing ({', '.join(missing)}): create them with `validator topics create`")
         time.sleep(0.2)
 
 
@@ -210,7 +201,8 @@ def _admin(kafka: KafkaTable) -> Iterator[AdminClient]:
         reason = error.args[0]
         if reason.name() == "_INVALID_ARG":
             raise UserError(f"[kafka] is not accepted by the client: {reason.str()}") from error
-        raise UserError(
+        text = (
             f"no Kafka answers at {config['bootstrap.servers']} ({reason.str()}): check bootstrap.servers, or start one "
             "with `validator broker start`"
-        ) from error
+        )
+        raise user_error(reason, text) from error

@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, 
 
 from validator.errors import UserError
 from validator.kafka.client import consumer_config
-from validator.kafka.retry import ANSWER_S_MAX, answer, check, is_missing, partitions_of, passes
+from validator.kafka.retry import ANSWER_S_MAX, answer, check, is_missing, partitions_of, passes, user_error
 from validator.plugin.api import OutputRecord
 from validator.plugin.limits import COMMIT_S_MAX, POLL_S_MAX, READER_FETCH_KIB
 from validator.plugin.submission import check_timeout, start_offsets
@@ -28,9 +28,6 @@ _READER: Final = {
     "auto.offset.reset": "error",
     "queued.max.messages.kbytes": READER_FETCH_KIB,
 }
-
-_GOES_BY: Final = (KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError.GROUP_AUTHORIZATION_FAILED)
-"""Errors of a reader that needs no group, and after which librdkafka continues by itself."""
 
 
 class KafkaOutputReader:
@@ -119,7 +116,8 @@ class KafkaOutputReader:
             self._positions[place] = max(self._positions[place], message.offset())
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             self._reset(place)
-        elif not passes(error) and error.code() not in _GOES_BY:
+        elif not passes(error) and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+            # librdkafka continues after the others by itself, and this reader needs no group
             raise self._error(error)
         return None
 
@@ -169,4 +167,6 @@ class KafkaOutputReader:
 
     def _error(self, error: KafkaError) -> UserError:
         hint = ": create it with `validator topics create`" if is_missing(error) else ""
-        return UserError(f"output records cannot be read at {self._bootstrap}: {error.str()} ({error.name()}){hint}")
+        return user_error(
+            error, f"output records cannot be read at {self._bootstrap}: {error.str()} ({error.name()}){hint}"
+        )

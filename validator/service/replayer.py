@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from validator.core.inputs import Source
 from validator.errors import UserError
 from validator.kafka.client import producer_config
-from validator.kafka.retry import missing_topics
+from validator.kafka.retry import answer, missing_topics, user_error
 from validator.service.dead_letters import LEDGER, Ledger, Place, Replay, StoredLetter, completed, decoded
 from validator.topics import INPUT_TOPICS
 
@@ -133,7 +133,7 @@ class Replayer:
                     f"topics are missing at {self._bootstrap} ({', '.join(missing)}): check [topics] prefix, or create them with "
                     "`validator topics create`"
                 )
-            self._producer.init_transactions(CALL_S_MAX)
+            answer(self._producer.init_transactions, patience_s=CALL_S_MAX)
         except KafkaException as error:
             raise self._user_error(error) from error
 
@@ -218,7 +218,7 @@ class Replayer:
             return UserError(
                 f"{self._bootstrap} did not confirm the last records ({reason.str()}): check with `validator dead-letters list`"
             )
-        return UserError(f"nothing was put back: {self._bootstrap}: {reason.str()} ({reason.name()})")
+        return user_error(reason, f"nothing was put back: {self._bootstrap}: {reason.str()} ({reason.name()})")
 
 
 def _offset(message: Message) -> int:

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException, Producer
 
 from validator.errors import UserError
 from validator.kafka.client import producer_config
-from validator.kafka.retry import missing_topics
+from validator.kafka.retry import missing_topics, user_error
 
 if TYPE_CHECKING:
     from validator.kafka.client import KafkaTable
@@ -37,9 +37,8 @@ class RecordSender:
         try:
             missing = missing_topics(self._producer, [name])
         except KafkaException as error:
-            raise UserError(
-                f"no Kafka answers at {self._bootstrap} ({error.args[0].str()}): check bootstrap.servers"
-            ) from error
+            text = f"no Kafka answers at {self._bootstrap} ({error.args[0].str()}): check bootstrap.servers"
+            raise user_error(error.args[0], text) from error
         if missing:
             raise UserError(
                 f"topic {name} does not exist at {self._bootstrap}: check [topics] prefix, or create it with `validator topics create`"

@@ -13,6 +13,7 @@ from validator.kafka.topics import create_topics
 from validator.lanes.configured import lane_definitions
 from validator.service.job import JobProcess
 from validator.service.look import look_offline
+from validator.service.waiting import Patience, wait_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,8 +47,9 @@ def check_job(config: Config) -> None:
 class Service:
     """A job and, if the configuration names no Kafka, its embedded broker.
 
-    ``config`` has the broker's address once `start` has returned. ``on_event`` gets the job's log lines and two more events: ``broker``
-    when the broker answers (``bootstrap_servers``, ``started_here``), and ``topics`` when the topics exist (``created``).
+    ``config`` has the broker's address once `start` has returned. ``on_event`` gets the job's log lines and further events: ``broker``
+    when the broker answers (``bootstrap_servers``, ``started_here``), ``topics`` when the topics exist (``created``), and ``waiting``
+    before each pause in which Kafka is away.
     """
 
     def __init__(
@@ -72,7 +74,7 @@ class Service:
         return self._job
 
     def start(self) -> None:
-        """Start everything and return when the topics exist; the job is still starting then. Raises `UserError`."""
+        """Start everything and return when the topics exist; the job is still starting then. Raises `UserError`, `GivenUp`."""
         if self.broker is None:
             self._create_topics()
             self._start_job()
@@ -163,14 +165,19 @@ class Service:
 
     def _create_topics(self) -> None:
         topics = self.config.topics
-        made = create_topics(
-            self.config.kafka,
-            prefix=topics.prefix,
-            partitions=topics.input_partitions,
-            output_partitions=topics.output_partitions,
-            replication_factor=topics.replication_factor,
-            retention_ms=topics.retention_ms,
-        )
+
+        def create() -> dict[str, bool]:
+            return create_topics(
+                self.config.kafka,
+                prefix=topics.prefix,
+                partitions=topics.input_partitions,
+                output_partitions=topics.output_partitions,
+                replication_factor=topics.replication_factor,
+                retention_ms=topics.retention_ms,
+            )
+
+        patience = Patience(self.config.job.give_up_after)
+        made = wait_out(create, patience, lambda pause: self._on_event({"event": "waiting", **pause.event()}))
         self._on_event(
             {"event": "topics", "created": [name for name, new in made.items() if new], "topics": list(made)}
         )

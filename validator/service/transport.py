@@ -13,7 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from validator.errors import UserError
 from validator.kafka.client import consumer_config
-from validator.kafka.retry import ANSWER_S_MAX, answer, check, partitions_of
+from validator.kafka.retry import ANSWER_S_MAX, answer, check, partitions_of, user_error
 from validator.lanes.configured import configured_codec, protocol_of
 from validator.plugin.limits import CLOSE_S_MAX, COMMIT_S_MAX, POLL_S_MAX, READERS_MAX
 from validator.plugin.lock import check_lock, check_versions, read_lock
@@ -270,7 +270,9 @@ class KafkaTransportContext:
         ]
 
     def _error(self, error: KafkaError) -> UserError:
-        return UserError(f"transport {self._name}: error from {self._bootstrap}: {error.str()} ({error.name()})")
+        return user_error(
+            error, f"transport {self._name}: error from {self._bootstrap}: {error.str()} ({error.name()})"
+        )
 
 
 def record_forms(config: Config, jobs: Iterable[Job] = ()) -> RecordForms:

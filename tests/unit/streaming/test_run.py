@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
 from streaming import run
-from streaming.run import BatchFailed, _follow, _may_pass, _reason, _run_queries
+from streaming.outside import Outages
+from streaming.run import BatchFailed, _follow, _may_pass, _reason, run_queries
+from tests.unit.streaming.queries import ANOTHER_CONNECTION, CUT_OFF, KILLED, LATE, TRACEBACK, Log, Query, Stop
 from validator import exit_codes
 from validator.config import Config
 from validator.errors import UserError
@@ -21,108 +22,7 @@ from validator.lanes.kept_start import start_of
 from validator.lanes.marker import Marker
 from validator.service import look as look_module
 from validator.service.look import Look
-
-TRACEBACK = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted: Task 0 failed 1 times
-Traceback (most recent call last):
-  File "lane.py", line 9, in add
-validator.core.lane.WaitingOverflow: lane polkadot: more than 9 blocks; waiting for the record of the block after 0
-
-	at org.apache.spark.api.python.BasePythonRunner
-=== Streaming Query ===
-"""
-
-
-KILLED = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted: Lost task 0.0 in stage 41.0
-org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider this and that.
-	at org.apache.spark.api.python.BasePythonRunner
-"""
-CUT_OFF = """Job aborted due to stage failure: Task 1 in stage 102.0 failed 1 times: java.io.IOException: Broken pipe
-	at java.base/sun.nio.ch.SocketDispatcher.write(SocketDispatcher.java:62)
-	at org.apache.spark.api.python.BasePythonRunner$ReaderInputStream.writeAdditionalInputToPythonWorker(PythonRunner.scala:904)
-"""
-LATE = """Python worker failed to connect back.
-=== Streaming Query ===
-Identifier: validator [id = 1, runId = 2]
-"""
-ANOTHER_CONNECTION = CUT_OFF.replace(
-    "org.apache.spark.api.python.BasePythonRunner", "org.apache.kafka.clients.NetworkClient"
-)
-FAULT = TRACEBACK.replace(
-    "lane.WaitingOverflow: lane polkadot", "handlers.errors.HandlerFault: handler tally@1.0.0 (tally)"
-)
-MORE_THAN_KILLED = f"{TRACEBACK}{KILLED}"
-NOT_TAKEN = "first\nTraceback (most recent call last)\nstreaming.transactions.WriteFailed: Kafka did not accept the batch: timed out\n"
-
-FAILURES = {
-    "fails": TRACEBACK,
-    "faults": FAULT,
-    "is killed": KILLED,
-    "is cut off": CUT_OFF,
-    "not taken": NOT_TAKEN,
-    "raises, then is killed": MORE_THAN_KILLED,
-}
-
-
-class Query:
-    """A query that plays one step of its script each time somebody waits for it."""
-
-    def __init__(self, script: list[str]) -> None:
-        self.script = script
-        self.recentProgress: list[Any] = []
-        self.isActive = True
-        self.busy = False
-
-    @property
-    def lastProgress(self) -> Any:  # noqa: N802 - as Spark names it
-        return self.recentProgress[-1] if self.recentProgress else None
-
-    @property
-    def status(self) -> dict[str, Any]:
-        return {"isTriggerActive": self.busy}
-
-    def awaitTermination(self, _: float) -> bool:  # noqa: N802
-        step = self.script.pop(0)
-        if step in FAILURES:
-            raise StreamingQueryException(FAILURES[step])
-        if step == "batch":
-            rows = len(self.recentProgress) + 5
-            progress = SimpleNamespace(
-                batchId=len(self.recentProgress),
-                numInputRows=rows,
-                durationMs={"addBatch": 3},
-                sources=[SimpleNamespace(endOffset=f"end of {len(self.recentProgress)}")],
-            )
-            self.recentProgress.append(progress)
-        elif step in ("busy", "idle"):
-            self.busy = step == "busy"
-        return False
-
-    def stop(self) -> None:
-        self.isActive = False
-
-
-class Log:
-    """Keeps events."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, dict[str, Any]]] = []
-
-    def info(self, event: str, **values: Any) -> None:
-        self.events.append((event, values))
-
-    error = warning = info
-
-
-class Stop:
-    """Requests the stop after a number of polls."""
-
-    def __init__(self, after: int) -> None:
-        self.left = after
-
-    @property
-    def requested(self) -> bool:
-        self.left -= 1
-        return self.left < 0
+from validator.service.waiting import Patience
 
 
 def follow(script: list[str], stop_after: int) -> tuple[int, Query, Log]:
@@ -187,7 +87,7 @@ def test_failure_is_logged_whenever_it_happens(script: list[str]) -> None:
         ),
         ("first\nvalidator.errors.UserError: lane a: no\nsecond", True, "validator.errors.UserError: lane a: no"),
         ("\n  something of Spark's  \nmore", False, "something of Spark's"),
-        ("java.io.IOException: No space left on device\nmore", True, "java.io.IOException: No space left on device"),
+        ("[CONCURRENT_STREAM_LOG_UPDATE] another\nmore", True, "[CONCURRENT_STREAM_LOG_UPDATE] another"),
         ("", False, "StreamingQueryException"),
     ],
 )  # fmt: skip
@@ -237,13 +137,10 @@ def test_only_consecutive_failures_are_counted(
             ended.requested = self.script == ["nothing"]
             return super().awaitTermination(timeout)
 
-    monkeypatch.setattr(run, "start_query", lambda *_: NextQuery(list(next(scripts))))
     monkeypatch.setattr(run, "RESTART_S", 0.0)
     log = Log()
-    monkeypatch.setattr(run, "_take_over", lambda _: None)
-    monkeypatch.setattr(run, "JobOffsets", lambda *_: SimpleNamespace(commit=lambda _: None, close=lambda: None))
-    settings = SimpleNamespace(output=None, kafka={}, prefix="p.")
-    assert _run_queries(None, settings, ended, log) == code  # type: ignore[arg-type]
+    outages = Outages(Patience(0.0), ended, log)  # type: ignore[arg-type]
+    assert run_queries(lambda: NextQuery(list(next(scripts))), outages, lambda _: None) == code  # type: ignore[arg-type, return-value]
     assert [values["attempt"] for event, values in log.events if event == "restarting"] == restarts
 
 

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What comes from outside: requests to stop, and failures that pass, of Kafka, of a name service, or of the job's folder on its disk."""
+
+from __future__ import annotations
+
+import errno
+import signal
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from validator.kafka.retry import passes_in_java
+from validator.service.waiting import Patience, Pause, wait_out
+
+T = TypeVar("T")
+
+_DISK: Final = (
+    "No space left on device",
+    "Disk quota exceeded",
+    "Read-only file system",
+    "(Permission denied)",
+    "java.nio.file.AccessDeniedException: ",
+    "Mkdirs failed to create ",
+    "Input/output error",
+)
+"""What Java, RocksDB, Hadoop's file system and Python say of a folder that cannot be written; in parentheses as Java quotes the system."""
+
+WRITER_GONE: Final = "streaming.transactions.KafkaGone:"
+"""A worker's `streaming.transactions.KafkaGone`, in the text of the query's exception."""
+
+_ERRNO: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+"""The same of a worker's own files, by number."""
+
+_TRACEBACK: Final = "Traceback (most recent call last)"
+
+
+def is_outside(error: str) -> bool:
+    """Return whether the text of a query's exception, with its stack traces, reports something that passes.
+
+    What a worker raised counts more than what Spark adds to it.
+    """
+    if WRITER_GONE in error:
+        return True
+    if _TRACEBACK in error:
+        return any(f"OSError: [Errno {number}]" in error for number in _ERRNO)
+    return passes_in_java(error) or any(sign in error for sign in _DISK)
+
+
+class StopSignal:
+    """Remembers that a signal asked the process to stop."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._request)
+
+    def _request(self, *_: object) -> None:
+        self.requested = True
+
+
+class Outages:
+    """Waits for what is outside, and says so in the job's log: an event ``waiting`` for each pause."""
+
+    def __init__(self, patience: Patience, stop: StopSignal, log: Any) -> None:
+        self._patience = patience
+        self.stop, self.log = stop, log
+
+    def wait(self, reason: str) -> None:
+        """Wait once, until a request to stop at most. Raises `GivenUp`."""
+        pause = self._patience.pause(reason)
+        self._say(pause)
+        self._patience.sleep(pause, self._stopping)
+
+    def wait_out(self, attempt: Callable[[], T]) -> T:
+        """Return what ``attempt`` returns; raises as `validator.service.waiting.wait_out` does."""
+        return wait_out(attempt, self._patience, self._say, self._stopping)
+
+    def ended(self) -> None:
+        """Let the next failure begin another outage."""
+        self._patience.ended()
+
+    def _say(self, pause: Pause) -> None:
+        self.log.warning("waiting", **pause.event())
+
+    def _stopping(self) -> bool:
+        return self.stop.requested

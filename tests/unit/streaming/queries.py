@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A query that plays a script, with what Spark says when it fails."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+
+TRACEBACK = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted: Task 0 failed 1 times
+Traceback (most recent call last):
+  File "lane.py", line 9, in add
+validator.core.lane.WaitingOverflow: lane polkadot: more than 9 blocks; waiting for the record of the block after 0
+
+	at org.apache.spark.api.python.BasePythonRunner
+=== Streaming Query ===
+"""
+
+
+KILLED = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted: Lost task 0.0 in stage 41.0
+org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider this and that.
+	at org.apache.spark.api.python.BasePythonRunner
+"""
+CUT_OFF = """Job aborted due to stage failure: Task 1 in stage 102.0 failed 1 times: java.io.IOException: Broken pipe
+	at java.base/sun.nio.ch.SocketDispatcher.write(SocketDispatcher.java:62)
+	at org.apache.spark.api.python.BasePythonRunner$ReaderInputStream.writeAdditionalInputToPythonWorker(PythonRunner.scala:904)
+"""
+LATE = """Python worker failed to connect back.
+=== Streaming Query ===
+Identifier: validator [id = 1, runId = 2]
+"""
+ANOTHER_CONNECTION = CUT_OFF.replace(
+    "org.apache.spark.api.python.BasePythonRunner", "org.apache.kafka.clients.NetworkClient"
+)
+FAULT = TRACEBACK.replace(
+    "lane.WaitingOverflow: lane polkadot", "handlers.errors.HandlerFault: handler tally@1.0.0 (tally)"
+)
+MORE_THAN_KILLED = f"{TRACEBACK}{KILLED}"
+NOT_TAKEN = "first\nTraceback (most recent call last)\nstreaming.transactions.WriteFailed: Kafka did not accept the batch: timed out\n"
+
+KAFKA_GONE = NOT_TAKEN.replace("WriteFailed: Kafka did not", "KafkaGone: Kafka did not")
+NO_OFFSETS = """[STREAM_FAILED] Query [id = 1] terminated with exception: org.apache.kafka.common.errors.TimeoutException: Timed out waiting
+java.util.concurrent.ExecutionException: org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment.
+	at org.apache.spark.sql.kafka010.KafkaOffsetReaderAdmin.fetchLatestOffsets(KafkaOffsetReaderAdmin.scala:300)
+"""
+NO_NAME = """Failed to create new KafkaAdminClient
+Caused by: org.apache.kafka.common.config.ConfigException: No resolvable bootstrap urls given in bootstrap.servers
+"""
+DISK_FULL = """Job aborted due to stage failure: Task 0 in stage 8.0 failed 1 times: java.io.IOException: No space left on device
+	at java.base/java.io.FileOutputStream.writeBytes(Native Method)
+"""
+OUTSIDE = {"kafka gone": KAFKA_GONE, "no offsets": NO_OFFSETS, "no name": NO_NAME, "disk full": DISK_FULL}
+
+FAILURES = {
+    **OUTSIDE,
+    "fails": TRACEBACK,
+    "faults": FAULT,
+    "is killed": KILLED,
+    "is cut off": CUT_OFF,
+    "not taken": NOT_TAKEN,
+    "raises, then is killed": MORE_THAN_KILLED,
+}
+
+
+class Query:
+    """A query that plays one step of its script each time somebody waits for it."""
+
+    def __init__(self, script: list[str]) -> None:
+        self.script = script
+        self.recentProgress: list[Any] = []
+        self.isActive = True
+        self.busy = False
+
+    @property
+    def lastProgress(self) -> Any:  # noqa: N802 - as Spark names it
+        return self.recentProgress[-1] if self.recentProgress else None
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return {"isTriggerActive": self.busy}
+
+    def awaitTermination(self, _: float) -> bool:  # noqa: N802
+        step = self.script.pop(0)
+        if step in FAILURES:
+            raise StreamingQueryException(FAILURES[step])
+        if step == "batch":
+            rows = len(self.recentProgress) + 5
+            progress = SimpleNamespace(
+                batchId=len(self.recentProgress),
+                numInputRows=rows,
+                durationMs={"addBatch": 3},
+                sources=[SimpleNamespace(endOffset=f"end of {len(self.recentProgress)}")],
+            )
+            self.recentProgress.append(progress)
+        elif step in ("busy", "idle"):
+            self.busy = step == "busy"
+        return False
+
+    def stop(self) -> None:
+        self.isActive = False
+
+
+class Log:
+    """Keeps events."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, dict[str, Any]]] = []
+
+    def info(self, event: str, **values: Any) -> None:
+        self.events.append((event, values))
+
+    error = warning = info
+
+
+class Stop:
+    """Requests the stop after a number of polls."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    @property
+    def requested(self) -> bool:
+        self.left -= 1
+        return self.left < 0

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is away outside is waited for, with growing pauses that are reported, and not forever."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from streaming.batch_watch import Stalled
+from streaming.outside import Outages, is_outside
+from streaming.run import BatchFailed, _follow, ended_in_order, run_queries
+from tests.unit.streaming.queries import (
+    DISK_FULL,
+    FAULT,
+    KAFKA_GONE,
+    NO_NAME,
+    NO_OFFSETS,
+    NOT_TAKEN,
+    OUTSIDE,
+    TRACEBACK,
+    Log,
+    Query,
+    Stop,
+)
+from validator import exit_codes
+from validator.errors import GivenUp, Unavailable
+from validator.service.waiting import Patience
+
+
+class Clock:
+    """A clock that advances only during sleeps; ``at`` is called after each."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Played:
+    """Runs of a query, by their scripts; the last one goes on until a request to stop."""
+
+    def __init__(self, scripts: list[list[str]], give_up_after_s: float = 3600.0, stalls: int = 0) -> None:
+        self.scripts, self.stalls = scripts, stalls
+        self.clock, self.log, self.stop = Clock(), Log(), SimpleNamespace(requested=False)
+        self.outages = Outages(Patience(give_up_after_s, self.clock, self.clock.sleep), self.stop, self.log)  # type: ignore[arg-type]
+        self.ended: list[Query] = []
+
+    def start(self) -> Any:
+        script = self.scripts.pop(0)
+        if script in (["offline"], ["no folder"]):
+            raise (
+                BatchFailed("offline", progressed=False, outside=True)
+                if script == ["offline"]
+                else OSError(30, "Read-only file system")
+            )
+        played = self
+
+        class NextQuery(Query):
+            id = runId = "query"  # noqa: N815 - as Spark names it
+
+            def awaitTermination(self, timeout: float) -> bool:  # noqa: N802
+                played.stop.requested = self.script == ["nothing"]
+                return super().awaitTermination(timeout)
+
+            def stop(self) -> None:
+                played.ended.append(self)
+                super().stop()
+
+        return NextQuery(list(script))
+
+    def watch(self, _: object) -> Any:
+        def look() -> None:
+            if self.stalls:
+                self.stalls -= 1
+                raise Stalled("the batch has made no progress for 900 s")
+
+        return SimpleNamespace(look=look)
+
+    def run(self) -> int:
+        return ended_in_order(lambda: run_queries(self.start, self.outages, self.watch), self.outages)
+
+    def pauses(self) -> list[float]:
+        return [values["seconds"] for event, values in self.log.events if event == "waiting"]
+
+
+@pytest.mark.parametrize("failure", [*OUTSIDE, "offline", "no folder"])
+def test_outage_of_ten_minutes_is_waited_out_and_reported(failure: str) -> None:
+    played = Played([])
+    played.scripts = (
+        [["batch", failure], *[[failure]] * 14, ["nothing"]] if failure in OUTSIDE else [*[[failure]] * 15, ["nothing"]]
+    )
+    assert played.run() == exit_codes.OK
+    assert played.pauses() == [1, 2, 4, 8, 16, 32, *[60] * 9]
+    assert played.clock.now - 100 == pytest.approx(63 + 540)
+    waiting = [values for event, values in played.log.events if event == "waiting"]
+    assert [values["waited"] for values in waiting][:4] == [0, 1, 3, 7]
+    assert all("\n" not in values["reason"] and values["reason"] for values in waiting)
+
+
+@pytest.mark.parametrize("failure", [*OUTSIDE, "offline", "no folder"])
+def test_outage_that_lasts_ends_the_job_with_its_own_exit_code(failure: str) -> None:
+    played = Played([[failure]] * 99, give_up_after_s=200)
+    assert played.run() == exit_codes.STOPPED
+    assert sum(played.pauses()) == pytest.approx(200)
+    event, values = played.log.events[-1]
+    assert event == "failed"
+    assert values["reason"].endswith("gave up after 200 s, [job] give_up_after is 200")
+
+
+def test_every_outage_has_its_own_time() -> None:
+    played = Played(
+        [[*["batch"] * (number % 2), "kafka gone"] for number in range(20)] + [["nothing"]], give_up_after_s=4
+    )
+    assert played.run() == exit_codes.OK
+    assert set(played.pauses()) == {1, 2}
+
+
+def test_request_to_stop_ends_a_pause() -> None:
+    played = Played([["kafka gone"]] * 9)
+
+    def sleep(seconds: float) -> None:
+        played.clock.sleep(seconds)
+        played.stop.requested = played.clock.now > 110
+
+    played.outages = Outages(Patience(3600, played.clock, sleep), played.stop, played.log)  # type: ignore[arg-type]
+    assert played.run() == exit_codes.OK
+    assert 110 < played.clock.now < 111
+    assert played.log.events[-1][0] == "stopped"
+
+
+def test_batch_without_progress_is_ended_and_begun_again() -> None:
+    played = Played([["busy", *["nothing"] * 9], ["batch", "nothing"], ["nothing"]], stalls=1)
+    assert played.run() == exit_codes.OK
+    assert [values["reason"] for event, values in played.log.events if event == "waiting"] == [
+        "the batch has made no progress for 900 s"
+    ]
+    assert len(played.ended) == 2
+    lasting = Played([["busy", *["nothing"] * 9]] * 99, give_up_after_s=30, stalls=99)
+    assert lasting.run() == exit_codes.STOPPED
+
+
+def test_query_that_does_not_end_ends_the_job() -> None:
+    class Stuck(Query):
+        def stop(self) -> None:
+            raise StreamingQueryException("TimeoutException: stream thread is still running\n\tat something")
+
+    with pytest.raises(GivenUp, match=r"no progress .*, and its query does not end: TimeoutException: stream"):
+        _follow(Stuck(["busy", "busy"]), Stop(9), Log(), watch=Played([], stalls=1).watch(None))  # type: ignore[arg-type]
+
+
+def test_first_look_waits_for_kafka_until_a_request_to_stop() -> None:
+    played = Played([])
+    answers = [Unavailable("no Kafka answers at a:1")] * 3
+
+    def look() -> int:
+        if answers:
+            raise answers.pop()
+        return 0
+
+    assert ended_in_order(lambda: played.outages.wait_out(look), played.outages) == exit_codes.OK
+    assert played.pauses() == [1, 2, 4]
+    played.stop.requested = True
+    answers = [Unavailable("no Kafka answers at a:1")]
+    assert ended_in_order(lambda: played.outages.wait_out(look), played.outages) == exit_codes.OK
+    assert played.log.events[-1] == ("stopped", {"last_batch": -1})
+
+
+@pytest.mark.parametrize(
+    ("text", "outside"),
+    [
+        (KAFKA_GONE, True),
+        (NOT_TAKEN, False),
+        (FAULT, False),
+        (NO_OFFSETS, True),
+        (NO_OFFSETS.replace("TimeoutException", "SaslAuthenticationException"), False),
+        (NO_OFFSETS.replace("TimeoutException", "CorruptRecordException"), False),
+        (NO_NAME, True),
+        ("java.util.concurrent.TimeoutException: Cannot fetch record for offset 5 in 120000 milliseconds", True),
+        (DISK_FULL, True),
+        (DISK_FULL.replace("No space left on device", "Disk quota exceeded"), True),
+        ("java.nio.file.FileSystemException: /job/checkpoint/offsets/.7.tmp: Read-only file system", True),
+        ("java.io.FileNotFoundException: /job/checkpoint/offsets/.7.tmp (Permission denied)", True),
+        ("org.rocksdb.RocksDBException: While open a file for appending: /x/000012.sst: No space left on device", True),
+        ("java.io.IOException: Mkdirs failed to create file:/job/checkpoint/state/0/0 (exists=false)", True),
+        (f"{TRACEBACK}OSError: [Errno 28] No space left on device: '/tmp/x'", True),
+        (f"{TRACEBACK}PermissionError: [Errno 13] Permission denied", False),
+        ("java.lang.NullPointerException", False),
+    ],
+)
+def test_only_failures_from_outside_are_waited_for(text: str, outside: bool) -> None:
+    assert is_outside(text) is outside
+
+
+def test_fault_of_a_handler_stops_the_job_even_if_it_names_a_disk() -> None:
+    text = FAULT.replace("validator.core", "OSError: [Errno 28] No space left on device\nvalidator.core")
+    query = Query(["fails"])
+    query.awaitTermination = lambda _: (_ for _ in ()).throw(StreamingQueryException(text))  # type: ignore[method-assign]
+    assert _follow(query, Stop(9), Log()) == exit_codes.STOPPED  # type: ignore[arg-type]
