@@ -8,26 +8,21 @@ from collections.abc import Callable, Iterator
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from streaming import markers
+from streaming import markers, transactions
 from validator.config import Config
-from validator.errors import UserError
+from validator.errors import Unavailable, UserError
 from validator.kafka import reader, retry, topics
+from validator.kafka.jars import ensure_jars
 from validator.kafka.retry import answer, await_broker, missing_topics, partitions_of
 from validator.service import lane_inputs, lease, output_reader, replayer, sender, transport
 
 KAFKA: dict[str, object] = {"bootstrap.servers": "127.0.0.1:1"}
-TRANSIENT = (
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.REQUEST_TIMED_OUT,
-    KafkaError._TRANSPORT,
-)
+TRANSIENT = tuple(retry._PASSING)
 UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
 
 
@@ -123,6 +118,30 @@ def test_error_of_single_slow_call_keeps_its_text(clock: Clock) -> None:
     assert caught.value.args[0].str() == KafkaError(KafkaError._TRANSPORT).str()
 
 
+@pytest.mark.broker
+def test_both_clients_report_the_same_errors() -> None:
+    jars = [jar for jar in ensure_jars("broker") if jar.name.startswith("kafka-clients")]
+    with ZipFile(jars[0]) as jar:
+        known = set(jar.namelist())
+    for code, name in retry._PASSING.items():
+        assert retry.passes(KafkaError(code))
+        if name is not None:
+            assert f"org/apache/kafka/common/errors/{name}.class" in known
+            assert retry.passes_in_java(f"Caused by: org.apache.kafka.common.errors.{name}: it says why")
+    for name in (
+        "SaslAuthenticationException",
+        "TopicAuthorizationException",
+        "CorruptRecordException",
+        "NotTimeoutException",
+    ):
+        assert not retry.passes_in_java(f"org.apache.kafka.common.errors.{name}: no")
+
+
+@pytest.mark.parametrize("code", [KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError.TOPIC_AUTHORIZATION_FAILED])
+def test_users_error_says_whether_it_passes(code: int) -> None:
+    assert isinstance(retry.user_error(KafkaError(code), "text"), Unavailable) is (code in retry._PASSING)
+
+
 def test_fatal_error_is_not_transient() -> None:
     error = KafkaError(KafkaError._TIMED_OUT, "fenced", fatal=True)
     assert not retry.passes(error)
@@ -205,7 +224,8 @@ class Broker:
     def consume(self, *_: object) -> list[Any]:
         return []
 
-    def init_transactions(self, *_: object) -> None: ...
+    def init_transactions(self, timeout: float) -> None:
+        self.ask("init_transactions")
 
     def close(self) -> None: ...
 
@@ -265,6 +285,8 @@ CALLERS: dict[str, tuple[Callable[[Broker], object], object]] = {
     "replayer": (lambda _: replayer.Replayer(KAFKA, "t.")._open, False),
     "topics": (lambda _: {state.records for state in topics.list_topics(KAFKA, prefix="t.")}, {0}),
     "create": (create, None),
+    "take over": (lambda _: transactions.take_over(KAFKA, "t.", ["lane"]), None),
+    "writer": (lambda _: transactions.TransactionalWriter(KAFKA, "t.", "lane", "job")._last_write(), (4, "job")),
     "last_write": (lambda _: markers.LaneOffsets(KAFKA, "t.", "lane").last_write(), (4, "job")),
     "ends": (ends, {("t.markers", 0): 5}),
 }
@@ -274,7 +296,18 @@ CALLERS: dict[str, tuple[Callable[[Broker], object], object]] = {
 def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, float], Broker]]:
     def make(code: int, times: float) -> Broker:
         broker = Broker(code, times)
-        for module in (reader, transport, lease, output_reader, lane_inputs, sender, replayer, topics, markers):
+        for module in (
+            reader,
+            transport,
+            lease,
+            output_reader,
+            lane_inputs,
+            sender,
+            replayer,
+            topics,
+            markers,
+            transactions,
+        ):
             for client in ("Consumer", "Producer", "AdminClient"):
                 if hasattr(module, client):
                     monkeypatch.setattr(module, client, lambda _: broker)
@@ -296,7 +329,7 @@ def test_caller_continues_after_transient_errors(stub: Callable[..., Broker], co
 @pytest.mark.parametrize("caller", [name for name in CALLERS if name != "members"])
 def test_caller_gets_one_line_after_deadline(stub: Callable[..., Broker], caller: str, clock: Clock) -> None:
     broker = stub(KafkaError.NOT_LEADER_FOR_PARTITION, float("inf"))
-    with pytest.raises((UserError, KafkaException)) as caught:
+    with pytest.raises((Unavailable, KafkaException, transactions.KafkaGone)) as caught:
         CALLERS[caller][0](broker)
     text = str(caught.value)
     assert re.search(r"Not leader for partition; \d+ attempts in \d+ s", text)
