@@ -104,7 +104,7 @@ def _job_rates(say: Callable[[str], None], repeats: int) -> tuple[list[float], l
     size = BODIES * PAYLOAD_BYTES / MEGABYTE
     plain, warm = [], []
     with TemporaryDirectory() as folder, EmbeddedBroker(Path(folder) / "broker") as broker:
-        kafka: dict[str, Any] = {"bootstrap.servers": broker.bootstrap_servers}
+        kafka: dict[str, Any] = broker.kafka
         for turn in range(repeats):
             prefix = f"{PREFIX}{turn}."
             config = _configuration(Path(folder) / f"job-{turn}", kafka, prefix)

@@ -32,7 +32,7 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
     rates: dict[str, list[float]] = {"plain": [], "quix": [], "warm": [], "cold": []}
     with TemporaryDirectory() as folder, EmbeddedBroker(Path(folder) / "broker") as broker:
         directory = Path(folder)
-        kafka = {"bootstrap.servers": broker.bootstrap_servers}
+        kafka = broker.kafka
         create_topics(kafka, prefix="bench.")
         say(f"catch-up: producing {CANDIDATES:,} candidates")
         total = produce(kafka, "bench.", load.lane, encoded(load))

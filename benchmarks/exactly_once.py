@@ -25,7 +25,7 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
     )
     rates: dict[str, list[float]] = {name: [] for name in MODULES}
     with TemporaryDirectory() as folder, EmbeddedBroker(Path(folder) / "broker") as broker:
-        kafka = {"bootstrap.servers": broker.bootstrap_servers}
+        kafka = broker.kafka
         create_topics(kafka, prefix="bench.")
         say(f"exactly once: producing {CANDIDATES:,} candidates")
         total = produce(kafka, "bench.", load.lane, encoded(load))

@@ -35,7 +35,7 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
     )
     prefix = "latency."
     with TemporaryDirectory() as folder, EmbeddedBroker(Path(folder) / "broker") as broker:
-        kafka: dict[str, Any] = {"bootstrap.servers": broker.bootstrap_servers}
+        kafka: dict[str, Any] = broker.kafka
         create_topics(kafka, prefix=prefix)
         reader = _Reader(kafka, prefix + "verdicts", CANDIDATES_PER_BLOCK * load.blocks)
         with running(configuration(load, Path(folder), kafka, prefix), Path(folder)) as job:

@@ -45,7 +45,7 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
             message_size_bytes=120,
         )
         with TemporaryDirectory() as folder, EmbeddedBroker(Path(folder) / "broker") as broker:
-            kafka = {"bootstrap.servers": broker.bootstrap_servers}
+            kafka = broker.kafka
             phases, state_bytes = _kill_and_recover(load, Path(folder), kafka, repeats, say)
         for name in PHASES:
             goal = 20.0 if name == "state rebuild" and channels == SIZES[-1][1] else None

@@ -82,7 +82,7 @@ def soak(
     load = SettingsLoad(paras=100, channels=1_000, candidates_per_block=CANDIDATES_PER_BLOCK, blocks=blocks)
     out.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as folder, EmbeddedBroker(Path(folder) / "broker") as broker:
-        kafka = {"bootstrap.servers": broker.bootstrap_servers}
+        kafka = broker.kafka
         create_topics(kafka, prefix=PREFIX)
         with running(configuration(load, Path(folder), kafka, PREFIX), Path(folder)) as job:
             job.wait_for("ready")

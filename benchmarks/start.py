@@ -55,7 +55,7 @@ def _broker_s() -> float:
     with TemporaryDirectory() as folder:
         began = time.perf_counter()
         with EmbeddedBroker(Path(folder)) as broker:
-            kafka: dict[str, Any] = {"bootstrap.servers": broker.bootstrap_servers}
+            kafka: dict[str, Any] = broker.kafka
             create_topics(kafka)
             producer = Producer(producer_config(kafka, transactional_id="first"))
             producer.init_transactions(60)

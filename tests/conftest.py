@@ -56,5 +56,5 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
 
 @pytest.fixture(scope="session")
 def kafka(broker: EmbeddedBroker) -> dict[str, object]:
-    """Return the `[kafka]` table of that broker."""
-    return {"bootstrap.servers": broker.bootstrap_servers}
+    """Return the `[kafka]` table of that broker's clients."""
+    return broker.kafka

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 def send(kafka: Mapping[str, Any], prefix: str, records: Iterable[tuple[str, bytes | None, bytes | None]]) -> None:
     """Write (topic without the prefix, key, value) in order; return once the broker has acknowledged all of them."""
-    sender = _sender(str(kafka["bootstrap.servers"]))
+    sender = _sender(tuple(sorted(kafka.items())))
     for topic, key, value in records:
         sender.send(prefix + topic, key, value)  # type: ignore[arg-type]  # a foreign record may have no key or no value
     sender.flush()
 
 
 @cache
-def _sender(bootstrap_servers: str) -> RecordSender:
-    return RecordSender({"bootstrap.servers": bootstrap_servers}, "")
+def _sender(kafka: tuple[tuple[str, Any], ...]) -> RecordSender:
+    return RecordSender(dict(kafka), "")

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from quixstreams import Application
 from quixstreams.context import message_context
+from quixstreams.kafka.configuration import ConnectionConfig
 from quixstreams.models.serializers import Serializer
 
 from streaming.workers import tune_garbage_collector
@@ -41,7 +42,7 @@ def main(configuration: str, total: int) -> None:
     (definition,) = lane_definitions(config).values()
     worker = LaneProcessor.create(definition)
     app = Application(
-        broker_address=str(config.kafka["bootstrap.servers"]),
+        broker_address=ConnectionConfig.from_librdkafka_dict(config.kafka, ignore_extras=True),
         consumer_group=f"quix-{uuid4()}",  # a separate group: one that has read the backlog would wait for more
         auto_offset_reset="earliest",
         auto_create_topics=False,

@@ -134,7 +134,7 @@ class Processes:
 def processes(tmp_path: Path, kafka: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Processes]:
     """Use the configuration of the example with the tests' broker."""
     for name, value in {
-        "KAFKA__BOOTSTRAP__SERVERS": str(kafka["bootstrap.servers"]),
+        "KAFKA": json.dumps(kafka),
         "TOPICS__PREFIX": PREFIX,
         "JOB__DIRECTORY": str(tmp_path / "job"),
         "JOB__MASTER": "local[2]",

@@ -156,7 +156,7 @@ def own_broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
 
 @pytest.mark.broker
 def test_broker_is_killed_and_comes_back(own_broker: EmbeddedBroker, tmp_path: Path) -> None:
-    world = made_world(tmp_path, {"bootstrap.servers": own_broker.bootstrap_servers})
+    world = made_world(tmp_path, own_broker.kafka)
 
     async def main() -> None:
         with world.start(session_ms=45_000) as gateway:
@@ -196,7 +196,7 @@ def test_gateway_continues_by_itself_after_an_outage_longer_than_its_session(
     own_broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     """Its sessions end with its lease, and its client submits what was not acknowledged to the gateway that is active next."""
-    world = made_world(tmp_path, {"bootstrap.servers": own_broker.bootstrap_servers})
+    world = made_world(tmp_path, own_broker.kafka)
 
     async def main() -> None:
         with world.start(listen=f"127.0.0.1:{free_port()}") as gateway:

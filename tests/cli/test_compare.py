@@ -13,6 +13,7 @@ import pytest
 from tests.cli.follower import Follower, follower, invoke, lines
 from tests.sending import send
 from validator.kafka.topics import create_topics
+from validator.service.toml import to_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -131,8 +132,8 @@ def test_wrong_arguments_are_one_line(tmp_path: Path) -> None:
 
 def test_foreign_record_is_reported_and_the_others_are_compared(tmp_path: Path, kafka: dict[str, object]) -> None:
     path = tmp_path / "validator.toml"
-    address, prefix = kafka["bootstrap.servers"], f"foreign-{tmp_path.name}."
-    path.write_text(f'[kafka]\n"bootstrap.servers" = "{address}"\n[topics]\nprefix = "{prefix}"\n', encoding="utf-8")
+    prefix = f"foreign-{tmp_path.name}."
+    path.write_text(to_toml({"kafka": kafka, "topics": {"prefix": prefix}}), encoding="utf-8")
     create_topics(kafka, prefix=prefix)
     send(kafka, prefix, [("verdicts", b"x", b"foreign")])
     good = write(tmp_path / "good.jsonl", [{"lane": "x", "block": 1, "kind": "request", "index": 0}])

@@ -103,7 +103,7 @@ class World(Transports):
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     with EmbeddedBroker(tmp_path / "broker") as broker:
-        made = World(tmp_path, {"bootstrap.servers": broker.bootstrap_servers}, "outage.", SOURCE)
+        made = World(tmp_path, broker.kafka, "outage.", SOURCE)
         made.broker = broker
         yield made
         made.close()

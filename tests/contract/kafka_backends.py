@@ -31,11 +31,13 @@ QUICK: Final = {"log.cleaner.backoff.ms": "200"}
 class QuickBroker(EmbeddedBroker):
     """The embedded broker with these options."""
 
-    def _properties(self, port: int, controller_port: int) -> str:
-        return super()._properties(port, controller_port) + "".join(f"{key}={value}\n" for key, value in QUICK.items())
+    def _properties(self, port: int, controller_port: int, own: str) -> str:
+        return super()._properties(port, controller_port, own) + "".join(
+            f"{key}={value}\n" for key, value in QUICK.items()
+        )
 
 
-def embedded(directory: Path) -> Backend:
+def embedded(directory: Path) -> QuickBroker:
     return QuickBroker(directory)
 
 
@@ -54,6 +56,7 @@ class Container:
                 "listeners": "PLAINTEXT://0.0.0.0:9092,CONTROLLER://localhost:9093",
                 "advertised.listeners": f"PLAINTEXT://localhost:{self.port}",
                 "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+                "inter.broker.listener.name": "PLAINTEXT",
                 "controller.quorum.voters": "1@localhost:9093",
             }
         )

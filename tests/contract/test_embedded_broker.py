@@ -10,15 +10,20 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from validator.errors import UserError
 from validator.kafka.broker import HOST, EmbeddedBroker
+from validator.kafka.client import admin_config, consumer_config, producer_config
 from validator.kafka.process import start_time
 
 if TYPE_CHECKING:
@@ -28,8 +33,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.broker
 
 
-def topics(bootstrap: str) -> set[str]:
-    return set(AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=30).topics)
+def topics(broker: EmbeddedBroker) -> set[str]:
+    return set(AdminClient(admin_config(broker.kafka)).list_topics(timeout=30).topics)
 
 
 @pytest.fixture
@@ -40,10 +45,8 @@ def fresh(tmp_path: Path) -> Iterator[EmbeddedBroker]:
     broker.stop()
 
 
-def create_topic(bootstrap: str, name: str) -> None:
-    admin = AdminClient(
-        {"bootstrap.servers": bootstrap, "log_level": 0}
-    )  # kept referenced: otherwise the answer does not arrive
+def create_topic(broker: EmbeddedBroker, name: str) -> None:
+    admin = AdminClient(admin_config(broker.kafka))  # kept referenced: otherwise the answer does not arrive
     admin.create_topics([NewTopic(name, 1)])[name].result()
 
 
@@ -79,6 +82,100 @@ def test_broker_listens_on_loopback_only(broker: EmbeddedBroker) -> None:
     assert {address for address, _ in found} <= {"0100007F", "0000000000000000FFFF00000100007F"}
 
 
+def clients(table: dict[str, object]) -> list[Callable[[], object]]:
+    """Return what reads and what writes with a table."""
+    reader = Consumer(consumer_config(table, group_id="stranger") | {"log_level": 0})
+    producer = Producer(producer_config(table) | {"log_level": 0})
+
+    def write() -> None:
+        producer.produce("open", b"x")
+        assert producer.flush(1.0) == 0
+
+    return [lambda: reader.list_topics(timeout=1.0), write]
+
+
+def test_other_users_of_the_machine_neither_read_nor_write(broker: EmbeddedBroker) -> None:
+    login = broker.kafka
+    create_topic(broker, "open")
+    for ask in clients(login):
+        ask()
+    plain: dict[str, object] = {"bootstrap.servers": login["bootstrap.servers"]}
+    for stranger in (
+        plain,
+        login | {"sasl.password": "guessed"},
+        login | {"sasl.username": "broker"},
+        login | {"sasl.mechanism": "PLAIN"},
+        plain
+        | {
+            "bootstrap.servers": f"{HOST}:{json.loads((broker.directory / 'broker.json').read_text())['controller_port']}"
+        },
+    ):
+        for ask in clients(stranger):
+            with pytest.raises((KafkaException, AssertionError)):
+                ask()
+
+
+def test_files_of_the_broker_are_its_owners_alone(broker: EmbeddedBroker) -> None:
+    create_topic(broker, "private")
+    found = [broker.directory, *broker.directory.rglob("*")]
+    assert {path.stat().st_mode & 0o077 for path in found if path.exists()} == {0}
+    assert len(found) > 10
+
+
+def test_process_that_takes_the_port_learns_no_secret_and_is_not_believed(fresh: EmbeddedBroker) -> None:
+    """SCRAM proves both sides: what listens there gets neither the password nor what could be replayed, and cannot answer."""
+    address, secret = fresh.start(), fresh.kafka["sasl.password"]
+    table = fresh.kafka
+    fresh.stop()
+    heard: list[bytes] = []
+    with socket.create_server((HOST, int(address.rpartition(":")[2]))) as stranger:
+
+        def listen() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = stranger.accept()
+                    heard.append(connection.recv(4096))
+                    connection.close()
+
+        listening = Thread(target=listen, daemon=True)
+        listening.start()
+        with pytest.raises(KafkaException):
+            AdminClient(admin_config(table) | {"log_level": 0}).list_topics(timeout=3.0)
+        stranger.shutdown(socket.SHUT_RDWR)
+    assert heard
+    assert not any(str(secret).encode() in each for each in heard)
+
+
+def test_lost_secret_is_replaced_at_the_next_start(fresh: EmbeddedBroker) -> None:
+    fresh.start()
+    create_topic(fresh, "kept")
+    before = fresh.kafka["sasl.password"]
+    fresh.stop()
+    (fresh.directory / "secret").unlink()
+    fresh.start()
+    assert fresh.kafka["sasl.password"] != before
+    assert "kept" in topics(fresh)
+
+
+def test_broker_whose_starter_was_killed_admits_clients_at_the_next_start(
+    fresh: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    monkeypatch.setattr("validator.kafka.broker.admit_clients", die)
+    with pytest.raises(Killed):
+        fresh.start()
+    monkeypatch.undo()
+    other = EmbeddedBroker(fresh.directory)
+    other.start()
+    assert not other.started_here
+    topics(other)
+
+
 def test_broker_outlives_its_starter(fresh: EmbeddedBroker) -> None:
     program = (
         "import sys, pathlib, validator.kafka.broker as b; print(b.EmbeddedBroker(pathlib.Path(sys.argv[1])).start())"
@@ -86,24 +183,26 @@ def test_broker_outlives_its_starter(fresh: EmbeddedBroker) -> None:
     starter = [sys.executable, "-c", program, str(fresh.directory)]
     bootstrap = subprocess.run(starter, capture_output=True, text=True, check=True).stdout.strip()
     assert fresh.bootstrap_servers == bootstrap
-    topics(bootstrap)
+    topics(fresh)
     assert fresh.stop()
 
 
 def test_killed_broker_restarts_with_its_data(fresh: EmbeddedBroker) -> None:
-    create_topic(fresh.start(), "kept")
+    fresh.start()
+    create_topic(fresh, "kept")
     pid = fresh.status().pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     while fresh.status().running:
         time.sleep(0.01)
-    assert "kept" in topics(fresh.start())
+    fresh.start()
+    assert "kept" in topics(fresh)
     assert fresh.status().pid != pid
 
 
 def test_broker_moves_if_its_port_was_taken(fresh: EmbeddedBroker) -> None:
     first = fresh.start()
-    create_topic(first, "kept")
+    create_topic(fresh, "kept")
     fresh.stop()
     with socket.socket() as stranger:
         stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -111,7 +210,7 @@ def test_broker_moves_if_its_port_was_taken(fresh: EmbeddedBroker) -> None:
         stranger.listen()
         second = fresh.start()
         assert second != first
-        assert "kept" in topics(second)
+        assert "kept" in topics(fresh)
 
 
 @pytest.mark.parametrize("when", ["now", "at an earlier start"])

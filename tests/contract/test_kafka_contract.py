@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -32,7 +33,8 @@ def backend(
 ) -> Iterator[tuple[Backend, Table]]:
     if request.param == "embedded":
         chosen = embedded(tmp_path_factory.mktemp("contract"))
-        yield chosen, {"bootstrap.servers": chosen.start()}
+        chosen.start()
+        yield chosen, chosen.kafka
         chosen.stop()
         return
     reason = no_docker()
@@ -178,9 +180,9 @@ def test_topics_are_created_once_as_in_the_table(kafka: Table) -> None:
 
 
 LAST_WRITE = """
-import sys
+import json, sys
 from streaming.markers import LaneOffsets
-print([LaneOffsets({"bootstrap.servers": sys.argv[1]}, "once.", f"lane-{number}").last_write() for number in range(20)])
+print([LaneOffsets(json.loads(sys.argv[1]), "once.", f"lane-{number}").last_write() for number in range(20)])
 """
 
 
@@ -200,7 +202,7 @@ def test_data_topics_and_positions_survive_a_restart(backend: tuple[Backend, Tab
     producer.commit_transaction(30)
     broker.stop()
     assert broker.start() == kafka["bootstrap.servers"]
-    asking = [start_python(LAST_WRITE, kafka["bootstrap.servers"]) for _ in range(3)]  # while the coordinator loads
+    asking = [start_python(LAST_WRITE, json.dumps(kafka)) for _ in range(3)]  # while the coordinator loads
     assert [process.wait(60) for process in asking] == [0, 0, 0]
     (position,) = answer(lambda left_s: consumer.committed([TopicPartition(topic, 0)], timeout=left_s))
     assert position.offset == 1

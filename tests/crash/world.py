@@ -101,7 +101,7 @@ class World:
         self.directory.mkdir()
         self._mounted = mount(self.directory)
         self.broker.start()
-        self.kafka: dict[str, Any] = {"bootstrap.servers": self.broker.bootstrap_servers}
+        self.kafka: dict[str, Any] = self.broker.kafka
         create_topics(self.kafka, prefix=PREFIX)
         self.reader = Reader(self.kafka, PREFIX, self.undisturbed)
         self._producer = Producer(producer_config(self.kafka) | {"reconnect.backoff.max.ms": 500})

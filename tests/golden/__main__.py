@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -27,11 +28,17 @@ class Layer(StrEnum):
 OfLayer = Annotated[
     Layer, typer.Option(help="In this process, through the real job (about a minute), or both; or its documents alone.")
 ]
-Servers = Annotated[str | None, typer.Option(help="A broker for the job; by default an embedded one is started.")]
+Kafka = Annotated[
+    dict[str, Any] | None,
+    typer.Option(
+        parser=json.loads,
+        help="A broker for the job, as a [kafka] table in JSON; by default an embedded one is started.",
+    ),
+]
 
 
 @app.command()
-def record(layer: OfLayer = Layer.ALL, bootstrap: Servers = None) -> None:
+def record(layer: OfLayer = Layer.ALL, kafka: Kafka = None) -> None:
     """Make a new recording from the current code. With --layer documents, the recorded inputs and what lanes emit stay as they are."""
     if layer is Layer.DOCUMENTS:
         typer.echo(layers.record_documents())
@@ -42,11 +49,11 @@ def record(layer: OfLayer = Layer.ALL, bootstrap: Servers = None) -> None:
     if layer is not Layer.PROCESS:
         from tests.golden import job  # it imports pyspark
 
-        typer.echo(job.record_job(bootstrap))
+        typer.echo(job.record_job(kafka))
 
 
 @app.command()
-def check(layer: OfLayer = Layer.ALL, bootstrap: Servers = None) -> None:
+def check(layer: OfLayer = Layer.ALL, kafka: Kafka = None) -> None:
     """Compare the recording with the current output; exit with code 1 if anything differs."""
     found: list[str] = []
     if layer is Layer.DOCUMENTS:
@@ -56,7 +63,7 @@ def check(layer: OfLayer = Layer.ALL, bootstrap: Servers = None) -> None:
     if layer in (Layer.JOB, Layer.ALL):
         from tests.golden import job
 
-        found += job.check_job(bootstrap)
+        found += job.check_job(kafka)
     for line in found[:SHOWN_MAX]:
         typer.echo(line)
     if len(found) > SHOWN_MAX:

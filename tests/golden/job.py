@@ -43,33 +43,32 @@ PATIENCE_S = 300.0
 INTERVAL_S = 1.0
 
 
-def record_job(bootstrap: str | None, folder: Path = FOLDER) -> str:
+def record_job(kafka: dict[str, Any] | None, folder: Path = FOLDER) -> str:
     """Run the job, write the recording and return its summary."""
-    lines = run_job(bootstrap, folder)
+    lines = run_job(kafka, folder)
     path = path_of(JOB, folder)
     write_lines(path, lines)
     return f"{path.name}: {summary(lines)}; {path.stat().st_size:,} bytes"
 
 
-def check_job(bootstrap: str | None, folder: Path = FOLDER) -> list[str]:
+def check_job(kafka: dict[str, Any] | None, folder: Path = FOLDER) -> list[str]:
     """Return the differences between the job's output and the recording, one line for each group that differs."""
     return [
-        f"job: {each}"
-        for each in differences(read_lines(path_of(JOB, folder)), run_job(bootstrap, folder), decode_bytes)
+        f"job: {each}" for each in differences(read_lines(path_of(JOB, folder)), run_job(kafka, folder), decode_bytes)
     ]
 
 
-def run_job(bootstrap: str | None, folder: Path = FOLDER) -> list[Line]:
+def run_job(kafka: dict[str, Any] | None, folder: Path = FOLDER) -> list[Line]:
     """Run the job on the recorded inputs and return its output. Raises ``AssertionError`` if it ends or gets stuck."""
     recorded = Inputs.of_lines(read_lines(path_of(INPUTS, folder)))
     inputs = Inputs({lane: recorded.tables[lane] for lane in LANES}, {}, recorded.rows)
     with ExitStack() as stack:
         directory = Path(stack.enter_context(TemporaryDirectory(prefix="golden-")))
-        if bootstrap is None:
-            bootstrap = stack.enter_context(EmbeddedBroker(directory / "broker")).bootstrap_servers
+        if kafka is None:
+            kafka = stack.enter_context(EmbeddedBroker(directory / "broker")).kafka
         config = directory / "validator.toml"
         tables = {
-            "kafka": {"bootstrap.servers": bootstrap},
+            "kafka": kafka,
             "topics": {"prefix": PREFIX},
             "job": {"directory": str(directory / "job"), "driver_memory": "1g", "master": "local[2]", **SETTINGS},
             "chains": inputs.tables,
@@ -79,8 +78,8 @@ def run_job(bootstrap: str | None, folder: Path = FOLDER) -> list[Line]:
         stack.enter_context(_running(config, directory / "job.log"))
         produced = 0
         for phase in _phases(inputs):
-            produced += _produce(bootstrap, phase)
-            messages = _settled(bootstrap, produced, directory / "job.log")
+            produced += _produce(kafka, phase)
+            messages = _settled(kafka, produced, directory / "job.log")
     return list(_lines(messages, inputs))
 
 
@@ -119,25 +118,25 @@ def _all_lanes() -> Iterable[str]:
     return (line["at"] for line in read_lines(path_of(INPUTS)) if line["group"].startswith("table/"))
 
 
-def _produce(bootstrap: str, rows: list[dict[str, Any]]) -> int:
-    producer = Producer({"bootstrap.servers": bootstrap})
+def _produce(kafka: dict[str, Any], rows: list[dict[str, Any]]) -> int:
+    producer = Producer(kafka)
     for row in rows:
         producer.produce(PREFIX + row["topic"], row["value"], row["key"], partition=0)
     assert producer.flush(PATIENCE_S) == 0
     return len(rows)
 
 
-def _settled(bootstrap: str, produced: int, log: Path) -> list[Message]:
+def _settled(kafka: dict[str, Any], produced: int, log: Path) -> list[Message]:
     """Return everything committed, once every record produced has an outcome or waits."""
     deadline = time.monotonic() + PATIENCE_S
     taken = 0
     while time.monotonic() < deadline:
-        messages = list(_committed(bootstrap))
+        messages = list(_committed(kafka))
         statuses = {key: to_json("lanes", value) for topic, key, value, _ in messages if topic == "lanes"}
         of_no_lane = sum(topic == "dead-letters" and key.decode() not in LANES for topic, key, *_ in messages)
         taken = sum(status["consumed"] for status in statuses.values()) + of_no_lane
         if taken == produced:
-            return list(_committed(bootstrap))  # again: other topics may have been read before the last commit
+            return list(_committed(kafka))  # again: other topics may have been read before the last commit
         time.sleep(INTERVAL_S)
     raise AssertionError(f"the job has taken {taken} of {produced} records in {PATIENCE_S:.0f} s: {_tail(log)}")
 
@@ -146,10 +145,10 @@ def _tail(log: Path) -> str:
     return log.read_text(encoding="utf-8", errors="replace")[-3000:]
 
 
-def _committed(bootstrap: str) -> Iterator[Message]:
+def _committed(kafka: dict[str, Any]) -> Iterator[Message]:
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **kafka,
             "group.id": "golden",
             "isolation.level": "read_committed",
             "enable.auto.commit": False,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections import Counter
@@ -21,8 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.spark
 def test_job_matches_the_recording(kafka: dict[str, str]) -> None:
     # a separate process, as a person runs it
-    servers = kafka["bootstrap.servers"]
-    command = [sys.executable, "-m", "tests.golden", "check", "--layer", "job", "--bootstrap", servers]
+    command = [sys.executable, "-m", "tests.golden", "check", "--layer", "job", "--kafka", json.dumps(kafka)]
     ended = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 

@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator broker start|stop|status`."""
+"""`validator broker start|stop|status|settings`."""
 
 from __future__ import annotations
 
 import json
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from validator import exit_codes
 from validator.cli.progress import jar_progress, working
+from validator.errors import UserError
 from validator.kafka.broker import BrokerStatus, EmbeddedBroker
 from validator.kafka.jars import ensure_jars
 from validator.kafka.java import find_java
+from validator.kafka.spark_options import java_properties
+from validator.private import write_private
 from validator.resources import state_directory
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Start, stop and inspect the embedded Kafka broker.")
@@ -71,6 +75,28 @@ def status(as_json: Json = False) -> None:
     _print(found, as_json, "is running" if found.running else "is not running")
     if not found.running:
         raise typer.Exit(exit_codes.DISAGREEMENT)
+
+
+@app.command()
+def settings(
+    java: Annotated[bool, typer.Option("--java", help="Print properties of Kafka's Java client and tools.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", help="Write them to this file, which only you can read, instead of standard output."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Print what other programs need to use the running broker: address and login, one `key=value` a line, as `kcat -F` reads them."""
+    table = embedded_broker().kafka
+    found = java_properties(table) if java else {key: str(value) for key, value in table.items()}
+    text = json.dumps(found) + "\n" if as_json else "".join(f"{key}={value}\n" for key, value in found.items())
+    if output is None:
+        sys.stdout.write(text)
+        return
+    try:
+        write_private(output, text)
+    except OSError as error:
+        raise UserError(f"--output {output}: it cannot be written: {error.strerror}") from error
 
 
 def _print(found: BrokerStatus, as_json: bool, what: str) -> None:

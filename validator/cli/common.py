@@ -67,10 +67,10 @@ def load_job_config(path: Path | None, *, rebuild: bool = False) -> Config:
 
 
 def kafka_table(config: Config) -> dict[str, Any]:
-    """Return the `[kafka]` table with the configured address, or that of the embedded broker, which must be running."""
+    """Return the `[kafka]` table with the configured address, or those of the embedded broker and its login; it must be running."""
     if config.kafka.get("bootstrap.servers"):
         return config.kafka
-    return {**config.kafka, "bootstrap.servers": embedded_broker().bootstrap_servers}
+    return {**config.kafka, **embedded_broker().kafka}
 
 
 @contextmanager

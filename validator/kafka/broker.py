@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The embedded broker: our own Apache Kafka process, for a machine that has no Kafka.
 
-Its directory holds everything: `data/` (kept across restarts), `server.properties` (rewritten at each start), `broker.log` and
-`broker.json` (process id, start time, ports). It listens on the loopback address only. It outlives the program that started it, until
-`stop`. Only the process that `broker.json` names is ever stopped, and only if its start time matches.
+Its directory holds everything: `data/` (kept across restarts), `server.properties` (rewritten at each start), `secret` (the clients'
+password), `broker.log` and `broker.json` (process id, start time, ports). It listens on the loopback address only, and admits only who can
+read the secret (`validator.kafka.login`). It outlives the program that started it, until `stop`. Only the process that `broker.json` names
+is ever stopped, and only if its start time matches.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ import subprocess
 import time
 import uuid
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from validator.errors import UserError
 from validator.kafka.jars import ensure_jars
 from validator.kafka.java import find_java
+from validator.kafka.login import admit_clients, client_login, kept_secret, read_secret, server_login
 from validator.kafka.process import start_time, stop_process
+from validator.private import UMASK, make_private, open_private, write_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,6 +57,7 @@ _PROPERTIES: Final = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "BROKER",
     # A single broker holds every replica.
     "default.replication.factor": "1",
     "offsets.topic.replication.factor": "1",
@@ -101,6 +105,10 @@ class _Record:
     controller_port: int
     configured: bool = False
     """Whether a person chose the port; otherwise another one will do if it is taken."""
+    own: str = ""
+    """The password by which the broker knows itself in this start."""
+    admits: bool = False
+    """Whether the broker has answered and admits its clients; not so if its starter was killed before."""
 
 
 class EmbeddedBroker:
@@ -122,6 +130,15 @@ class EmbeddedBroker:
         self._log_before = 0  # bytes written by earlier starts
 
     @property
+    def kafka(self) -> dict[str, object]:
+        """Return the `[kafka]` table of its clients: address and login. Raises `UserError` if nothing runs."""
+        return self.with_login(self.bootstrap_servers)
+
+    def with_login(self, bootstrap_servers: str) -> dict[str, object]:
+        """Return the table of its clients for an address at which it will answer. Raises `UserError` if its secret cannot be read."""
+        return {"bootstrap.servers": bootstrap_servers, **client_login(read_secret(self.directory))}
+
+    @property
     def bootstrap_servers(self) -> str:
         """Return the address that clients connect to; `UserError` if nothing runs."""
         record = self._running()
@@ -135,7 +152,7 @@ class EmbeddedBroker:
         Errors, in order: it runs on another port than the configured one, no Java, jars unavailable, the configured port is taken, the
         process exits or does not answer (the message names its log file).
         """
-        self.directory.mkdir(parents=True, exist_ok=True)
+        make_private(self.directory)
         with self._lock():
             running = self._running()
             if running is not None and self._port not in (None, running.port):
@@ -144,8 +161,12 @@ class EmbeddedBroker:
                     "`validator broker stop`"
                 )
             if running is None:
-                self._spawn(find_java(), ensure_jars("broker", progress=progress))
+                running = self._spawn(find_java(), ensure_jars("broker", progress=progress))
                 self.started_here = True
+            if not running.admits:
+                self._wait_until_it_answers(running)
+                admit_clients(f"{HOST}:{running.port}", running.own, kept_secret(self.directory))
+                self._keep(replace(running, admits=True))
             return self.bootstrap_servers
 
     def stop(self) -> bool:
@@ -184,7 +205,7 @@ class EmbeddedBroker:
     @contextmanager
     def _lock(self) -> Iterator[None]:
         """Let one program at a time start or stop the broker."""
-        with (self.directory / "broker.lock").open("w") as handle:
+        with open_private(self.directory / "broker.lock") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
 
@@ -200,7 +221,10 @@ class EmbeddedBroker:
         record = self._read_record()
         return record if record and start_time(record.pid) == record.started else None
 
-    def _spawn(self, java: Path, jars: list[Path]) -> None:
+    def _keep(self, record: _Record) -> None:
+        write_private(self.directory / "broker.json", json.dumps(asdict(record)) + "\n")
+
+    def _spawn(self, java: Path, jars: list[Path]) -> _Record:
         previous = self._read_record()
         configured = self._port or (previous.port if previous and previous.configured else None)
         if configured is not None:
@@ -209,9 +233,11 @@ class EmbeddedBroker:
         port, controller_port = _free_ports(wanted, previous.controller_port if previous else None)
         self.moved_from = wanted if wanted not in (None, port) else None
         properties = self.directory / "server.properties"
-        properties.write_text(self._properties(port, controller_port), encoding="utf-8")
+        own = secrets.token_hex(32)
+        write_private(properties, self._properties(port, controller_port, own))
+        kept_secret(self.directory)  # clients read it before the broker answers
         command = [str(java), *_JVM, "-cp", ":".join(map(str, jars))]
-        with self.log.open("ab") as log:
+        with open_private(self.log) as log:
             self._log_before = log.tell()
             self._format(command, properties, log.fileno())
             process = subprocess.Popen(
@@ -221,25 +247,26 @@ class EmbeddedBroker:
                 stderr=subprocess.STDOUT,
                 cwd=self.directory,
                 start_new_session=True,  # Ctrl-C goes to its starter, which stops it cleanly
+                umask=UMASK,
             )
-        started = start_time(process.pid)
-        if started is not None:
-            # Written before the broker answers: if its starter is killed now, the broker can still be found and stopped.
-            record = _Record(process.pid, started, port, controller_port, configured is not None)
-            temporary = self.directory / "broker.json.new"
-            temporary.write_text(json.dumps(asdict(record)) + "\n", encoding="utf-8")
-            temporary.replace(self.directory / "broker.json")
         self._process = process
-        self._wait_until_it_answers(process, port)
+        # Written before the broker answers: if its starter is killed now, the broker can still be found and stopped.
+        record = _Record(process.pid, start_time(process.pid) or "", port, controller_port, configured is not None, own)
+        self._keep(record)
+        return record
 
-    def _properties(self, port: int, controller_port: int) -> str:
-        properties = _PROPERTIES | {
-            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
-            # Set here rather than stored in the data, so that a restart may move to another port.
-            "controller.quorum.voters": f"1@{HOST}:{controller_port}",
-            "log.dirs": str(self.directory / "data"),
-        }
+    def _properties(self, port: int, controller_port: int, own: str) -> str:
+        properties = (
+            _PROPERTIES
+            | server_login(own)
+            | {
+                "listeners": f"BROKER://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+                "advertised.listeners": f"BROKER://{HOST}:{port}",
+                # Set here rather than stored in the data, so that a restart may move to another port.
+                "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+                "log.dirs": str(self.directory / "data"),
+            }
+        )
         return "".join(f"{key}={value}\n" for key, value in properties.items())
 
     def _format(self, command: list[str], properties: Path, log: int) -> None:
@@ -254,23 +281,26 @@ class EmbeddedBroker:
             stdout=log,
             stderr=subprocess.STDOUT,
             check=False,
+            umask=UMASK,
         )
         if done.returncode != 0:
             raise UserError(f"the broker's data folder could not be formatted: {self._last_error()}")
 
-    def _wait_until_it_answers(self, process: subprocess.Popen[bytes], port: int) -> None:
+    def _wait_until_it_answers(self, record: _Record) -> None:
         deadline = time.monotonic() + START_S_MAX
         while time.monotonic() < deadline:
-            if process.poll() is not None:
-                raise UserError(f"the broker ended with code {process.returncode}: {self._last_error()}")
+            if self._process is not None and self._process.poll() is not None:
+                raise UserError(f"the broker ended with code {self._process.returncode}: {self._last_error()}")
+            if self._process is None and start_time(record.pid) != record.started:
+                raise UserError(f"the broker ended: {self._last_error()}")
             try:
                 # The broker opens its port once everything else is up.
-                socket.create_connection((HOST, port), timeout=1.0).close()
+                socket.create_connection((HOST, record.port), timeout=1.0).close()
             except OSError:
                 time.sleep(0.05)
             else:
                 return
-        stop_process(process.pid, start_time(process.pid) or "", patience_s=STOP_S_MAX)
+        stop_process(record.pid, record.started, patience_s=STOP_S_MAX)
         raise UserError(f"the broker did not answer within {START_S_MAX:.0f} s: {self._last_error()}")
 
     def _last_error(self) -> str:

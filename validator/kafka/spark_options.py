@@ -73,8 +73,16 @@ def spark_options(kafka: KafkaTable) -> dict[str, str]:
     Errors, in order: those of `flatten`, keys without a translation, TLS settings (unsupported, incomplete or in unreadable files), an
     unsupported SASL mechanism.
     """
+    # records of uncommitted batches do not count
+    return {"kafka.isolation.level": "read_committed"} | {
+        f"kafka.{key}": value for key, value in java_properties(kafka).items()
+    }
+
+
+def java_properties(kafka: KafkaTable) -> dict[str, str]:
+    """Return the table in the Java client's names. Raises as `spark_options` does."""
     flat = flatten(kafka)
-    options = {"isolation.level": "read_committed"}  # records of uncommitted batches do not count
+    options: dict[str, str] = {}
     for key, value in flat.items():
         if key in _SAME:
             options[key] = value
@@ -83,8 +91,9 @@ def spark_options(kafka: KafkaTable) -> dict[str, str]:
         elif key not in _NOT_FOR_SPARK and key not in _SECRETS and not key.startswith(SPARK_PREFIX):
             raise UserError(f"[kafka] {key} has no translation for Spark's Kafka client: {_suggestion(key)}")
     options |= _tls(flat) | _sasl(flat)
-    options |= {key.removeprefix(SPARK_PREFIX): value for key, value in flat.items() if key.startswith(SPARK_PREFIX)}
-    return {f"kafka.{key}": value for key, value in options.items()}
+    return options | {
+        key.removeprefix(SPARK_PREFIX): value for key, value in flat.items() if key.startswith(SPARK_PREFIX)
+    }
 
 
 def _suggestion(key: str) -> str:

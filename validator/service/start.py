@@ -80,7 +80,7 @@ class Service:
             self._start_job()
             return
         address = self._begin_broker(self.broker)
-        self.config = self.config.model_copy(update={"kafka": {**self.config.kafka, "bootstrap.servers": address}})
+        self.config = self.config.model_copy(update={"kafka": {**self.config.kafka, **self.broker.with_login(address)}})
         self._start_job()  # it needs the topics only once Spark is up
         self._finish_broker(self.broker)
         self._create_topics()

@@ -61,6 +61,9 @@ class Broker:
             self.starts += 1
         return self.bootstrap_servers
 
+    def with_login(self, bootstrap_servers: str) -> dict[str, object]:
+        return {"bootstrap.servers": bootstrap_servers, "sasl.username": "validator"}
+
     def stop(self) -> bool:
         self.running = False
         return True
