@@ -27,7 +27,7 @@ becomes longer by as much."""
 
 
 class Stalled(Exception):
-    """The query does not go on by itself."""
+    """The query does not continue by itself."""
 
 
 class BatchWatch:
@@ -94,7 +94,7 @@ class Beat:
                 Path(self.path).touch()
 
     def seen(self) -> int | None:
-        """Return the time of change as a number without a meaning of its own."""
+        """Return the time of change as a number that means nothing else."""
         try:
             return Path(self.path).stat().st_mtime_ns
         except OSError:

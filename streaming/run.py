@@ -262,7 +262,7 @@ def _follow(
 
 
 def _end(query: StreamingQuery, reason: str) -> None:
-    """End a query that does not go on. Raises `GivenUp` if it does not end within `STOP_QUERY_S_MAX` either."""
+    """End a query that does not continue. Raises `GivenUp` if it does not end within `STOP_QUERY_S_MAX` either."""
     try:
         query.stop()
     except (PySparkException, Py4JJavaError) as error:

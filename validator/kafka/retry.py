@@ -89,7 +89,7 @@ def passes_in_java(text: str) -> bool:
 
 
 def brokers_are_gone(error: KafkaError) -> bool:
-    """Return whether a client reports that it has no connection to any broker; it goes on by itself once one is back."""
+    """Return whether a client reports that it has no connection to any broker; it continues by itself once one is back."""
     return error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
 
 
