@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -26,6 +26,7 @@ from validator.cli.command_api import (
 )
 from validator.plugin.protocol_api import U32_MAX
 from validator_xcmp_bodies import alarms, records
+from validator_xcmp_bodies.bodyfile import parse_body
 from validator_xcmp_bodies.fetch import BodyFetcher
 from validator_xcmp_bodies.follow import START, Delivery, Follower, Position
 from validator_xcmp_bodies.job import JOB
@@ -34,7 +35,7 @@ from validator_xcmp_bodies.parts import BodyError
 from validator_xcmp_bodies.reports import Position as Stored
 from validator_xcmp_bodies.reports import Wish
 from validator_xcmp_bodies.reports import make as make_reports
-from validator_xcmp_bodies.sender import Sender
+from validator_xcmp_bodies.sender import Content, Sender, by_content
 from validator_xcmp_bodies.shown import show_messages, show_statuses
 
 app = typer.Typer(
@@ -146,8 +147,9 @@ def send(
     """
     config = connected(config_path)
     _check_chain(config, chain)
-    sender = _sender(chain, para, files, replica=replica)
-    say(f"{len(sender)} bodies of para {para}; waiting for the chain to list them")
+    bodies = _read_bodies(files)
+    sender = Sender(chain, para, bodies, replica=replica)
+    say(f"{len(bodies)} bodies of para {para}; waiting for the chain to list them")
     with terminated_as_interrupted():
         try:
             _serve(config, chain, para, sender, once=once)
@@ -251,9 +253,9 @@ def _statuses(config: Config) -> list[dict[str, Any]]:
 # --- sending ---
 
 
-def _sender(chain: str, para: int, files: list[Path], *, replica: bool) -> Sender:
+def _read_bodies(files: list[Path]) -> dict[Content, Sequence[bytes]]:
     try:
-        return Sender(chain, para, [body for file in files for body in _bodies(file)], replica=replica)
+        return by_content(body for file in files for body in _bodies(file))
     except BodyError as error:
         raise UserError(str(error)) from error
 
@@ -270,12 +272,9 @@ def _bodies(file: Path) -> Iterator[list[bytes]]:
 
 def _body(line: str, where: str) -> list[bytes]:
     try:
-        found = json.loads(line)
-        if not isinstance(found, list):
-            raise ValueError("not a list")
-        return [bytes.fromhex(payload) for payload in found]
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{where}: expected a list of payloads in hex, found {line.strip()[:60]} ({error})") from None
+        return parse_body(line)
+    except BodyError as error:
+        raise UserError(f"{where}: {error}") from None
 
 
 def _serve(config: Config, chain: str, para: int, sender: Sender, *, once: bool) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads held bodies back from `xcmp.bodies`, and verifies them again: who reads them trusts nothing but the relay chain's root."""
+"""Reads held bodies back from `xcmp.bodies` for commands."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any, Final, Self
 
 from validator.cli.command_api import POLL_S, TopicReader, UserError
-from validator.plugin.job_api import RecordUnreadable
 from validator_xcmp_bodies import records
 from validator_xcmp_bodies.outcomes import Held, Place
-from validator_xcmp_bodies.parts import BodyError, Part, measure, rejoin
+from validator_xcmp_bodies.parts import BodyError
+from validator_xcmp_bodies.reading import gone, read_body
 
 FETCH_S_MAX: Final = 60.0
 """Seconds that reading one part may take."""
@@ -31,23 +31,10 @@ class BodyFetcher:
 
     def payloads(self, lane: str, held: Held) -> list[bytes]:
         """Return the payloads of a held body. Errors: a part is gone, the parts are not the body that is listed."""
-        parts = [self._part(place) for place in held.places]
-        name = f"{lane}: the body of {held.sent_at}/{held.sender} for {held.recipient}"
         try:
-            payloads = rejoin(parts)
+            return read_body(lane, held, self._value)
         except BodyError as error:
-            raise UserError(f"{name} cannot be joined: {error}") from error
-        found = measure(payloads)
-        if (found.root, found.size) != (held.root, held.size):
-            raise UserError(f"{name}: expected root {held.root.hex()}, found {found.root.hex()}")
-        return payloads
-
-    def _part(self, place: Place) -> Part:
-        value = self._value(place)
-        try:
-            return records.decode_body(value)[2]
-        except (RecordUnreadable, BodyError) as error:
-            raise UserError(f"{records.BODIES} {place.partition}/{place.offset}: {error}") from error
+            raise UserError(str(error)) from error
 
     def _value(self, place: Place) -> bytes:
         self._reader.restart(records.BODIES, place.partition, place.offset)
@@ -60,6 +47,4 @@ class BodyFetcher:
                 break
             if self._reader.at_end:
                 break
-        raise UserError(
-            f"{records.BODIES} {place.partition}/{place.offset}: the record is gone; bodies are kept for [jobs.xcmp-bodies] retention_hours"
-        )
+        raise UserError(gone(place))

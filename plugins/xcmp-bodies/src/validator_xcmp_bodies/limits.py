@@ -61,6 +61,18 @@ BUCKETS_MAX: Final = 1_024
 """Maximum buckets of a chain; each is a transactional producer."""
 
 
+OUTBOX_FILES_MAX: Final = 10_000
+"""Files of an outbox that count, by name."""
+
+OUTBOX_FILE_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Bytes of a file with a body, which is in hex."""
+
+INBOX_FILES: Final = 1_000
+"""Files in an inbox beyond which nothing is delivered by default, until some are taken away."""
+
+INBOX_FILES_MAX: Final = 100_000
+"""The greatest number that may be set for it: each delivery counts them."""
+
 REPORTS_PER_BLOCK: Final = 1_000
 """Reports of held bodies that a block gets by default; the rest waits for the next block."""
 

@@ -29,7 +29,7 @@ def show_messages(
     """Show a recipient's messages as they come; ``follow`` redraws the table for each, else it is printed at the end."""
     console = Console(highlight=False) if console is None else console
     if as_json:
-        _print(json.dumps(_document(lane, *message)) for message in messages)
+        _print(json.dumps(message_document(lane, *message)) for message in messages)
     elif not console.is_terminal:
         _print(_line(*message) for message in messages)
     elif follow:
@@ -52,7 +52,8 @@ def _show_live(messages: Iterable[Message], console: Console) -> None:
             live.update(_table(rows), refresh=True)
 
 
-def _document(lane: str, delivery: Delivery, payloads: list[bytes]) -> dict[str, Any]:
+def message_document(lane: str, delivery: Delivery, payloads: list[bytes]) -> dict[str, Any]:
+    """Return a message as JSON: what `follow --json` prints, and what an inbox gets."""
     held = delivery.held
     return {
         "lane": lane,
