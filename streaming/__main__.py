@@ -10,6 +10,7 @@ after its current batch. Exit codes: `validator.exit_codes`.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from validator import exit_codes
 from validator.config import Config
 from validator.errors import UserError
 from validator.lanes.accepted import read_accepted
+from validator.private import UMASK
 
 
 def main(arguments: list[str]) -> int:
@@ -60,4 +62,5 @@ def _read_configuration(path: Path) -> Config:
 
 
 if __name__ == "__main__":
+    os.umask(UMASK)
     sys.exit(main(sys.argv[1:]))

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 import structlog
 
 from validator.errors import UserError
+from validator.private import make_private
 
 OUTPUT_LOG = "spark-output.log"
 
@@ -81,7 +82,7 @@ def logger(output: TextIO) -> Any:
 def locked(directory: Path) -> Iterator[None]:
     """Hold a lock on the job's folder; it ends with the process. Raises `UserError` if it cannot be written, or another job holds it."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_private(directory)
         handle = (directory / "running.lock").open("w")
     except OSError as error:
         raise UserError(f"[job] directory {directory}: the job cannot write there: {error.strerror}") from error

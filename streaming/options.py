@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from validator.core.limits import RECORD_BYTES_MAX
+from validator.private import UMASK
 
 SHUFFLE_PARTITIONS_LOCAL = 1
 """State partitions of a local job. One core executes one lane. With one partition the same Python worker gets the lane in every batch and
@@ -93,6 +94,8 @@ def protection_options(master: str, sockets: Path | None) -> dict[str, str]:
         # every address of the machine
         "spark.python.unix.domain.socket.enabled": "true",
     }
+    # Hadoop's file system sets rights by itself, whatever the process's umask
+    options["spark.hadoop.fs.permissions.umask-mode"] = f"{UMASK:03o}"
     if sockets is not None:
         options["spark.python.unix.domain.socket.dir"] = str(sockets)
     if is_local(master):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from streaming.__main__ import main
+from tests.listening import LOOPBACK, listeners, shared
 from tests.streaming.harness import (
     SAME_WHATEVER_ARRIVES,
     consume,
@@ -24,6 +25,7 @@ from tests.streaming.harness import (
 from tests.streaming.processes import job, write_configuration
 from tests.streaming.reference import IMMEDIATE, ON_INCLUSION, chains, reference
 from validator import exit_codes
+from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.topics import create_topics, list_topics
 
 EVERY = (*SAME_WHATEVER_ARRIVES, "dead-letters", "lanes")
@@ -71,15 +73,19 @@ def receipts(kafka: dict[str, Any], prefix: str) -> int:
 
 
 @pytest.mark.spark
-def test_overflow_stops_job_and_cluster_with_wider_limit_continues(kafka: dict[str, Any], tmp_path: Path) -> None:
+def test_overflow_stops_job_and_cluster_with_wider_limit_continues(
+    kafka: dict[str, Any], broker: EmbeddedBroker, tmp_path: Path
+) -> None:
     """A cluster continues from the checkpoint of a local job whose lane overflowed: two executors, each with one core and one worker."""
     prefix = "process."
     create_topics(kafka, prefix=prefix)
     records = [record for chain in chains() for record in chain.records]
     produce(kafka, prefix, [record for record in records if record.topic != "blocks"])
     configured = partial(write_configuration, tmp_path, chains(), kafka, prefix, state_partitions=2)
-    with job(configured(master="local[2]", blocks_ahead_max=9)) as running:
+    local = job(configured(master="local[2]", blocks_ahead_max=9))
+    with local as running, listeners(running.process.pid) as heard:
         assert running.end() == exit_codes.STOPPED
+    assert {address for _, address in heard} == LOOPBACK
     failed = running.events()[-1]
     assert (failed["event"], failed["level"]) == ("failed", "error")
     assert "more than 9 blocks (blocks_ahead_max) ahead of the executed block 0" in failed["reason"]
@@ -90,11 +96,16 @@ def test_overflow_stops_job_and_cluster_with_wider_limit_continues(kafka: dict[s
     blocks = [record for record in records if record.topic == "blocks"]
     early = [record for record in blocks if record.block <= 20]
     produce(kafka, prefix, early)
-    with job(configured(master="local-cluster[2,1,1024]")) as running:
+    assert shared(tmp_path / "job") == []
+    cluster = job(configured(master="local-cluster[2,1,1024]"))
+    with cluster as running, listeners(running.process.pid, broker.status().pid) as heard:
         running.wait_for(lambda: receipts(kafka, prefix) >= len(early), "the first blocks have their receipts")
         produce(kafka, prefix, [record for record in blocks if record.block > 20])
         running.wait_for(lambda: receipts(kafka, prefix) >= len(blocks), "every block has its receipt")
         assert running.terminate() == exit_codes.OK
+    assert {address for _, address in heard} == LOOPBACK
+    assert {name for name, _ in heard} == {"java"}  # workers listen on sockets in the file system
+    assert shared(tmp_path / "job") == []
     names = [event["event"] for event in running.events()]
     assert names == ["started", "ready", *["batch"] * (len(names) - 3), "stopped"]
     assert len(names) > 3

@@ -24,6 +24,7 @@ from validator.config import Config
 from validator.errors import UserError
 from validator.kafka.process import start_time
 from validator.lanes.configured import job_directory
+from validator.private import UMASK, make_private, open_private, write_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -88,13 +89,11 @@ class JobProcess:
     def start(self) -> None:
         """Start the process. Its log reports its progress. Raises `UserError` as `check` does."""
         self.check()
-        self.directory.mkdir(parents=True, exist_ok=True)
+        make_private(self.directory)
         with _lock(self.directory):
             self.check()
             path = self.directory / "configuration.json"
-            path.unlink(missing_ok=True)
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-                json.dump(self._config.model_dump(mode="json"), file)
+            write_private(path, json.dumps(self._config.model_dump(mode="json")))
             self._process = subprocess.Popen(
                 [*job_command(path), *self._accepted, *([] if self._plugin is None else ["--job", self._plugin])],
                 stdin=subprocess.DEVNULL,
@@ -104,9 +103,10 @@ class JobProcess:
                 errors="replace",
                 env=_environment(),
                 start_new_session=True,  # Ctrl-C goes to this process, which then stops the job
+                umask=UMASK,
             )
             record = {"pid": self._process.pid, "started": start_time(self._process.pid, reap=False)}
-            (self.directory / "job.json").write_text(json.dumps(record) + "\n", encoding="utf-8")
+            write_private(self.directory / "job.json", json.dumps(record) + "\n")
         self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
         self._reader.start()
 
@@ -244,6 +244,6 @@ def _environment() -> dict[str, str]:
 @contextmanager
 def _lock(directory: Path) -> Iterator[None]:
     """Let only one program at a time start a job on a directory."""
-    with (directory / "job.lock").open("w") as handle:
+    with open_private(directory / "job.lock") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
