@@ -58,9 +58,11 @@ def unreadable() -> Iterator[Bad]:
     )
     yield Bad("candidates", KEY, b"", "UNDECODABLE", "0 bytes that start with nothing")
     yield Bad("candidates", KEY, b'{"json": true}', "UNDECODABLE", "single-object encoding")
-    yield Bad("candidates", KEY, candidate[:-3], "UNDECODABLE", "expected Avro binary of its schema")
-    yield Bad("candidates", KEY, candidate + b"\0", "UNDECODABLE", "to end at byte")
-    yield Bad("candidates", KEY, header + b"\xff" * 40, "UNDECODABLE", "Avro")
+    yield Bad("candidates", KEY, candidate[:-3], "UNDECODABLE", "candidate_hash: expected 32 bytes")
+    yield Bad("candidates", KEY, candidate + b"\0", "UNDECODABLE", "expected the end of the record at byte")
+    yield Bad(
+        "candidates", KEY, header + b"\xff" * 40, "UNDECODABLE", "lane: expected the last byte of an integer of 64 bits"
+    )
     largest = Random(1).randbytes(
         RECORD_BYTES_MAX - 1_000
     )  # the largest value that a topic accepts with key and headers of the batch

@@ -9,6 +9,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from validator.codec.reading import record_reader
 from validator.codec.record_types import RecordType, Shape
 from validator.codec.schemas import schemas, schemas_of
 from validator.codec.shared_shapes import block_shape, shape_downward
@@ -19,7 +20,8 @@ from validator.topics import INPUT_TOPICS, TOPIC_OF_KIND
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-    from validator.codec.schemas import Json, Schema, SchemaSet
+    from validator.codec.schemas import Schema, SchemaSet
+    from validator.codec.strict import StrictReader
 
 
 class ProtocolRecords(Protocol):
@@ -53,17 +55,17 @@ class RecordChecks(NamedTuple):
 class Reading(NamedTuple):
     """How to read the input records of one fingerprint.
 
-    ``reader`` is None if the writer's schema is the current one. ``name_records`` makes fastavro return the name of a union's record.
-    ``protocols`` is empty if every protocol has this record.
+    ``writer`` is the schema of the fingerprint, ``current`` the one as whose record it is read. ``protocols`` is empty if every protocol
+    has this record. ``read`` returns requests with the name of the call.
     """
 
     kind: RecordKind
     name: str
-    writer: Json
-    reader: Json
-    name_records: bool
+    writer: str
+    current: str
     shape: Shape
     protocols: tuple[str, ...]
+    read: StrictReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +149,12 @@ class _Builder:
         self.schemas[name] = current
         # the current schema is often the last released one, too
         for header, schema in {schema.header: schema for schema in known.every_version(name)}.items():
-            reader = None if schema.canonical == current.canonical else current.parsed
             protocols = () if protocol is None else (protocol,)
-            made = Reading(kind, name, schema.parsed, reader, kind == RecordKind.REQUEST, shape, protocols)
+            read = record_reader(schema, current, name_records=kind == RecordKind.REQUEST)
+            made = Reading(kind, name, schema.canonical, current.canonical, shape, protocols, read)
             there = self.readings.get(header)
             if there is not None:
-                if there[:6] != made[:6]:
+                if there[:5] != made[:5]:
                     raise UserError(f"protocols {' and '.join((*there.protocols, *protocols))} read {name} differently")
                 made = made._replace(protocols=(*there.protocols, *protocols))
             self.readings[header] = made

@@ -2,24 +2,19 @@
 """Decodes a Kafka value into an input record, or into a dead letter that says what is wrong with it.
 
 Bytes from Kafka are hostile until proven otherwise, so the work on them is bounded. A record's size is checked first. Every Avro item of
-our schemas takes at least one byte, so a false length or block count fails at the end of the input. A large record's items are counted
-before any is built (`walk`). No schema is recursive. fastavro raises a handful of exception types on broken bytes; each of them becomes a
-dead letter here. Anything else is a bug and stops the job.
+our schemas takes at least one byte, so a false length or block count fails at the end of the input, and items are counted before they are
+built (`strict`). No schema is recursive. A value that a writer of its schema would have written with other bytes becomes a dead letter.
 """
 
 from __future__ import annotations
 
 from hashlib import blake2b
-from io import BytesIO
-from typing import TYPE_CHECKING, Any, Final
-
-from fastavro import schemaless_reader
-from fastavro.read import SchemaResolutionError
+from typing import TYPE_CHECKING, Any
 
 from validator.codec.dead_letters import fitted
 from validator.codec.record_types import check_count, check_u32
 from validator.codec.schemas import HEADER_SIZE, MARKER
-from validator.codec.walk import WALK_BYTES_MIN, TooManyItems, walk
+from validator.codec.strict import NotCanonical, TooManyItems
 from validator.core.errors import LimitError
 from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
 from validator.core.limits import LANE_NAME_LENGTH_MAX, RECORD_BYTES_MAX, RECORDS_PER_BLOCK_MAX, U32_MAX
@@ -29,9 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from validator.codec.codec import Codec, Reading, RecordChecks
-
-_MALFORMED: Final = (EOFError, IndexError, ValueError, OverflowError, SchemaResolutionError)
-"""What fastavro raises on bytes that do not match the schema (UnicodeDecodeError is a ValueError)."""
 
 
 def decode_record(
@@ -45,22 +37,15 @@ def decode_record(
     """Return the lane and the input that a Kafka value holds, or the dead letter that it becomes.
 
     ``kind`` is the kind of the topic it was read from. Checked in this order: the value exists, its size, its marker, its fingerprint, the
-    record's type against the topic, the Avro bytes to the last one, every field in schema order, and the record against its lane's protocol
-    if ``lanes`` has the lane. If the bytes name no lane, the dead letter takes the lane from ``key``.
+    record's type against the topic, the Avro bytes to the last one and their form, every field in schema order, and the record against its
+    lane's protocol if ``lanes`` has the lane. If the bytes name no lane, the dead letter takes the lane from ``key``.
     """
     entry = codec.readings.get(value[:HEADER_SIZE]) if value is not None else None
     if value is None or entry is None or entry.kind != kind or len(value) > RECORD_BYTES_MAX:
         return _unreadable(codec, kind, value, source, key)
-    stream = BytesIO(value)
-    stream.seek(HEADER_SIZE)
     record: Any = None
     try:
-        if len(value) >= WALK_BYTES_MIN:
-            walk(entry.writer, value, HEADER_SIZE)
-        record = schemaless_reader(stream, entry.writer, entry.reader, entry.name_records)
-        if stream.tell() != len(value):
-            detail = f"{entry.name}: expected the record to end at byte {stream.tell()}, found {len(value)} bytes"
-            return _dead(DeadReason.UNDECODABLE, detail, source, value, key)
+        record = entry.read(value, HEADER_SIZE)
         lane, block, index = record["lane"], record["block"], record.get("index", 0)
         _check_place(lane, block, index)
         fields = entry.shape(record)
@@ -68,11 +53,9 @@ def decode_record(
             _check_protocol(entry, record, lanes[lane])
     except LimitError as error:
         return _dead(DeadReason.LIMIT, f"{entry.name}.{error}", source, value, key, record)
-    except TooManyItems as error:
-        return _dead(DeadReason.LIMIT, f"{entry.name}: expected {error}", source, value, key)
-    except _MALFORMED as error:
-        detail = f"{entry.name}: expected Avro binary of its schema, found {type(error).__name__}{_text(error)}"
-        return _dead(DeadReason.UNDECODABLE, detail, source, value, key)
+    except NotCanonical as error:
+        reason = DeadReason.LIMIT if isinstance(error, TooManyItems) else DeadReason.UNDECODABLE
+        return _dead(reason, error.within(entry.name), source, value, key)
     return lane, Input(kind, block, index, blake2b(value, digest_size=8).digest(), source, value, fields)
 
 
@@ -110,10 +93,6 @@ def _dead(
         index = record.get("index", 0)
         index = index if 0 <= index <= U32_MAX else None
     return fitted(DeadLetter(lane[:LANE_NAME_LENGTH_MAX], reason, detail, source, raw, block, index))
-
-
-def _text(error: Exception) -> str:
-    return f" ({error})" if str(error) else ""
 
 
 # --- checks against the lane --------------------------------------------------------------------------------------------------------------

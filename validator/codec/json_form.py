@@ -14,17 +14,14 @@ from __future__ import annotations
 import re
 from difflib import get_close_matches
 from functools import lru_cache
-from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
-
-from fastavro import schemaless_reader
-from fastavro.read import SchemaResolutionError
 
 from validator.codec.codec import Codec, shared_codec
 from validator.codec.decode import decode_record
 from validator.codec.encode import LONG_MAX, write
+from validator.codec.reading import record_reader
 from validator.codec.schemas import HEADER_SIZE, short_name
-from validator.codec.walk import named_types
+from validator.codec.strict import NotCanonical, StrictReader, named_types
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.core.limits import RECORD_BYTES_MAX, U32_MAX
 from validator.errors import UserError
@@ -89,13 +86,10 @@ def to_json(
     codec = shared_codec() if codec is None else codec
     schema = _schema_of(topic, value, codec)
     current = codec.schemas[schema.name]
-    reader = None if schema.canonical == current.canonical else current.parsed
-    stream = BytesIO(value)
-    stream.seek(HEADER_SIZE)
     try:
-        datum = schemaless_reader(stream, schema.parsed, reader, return_record_name=True)
-    except (EOFError, IndexError, ValueError, OverflowError, SchemaResolutionError) as error:
-        raise UserError(f"{topic}: expected Avro binary of {schema.name}, found {type(error).__name__}") from error
+        datum = _reader(schema, current)(value, HEADER_SIZE)
+    except NotCanonical as error:
+        raise UserError(f"{topic}: {error.within(schema.name)}") from error
     record: dict[str, Any] = _to_json(current, digits).convert(datum)
     return record
 
@@ -376,6 +370,11 @@ class _ToJson(_Named):
                 shaped["error"] = {"kind": value["kind"], **{each["name"]: each["value"] for each in value["details"]}}
                 shaped["clause"] = value["clause"]
         return shaped
+
+
+@lru_cache(maxsize=256)
+def _reader(schema: Schema, current: Schema) -> StrictReader:
+    return record_reader(schema, current, name_records=True)
 
 
 @lru_cache(maxsize=256)

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from fastavro import schemaless_reader
-
 from validator.codec.encode import write
+from validator.codec.reading import record_reader
 from validator.codec.schemas import HEADER_SIZE, SchemaSet
+from validator.codec.strict import NotCanonical
 
 if TYPE_CHECKING:
     from validator.codec.schemas import Schema
@@ -24,26 +23,21 @@ class RecordFormat:
 
     def __init__(self, schemas: SchemaSet, name: str) -> None:
         self.schema: Schema = schemas[name]
-        self._by_header = {schema.header: schema for schema in schemas.every_version(name)}
+        self._readers = {each.header: record_reader(each, self.schema) for each in schemas.every_version(name)}
 
     def encode(self, datum: dict[str, Any]) -> bytes:
         """Return the record's bytes; ``datum`` is in the form that fastavro takes."""
         return write(self.schema, datum)
 
     def decode(self, value: bytes) -> dict[str, Any]:
-        """Return the record as fastavro reads it. Raises `RecordUnreadable`: another kind of record, bytes missing or left over."""
-        schema = self._by_header.get(value[:HEADER_SIZE])
-        if schema is None:
+        """Return the record as fastavro returns it. Raises `RecordUnreadable`: another kind of record, bytes that no writer writes."""
+        read = self._readers.get(value[:HEADER_SIZE])
+        if read is None:
             raise RecordUnreadable(
                 f"expected a record {self.schema.name}, found bytes that start with {value[:10].hex()}"
             )
-        stream = BytesIO(value)
-        stream.seek(HEADER_SIZE)
-        reader = None if schema.canonical == self.schema.canonical else self.schema.parsed
         try:
-            datum: Any = schemaless_reader(stream, schema.parsed, reader)
-        except Exception as error:  # fastavro raises many kinds on damaged bytes
-            raise RecordUnreadable(f"expected a record {self.schema.name}: {type(error).__name__}: {error}") from error
-        if stream.tell() != len(value):
-            raise RecordUnreadable(f"{self.schema.name}: {len(value) - stream.tell()} bytes left over")
-        return datum  # type: ignore[no-any-return]  # a record's schema gives a dict
+            datum: dict[str, Any] = read(value, HEADER_SIZE)
+        except NotCanonical as error:
+            raise RecordUnreadable(error.within(self.schema.name)) from error
+        return datum

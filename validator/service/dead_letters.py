@@ -13,7 +13,6 @@ from validator.codec.decode import decode_record
 from validator.codec.encode import OutputRecord, write
 from validator.codec.json_form import encode_input, shown_json, to_json
 from validator.codec.schemas import schemas
-from validator.codec.walk import WALK_BYTES_MIN
 from validator.core.hashing import blake2b_256
 from validator.core.inputs import DeadLetter, DeadReason, Source, Whole
 from validator.errors import UserError
@@ -296,10 +295,6 @@ def decoded(letter: StoredLetter, raw: bytes, config: Config) -> tuple[dict[str,
 
 
 def _json_or_none(topic: str, raw: bytes, codec: Codec) -> dict[str, Any] | None:
-    if (
-        len(raw) >= WALK_BYTES_MIN
-    ):  # the codec counts the items of so large a record before it builds them; `shown_json` does not
-        return None
     try:
         return shown_json(topic, raw, codec)
     except UserError:

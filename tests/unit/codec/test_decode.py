@@ -156,9 +156,9 @@ def test_limit_of_later_rules_decodes_up_to_its_maximum(name: str) -> None:
         (
             value_of(RecordKind.CANDIDATE) + b"\x00",
             DeadReason.UNDECODABLE,
-            "expected the record to end at byte",
+            "expected the end of the record at byte",
         ),
-        (value_of(RecordKind.CANDIDATE)[:-1], DeadReason.UNDECODABLE, "Expected 32 bytes, read 31"),
+        (value_of(RecordKind.CANDIDATE)[:-1], DeadReason.UNDECODABLE, ".candidate_hash: expected 32 bytes at byte"),
         (bytes(limits.RECORD_BYTES_MAX + 1), DeadReason.LIMIT, "expected at most 8388608 bytes, found 8388609"),
     ],
 )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -12,11 +13,10 @@ from hypothesis import strategies as st
 from tests.codecs import decoded, encoded
 from tests.unit.codec.examples import BLOCK, NAMES, SOURCE, dead, read, value_of
 from tests.unit.codec.records import INPUTS
-from validator.codec import decode
 from validator.codec.encode import write
 from validator.codec.inflight import pack, unpack
 from validator.codec.schemas import schemas
-from validator.codec.walk import ITEMS_MAX, WALK_BYTES_MIN
+from validator.codec.strict import ITEMS_MAX
 from validator.core import limits
 from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
 from validator.topics import TOPIC_OF_KIND
@@ -55,19 +55,18 @@ def test_lane_that_is_not_utf_8_is_undecodable() -> None:
     assert dead(RecordKind.CANDIDATE, value).reason is DeadReason.UNDECODABLE
 
 
-def test_large_record_of_tiny_items_is_refused_before_it_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_record_of_tiny_items_is_refused_before_it_is_built() -> None:
     count = ITEMS_MAX + 1
     pairs = {**BLOCK, "included": [{"para_id": 0, "backed_at": None}] * count}
     value = write(schemas()["validator.Block"], pairs)
-    assert WALK_BYTES_MIN < len(value) < limits.RECORD_BYTES_MAX
-
-    def build(*_: object) -> None:
-        raise AssertionError("the record was built")
-
-    monkeypatch.setattr(decode, "schemaless_reader", build)
+    assert len(value) < limits.RECORD_BYTES_MAX
+    tracemalloc.start()
     letter = dead(RecordKind.BLOCK, value)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * len(value)  # each item would take hundreds of bytes
     assert letter.reason is DeadReason.LIMIT
-    assert letter.detail == f"validator.Block: expected at most {ITEMS_MAX} items, found {count}"
+    assert letter.detail == f"validator.Block.included: expected at most {ITEMS_MAX} items at byte 25, found {count}"
 
 
 @pytest.mark.parametrize("cut", [1, 40_000, 70_000])

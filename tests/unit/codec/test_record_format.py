@@ -37,8 +37,11 @@ def test_a_released_version_is_read_as_the_current_one() -> None:
     [
         (b"", "expected a record a.Record, found bytes that start with "),
         (b"x" * 20, "found bytes that start with 7878"),
-        (CURRENT.header, "expected a record a.Record: "),
-        (FORMAT.encode({"number": 1, "text": ""}) + b"\x00", "1 bytes left over"),
+        (CURRENT.header, "a.Record.number: expected an integer at byte 10, found the end of the record"),
+        (
+            FORMAT.encode({"number": 1, "text": ""}) + b"\x00",
+            "a.Record: expected the end of the record at byte 12, found 1 more byte",
+        ),
     ],
 )
 def test_other_bytes_are_refused(value: bytes, why: str) -> None:
