@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from importlib.resources.abc import Traversable
@@ -13,13 +12,10 @@ from typing import Any, TypeVar
 from validator.core.limits import U32_MAX, U128_MAX
 from validator.core.types import Para, ParaKind
 from validator.errors import UserError
+from validator.strict_json import JsonRefused, read_json
 
 T = TypeVar("T")
 D = TypeVar("D")
-
-
-DEPTH_MAX = 64
-"""Levels of arrays and objects in a document."""
 
 
 class Node:
@@ -93,16 +89,17 @@ class Node:
         return self.text()
 
     def hex(self, size: int | None = None) -> bytes:
-        """Return bytes written in hex without a prefix, exactly ``size`` of them if that is given."""
+        """Return bytes written in lower-case hex without a prefix, exactly ``size`` of them if that is given."""
         expected = "bytes in hex" if size is None else f"{size} bytes in hex"
         text = self.text()
         try:
             data = bytes.fromhex(text)
         except ValueError:
             raise self.fail(expected) from None
-        # bytes.fromhex accepts white space between bytes
-        if 2 * len(data) != len(text) or (size is not None and len(data) != size):
+        if size is not None and len(data) != size:
             raise self.fail(expected)
+        if data.hex() != text:  # bytes.fromhex accepts capitals, and white space between bytes
+            raise self.fail(f"{expected} without capitals and white space")
         return data
 
     def refuse_misspelt(self, known: tuple[str, ...]) -> None:
@@ -122,20 +119,11 @@ def read_document(path: Traversable) -> Node:
 
 
 def parse_document(data: bytes, name: str) -> Node:
-    """Return the value of a JSON text, which errors call ``name``. Raises `UserError` if it is not JSON."""
+    """Return the value of a JSON text, which errors call ``name``. Raises `UserError` if it is not `read_json`'s JSON."""
     try:
-        value = json.loads(data.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise UserError(f"{name}: not UTF-8 at byte {error.start}") from None
-    except json.JSONDecodeError as error:
-        raise UserError(f"{name}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
-    except RecursionError:
-        raise UserError(f"{name}: nested more than {DEPTH_MAX} levels deep") from None
-    except ValueError:
-        raise UserError(f"{name}: expected numbers of at most {sys.get_int_max_str_digits()} digits") from None
-    if _is_deeper(value, DEPTH_MAX):
-        raise UserError(f"{name}: nested more than {DEPTH_MAX} levels deep")
-    return Node(value, name)
+        return Node(read_json(data), name)
+    except JsonRefused as error:
+        raise UserError(f"{name}{printable(error.place)}: {error}") from None
 
 
 def read_para(node: Node) -> Para:
@@ -149,20 +137,6 @@ def read_para(node: Node) -> Para:
 def printable(text: str) -> str:
     """Return a text that fits on one line of any terminal: unchanged, or escaped as in JSON if it holds anything unprintable."""
     return text if text.isprintable() else json.dumps(text)[1:-1]
-
-
-def _is_deeper(value: Any, depth_max: int) -> bool:
-    level = [value]
-    for _ in range(depth_max + 1):
-        level = [
-            item
-            for value in level
-            if isinstance(value, (dict, list))
-            for item in (value.values() if isinstance(value, dict) else value)
-        ]
-        if not level:
-            return False
-    return True
 
 
 def _shown(value: Any) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes as text: hex, read with or without the prefix `0x`, and shown to people and their programs with it."""
+"""Bytes as text: lower-case hex, read with or without the prefix `0x`, and shown to people and their programs with it."""
 
 from __future__ import annotations
 
@@ -19,5 +19,9 @@ def bare(text: str) -> str:
 
 
 def from_hex(text: str) -> bytes:
-    """Return the bytes that hex digits stand for, with or without the prefix. Raises ValueError for anything else."""
-    return bytes.fromhex(bare(text))
+    """Return the bytes that lower-case hex digits stand for, with or without the prefix. Raises ValueError for anything else."""
+    digits = bare(text)
+    data = bytes.fromhex(digits)
+    if data.hex() != digits:  # fromhex accepts capitals, and white space between bytes
+        raise ValueError("capitals or white space in hex")
+    return data

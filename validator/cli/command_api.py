@@ -16,6 +16,7 @@ import typer
 
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
 from validator.cli.job_log import log_printer
+from validator.cli.json_lines import parse as read_line
 from validator.cli.progress import jar_progress
 from validator.cli.run import TOPICS_S_MAX, wait_for_job
 from validator.config import Config, load_config
@@ -39,6 +40,7 @@ __all__ = [
     "UserError",
     "configured_job",
     "connected",
+    "read_line",
     "run_plugin_job",
     "say",
     "terminated_as_interrupted",

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.errors import UserError
+from validator.strict_json import JsonRefused, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -47,9 +47,17 @@ def lines(stream: IO[bytes], name: str) -> Iterator[tuple[int, bytes]]:
 def parse(line: bytes, where: str) -> Any:
     """Return a line's JSON value. Raises `UserError` that begins with ``where``."""
     try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{where}: expected a JSON object, found {_start(line)} ({error})") from None
+        return read_json(line.rstrip(b"\r\n"))
+    except JsonRefused as error:
+        place = error.place.removeprefix(".")
+        at = (
+            f"{where}, column {place.rpartition(':')[2]}"
+            if place.startswith(":")
+            else f"{where}: {place}"
+            if place
+            else where
+        )
+        raise UserError(f"{at}: {error} in {_start(line)}") from None
 
 
 def _bounded(stream: IO[bytes], name: str) -> Iterable[bytes]:

@@ -21,7 +21,7 @@ from validator.codec.decode import decode_record
 from validator.codec.encode import LONG_MAX, write
 from validator.codec.reading import record_reader
 from validator.codec.schemas import HEADER_SIZE, short_name
-from validator.codec.strict import NotCanonical, StrictReader, named_types
+from validator.codec.strict import NotCanonical, named_types
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.core.limits import RECORD_BYTES_MAX, U32_MAX
 from validator.errors import UserError
@@ -87,7 +87,7 @@ def to_json(
     schema = _schema_of(topic, value, codec)
     current = codec.schemas[schema.name]
     try:
-        datum = _reader(schema, current)(value, HEADER_SIZE)
+        datum = record_reader(schema, current, name_records=True)(value, HEADER_SIZE)
     except NotCanonical as error:
         raise UserError(f"{topic}: {error.within(schema.name)}") from error
     record: dict[str, Any] = _to_json(current, digits).convert(datum)
@@ -370,11 +370,6 @@ class _ToJson(_Named):
                 shaped["error"] = {"kind": value["kind"], **{each["name"]: each["value"] for each in value["details"]}}
                 shaped["clause"] = value["clause"]
         return shaped
-
-
-@lru_cache(maxsize=256)
-def _reader(schema: Schema, current: Schema) -> StrictReader:
-    return record_reader(schema, current, name_records=True)
 
 
 @lru_cache(maxsize=256)

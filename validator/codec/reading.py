@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from fastavro import schemaless_reader
 from fastavro.read import SchemaResolutionError
@@ -15,7 +15,11 @@ from validator.codec.strict import NotCanonical, StrictReader, strict_reader
 if TYPE_CHECKING:
     from validator.codec.schemas import Schema
 
+READERS_MAX: Final = 1_024
+"""Readers that a process keeps: codecs of the same schemas share them."""
 
+
+@lru_cache(maxsize=READERS_MAX)
 def record_reader(schema: Schema, current: Schema, *, name_records: bool = False) -> StrictReader:
     """Return what reads the bytes of a record from a position on, up to the last one.
 

@@ -48,7 +48,7 @@ def configuration_meaning(chain: Chain) -> dict[str, Any]:
         "ump_weights": {payload.hex(): weight for payload, weight in chain.core_ump_weights().items()},
         "ump_message_weight_max": chain.ump_message_weight_max,
         "dispatches_to_handlers": chain.handlers is not None,
-        "ump_failing_messages": sorted({from_hex(payload).hex() for payload in chain.ump_failing_messages}),
+        "ump_failing_messages": sorted({from_hex(payload.lower()).hex() for payload in chain.ump_failing_messages}),
     }
 
 

@@ -271,7 +271,7 @@ class Chain(_Table):
         payloads: set[bytes] = set()
         for payload in value:
             try:
-                decoded = from_hex(payload)
+                decoded = from_hex(payload.lower())
             except ValueError:
                 raise ValueError(f"expected payloads in hex as keys, found {payload!r}") from None
             if decoded in payloads:
@@ -284,7 +284,7 @@ class Chain(_Table):
     def _check_failing(cls, value: list[str]) -> list[str]:
         for payload in value:
             try:
-                from_hex(payload)
+                from_hex(payload.lower())
             except ValueError:
                 raise ValueError(f"expected payloads in hex, found {payload!r}") from None
         return value
@@ -316,7 +316,7 @@ class Chain(_Table):
 
     def core_ump_weights(self) -> dict[bytes, int]:
         """Return the weights by payload."""
-        return {from_hex(payload): weight for payload, weight in self.ump_weights.items()}
+        return {from_hex(payload.lower()): weight for payload, weight in self.ump_weights.items()}
 
 
 class Config(BaseSettings):

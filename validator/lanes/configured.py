@@ -73,7 +73,7 @@ def lane_definition(config: Config, lane: str, *, kept_in: Path | None = None) -
         ),
         upward_weights=chain.core_ump_weights(),
         upward_default_weight=chain.ump_default_weight,
-        upward_failing=frozenset(from_hex(payload) for payload in chain.ump_failing_messages),
+        upward_failing=frozenset(from_hex(payload.lower()) for payload in chain.ump_failing_messages),
         plan=runtime.plan,
         epochs=runtime.epochs,
         upward_weight_max=chain.ump_message_weight_max,

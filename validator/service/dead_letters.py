@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -20,6 +19,7 @@ from validator.hexadecimal import to_hex
 from validator.kafka.reader import TopicReader, TopicRecord
 from validator.lanes.configured import chain_runtime, configured_codec, protocol_of
 from validator.plugin.runtime import RuntimePlan, codec_of
+from validator.strict_json import JsonRefused, read_json
 from validator.topics import DEAD_LETTER_REPLAYS, DEAD_LETTERS, INPUT_TOPICS
 
 if TYPE_CHECKING:
@@ -264,9 +264,9 @@ def read_repaired(path: Path, letter: StoredLetter, config: Config) -> bytes:
         return data  # `judge` refuses every record of such a topic and says why
     try:
         protocol = protocol_of(config, letter.lane)
-        return encode_input(codec_of([RuntimePlan(protocol)]), kind, json.loads(data), protocol)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: expected a JSON object, found {error}") from error
+        return encode_input(codec_of([RuntimePlan(protocol)]), kind, read_json(data), protocol)
+    except JsonRefused as error:
+        raise UserError(f"{path}{error.place}: {error}") from error
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
 

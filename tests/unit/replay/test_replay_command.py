@@ -141,7 +141,7 @@ def test_missing_file_argument_or_unknown_suite_is_refused() -> None:
         (b"[" * 500 + b"]" * 500, "nested more than 64 levels deep"),
         (b'{"id":' * 66 + b"1" + b"}" * 66, "nested more than 64 levels deep"),
         (b"1" * 5_000, "digits"),
-        (b'{"id": NaN, "steps": []}', "expected a string, found NaN"),
+        (b'{"id": NaN, "steps": []}', "expected a JSON value, found NaN"),
     ],
 )
 def test_file_that_is_not_a_trace_is_refused(file: Path, content: bytes, why: str) -> None:
@@ -329,8 +329,8 @@ def test_descending_blocks_are_refused(file: Path) -> None:
 
 
 def test_unprintable_names_are_escaped(file: Path) -> None:
-    document = {"id": "a\ud800\n", "name": "\x1b[31m", "steps": []}
-    assert replay(write(file, document)).stdout == "PASS a\\ud800\\n \\u001b[31m\n1 passed, 0 failed\n"
+    document = {"id": "a\u202e\n", "name": "\x1b[31m", "steps": []}
+    assert replay(write(file, document)).stdout == "PASS a\\u202e\\n \\u001b[31m\n1 passed, 0 failed\n"
     document = {"id": "a", "ump_weights": {"\ud800\n": 1}, "steps": []}
     refusal(replay(write(file, document)))
 

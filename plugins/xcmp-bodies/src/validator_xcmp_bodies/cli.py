@@ -20,13 +20,14 @@ from validator.cli.command_api import (
     TopicReader,
     UserError,
     connected,
+    read_line,
     run_plugin_job,
     say,
     terminated_as_interrupted,
 )
 from validator.plugin.protocol_api import U32_MAX
 from validator_xcmp_bodies import alarms, records
-from validator_xcmp_bodies.bodyfile import parse_body
+from validator_xcmp_bodies.bodyfile import SHOWN_CHARACTERS, body_of
 from validator_xcmp_bodies.fetch import BodyFetcher
 from validator_xcmp_bodies.follow import START, Delivery, Follower, Position
 from validator_xcmp_bodies.job import JOB
@@ -271,10 +272,13 @@ def _bodies(file: Path) -> Iterator[list[bytes]]:
 
 
 def _body(line: str, where: str) -> list[bytes]:
+    found = read_line(line.encode(), where)
     try:
-        return parse_body(line)
+        return body_of(found)
     except BodyError as error:
-        raise UserError(f"{where}: {error}") from None
+        raise UserError(
+            f"{where}: expected a list of payloads in hex, found {line.strip()[:SHOWN_CHARACTERS]} ({error})"
+        ) from None
 
 
 def _serve(config: Config, chain: str, para: int, sender: Sender, *, once: bool) -> None:
