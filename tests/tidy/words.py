@@ -36,9 +36,10 @@ _STRINGS = {tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """A phrase to avoid, and what to write instead."""
+    """A phrase to avoid, and what to write instead. A text that ``loose`` does not match has no hit, whatever of it is prose."""
 
     pattern: re.Pattern[str]
+    loose: re.Pattern[str]
     write: str
 
 
@@ -71,19 +72,25 @@ class Hit:
 def load(text: str) -> tuple[list[Phrase], list[Allowance]]:
     """Return the phrases and the allowances of a list in TOML."""
     content = tomllib.loads(text)
-    phrases = [Phrase(_pattern(each["avoid"]), each["write"]) for each in content["phrase"]]
+    phrases = [
+        Phrase(_pattern(each["avoid"], r"\s+"), _pattern(each["avoid"], r"[\s#]+"), each["write"])
+        for each in content["phrase"]
+    ]
     allowances = [
         Allowance(tuple(each["files"]), tuple(each.get("texts", ())), each["reason"]) for each in content["allow"]
     ]
     return phrases, allowances
 
 
-def _pattern(avoid: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w-])(?:{avoid})(?![\w-])".replace(" ", r"\s+"), re.IGNORECASE)
+def _pattern(avoid: str, space: str) -> re.Pattern[str]:
+    return re.compile(rf"\b(?<!-)(?:{avoid})(?![\w-])".replace(" ", space), re.IGNORECASE)
 
 
 def search(name: str, text: str, phrases: Iterable[Phrase], allowed: Iterable[str] = ()) -> list[Hit]:
     """Return what a file has of the phrases, in the order of its lines, outside the ``allowed`` texts."""
+    phrases = [phrase for phrase in phrases if phrase.loose.search(text)]
+    if not phrases:
+        return []
     return sorted(
         (
             Hit(name, line + prose.count("\n", 0, match.start()), " ".join(match[0].split()), phrase.write)
