@@ -10,6 +10,8 @@ PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
 .DEFAULT_GOAL := help
 # PYTHONPATH=build/channel-compiled runs the compiled form of Channel, for example `python -m benchmarks channel`.
 COMPILED := build/channel-compiled
+# Spark processes of tests take their classes from it (tests/class_data.py).
+CLASSES := $(VENV)/spark-classes.jsa
 
 .PHONY: help setup demo demo-channel channel-compiled test test-all crash lint format bench clean
 
@@ -37,10 +39,13 @@ channel-compiled: setup ## compile Channel into build/channel-compiled (needs a 
 	HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(PIP) install --quiet --no-build-isolation --no-deps --target $(COMPILED) ./plugins/channel
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -n $(WORKERS) plugins/channel
 
-test: setup ## run every test, two files at a time (20 minutes on two cores); WORKERS=
+$(CLASSES): $(STAMP) | setup
+	@$(BIN)/python -m tests.class_data 2> $(CLASSES).log || { cat $(CLASSES).log; exit 1; }
+
+test: setup $(CLASSES) ## run every test, two files at a time (20 minutes on two cores); WORKERS=
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-test-all: setup ## run every test with all of its repetitions under other seeds
+test-all: setup $(CLASSES) ## run every test with all of its repetitions under other seeds
 	VALIDATOR_TESTS=all $(BIN)/python -m pytest -n $(WORKERS)
 
 KILLS ?= 220

@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import scheduling
+from tests import class_data, scheduling
 from validator.kafka.broker import EmbeddedBroker
 
 if TYPE_CHECKING:
@@ -22,7 +20,7 @@ def pytest_configure() -> None:
 
     A shell's background processes ignore SIGINT, and so would the processes that tests start and stop.
     """
-    os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark-conf"))
+    class_data.use()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
