@@ -51,7 +51,7 @@ test-all: setup $(CLASSES) ## run every test with all of its repetitions under o
 KILLS ?= 220
 SEED  ?= 1
 
-crash: setup ## kill driver, workers and broker over 200 times (about an hour), compare the output after each kill; SEED=, KILLS=
+crash: setup $(CLASSES) ## kill driver, workers and broker over 200 times (about an hour), compare the output after each kill; SEED=, KILLS=
 	$(BIN)/python -m tests.crash --seed $(SEED) --kills $(KILLS)
 
 lint: setup ## run ruff, mypy --strict, import-linter, spelling and phrases

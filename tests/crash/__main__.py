@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from tests import class_data
 from tests.crash.report import Report
 from tests.crash.run import every_step_seen, run
 from tests.crash.schedule import full_schedule, short_schedule
@@ -117,4 +118,5 @@ def _end(report: Report, console: Console, build: Path, *, complete: bool) -> No
 
 
 if __name__ == "__main__":
+    class_data.use()
     typer.run(crash)

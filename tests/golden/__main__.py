@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tests import class_data
 from tests.golden import layers
 
 SHOWN_MAX = 60
@@ -75,4 +76,5 @@ def check(layer: OfLayer = Layer.ALL, kafka: Kafka = None) -> None:
 
 
 if __name__ == "__main__":
+    class_data.use()
     app()

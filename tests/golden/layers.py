@@ -80,6 +80,10 @@ def check_documents(folder: Path = FOLDER) -> list[str]:
     return differences(without_environment(recorded, now), without_environment(now, recorded), decode_bytes)
 
 
-@cache
 def _played(folder: Path) -> Played:
-    return play(Inputs.of_lines(read_lines(path_of(INPUTS, folder))))
+    return _played_inputs(path_of(INPUTS, folder).resolve())
+
+
+@cache
+def _played_inputs(path: Path) -> Played:
+    return play(Inputs.of_lines(read_lines(path)))

@@ -10,6 +10,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+from tests.scheduling import LONGEST_FIRST
 from tests.tidy.tree import ROOT, tracked_or_skip
 
 LINES_MAX = 400
@@ -120,3 +121,9 @@ def test_wheel_contains_schemas_templates_and_jar_lists(tmp_path: Path) -> None:
     for where, expected in ((tmp_path / "unpacked", tmp_path / "unpacked/validator/schemas"), (ROOT, ROOT / "avro")):
         found = subprocess.run([sys.executable, "-c", program], cwd=where, capture_output=True, text=True, check=True)
         assert Path(found.stdout.strip()) == expected
+
+
+def test_files_that_are_scheduled_first_exist() -> None:
+    listed = [file for group in LONGEST_FIRST for file in group]
+    assert len(set(listed)) == len(listed)
+    assert [file for file in listed if not (ROOT / file).is_file()] == []
