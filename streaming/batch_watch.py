@@ -94,7 +94,7 @@ class Beat:
                 Path(self.path).touch()
 
     def seen(self) -> int | None:
-        """Return the time of change as a number that means nothing else."""
+        """Return the time of change as a number that means nothing by itself."""
         try:
             return Path(self.path).stat().st_mtime_ns
         except OSError:

@@ -116,6 +116,8 @@ def source_options(
         "startingOffsets": "earliest",
         # records that retention removed are lost blocks: stop with an error
         "failOnDataLoss": "true",
+        # one attempt of a minute: after it the job says that Kafka does not answer, and asks again
+        "fetchOffset.numRetries": "1",
         # see RECORDS_PER_TASK
         "maxRecordsPerPartition": str(records_per_task),
         # transactional producers may abort: read only committed records

@@ -44,7 +44,7 @@ class Clock:
 
 
 class Played:
-    """Runs of a query, by their scripts; the last one runs until a request to stop."""
+    """Runs of a query, by their scripts; the last one continues until a request to stop."""
 
     def __init__(self, scripts: list[list[str]], give_up_after_s: float = 3600.0, stalls: int = 0) -> None:
         self.scripts, self.stalls = scripts, stalls

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One job through several outages: it waits, says so, goes on, and emits what an undisturbed one emits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.streaming.harness import consume, decoded, first_difference, of_lane, produce
+from tests.streaming.processes import JobProcess, job, write_configuration
+from tests.streaming.reference import IMMEDIATE, ON_INCLUSION, chains, reference
+from validator import exit_codes
+from validator.kafka.broker import EmbeddedBroker
+from validator.kafka.topics import create_topics, list_topics
+
+PREFIX = "outages."
+
+
+def python_workers(process: int) -> list[int]:
+    """Return the Python workers of a job: the processes below the daemons that its JVM has started."""
+    listed = subprocess.run(["ps", "-Ao", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    rows = [
+        (int(pid), int(parent), args) for pid, parent, args in (line.split(None, 2) for line in listed.splitlines())
+    ]
+    machines = {pid for pid, parent, args in rows if parent == process and "java" in args}
+    daemons = {pid for pid, parent, args in rows if parent in machines and "pyspark.daemon" in args}
+    return [pid for pid, parent, _ in rows if parent in daemons]
+
+
+@pytest.mark.spark
+@pytest.mark.broker
+def test_job_waits_out_a_missing_broker_a_stopped_worker_and_a_broker_that_goes(tmp_path: Path) -> None:
+    records = [record for chain in chains() for record in chain.records]
+    early, later, last = (
+        [each for each in records if each.block <= 10],
+        [each for each in records if 10 < each.block <= 20],
+        [each for each in records if each.block > 20],
+    )
+    broker = EmbeddedBroker(tmp_path / "broker")
+    try:
+        broker.start()
+        kafka = broker.kafka
+        create_topics(kafka, prefix=PREFIX)
+        broker.stop()
+
+        def blocks() -> int:
+            return next(
+                each.records or 0 for each in list_topics(kafka, prefix=PREFIX) if each.name == f"{PREFIX}receipts"
+            )
+
+        def executed(running: JobProcess, upto: int) -> None:
+            wanted = sum(record.topic == "blocks" and record.block <= upto for record in records)
+            # one offset for each receipt, and at least one for the end of a transaction
+            running.wait_for(lambda: blocks() > wanted, f"the blocks up to {upto} have their receipts")
+
+        def waits(running: JobProcess, times: int) -> str:
+            running.wait_for(lambda: len(running.named("waiting")) > times, "the job says that it waits")
+            return str(running.named("waiting")[times]["reason"])
+
+        configuration = write_configuration(
+            tmp_path, chains(), kafka, PREFIX, master="local[2]", stalled_after=10, give_up_after=900
+        )
+        with job(configuration) as running:
+            assert waits(running, 0).startswith(f"no Kafka answers at {kafka['bootstrap.servers']}")
+            broker.start()
+            assert broker.moved_from is None
+            produce(kafka, PREFIX, early)
+            executed(running, 10)
+
+            count = len(running.named("waiting"))
+            for pid in python_workers(running.process.pid):
+                os.kill(pid, signal.SIGSTOP)
+            produce(kafka, PREFIX, later)
+            assert "the batch has made no progress for 1" in waits(running, count)
+            executed(running, 20)
+
+            count = len(running.named("waiting"))
+            broker.stop()
+            assert waits(running, count)
+            broker.start()
+            produce(kafka, PREFIX, last)
+            executed(running, 99)
+            assert running.terminate() == exit_codes.OK
+        outputs = consume(kafka, PREFIX, ("verdicts", "receipts", "dead-letters"))
+        assert decoded(outputs, "dead-letters") == []
+        for settings, chain in zip((IMMEDIATE, ON_INCLUSION), chains(), strict=True):
+            expected = {topic: reference(settings)[topic] for topic in ("verdicts", "receipts")}
+            assert first_difference(of_lane(outputs, chain.lane, ("verdicts", "receipts")), expected) is None
+    finally:
+        broker.stop()
