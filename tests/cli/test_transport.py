@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from tests.cli.follower import invoke
 from tests.sending import send
 from tests.unit.plugin.distributions import IMPORTS, MANIFEST, install, on_path
+from validator import exit_codes
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
 from validator.service.toml import to_toml
@@ -179,11 +181,21 @@ def test_missing_topics_are_reported(world: World, monkeypatch: pytest.MonkeyPat
     assert refused("echo", option).startswith("topic nowhere.verdicts does not exist at ")
 
 
-def test_unreachable_broker_is_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_broker_is_waited_for_as_long_as_configured(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     option = world.configure()
     monkeypatch.setenv("VALIDATOR_KAFKA__BOOTSTRAP__SERVERS", "localhost:1")
-    monkeypatch.setattr("validator.kafka.retry.ANSWER_S_MAX", 1.0)
-    assert refused("echo", option).startswith("no Kafka answers at localhost:1 (")
+    monkeypatch.setenv("VALIDATOR_JOB__GIVE_UP_AFTER", "1")
+    monkeypatch.setattr("validator.kafka.retry.ANSWER_S_MAX", 0.5)
+    result = invoke("transport", "run", "echo", option)
+    assert result.exit_code == exit_codes.STOPPED
+    *waits, last = result.stderr.splitlines()
+    assert waits
+    for line in waits:
+        assert re.match(
+            r"transport echo: no Kafka answers at localhost:1 \(.*; tries again in [01] s, gives up after 1 s$", line
+        )
+    assert last.startswith("validator: no Kafka answers at localhost:1 (")
+    assert last.endswith("[job] give_up_after is 1")
 
 
 def test_unknown_name_lists_installed_transports(
