@@ -6,7 +6,9 @@ Used for the state and for candidate commitments. Decoding is strict: bytes that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TypeAlias, TypeVar
 
 from validator.core.hashing import compact
@@ -140,13 +142,32 @@ class Reader:
         return choices[at]
 
     def items(self, read: Callable[[], T]) -> list[T]:
-        """Take a count and that many values."""
-        return [read() for _ in range(self.compact())]
+        """Take a count and that many values, each of which takes a byte or more."""
+        return [read() for _ in range(self.count())]
+
+    def count(self) -> int:
+        """Take the number of values that follow, each of which takes a byte or more."""
+        start = self.position
+        count = self.compact()
+        if count > len(self.data) - self.position:
+            raise DecodeError(f"{count} values expected at offset {start}, {len(self.data) - self.position} bytes left")
+        return count
 
     def end(self) -> None:
         """Raise `DecodeError` if bytes are left over."""
         if self.position != len(self.data):
             raise DecodeError(f"{len(self.data) - self.position} bytes left over at offset {self.position}")
+
+
+@contextmanager
+def decoding(what: str) -> Iterator[None]:
+    """Make a `DecodeError` of whatever damaged bytes lead to: numbers out of range, names that are unknown, text that is not UTF-8."""
+    try:
+        yield
+    except DecodeError:
+        raise
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, struct.error) as error:
+        raise DecodeError(f"{what} is damaged: {type(error).__name__}: {error}") from error
 
 
 Upgrade: TypeAlias = Callable[[bytes], bytes]

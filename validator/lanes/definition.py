@@ -19,7 +19,7 @@ from validator.core.handlers.upward import FixedWeightDispatcher, UpwardDispatch
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.core.lane import Lane, LaneSettings
 from validator.core.rules import RulesEpoch, RuleSet, check_rules
-from validator.core.scale import DecodeError, Reader, Upgrade, Writer, upgraded
+from validator.core.scale import DecodeError, Reader, Upgrade, Writer, decoding, upgraded
 from validator.core.types import BlockNumber, Enactment
 from validator.errors import UserError
 from validator.lanes.genesis import genesis_path
@@ -192,7 +192,10 @@ class LaneDefinition:
         Raises `RulesOutdated` if this program now has other rules, `core.scale.DecodeError`, `PluginError` if a plugin of that time is no
         longer installed.
         """
-        reader = _versioned(rules)
+        with decoding("the head's list of rules"):
+            return self._under(_versioned(rules))
+
+    def _under(self, reader: Reader) -> LaneDefinition:
         plan = RuntimePlan(_protocol_of(reader), lock=self.plan.lock)
         uses = tuple(reader.items(lambda: RulesUse(reader.u32(), reader.u32())))
         try:

@@ -11,7 +11,7 @@ from struct import Struct
 
 from validator.codec.codec import Codec
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
-from validator.core.scale import Upgrade, Writer, upgraded
+from validator.core.scale import DecodeError, Upgrade, Writer, decoding, upgraded
 from validator.lanes.definition import decode_again
 
 JOURNAL_VERSION = 1
@@ -49,13 +49,18 @@ def decode_entry(codec: Codec, entry: bytes) -> tuple[list[Input], int]:
 
     Raises `core.scale.DecodeError`, `definition.JournalUnreadable`.
     """
-    reader = upgraded(entry, JOURNAL_VERSION, UPGRADES, "journal")
-    dead = reader.compact()
-    topics = [topic.decode() for topic in reader.items(reader.bytes)]
-    inputs = []
-    for _ in range(reader.compact()):
-        kind, number, partition, offset, size = _RECORD.unpack(reader.take(_RECORD.size))
-        source = Source(topics[number], partition, offset)
-        inputs.append(decode_again(codec, RecordKind(kind), reader.take(size), source))
-    reader.end()
+    with decoding("journal"):
+        reader = upgraded(entry, JOURNAL_VERSION, UPGRADES, "journal")
+        dead = reader.compact()
+        topics = [topic.decode() for topic in reader.items(reader.bytes)]
+        inputs = []
+        used: dict[int, None] = {}
+        for _ in range(reader.count()):
+            kind, number, partition, offset, size = _RECORD.unpack(reader.take(_RECORD.size))
+            used[number] = None
+            source = Source(topics[number], partition, offset)
+            inputs.append(decode_again(codec, RecordKind(kind), reader.take(size), source))
+        reader.end()
+    if len(set(topics)) != len(topics) or list(used) != list(range(len(topics))):
+        raise DecodeError("journal is damaged: its topics are not each once in the order of their first records")
     return inputs, dead

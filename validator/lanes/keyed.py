@@ -13,13 +13,14 @@ are not the ones that follow the marker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, NamedTuple, Protocol
 
 from validator.codec.encode import BlockOutput
-from validator.core.scale import Upgrade, Writer, upgraded
+from validator.core.scale import DecodeError, Upgrade, Writer, decoding, upgraded
 from validator.errors import UserError
 from validator.lanes.marker import Consumed
 from validator.lanes.sink import BatchWriter
@@ -85,8 +86,12 @@ class Head(NamedTuple):
         """Return the head that the bytes encode. Raises `core.scale.DecodeError`."""
         reader = upgraded(data, HEAD_VERSION, UPGRADES, "head of a job's state")
         step, token = reader.u64(), reader.bytes()
-        consumed = dict(reader.items(lambda: ((reader.bytes().decode(), reader.u32()), reader.u64())))
+        with decoding("the head of a job's state"):
+            places = reader.items(lambda: ((reader.bytes().decode(), reader.u32()), reader.u64()))
         reader.end()
+        consumed = dict(places)
+        if places != sorted(consumed.items()):
+            raise DecodeError("the head of a job's state is damaged: its offsets are not by ascending topic and partition, each once")
         return cls(step, consumed, token)
 
 
@@ -127,9 +132,10 @@ def process_keyed(
     prefix: str,
     recovery: Recovery | None = None,
 ) -> Step:
-    """Take a batch's items of one key, and store what changed."""
+    """Take a batch's items of one key, and store what changed. Raises `UserError` if the stored state is damaged."""
     stored = store.load_head()
-    head = FIRST if stored is None else Head.decode(stored)
+    with _explained(key):
+        head = FIRST if stored is None else Head.decode(stored)
     if stored is None and recovery is not None:
         head = Head(recovery.step, recovery.consumed, FIRST.token)
         for name, first in recovery.pages.items():
@@ -138,7 +144,8 @@ def process_keyed(
     if state is None or token != head.token or stored is None:
         pages: Mapping[bytes, bytes] = store.load_pages()
         cache.restored(key, len(pages))
-        state = job.restore(key, pages)
+        with _explained(key), decoding("a saved page"):
+            state = job.restore(key, pages)
     records = state.process(items)
     for name, page in state.changes():
         if page is None:
@@ -149,6 +156,17 @@ def process_keyed(
     store.save_head(after.encode())
     cache.live[key] = after.token, state
     return Step(BlockOutput(head.step if records else None, records), after.consumed)
+
+
+@contextmanager
+def _explained(key: str) -> Iterator[None]:
+    """Turn errors in a key's stored state into what its user can do about them."""
+    try:
+        yield
+    except DecodeError as error:
+        raise UserError(
+            f"{key}: its state in the checkpoint cannot be used: {error}: remove the job's checkpoint and start with --rebuild"
+        ) from error
 
 
 def ordered(job: Job, items: Sequence[JobItem]) -> list[JobItem]:

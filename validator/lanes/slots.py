@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Protocol
 
-from validator.core.scale import Reader, Writer
+from validator.core.scale import Reader, Writer, decoding
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.processor import LaneProcessor
 
@@ -115,11 +115,12 @@ def load_lane(definition: LaneDefinition, slots: Mapping[int, bytes], para_slots
 
     The first ``para_slots`` numbers are for the pages of paras. Raises `core.scale.DecodeError`, `definition.JournalUnreadable`.
     """
-    pages = dict(page for number, data in slots.items() if number < para_slots for page in _pages(data))
-    common = Reader(b"".join(slots[number] for number in sorted(slots) if number >= para_slots))
-    snapshot = [*common.items(common.bytes), *(pages[owner] for owner in sorted(pages))]
-    common.end()
-    processor = LaneProcessor.restore(definition, snapshot)
+    with decoding("a saved page"):
+        pages = dict(page for number, data in slots.items() if number < para_slots for page in _pages(data))
+        common = Reader(b"".join(slots[number] for number in sorted(slots) if number >= para_slots))
+        snapshot = [*common.items(common.bytes), *(pages[owner] for owner in sorted(pages))]
+        common.end()
+        processor = LaneProcessor.restore(definition, snapshot)
     return processor, Slots.of(slots, len(processor.lane.rules.owners()), para_slots)
 
 

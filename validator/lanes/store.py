@@ -102,6 +102,8 @@ class Head:
         numbers = (reader.u64() for _ in range(3))
         head = cls(token, saved_token, slots_hash, summary, runtime_digest, rules, para_slots, *numbers)
         reader.end()
+        if not para_slots:
+            raise DecodeError("the head names no slots for paras")
         return head
 
 
@@ -251,33 +253,27 @@ def _bring_up(definition: LaneDefinition, head: Head, backend: StateBackend, cac
         cache.hits += 1
         return cached
     began = time.monotonic()
-    token, here = head.saved_token, None
-    codec = definition.codec
-    caught_up = 0
-    before: list[bytes] = []
-    for entry in backend.load_journal():
-        if cached is not None and cached.token == token:
-            here = cached
-            cache.catch_ups += 1
-        if here is None:
-            before.append(entry)
-        else:
-            here.processor.catch_up(*decode_entry(codec, entry))
-            caught_up += 1
-        token = _next_token(token, entry)
-    if here is None:
-        processor, slots = load_lane(definition, backend.load_slots(), head.para_slots)
-        if slots.hash() != head.slots_hash:
-            raise DecodeError("the saved pages are not those that the head names")
-        here = LiveLane(processor, slots)
-        for entry in before:
-            processor.catch_up(*decode_entry(codec, entry))
-        cache.rebuilds += 1
-    if token != head.token:
+    entries = list(backend.load_journal())
+    tokens = [head.saved_token]
+    for entry in entries:
+        tokens.append(_next_token(tokens[-1], entry))
+    # what the store holds is compared with the head before anything is made of it
+    if tokens[-1] != head.token:
         raise DecodeError("the journal is not the one that the head names")
+    if cached is not None and cached.token in tokens:
+        here, to_execute = cached, entries[tokens.index(cached.token) :]
+        cache.catch_ups += 1
+    else:
+        slots = backend.load_slots()
+        if Slots.of(slots, 0, head.para_slots).hash() != head.slots_hash:
+            raise DecodeError("the saved pages are not those that the head names")
+        cached, here, to_execute = None, LiveLane(*load_lane(definition, slots, head.para_slots)), entries
+        cache.rebuilds += 1
+    for entry in to_execute:
+        here.processor.catch_up(*decode_entry(definition.codec, entry))
     if here.processor.summary() != head.summary:
         raise DecodeError("the journal leads to another state than it did before")
-    rebuilt, caught_up = (False, caught_up) if caught_up else (True, len(before))
+    rebuilt, caught_up = cached is None, len(to_execute)
     cache.recovered(Recovery(definition.name, rebuilt, head.slots_bytes, caught_up, time.monotonic() - began))
     return here
 
