@@ -13,7 +13,7 @@ COMPILED := build/channel-compiled
 # Spark processes of tests take their classes from it (tests/class_data.py).
 CLASSES := $(VENV)/spark-classes.jsa
 
-.PHONY: help setup demo demo-channel channel-compiled test test-all crash lint format bench clean
+.PHONY: help setup demo demo-channel channel-compiled test test-all crash fuzz lint format bench clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,12 @@ SEED  ?= 1
 
 crash: setup $(CLASSES) ## kill driver, workers and broker over 200 times (about an hour), compare the output after each kill; SEED=, KILLS=
 	$(BIN)/python -m tests.crash --seed $(SEED) --kills $(KILLS)
+
+INPUTS ?= 1000000
+TARGETS ?=
+
+fuzz: setup ## give every decoder a million mutated inputs (a night); TARGETS=, INPUTS=, SEED=
+	nice -n 19 $(BIN)/python -m tests.fuzz $(TARGETS) --inputs $(INPUTS) --seed $(SEED)
 
 lint: setup ## run ruff, mypy --strict, import-linter, spelling and phrases
 	$(BIN)/ruff check .

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from validator.core.limits import RECORD_BYTES_MAX
+from validator.document import printable
 from validator.errors import UserError
 from validator.strict_json import JsonRefused, read_json
 
@@ -49,7 +50,7 @@ def parse(line: bytes, where: str) -> Any:
     try:
         return read_json(line.rstrip(b"\r\n"))
     except JsonRefused as error:
-        place = error.place.removeprefix(".")
+        place = printable(error.place.removeprefix("."))
         at = (
             f"{where}, column {place.rpartition(':')[2]}"
             if place.startswith(":")

@@ -24,6 +24,7 @@ from validator.codec.schemas import HEADER_SIZE, short_name
 from validator.codec.strict import NotCanonical, named_types
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.core.limits import RECORD_BYTES_MAX, U32_MAX
+from validator.document import printable
 from validator.errors import UserError
 from validator.hexadecimal import from_hex, to_hex
 
@@ -171,7 +172,7 @@ class _ToAvro(_Named):
         if isinstance(value, int) and value > LONG_MAX:
             return self.to_fixed({"size": 16, "logicalType": "u128"}, value, path)
         if isinstance(value, dict):
-            return {name: self.to_long({}, number, f"{path}.{name}") for name, number in value.items()}
+            return {name: self.to_long({}, number, self.join(path, name)) for name, number in value.items()}
         return value
 
     def to_record(self, attributes: dict[str, Any], value: Json, path: str) -> Any:
@@ -296,13 +297,13 @@ class _ToAvro(_Named):
         if not isinstance(value, dict):
             raise self.error(path, "an object", value)
         return {
-            self.to_string({}, name, f"{path} key"): self.value(attributes["values"], member, f"{path}.{name}")
+            self.to_string({}, name, f"{path} key"): self.value(attributes["values"], member, self.join(path, name))
             for name, member in value.items()
         }
 
     @staticmethod
     def join(path: str, name: str) -> str:
-        return f"{path}.{name}" if path else name
+        return f"{path}.{printable(name)}" if path else printable(name)
 
     @staticmethod
     def error(path: str, expected: str, value: Json) -> UserError:

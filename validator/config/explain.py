@@ -9,6 +9,8 @@ from typing import Final
 
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
+from validator.document import printable
+
 UNKNOWN_KEY: Final = "unknown_key"
 """Error type of an unknown key; ``known`` in its context lists the table's keys."""
 
@@ -52,5 +54,5 @@ def _path(location: tuple[int | str, ...]) -> str:
         if isinstance(part, int):
             path += f"[{part}]"
         else:
-            path += f".{part}" if path else part
+            path += f".{printable(part)}" if path else printable(part)
     return path

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -91,7 +92,9 @@ class Topics(_Table):
                     f"no retention for {name!r}: the topic is compacted and keeps the last record of each key"
                 )
             if name not in TOPIC_NAMES:
-                raise ValueError(f"{name!r} is none of the topics {', '.join(TOPIC_NAMES)}")
+                close = get_close_matches(name, TOPIC_NAMES, 1)
+                hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(TOPIC_NAMES)}"
+                raise ValueError(f"{name!r} is none of the topics; {hint}")
         return value
 
 

@@ -91,7 +91,9 @@ class Head(NamedTuple):
         reader.end()
         consumed = dict(places)
         if places != sorted(consumed.items()):
-            raise DecodeError("the head of a job's state is damaged: its offsets are not by ascending topic and partition, each once")
+            raise DecodeError(
+                "the head of a job's state is damaged: its offsets are not by ascending topic and partition, each once"
+            )
         return cls(step, consumed, token)
 
 

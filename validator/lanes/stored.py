@@ -15,7 +15,7 @@ from pathlib import Path
 from struct import Struct
 from typing import BinaryIO
 
-from validator.core.scale import DecodeError, Reader, Writer
+from validator.core.scale import DecodeError, Reader, Writer, decoding
 from validator.lanes.marker import Consumed
 
 MAGIC = b"lane state"
@@ -111,8 +111,9 @@ class StateExport:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._places: dict[str, list[tuple[Part, int, int, int]]] = {}
-        with path.open("rb") as file:
-            header = Reader(file.read(int.from_bytes(file.read(4), "little")))
+        self._size = path.stat().st_size
+        with path.open("rb") as file, decoding(str(path)):
+            header = Reader(self._read(file, int.from_bytes(file.read(4), "little")))
             if header.take(len(MAGIC)) != MAGIC or header.u8() != VERSION:
                 raise DecodeError(f"{path} is not a file of lanes of version {VERSION}")
             self.batch = header.u64()
@@ -124,12 +125,19 @@ class StateExport:
                 kind, name_size, number, size = _read_entry(file)
                 if kind == _END:
                     break
-                name = file.read(name_size).decode()
+                name = self._read(file, name_size).decode()
+                if size > self._size - file.tell():
+                    raise DecodeError(f"{path} is truncated")
                 self._places.setdefault(name, []).append((Part(kind), number, file.tell(), size))
                 file.seek(size, 1)
                 entries += 1
             if number != entries:
                 raise DecodeError(f"{path} has {entries} entries, expected {number}")
+
+    def _read(self, file: BinaryIO, size: int) -> bytes:
+        if size > self._size - file.tell():
+            raise DecodeError(f"{self._path} is truncated")
+        return file.read(size)
 
     @property
     def lanes(self) -> list[str]:

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Targets that decode Avro: the inputs of every protocol, outputs, markers and the records of bodies."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from importlib.resources import files
+from random import Random
+from typing import TYPE_CHECKING
+
+from tests.avro_data import datum_of, written
+from tests.codecs import codec_for
+from tests.fuzz.target import Target
+from validator.codec.decode import decode_record
+from validator.codec.inflight import pack, unpack
+from validator.codec.json_form import encode_input, to_json
+from validator.codec.record_format import RecordFormat, RecordUnreadable
+from validator.codec.schemas import HEADER_SIZE, Schema, SchemaSet
+from validator.codec.strict import StrictReader, strict_reader
+from validator.core.inputs import DeadLetter, RecordKind, Source
+from validator.errors import UserError
+from validator.topics import INPUT_TOPICS, TOPIC_OF_KIND
+
+if TYPE_CHECKING:
+    from validator.codec.codec import Codec
+
+PROTOCOLS = ("router", "xcmp", "xcmp-network", "early-hrmp")
+SEEDS = 12
+"""Values of each schema."""
+
+
+@cache
+def codec() -> Codec:
+    """Return the codec of all protocols."""
+    return codec_for(*PROTOCOLS)
+
+
+@cache
+def _reader(schema: Schema) -> StrictReader:
+    return strict_reader(schema.parsed, name_records=True)
+
+
+def _is_canonical(data: bytes, schema: Schema) -> None:
+    assert schema.header + written(schema.parsed, _reader(schema)(data, HEADER_SIZE)) == data
+
+
+def _values(schema: Schema) -> list[bytes]:
+    rng = Random(schema.canonical)
+    return [schema.header + written(schema.parsed, datum_of(schema.parsed, rng)) for _ in range(SEEDS)]
+
+
+def _input_seeds(kind: RecordKind) -> list[bytes]:
+    from tests.unit.lanes.chains import chain
+    from validator.simulate import SimulationSettings
+
+    settings = SimulationSettings(seed=3, blocks=16, candidates_per_block=4, session_length_blocks=5)
+    seeds: list[bytes] = []
+    for protocol in PROTOCOLS:
+        records = chain(settings, protocol).records
+        seeds += [each.value for each in records if INPUT_TOPICS[each.topic] == kind][:SEEDS]
+    return seeds
+
+
+def _check_input(kind: RecordKind, data: bytes) -> bool:
+    result = decode_record(codec(), kind, data, Source(TOPIC_OF_KIND[kind], 0, 0), b"key")
+    item = result if isinstance(result, DeadLetter) else result[1]
+    assert unpack(pack([item])) == [item]
+    if isinstance(result, DeadLetter):
+        assert "\n" not in result.detail
+        return False
+    schema = codec().by_header[data[:HEADER_SIZE]]
+    _is_canonical(data, schema)
+    record = to_json(TOPIC_OF_KIND[kind], data, codec())
+    if codec().schemas[schema.name] is schema:
+        protocol = next(
+            (each for (of, each), name in codec().inputs.items() if of == kind and name == schema.name), None
+        )
+        assert encode_input(codec(), kind, record, protocol or PROTOCOLS[0]) == data
+    return True
+
+
+def _check_output(data: bytes) -> bool:
+    schema = codec().by_header.get(data[:HEADER_SIZE])
+    if schema is None or schema.topic is None:
+        return False
+    try:
+        to_json(schema.topic, data, codec())
+    except UserError:
+        return False
+    _is_canonical(data, schema)
+    return True
+
+
+def _outputs() -> list[bytes]:
+    return [value for schema in codec().schemas.values() if schema.topic for value in _values(schema)]
+
+
+@cache
+def _bodies() -> SchemaSet:
+    return SchemaSet.read(files("validator_xcmp_bodies") / "schemas")
+
+
+@cache
+def _body_schemas() -> dict[bytes, Schema]:
+    return {each.header: each for name in _bodies().current for each in _bodies().every_version(name)}
+
+
+def _check_body(data: bytes) -> bool:
+    schema = _body_schemas().get(data[:HEADER_SIZE])
+    if schema is None:
+        return False
+    try:
+        RecordFormat(_bodies(), schema.name).decode(data)
+    except RecordUnreadable:
+        return False
+    _is_canonical(data, schema)
+    return True
+
+
+TARGETS = (
+    *(
+        Target(f"avro-{TOPIC_OF_KIND[kind]}", partial(_input_seeds, kind), partial(_check_input, kind))
+        for kind in RecordKind
+    ),
+    Target("avro-outputs", _outputs, _check_output),
+    Target("avro-bodies", lambda: [value for each in _body_schemas().values() for value in _values(each)], _check_body),
+)

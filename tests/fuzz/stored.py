@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Targets that read what the product keeps: pages of each protocol, journal, heads, rules, exports and kept files."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.fuzz.records import PROTOCOLS
+from tests.fuzz.target import TEXT_WORDS, Target, refused
+from tests.unit.lanes.backend import Attempt, Store
+from tests.unit.lanes.batches import run
+from tests.unit.lanes.chains import Chain, chain, config_of, definition_of, inputs_of
+from validator.core.inputs import DeadLetter, DeadReason, Source
+from validator.core.scale import DecodeError
+from validator.errors import UserError
+from validator.lanes import keyed
+from validator.lanes.definition import JournalUnreadable, LaneDefinition
+from validator.lanes.genesis import keep_genesis, read_genesis
+from validator.lanes.journal import decode_entry, encode_entry
+from validator.lanes.kept_start import keep_start, kept_starts, start_of
+from validator.lanes.marker import Marker
+from validator.lanes.slots import load_lane
+from validator.lanes.store import HEAD_VERSION, Head, LaneCache, restore_lane
+from validator.lanes.stored import Part, StateExport, write_end, write_entry, write_header
+from validator.plugin.runtime import RulesOutdated
+from validator.simulate import SimulationSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+REFUSALS = (DecodeError, JournalUnreadable)
+
+
+@cache
+def _chain(protocol: str = "router") -> Chain:
+    return chain(SimulationSettings(seed=3, blocks=12, candidates_per_block=4, session_length_blocks=5), protocol)
+
+
+@cache
+def _definition(protocol: str = "router") -> LaneDefinition:
+    return definition_of(_chain(protocol))
+
+
+@cache
+def _committed(protocol: str = "router") -> Attempt:
+    """Return a lane's store with saved pages in the middle of the chain."""
+    store = Store()
+    records = inputs_of(_chain(protocol).records, protocol)
+    cache_ = LaneCache()
+    run(_definition(protocol), store, cache_, records[: len(records) // 2])
+    run(_definition(protocol), store, cache_, records[len(records) // 2 :])
+    return store.committed
+
+
+def _entries() -> list[bytes]:
+    return list(_committed().journal)
+
+
+def _check_journal(data: bytes) -> bool:
+    try:
+        inputs, dead = decode_entry(_definition().codec, data)
+    except REFUSALS:
+        return False
+    letter = DeadLetter("", DeadReason.UNDECODABLE, "", Source("", 0, 0), b"")
+    assert encode_entry([*inputs, *[letter] * min(dead, 1_000)]) == data or dead > 1_000
+    return True
+
+
+def _check_head(data: bytes) -> bool:
+    try:
+        head = Head.decode(data)
+        _definition().under(head.rules)
+    except (DecodeError, RulesOutdated, UserError):
+        return False
+    assert head.encode() == data or data[0] != HEAD_VERSION
+    return True
+
+
+def _check_rules(data: bytes) -> bool:
+    try:
+        under = _definition().under(data)
+    except (DecodeError, RulesOutdated, UserError):
+        return False
+    assert under.encode_rules() == data or data[0] != _definition().encode_rules()[0]
+    return True
+
+
+def _check_keyed_head(data: bytes) -> bool:
+    try:
+        head = keyed.Head.decode(data)
+    except DecodeError:
+        return False
+    assert head.encode() == data
+    return True
+
+
+def _keyed_heads() -> list[bytes]:
+    return [keyed.FIRST.encode(), keyed.Head(7, {("a", 0): 5, ("a", 1): 2**40, ("b", 0): 0}, bytes(16)).encode()]
+
+
+# --- pages --------------------------------------------------------------------------------------------------------------------------------
+
+
+def _framed(slots: dict[int, bytes]) -> bytes:
+    return b"".join(
+        number.to_bytes(2, "little") + len(data).to_bytes(4, "little") + data for number, data in slots.items()
+    )
+
+
+def _unframed(data: bytes) -> dict[int, bytes]:
+    slots, at = {}, 0
+    while at + 6 <= len(data):
+        number, size = int.from_bytes(data[at : at + 2], "little"), int.from_bytes(data[at + 2 : at + 6], "little")
+        slots[number] = data[at + 6 : at + 6 + size]
+        at += 6 + size
+    return slots
+
+
+def _pages(protocol: str) -> list[bytes]:
+    return [_framed(_committed(protocol).slots)]
+
+
+def _check_pages(protocol: str, data: bytes) -> bool:
+    slots = _unframed(data)
+    try:
+        processor, _ = load_lane(_definition(protocol), slots, 1024)
+    except REFUSALS:
+        return False
+    snapshot = processor.snapshot()
+    again = _definition(protocol).restore(processor.lane.snapshot())
+    assert again.snapshot() == processor.lane.snapshot()
+    assert snapshot
+    return True
+
+
+def _stores() -> list[bytes]:
+    kept = _committed()
+    return [
+        _framed(
+            {
+                0: kept.head or b"",
+                **{number + 2: data for number, data in kept.slots.items()},
+                **{2_000 + at: each for at, each in enumerate(kept.journal)},
+            }
+        )
+    ]
+
+
+def _check_store(data: bytes) -> bool:
+    """Restore a lane from a damaged store: a line with what to do, never another lane."""
+    parts = _unframed(data)
+    slots = {number - 2: page for number, page in parts.items() if 2 <= number < 2_000}
+    attempt = Attempt(parts.get(0), slots, [page for number, page in sorted(parts.items()) if number >= 2_000])
+    try:
+        processor = restore_lane(_definition(), attempt)
+    except UserError as error:
+        return refused(str(error), "--rebuild")
+    if processor is not None:
+        expected = restore_lane(_definition(), _committed())
+        assert expected is not None
+        assert processor.snapshot() == expected.snapshot()
+    return True
+
+
+# --- files --------------------------------------------------------------------------------------------------------------------------------
+
+
+def _in_file(read: Callable[[Path], object], name: str, data: bytes) -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_bytes(data)
+        try:
+            read(path)
+        except (UserError, DecodeError):
+            return False
+    return True
+
+
+def _file(write: Callable[[Path], object], name: str) -> list[bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder) / name)
+        return [(Path(folder) / name).read_bytes()]
+
+
+def _write_export(path: Path) -> None:
+    with path.open("wb") as file:
+        write_header(file, 12, {("t.blocks", 0): 7})
+        write_entry(file, Part.HEAD, "a", 0, b"head of a")
+        write_entry(file, Part.SLOT, "a", 3, b"")
+        write_entry(file, Part.JOURNAL, "a", 0, b"first")
+        write_end(file, 3)
+
+
+def _read_export(path: Path) -> None:
+    export = StateExport(path)
+    for lane in export.lanes:
+        export.load(lane)
+
+
+def _write_start(path: Path) -> None:
+    keep_start(path.parent, "lane", start_of(config_of(_chain()), _definition_named()))
+
+
+def _definition_named() -> LaneDefinition:
+    return _definition()
+
+
+def _check_marker(data: bytes) -> bool:
+    try:
+        marker = Marker.decode(data)
+    except UserError:
+        return False
+    assert Marker.decode(marker.encode("lane").value or b"") == marker
+    return True
+
+
+def _markers() -> list[bytes]:
+    return [marker.encode("lane").value or b"" for marker in (Marker(), Marker(7, {("a", 0): 5, ("a", 1): 2**40}))]
+
+
+TARGETS = (
+    Target("journal", _entries, _check_journal),
+    Target("head", lambda: [_committed().head or b""], _check_head),
+    Target("rules", lambda: [_definition().encode_rules()], _check_rules),
+    Target("keyed-head", _keyed_heads, _check_keyed_head),
+    Target("marker", _markers, _check_marker),
+    *(Target(f"pages-{each}", partial(_pages, each), partial(_check_pages, each), per_test=200) for each in PROTOCOLS),
+    Target("store", _stores, _check_store, per_test=200),
+    Target(
+        "genesis",
+        lambda: _file(lambda path: keep_genesis(path, (1, (b"a", b"bc"))), "lane-0123456789abcdef.genesis"),
+        partial(_in_file, read_genesis, "x"),
+        per_test=300,
+    ),
+    Target("export", lambda: _file(_write_export, "lanes"), partial(_in_file, _read_export, "lanes"), per_test=300),
+    Target(
+        "kept-start",
+        lambda: _file(_write_start, "lane.start"),
+        partial(_in_file, lambda path: kept_starts(path.parent), "lane.start"),
+        TEXT_WORDS,
+        per_test=300,
+    ),
+)
