@@ -29,7 +29,7 @@ def _check_transfer(data: bytes) -> bool:
         transfer = decode_transfer(data)
     except DecodeError:
         return False
-    assert encode_transfer(*transfer, call_index=data[1], pallet_index=data[0]) == data
+    assert encode_transfer(transfer.dest, transfer.value, call_index=data[1], pallet_index=data[0]) == data
     return True
 
 

@@ -19,6 +19,7 @@ from validator.cli.job_log import log_printer
 from validator.cli.json_lines import parse as read_line
 from validator.cli.progress import jar_progress
 from validator.cli.run import TOPICS_S_MAX, wait_for_job
+from validator.cli.table import VisibleConsole
 from validator.config import Config, load_config
 from validator.errors import UserError
 from validator.kafka.jars import ensure_jars
@@ -38,6 +39,7 @@ __all__ = [
     "TopicReader",
     "TopicRecord",
     "UserError",
+    "VisibleConsole",
     "configured_job",
     "connected",
     "read_line",

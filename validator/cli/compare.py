@@ -15,6 +15,7 @@ import typer
 from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
 from validator.cli.json_lines import lines, opened
+from validator.cli.visible import printable
 from validator.codec.json_form import shown_json
 from validator.config import load_config
 from validator.document import parse_document
@@ -149,7 +150,7 @@ class _Report:
 
 
 def _line(difference: Difference) -> str:
-    parts = ["/".join(map(str, difference.place.values())), str(difference.sort)]
+    parts = [printable("/".join(map(str, difference.place.values()))), str(difference.sort)]
     parts += [] if difference.expected is None else [f"expected {json.dumps(difference.expected)}"]
     parts += [] if difference.found is None else [f"found {json.dumps(difference.found)}"]
     return "  ".join(parts)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -23,7 +22,7 @@ from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
 from validator.cli.lanes import lane_statuses
 from validator.cli.progress import working
-from validator.cli.table import PlainTable
+from validator.cli.table import PlainTable, VisibleConsole
 from validator.cli.visible import printable
 from validator.config import load_config
 from validator.core.inputs import DeadReason
@@ -116,7 +115,7 @@ def list_(
 
 
 def _print(listed: list[dict[str, Any]], counts: Counter[str], config: Config) -> None:
-    console = Console(highlight=False)
+    console = VisibleConsole()
     rows = [_row(row, config.dead_letters.attempts_max) for row in listed]
     if console.is_terminal:
         used = [(at, name) for at, name in enumerate(_HEADINGS) if any(row[at] for row in rows)]

@@ -22,6 +22,7 @@ from validator.cli.common import terminated_as_interrupted
 from validator.cli.demo_screen import DemoProgress, DemoScreen, print_summary
 from validator.cli.job_log import describe
 from validator.cli.progress import jar_progress
+from validator.cli.table import VisibleConsole
 from validator.codec.json_form import to_json
 from validator.config import DEFAULT_PROTOCOL, load_config
 from validator.errors import UserError
@@ -84,7 +85,7 @@ def demo(
     settings = settings_of_profile(profile, seed=seed, blocks=blocks)
     simulation = simulation_of(protocol, settings)
     progress = DemoProgress(settings, Comparison())
-    console = Console(stderr=as_json)
+    console = VisibleConsole(stderr=as_json)
     with ExitStack() as stack:
         stack.enter_context(_own_configuration())
         stack.enter_context(terminated_as_interrupted())

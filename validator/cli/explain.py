@@ -8,13 +8,14 @@ import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console, Group
+from rich.console import Group
 from rich.markdown import Markdown
 from rich.table import Column, Table
 from rich.text import Text
 
 from validator.cli.common import Json, say
-from validator.cli.table import PlainTable
+from validator.cli.table import PlainTable, VisibleConsole, cells
+from validator.cli.visible import printable_lines
 from validator.errors import UserError
 from validator.plugin.rule_features import close_features_and_profiles, find_feature_or_profile
 from validator.plugin.rule_pages import Sort, close_names, find_entries, installed_pages, series_of
@@ -84,14 +85,16 @@ def _list(entries: Sequence[Entry], *, as_json: bool) -> None:
         _write_json(entries)
         return
     rows = [(entry.protocol, entry.name, str(entry.sort), entry.title or _first_line(entry)) for entry in entries]
-    console = Console()
+    console = VisibleConsole()
     if not console.is_terminal:
         sys.stdout.write(PlainTable(_HEADINGS).lines(rows))
         return
     columns = (Column(heading, no_wrap=heading == "code") for heading in _HEADINGS)
     table = Table(*columns, box=None, padding=(0, 1), header_style="bold")
     for row, entry in zip(rows, entries, strict=True):
-        table.add_row(row[0], Text(row[1], style=_STYLES.get(entry.sort, "bold")), row[2], row[3])
+        protocol, name, *rest = cells(row)
+        name.stylize(_STYLES.get(entry.sort, "bold"))
+        table.add_row(protocol, name, *rest)
     console.print(table)
 
 
@@ -99,12 +102,12 @@ def _print(entries: Sequence[Entry], *, as_json: bool) -> None:
     if as_json:
         _write_json(entries)
         return
-    console = Console()
+    console = VisibleConsole()
     if console.is_terminal:
         for at, entry in enumerate(entries):
             console.print(Group(*([Text()] if at else []), *_rendered(entry)))
     else:
-        sys.stdout.write("\n".join(_plain(entry) for entry in entries))
+        sys.stdout.write("\n".join(printable_lines(_plain(entry)) for entry in entries))
 
 
 def _facts(entry: Entry) -> list[tuple[str, str]]:
@@ -126,9 +129,9 @@ def _about(entry: Entry) -> str:
 def _rendered(entry: Entry) -> list[RenderableType]:
     facts = Table.grid(padding=(0, 2))
     for name, value in _facts(entry):
-        facts.add_row(Text(name, style="dim"), Text(value))
+        facts.add_row(Text(name, style="dim"), *cells([value]))
     heading = Text.assemble((_heading(entry), _STYLES.get(entry.sort, "bold")), f"  ({_about(entry)})")
-    text: list[RenderableType] = [Text(), Markdown(entry.text)] if entry.text else []
+    text: list[RenderableType] = [Text(), Markdown(printable_lines(entry.text), hyperlinks=False)] if entry.text else []
     return [heading, facts, *text]
 
 

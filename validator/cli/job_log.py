@@ -6,9 +6,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.text import Text
 
+from validator.cli.table import VisibleConsole
 from validator.cli.visible import printable, printable_lines
 from validator.service.job import OUTPUT, parse_line
 
@@ -29,7 +29,7 @@ _STYLES = {
 
 def log_printer(*, as_json: bool) -> Callable[[Event], None]:
     """Return a function that prints an event on standard error."""
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = VisibleConsole(stderr=True, soft_wrap=True)
 
     def print_event(event: Event) -> None:
         if as_json:

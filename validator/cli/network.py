@@ -232,10 +232,9 @@ def _row(played: Played, *, reference: bool) -> dict[str, Any]:
 
 
 def _print_tables(played: list[Played], *, reference: bool) -> None:
-    from rich.console import Console
-
     from validator.cli.network_tables import reference_table, report_tables
+    from validator.cli.table import VisibleConsole
 
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    console = VisibleConsole() if sys.stdout.isatty() else VisibleConsole(width=WIDTH)
     for table in [reference_table(played)] if reference else report_tables(played[0].report):
         console.print(table)

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
 from rich.table import Table
 
 from validator.simulate.network import COLUMNS, Group, Report, figures
@@ -63,7 +62,7 @@ def _measured(report: Report) -> Table:
         "refused share": f"{report.law.refused_share:.3f}",
     }
     for row in columns["all"]:
-        table.add_row(escape(row), *(cells[row] for cells in columns.values()), laws.get(row, ""))
+        table.add_row(row, *(cells[row] for cells in columns.values()), laws.get(row, ""))
     return table
 
 

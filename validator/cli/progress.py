@@ -6,8 +6,9 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from validator.cli.table import VisibleConsole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 def jar_progress() -> Iterator[Callable[[str, int, int], None]]:
     """Yield the `progress` that `ensure_jars` and `EmbeddedBroker.start` take: (what, done, total)."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    console = Console(stderr=True)
+    console = VisibleConsole(stderr=True)
     # unless disabled, rich writes an empty line to a pipe
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=None, visible=False)
@@ -31,7 +32,7 @@ def jar_progress() -> Iterator[Callable[[str, int, int], None]]:
 @contextmanager
 def working(what: str) -> Iterator[None]:
     """Show what takes a while, with the seconds that it has taken."""
-    console = Console(stderr=True)
+    console = VisibleConsole(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
         shown.add_task(what, total=None)

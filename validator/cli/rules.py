@@ -11,7 +11,7 @@ import typer
 from rich.table import Column, Table
 
 from validator.cli.common import ConfigPath, Json, say
-from validator.cli.table import print_table, several
+from validator.cli.table import cells, print_table, several
 from validator.config import DEFAULT_PROTOCOL, load_config
 from validator.core.limits import U32_MAX
 from validator.core.rules import in_force
@@ -179,7 +179,9 @@ def _print(profiles: RuleProfiles, changes: Iterable[tuple[str, str]], empty: st
         return
     table = _table("feature", "what holds")
     for row in rows:
-        table.add_row(f"{row['change']} {row['feature']}" if row["change"] else row["feature"], row["says"])
+        table.add_row(
+            *cells((f"{row['change']} {row['feature']}" if row["change"] else row["feature"], str(row["says"])))
+        )
     print_table(table)
 
 

@@ -9,6 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
+from validator.cli.table import cells
+from validator.cli.visible import printable, printable_lines
 from validator.hexadecimal import to_hex
 from validator.plugin.protocol_parts import section_title
 from validator.service.state import about_channel, about_para, entries_of_plugin, kept_by_plugins
@@ -67,7 +69,7 @@ def lane_tables(lane: RestoredState) -> RenderableType:
             ("summary", to_hex(lane.processor.summary())),
             ("state root", to_hex(inner.rules.state_root())),
             ("runtime", to_hex(head.runtime_digest)),
-            ("plugins", ", ".join(lane.plugins)),
+            ("plugins", printable(", ".join(lane.plugins))),
         ),
     )
 
@@ -116,7 +118,7 @@ def check_tables(checks: Sequence[Check]) -> RenderableType:
     )
     for check in checks:
         outcome = Text("same", style="green") if check.same else Text("differs", style="bold red")
-        table.add_row(check.what, _short(check.stored), _short(check.rebuilt), outcome)
+        table.add_row(*cells((check.what, _short(check.stored), _short(check.rebuilt))), outcome)
     return table
 
 
@@ -143,13 +145,13 @@ def _shown(sections: Iterable[StateSection]) -> Iterator[RenderableType]:
     """Yield a protocol's sections of its state, for the terminal."""
     for section in sections:
         if section.title:
-            yield _heading(section.title)
+            yield _heading(printable(section.title))
         if section.facts:
-            yield _facts(*((name, Text(value)) for name, value in section.facts))
+            yield _facts(*((printable(name), Text(printable(value))) for name, value in section.facts))
         if section.columns:
             yield _table(section.columns, section.rows, section.left)
         if section.text:
-            yield Text(section.text)
+            yield Text(printable_lines(section.text))
 
 
 def _heading(words: str, count: int = 0, shown: int | None = None) -> RenderableType:
@@ -165,12 +167,12 @@ def _facts(*facts: Fact) -> Table:
 
 def _table(names: Sequence[str], rows: Iterable[Sequence[str]], left: Collection[str] = ()) -> Table:
     columns = (
-        Column(name, justify="left" if name in left else "right", no_wrap=name not in left, overflow="fold")
+        Column(printable(name), justify="left" if name in left else "right", no_wrap=name not in left, overflow="fold")
         for name in names
     )
     table = Table(*columns, box=None, padding=(0, 1), header_style="dim")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*cells(row))
     return table
 
 

@@ -21,7 +21,7 @@ from rich.text import Text
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
 from validator.cli.progress import working
 from validator.cli.rows import ACCEPTED, COLUMNS, NUMBERS, REJECTED, ROWS
-from validator.cli.table import PlainTable
+from validator.cli.table import PlainTable, VisibleConsole
 from validator.codec.json_form import shown_json
 from validator.config import load_config
 from validator.errors import UserError
@@ -174,7 +174,7 @@ def _check_reader() -> None:
 
 
 def _show(topic: str, chunks: Iterable[list[dict[str, Any]]], *, as_json: bool, follow: bool) -> None:
-    console = Console()
+    console = VisibleConsole()
     if as_json:
         for chunk in chunks:
             sys.stdout.write("".join(json.dumps(record) + "\n" for record in chunk))

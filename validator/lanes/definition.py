@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -213,8 +214,8 @@ class LaneDefinition:
                 intervals=Intervals(headroom=reader.u32(), root=reader.u32()),
             ),
             upward_default_weight=reader.u64(),
-            upward_weights=dict(reader.items(lambda: (reader.bytes(), reader.u64()))),
-            upward_failing=frozenset(reader.items(reader.bytes)),
+            upward_weights=_by_payload(reader.items(lambda: (reader.bytes(), reader.u64()))),
+            upward_failing=frozenset(_by_payload(reader.items(lambda: (reader.bytes(), 0)))),
             upward_weight_max=reader.option(reader.u64),
             plan=replace(plan, handlers=reader.option(lambda: tuple(reader.items(lambda: _read_use(reader))))),
         )
@@ -243,6 +244,13 @@ def _versioned(rules: bytes) -> Reader:
 
 def _protocol_of(rules: Reader) -> str:
     return rules.bytes().decode("utf-8", "replace")
+
+
+def _by_payload(pairs: list[tuple[bytes, int]]) -> dict[bytes, int]:
+    """Return pairs by payload if the payloads ascend, as they are written. Raises `DecodeError`."""
+    if any(first >= second for (first, _), (second, _) in pairwise(pairs)):
+        raise DecodeError("payloads are not in ascending order")
+    return dict(pairs)
 
 
 def _write_uses(out: Writer, uses: tuple[HandlerUse, ...]) -> None:

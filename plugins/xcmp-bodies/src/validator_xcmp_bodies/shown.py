@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from validator.cli.command_api import VisibleConsole
 from validator_xcmp_bodies.follow import Delivery
 
 Message: TypeAlias = tuple[Delivery, list[bytes]]
@@ -27,7 +28,7 @@ def show_messages(
     lane: str, messages: Iterable[Message], *, as_json: bool, follow: bool, console: Console | None = None
 ) -> None:
     """Show a recipient's messages as they come; ``follow`` redraws the table for each, else it is printed at the end."""
-    console = Console(highlight=False) if console is None else console
+    console = VisibleConsole() if console is None else console
     if as_json:
         _print(json.dumps(message_document(lane, *message)) for message in messages)
     elif not console.is_terminal:
@@ -105,4 +106,4 @@ def show_statuses(rows: list[dict[str, Any]]) -> None:
         age = "" if row["front_age_blocks"] is None else str(row["front_age_blocks"])
         alarm = "ALARM" if row["alarm"] else ""
         table.add_row(row["lane"], str(row["recipient"]), *map(str, numbers), where, age, alarm)
-    Console(highlight=False, soft_wrap=True).print(table)
+    VisibleConsole(soft_wrap=True).print(table)
