@@ -258,6 +258,18 @@ def test_record_about_two_paras_of_a_peer_comes_once() -> None:
     assert len(watcher.connection.sent) == 1
 
 
+def test_ingress_event_goes_to_sender_and_recipient_alone() -> None:
+    world = World()
+    world.begin()
+    for para in (1, 2, 3):
+        world.watch(frozenset({para}), None)
+    datum = {"lane": "polkadot", "event": "queued", "sender": 1, "recipient": 2, "sent_at": 5, "index": 3}
+    record = read_feed_record("ingress-events", 0, 0, datum, decode_nothing)
+    assert record.keys == (("polkadot", 1), ("polkadot", 2), ("polkadot", None))
+    world.hub.take_live([replace(record, topic="verdicts")])  # the watchers of this world have asked for verdicts
+    assert [len(each.connection.sent) for each in world.watchers] == [1, 1, 0]
+
+
 def test_slow_feed_leaves_the_live_ones_and_comes_back() -> None:
     world = World()
     world.begin()

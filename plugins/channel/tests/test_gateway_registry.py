@@ -297,3 +297,4 @@ def test_feeds_hold_own_paras_and_records_of_lanes(tmp_path: Path) -> None:
     found = policy(tmp_path)
     assert feed_keys(found, "verdicts") == {("polkadot", 2000), ("polkadot", 2004), ("kusama", None)}
     assert feed_keys(found, "receipts") == {("polkadot", None), ("kusama", None)}
+    assert feed_keys(found, "ingress-events") == feed_keys(found, "verdicts")

@@ -30,6 +30,7 @@ WATCH_TOPICS: Final[Mapping[str, int]] = {
     "receipts": 7,
     "lanes": 8,
     "dead-letters": 11,
+    "ingress-events": 12,
 }
 """Topic ID of each Kafka topic whose records peers may watch."""
 DEAD_LETTERS: Final = "dead-letters"

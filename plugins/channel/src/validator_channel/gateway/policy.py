@@ -40,6 +40,7 @@ PARA_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "verdicts": ("para_id",),
     "dispatches": ("para_id",),
     "channel-events": ("sender", "recipient"),
+    "ingress-events": ("sender", "recipient"),
     "headroom": ("para_id", "sender", "recipient"),
     "receipts": (),
     "lanes": (),
