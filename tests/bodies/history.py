@@ -96,13 +96,13 @@ def payloads_of(random: Random) -> list[bytes]:
     return [random.randbytes(random.choice((0, 1, 40))) for _ in range(random.randrange(4))]
 
 
-def hostile(seed: int) -> list[Named]:
+def hostile(seed: int, blocks: int = 12) -> list[Named]:
     """Return an honest chain with records that nobody should write in between."""
     random = Random(seed)
-    history = honest(seed)
-    for _ in range(10):
+    history = honest(seed, blocks)
+    for _ in range(blocks - 2):
         at = random.randrange(len(history))
-        name = random.choice(PARAS), random.choice(PARAS), random.randrange(14)
+        name = random.choice(PARAS), random.choice(PARAS), random.randrange(blocks + 2)
         wrong = random.choice((body(name, payloads_of(random)), [("xcmp.bodies", random.randbytes(30))]))
         history[at:at] = [*wrong, *([history[at]] if history[at][0] == "xcmp.bodies" else [])]
     return history

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.crash.bodies import BodiesEpisode
 from tests.crash.processes import of_session, send
 from tests.crash.world import PATIENCE_S, Failure, World, injected
 from validator import exit_codes
@@ -170,6 +171,11 @@ class Episodes:
         else:
             note += "the job survived it"
         return note, 0
+
+    # --- jobs of plugins ---
+
+    def _bodies(self) -> tuple[str, int]:
+        return BodiesEpisode(self._world, f"bodies-{self._count}").run()
 
     # --- helpers ---
 

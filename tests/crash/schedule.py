@@ -26,6 +26,7 @@ EPISODES = (
     "last-commit-and-offsets-deleted",
     "checkpoint-deleted",
     "disk-full",
+    "bodies",
 )
 
 Victim = Literal["worker", "driver", "jvm", "broker", "machine", "episode"]

@@ -262,18 +262,7 @@ class World:
         number: signal.Signals = signal.SIGKILL,
     ) -> None:  # fmt: skip
         """Arm a signal at a step (`Armed` lists the possible victims); it fires once."""
-        armed = Armed(
-            id=identity,
-            step=step,
-            countdown=countdown,
-            signal=number,
-            victims=list(victims),
-            broker_record=str(self.broker.directory / "broker.json"),
-            delay_s=delay_s,
-        )
-        new = self.points / "armed.new"
-        new.write_text(json.dumps(armed))
-        new.replace(self.points / "armed")
+        arm(self.points, self.broker, step, victims, identity, countdown=countdown, delay_s=delay_s, number=number)
 
     def fired(self, identity: str) -> bool:
         """Whether the kill with this id has fired."""
@@ -305,6 +294,25 @@ class World:
                     shutil.copytree(path, target / path.name, dirs_exist_ok=True)
             elif path.exists():
                 shutil.copy(path, target)
+
+
+def arm(
+    points: Path, broker: EmbeddedBroker, step: str, victims: Sequence[str], identity: str, *,
+    countdown: int = 1, delay_s: float = 0.0, number: signal.Signals = signal.SIGKILL,
+) -> None:  # fmt: skip
+    """Arm a signal at a step of the processes that share the folder ``points``; it fires once."""
+    armed = Armed(
+        id=identity,
+        step=step,
+        countdown=countdown,
+        signal=number,
+        victims=list(victims),
+        broker_record=str(broker.directory / "broker.json"),
+        delay_s=delay_s,
+    )
+    new = points / "armed.new"
+    new.write_text(json.dumps(armed))
+    new.replace(points / "armed")
 
 
 def mount(folder: Path) -> bool:

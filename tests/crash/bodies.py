@@ -1,0 +1,415 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator of bodies, its workers, its broker and a recipient, killed while events, receipts and bodies flow.
+
+What the operator emits depends on which records share a batch. Spark's offset log decides that once, so the suite reads the log while the
+job runs, and gives the same batches to the job's state machine in this process, undisturbed. Every output topic must then hold
+the same records, byte for byte and in the same order for each key.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import IO, Any
+
+from confluent_kafka import Producer
+from validator_xcmp_bodies import records
+from validator_xcmp_bodies.job import JOB
+
+from tests.bodies.history import LANE, Named, hostile
+from tests.crash.comparison import Tally
+from tests.crash.processes import jvm_of, of_session, send, workers_of
+from tests.crash.world import PATIENCE_S, Failure, World, arm, injected
+from validator.config import Config
+from validator.kafka.client import producer_config
+from validator.kafka.reader import TopicReader
+from validator.kafka.topics import create_topics
+from validator.lanes.keyed import ordered
+from validator.plugin.job_api import Job, JobItem, JobRecord
+from validator.service.job import JobProcess
+from validator.service.plugin_job import configured_job, of_job
+
+BLOCKS = 28
+BUCKETS = 2
+EFFECTS_PER_BATCH = 25
+FOLLOWED = 2
+"""The recipient whose messages a process follows; it acknowledges none, so the sequence is all of them."""
+
+OUTPUTS = (records.HELD, records.REFUSED, records.WANTED, records.FLOW, records.QUEUES)
+READ_S_MAX = 300.0
+"""Seconds without progress in which the open transaction of a dead writer must have ended."""
+
+KILLS = (
+    "worker condense", "worker keyed", "worker sink", "broker", "driver", "jvm", "machine", "follower",
+    "worker@commit-before", "worker@commit-after", "broker@commit-during", "machine@commit-before", "driver@commit-after",
+)  # fmt: skip
+"""At a random moment, or at a named step of the sink."""
+
+Ends = dict[str, int]
+Emitted = tuple[bytes, bytes]
+"""Key and value of a record."""
+
+
+@dataclass
+class Plan:
+    """The end of every batch by topic, as far as Spark's offset log has been seen: it keeps the newest batches only."""
+
+    job: Job
+    prefix: str
+    ends: dict[int, Ends] = field(default_factory=dict)
+    committed: set[int] = field(default_factory=set)
+
+    def look(self, checkpoint: Path) -> None:
+        """Take what the log of a checkpoint has now."""
+        self.committed |= set(_numbers(checkpoint / "commits"))
+        for number in _numbers(checkpoint / "offsets"):
+            if number not in self.ends:
+                lines = (checkpoint / "offsets" / str(number)).read_text(encoding="utf-8").splitlines()
+                self.ends[number] = {
+                    topic.removeprefix(self.prefix): sum(partitions.values())
+                    for line in lines[2:]  # after the version and the query's metadata, one line for each source
+                    for topic, partitions in json.loads(line).items()
+                }
+
+    def covers(self, produced: Mapping[str, int]) -> bool:
+        """Whether everything produced is in committed batches, and each of them is known."""
+        if not self.committed:
+            return False
+        last = max(self.committed)
+        if missing := sorted(set(range(last + 1)) - self.ends.keys()):
+            raise AssertionError(f"batches {missing} have left the offset log unseen")
+        return all(self.ends[last].get(topic, 0) >= count for topic, count in produced.items())
+
+    def expected(self, history: Sequence[Named]) -> dict[tuple[str, str], list[Emitted]]:
+        """Return what the committed batches emit in a process that never fails, by topic and key of the job."""
+        job, items = self.job, _items(self.job, history)
+        states = {key: job.restore(key, {}) for key in job.keys}
+        found: defaultdict[tuple[str, str], list[Emitted]] = defaultdict(list)
+        begins: Ends = {}
+        for number in sorted(self.committed):
+            ends = self.ends[number]
+            for key in job.keys:
+                batch = [each for each in items[key] if begins.get(each.topic, 0) <= each.offset < ends[each.topic]]
+                for record in states[key].process(ordered(job, batch)) if batch else ():
+                    found[record.topic, key].append((record.key, record.value))
+            begins = ends
+        return found
+
+
+def _numbers(folder: Path) -> Iterator[int]:
+    return (int(path.name) for path in (folder.iterdir() if folder.is_dir() else ()) if path.name.isdigit())
+
+
+def _items(job: Job, history: Sequence[Named]) -> dict[str, list[JobItem]]:
+    found: dict[str, list[JobItem]] = {key: [] for key in job.keys}
+    offsets: Counter[str] = Counter()
+    for topic, value in history:
+        offset = offsets[topic]
+        offsets[topic] += 1
+        for key, content in job.condense(JobRecord(topic, 0, offset, None, value)):
+            found[key].append(JobItem(topic, 0, offset, content))
+    return found
+
+
+def compare(expected: Sequence[Emitted], found: Sequence[Emitted], where: str, tally: Tally) -> None:
+    """Count what is lost, duplicated, out of order or different in ``found``."""
+    tally.records += len(found)
+    wanted, there = Counter(expected), Counter(found)
+    for record, count in (wanted - there).items():
+        tally.blame("lost", f"{where}: {count} of {_shown(where, record)}")
+    for record, count in (there - wanted).items():
+        kind = "duplicated" if record in wanted else "differing"
+        tally.blame(kind, f"{where}: {count} of {_shown(where, record)}")
+    if wanted == there and list(expected) != list(found):
+        at = next(at for at, pair in enumerate(zip(expected, found, strict=True)) if pair[0] != pair[1])
+        tally.blame("out_of_order", f"{where}: {_shown(where, found[at])} is at {at}")
+
+
+def _shown(where: str, record: Emitted) -> object:
+    topic = where.split(" ", maxsplit=1)[0]
+    return records.decode(topic, record[1]) if topic in OUTPUTS else record
+
+
+class Recipient:
+    """`validator messages follow`, killed and started again after the last message that it has handed over."""
+
+    def __init__(self, config: Path) -> None:
+        self._config = config
+        self.positions: list[str] = []
+        self.starts = 0
+        self._start()
+
+    def _start(self) -> None:
+        after = ["--after", self.positions[-1]] if self.positions else []
+        arguments = ["messages", "follow", "--chain", LANE, "--para", str(FOLLOWED), "--json", *after]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "validator", *arguments, f"--config={self._config}"],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert self._process.stdout is not None
+        self._out: IO[bytes] = self._process.stdout
+        os.set_blocking(self._out.fileno(), False)
+        self._rest = b""
+        self.starts += 1
+
+    def poll(self) -> None:
+        """Take what it has written; start it again if it has ended."""
+        has_ended = self._process.poll() is not None
+        *whole, self._rest = (self._rest + (self._out.read() or b"")).split(b"\n")
+        self.positions += [json.loads(line)["position"] for line in whole]
+        if has_ended:
+            self._out.close()
+            self._start()
+
+    def kill(self) -> int:
+        """Kill it; what it has written before is taken, and it starts again with the next `poll`."""
+        self._process.kill()
+        self._process.wait()
+        return 1
+
+    def close(self) -> None:
+        """End it."""
+        self.kill()
+        self._out.close()
+
+
+class BodiesEpisode:
+    """One run of the operator on the world's broker, with its own topics."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self._world, self._random = world, Random(world.random.random())
+        self.folder = world.folder / name
+        self.prefix = f"{name}."
+        self.points = self.folder / "points"
+        (self.points / "seen").mkdir(parents=True)
+        self.config = self._configuration()
+        job = configured_job(self.config, JOB)
+        self.plan = Plan(job, self.prefix)
+        self.checkpoint = Path(of_job(self.config, JOB).job.directory) / "checkpoint"
+        create_topics(world.kafka, prefix=self.prefix)
+        create_topics(world.kafka, prefix=self.prefix, topics=job.topics)
+        self._producer = Producer(producer_config(world.kafka) | {"reconnect.backoff.max.ms": 500})
+        self.history: list[Named] = []
+        self.produced: Counter[str] = Counter()
+        self.ends: list[int] = []
+        self._expects_end = False
+        self._process: JobProcess | None = None
+
+    def run(self) -> tuple[str, int]:
+        """Kill everything in turn; return a note and how many processes were killed."""
+        world, kills = self._world, list(KILLS)
+        self._random.shuffle(kills)
+        history = [each for each in hostile_history(self._random) if not _is_acknowledged(each, FOLLOWED)]
+        size = -(-len(history) // (len(kills) + 2))
+        slices = [history[at : at + size] for at in range(0, len(history), size)]
+        self._recipient = Recipient(self._write_configuration())
+        signals = 0
+        try:
+            self._start()
+            self._feed(slices[0])
+            self._settle()
+            for kill, part in zip(kills, slices[1:], strict=False):
+                signals += self._kill(kill, part)
+                self._settle()
+            self._feed([each for part in slices[len(kills) + 1 :] for each in part])
+            self._settle()
+            self._check_sequence()
+            self._stop()
+        finally:
+            self._recipient.close()
+        counts = f"{len(self.plan.committed)} batches, {world.reader.tally.records} records, {self._recipient.starts} followers"
+        return f"{len(kills)} kills, {counts}", signals
+
+    # --- the job ---
+
+    def _configuration(self) -> Config:
+        return Config.model_validate(
+            {
+                "kafka": self._world.kafka,
+                "topics": {"prefix": self.prefix},
+                "chains": {LANE: {"protocol": "xcmp-network"}},
+                "jobs": {JOB: {"buckets": BUCKETS, "unlisted_bytes": 2_000}},
+                "job": {
+                    "directory": str(self.folder / "job"),
+                    "master": "local[2]",
+                    "driver_memory": "768m",
+                    "max_records_per_trigger": EFFECTS_PER_BATCH,
+                },
+            }
+        )
+
+    def _write_configuration(self) -> Path:
+        path = self.folder / "validator.toml"
+        path.write_text(
+            f'[kafka]\n"bootstrap.servers" = "{self._world.kafka["bootstrap.servers"]}"\n'
+            f'[topics]\nprefix = "{self.prefix}"\n[chains.{LANE}]\nprotocol = "xcmp-network"\n',
+            encoding="utf-8",
+        )
+        return path
+
+    def _start(self) -> None:
+        log = (self.folder / "job.log").open("a", encoding="utf-8")
+
+        def on_event(event: dict[str, Any]) -> None:
+            log.write(json.dumps({"at": round(time.time(), 2)} | event) + "\n")
+            log.flush()
+
+        self._process = JobProcess(of_job(self.config, JOB), on_event, plugin=JOB)
+        with injected(self.points):
+            self._process.start()
+        self._world.jobs.append(self._process)
+
+    def _stop(self) -> None:
+        assert self._process is not None
+        process, self._process = self._process, None
+        process.stop()
+        if code := process.wait():
+            raise Failure(f"asked to stop, the operator ended with code {code}")
+        assert process.pid is not None
+        self._world.ended(process.pid)
+        self._world.check_deaths()
+
+    def _supervise(self) -> None:
+        self._world.supervise()
+        self._recipient.poll()
+        self.plan.look(self.checkpoint)
+        process = self._process
+        if process is not None and process.ended():
+            assert process.pid is not None
+            self._world.ended(process.pid)
+            code = process.wait()
+            self.ends.append(code)
+            if not self._expects_end:
+                raise Failure(f"the operator did not outlive it: code {code}, {process.failure}")
+            self._start()
+
+    # --- feeding and killing ---
+
+    def _feed(self, part: Sequence[Named]) -> None:
+        """Write records in the order of cause and effect: a body only once what lists it is written."""
+        causes, previous = self.plan.job.causes, True
+        for topic, value in part:
+            if (topic in causes) != previous:
+                self._flush()
+                previous = topic in causes
+            self._producer.produce(self.prefix + topic, value, LANE.encode())
+            self.history.append((topic, value))
+            self.produced[topic] += 1
+        self._flush()
+
+    def _flush(self) -> None:
+        self._wait(lambda: self._producer.flush(0.2) == 0, "the broker takes the inputs")
+
+    def _kill(self, kill: str, part: Sequence[Named]) -> int:
+        victim, _, step = kill.partition("@")
+        self._expects_end = victim in ("driver", "jvm", "machine")
+        before = len(self.ends)
+        if step:
+            signals = self._at_step(victim, step, part)
+        else:
+            self._feed(part[: len(part) // 2])
+            until = time.monotonic() + self._random.uniform(0, 2.0)
+            self._wait(lambda: time.monotonic() > until, "a random moment")
+            signals = self._strike(victim)
+            self._feed(part[len(part) // 2 :])
+        if self._expects_end:
+            self._wait(lambda: len(self.ends) > before, "the operator ends")
+        return signals
+
+    def _at_step(self, victim: str, step: str, part: Sequence[Named]) -> int:
+        victims = ("driver", "jvm", "worker") if victim == "machine" else (victim,)
+        identity = f"{victim}-{step}"
+        arm(self.points, self._world.broker, step, victims, identity)
+        self._feed(part)
+        fired = self.points / f"fired-{identity}"
+        self._wait(fired.exists, f"step {step} is reached")
+        return len(victims)
+
+    def _strike(self, victim: str) -> int:
+        assert self._process is not None
+        pid = self._process.pid
+        assert pid is not None
+        match victim.split(" "):
+            case ["worker", stage]:
+                self._wait(lambda: bool(workers_of(pid, stage)), f"there is a {stage} worker")
+                return send(signal.SIGKILL, *workers_of(pid, stage))
+            case ["driver"]:
+                return send(signal.SIGKILL, pid)
+            case ["jvm"]:
+                return send(signal.SIGKILL, jvm_of(pid))
+            case ["broker"]:
+                return send(signal.SIGKILL, self._world.broker.status().pid)
+            case ["follower"]:
+                return self._recipient.kill()
+        return send(signal.SIGKILL, *(each.pid for each in of_session(pid)))
+
+    # --- comparing ---
+
+    def _wait(self, condition: Any, what: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            if time.monotonic() > deadline:
+                raise Failure(f"waited {PATIENCE_S:.0f} s in vain: {what}")
+            self._supervise()
+            time.sleep(0.05)
+
+    def _settle(self) -> None:
+        """Wait until everything written is taken, and compare every output topic."""
+        self._wait(lambda: self.plan.covers(self.produced), "the operator takes everything")
+        tally = Tally()
+        expected = self.plan.expected(self.history)
+        found = self._emitted()
+        for place in sorted(expected.keys() | found.keys()):
+            compare(expected.get(place, []), found.get(place, []), " of ".join(place), tally)
+        if not tally.clean:
+            for name in ("lost", "duplicated", "out_of_order", "differing"):
+                setattr(self._world.reader.tally, name, getattr(self._world.reader.tally, name) + getattr(tally, name))
+            raise Failure("; ".join(tally.faults[:3]))
+
+    def _emitted(self) -> dict[tuple[str, str], list[Emitted]]:
+        found: defaultdict[tuple[str, str], list[Emitted]] = defaultdict(list)
+        with TopicReader(self._world.kafka, self.prefix, OUTPUTS) as reader:
+            for record in reader.read_past_transactions(READ_S_MAX):
+                recipient = records.decode(record.topic, record.value)["recipient"] or 0
+                found[record.topic, self.plan.job.keys[recipient % BUCKETS]].append((record.key or b"", record.value))
+        return found
+
+    def _check_sequence(self) -> None:
+        """Wait for the last message of the recipient, and compare the whole sequence."""
+        expected = sequence(self.history, FOLLOWED)
+        self._wait(lambda: len(self._recipient.positions) >= len(expected), "the recipient gets its last message")
+        compare(
+            [(each.encode(), b"") for each in expected],
+            [(each.encode(), b"") for each in self._recipient.positions],
+            "the recipient",
+            self._world.reader.tally,
+        )
+        self._world.check()
+
+
+def hostile_history(random: Random) -> list[Named]:
+    """Return a chain's events, receipts and bodies, and records in between that nobody should write."""
+    return hostile(random.randrange(1 << 30), BLOCKS)
+
+
+def sequence(history: Iterable[Named], recipient: int) -> list[str]:
+    """Return the positions of all messages to a recipient, in the fair order."""
+    events = (records.decode(topic, value) for topic, value in history if topic == records.INGRESS)
+    names = {(each["sent_at"], each["sender"]) for each in events if each["recipient"] == recipient}
+    return [f"{sent_at}/{sender}" for sent_at, sender in sorted(names)]
+
+
+def _is_acknowledged(record: Named, recipient: int) -> bool:
+    if record[0] != records.INGRESS:
+        return False
+    event = records.decode(*record)
+    return event["recipient"] == recipient and event["event"] != "queued"
