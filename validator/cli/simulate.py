@@ -70,7 +70,10 @@ def simulate(
     ] = None,
     topology: Annotated[
         str | None,
-        typer.Option(help="Recorded channels, if the protocol has any: those of polkadot (the default) or kusama."),
+        typer.Option(
+            help="Channels, if the protocol has any by name: router those recorded of polkadot (the default) or kusama, xcmp-network "
+            "fixed ones with `fixed`."
+        ),
     ] = None,
     paras: Annotated[int | None, typer.Option(help="Number of paras, the busiest first.")] = None,
     candidates_per_block: Annotated[int | None, typer.Option(help="Number of candidates per block.")] = None,

@@ -64,6 +64,8 @@ class SimulationContract:
         {"Inclusion/CandidateNotPending", "Timeout/CandidateNotPending"}
     )
     """Further kinds on a chain that enacts candidates on inclusion."""
+    topology: ClassVar[str | None] = None
+    """One of the simulation's topologies, instead of its default."""
 
     def test_lane_verdicts_match_model(self) -> None:
         """With immediate enactment, block by block, including every field of every error."""
@@ -79,7 +81,7 @@ class SimulationContract:
         """Another seed gives other bytes."""
 
         def lines(seed: int) -> list[str]:
-            blocks = simulated(self.protocol, seed=seed, blocks=40, enactment="on-inclusion")
+            blocks = self._blocks(seed=seed, blocks=40, enactment="on-inclusion")
             return [json.dumps([block.records, block.expected]) for block in blocks]
 
         assert lines(5) == lines(5)
@@ -87,19 +89,19 @@ class SimulationContract:
 
     def test_longer_chain_begins_with_shorter_chain(self) -> None:
         """The number of blocks does not change their content."""
-        assert simulated(self.protocol, seed=4, blocks=60)[:25] == simulated(self.protocol, seed=4, blocks=25)
+        assert self._blocks(seed=4, blocks=60)[:25] == self._blocks(seed=4, blocks=25)
 
     def test_chain_without_violations_has_no_rejections(self) -> None:
         """With a violation share of 0, under either enactment."""
         for enactment in ("immediate", "on-inclusion"):
-            blocks = simulated(self.protocol, seed=5, blocks=150, violation_share=0, enactment=enactment)
+            blocks = self._blocks(seed=5, blocks=150, violation_share=0, enactment=enactment)
             assert refusals(blocks) == Counter()
             assert len(records_of(blocks, "candidates")) > 500
 
     def test_intended_violations_are_rejected(self) -> None:
         """A candidate made to break one or two rules is rejected with the error of the first."""
         pairs = 0
-        for block in simulated(self.protocol, seed=8, blocks=200, violation_share=0.4):
+        for block in self._blocks(seed=8, blocks=200, violation_share=0.4):
             verdicts = {each["index"]: each for each in block.expected if each["kind"] == "candidate"}
             for index, kinds in block.intended.items():
                 assert verdicts[index]["error"]["kind"] == kinds[0]
@@ -108,7 +110,7 @@ class SimulationContract:
 
     def test_sessions_change_paras_and_limits(self) -> None:
         """Paras leave and return, later or in the same change; limits change."""
-        blocks = simulated(self.protocol, seed=9, blocks=_BLOCKS)
+        blocks = self._blocks(seed=9, blocks=_BLOCKS)
         changes = [change for block in records_of(blocks, "blocks") if (change := block["session_change"])]
         assert len(changes) == _BLOCKS // 10
         assert any(change["limits"] for change in changes)
@@ -126,19 +128,23 @@ class SimulationContract:
         """Few paras, no candidates, no blocks, one session per block."""
         for small in ({"paras": 3, "candidates_per_block": 1}, {"candidates_per_block": 0}, {"blocks": 0}):
             settings: Json = {"seed": 2, "blocks": 80, "first_block": 1000, "session_length_blocks": 1, **small}
-            blocks = simulated(self.protocol, **settings)
+            blocks = self._blocks(**settings)
             assert [block.block for block in blocks] == list(range(1000, 1000 + settings["blocks"]))
 
     def test_unlimited_balances_cover_every_deposit(self) -> None:
         """No para is short of a deposit."""
-        settings = SimulationSettings(seed=3, blocks=200, unlimited_balances=True)
+        settings = SimulationSettings(seed=3, blocks=200, unlimited_balances=True, topology=self.topology)
         simulation = simulation_of(self.protocol, settings)
         assert simulation.chain()["balances"] == "unlimited"
         assert "InsufficientBalance" not in refusals(simulation.blocks())
 
+    def _blocks(self, **settings: Any) -> list[SimulatedBlock]:
+        return simulated(self.protocol, topology=self.topology, **settings)
+
     def _played(self, enactment: Any, seed: int) -> set[str]:
         """Compare every verdict of a lane with the expected one, and return the error kinds that occurred."""
-        simulation = simulation_of(self.protocol, SimulationSettings(seed=seed, blocks=_BLOCKS, enactment=enactment))
+        settings = SimulationSettings(seed=seed, blocks=_BLOCKS, enactment=enactment, topology=self.topology)
+        simulation = simulation_of(self.protocol, settings)
         chain = simulation.chain()
         tables = {"chains": {chain["lane"]: chain_table(chain)}}
         definition = lane_definition(Config.model_validate(tables), chain["lane"])

@@ -7,6 +7,7 @@ from collections import Counter
 
 from validator_xcmp import errors as xcmp_errors
 from validator_xcmp_network import errors
+from validator_xcmp_network.simulation.fixed import TOPOLOGY, FixedNetworkSimulation
 from validator_xcmp_network.simulation.traffic import NetworkSimulation
 
 from validator.plugin.protocol_api import Violation
@@ -27,6 +28,32 @@ class TestSimulation(SimulationContract):
 
     protocol = "xcmp-network"
     kinds = KINDS - {errors.RequestNotInForce.kind}
+
+
+class TestFixedChannels(SimulationContract):
+    """The contract for a chain whose channels are fixed: nothing that concerns opening, closing or bitfields can be wrong."""
+
+    protocol = "xcmp-network"
+    topology = TOPOLOGY
+    kinds = frozenset(
+        {each for each in KINDS if each.startswith(("Candidate/", "Outbox/", "Ack/", "Body/"))}
+        - {"Outbox/BitfieldMismatch"}
+        | {errors.RequestNotInForce.kind}
+    )
+
+
+def test_fixed_channels_carry_messages_to_the_end() -> None:
+    simulation = FixedNetworkSimulation(SimulationSettings(seed=9, blocks=300, topology=TOPOLOGY))
+    events: Counter[str] = Counter()
+    last = 0
+    for block in simulation.blocks():
+        queued = sum(event[0] == "queued" for event in simulation.model.ingress_events)
+        last = block.block if queued else last
+        events.update(event[0] for event in simulation.model.ingress_events)
+    assert events["queued"] > 500
+    assert events["removed"] > 3
+    assert events["queued"] == events["acknowledged"] + events["removed"] + len(simulation.model.messages)
+    assert last > 290
 
 
 def test_messages_are_queued_acknowledged_and_removed() -> None:

@@ -69,9 +69,10 @@ def _has_opening_channels(setup: Setup) -> bool:
 
 
 def _simulation(settings: SimulationSettings) -> Simulation:
+    from validator_xcmp_network.simulation.fixed import TOPOLOGY, FixedNetworkSimulation
     from validator_xcmp_network.simulation.traffic import NetworkSimulation
 
-    return NetworkSimulation(settings)
+    return FixedNetworkSimulation(settings) if settings.topology == TOPOLOGY else NetworkSimulation(settings)
 
 
 def _view(rules: Any) -> dict[str, Any]:

@@ -65,6 +65,13 @@ class NaiveNetwork(NaiveXcmp):
             return None if channel is None else int(channel["capacity"])
         return int(self.config["max_channel_messages"]) if (sender, recipient) in self.fixed else None
 
+    def links(self, sender: int) -> list[Json]:
+        """Return the channels of a sender as objects with ``sender``, ``recipient`` and ``capacity``, in the order of its columns."""
+        if self.composed:
+            return self.row(sender)
+        capacity = int(self.config["max_channel_messages"])
+        return [{"sender": by, "recipient": to, "capacity": capacity} for by, to in self.fixed if by == sender]
+
     def used(self, sender: int, recipient: int) -> int:
         """Return the number of a channel's unread messages."""
         return len([name for name in self.inbox(recipient) if name[1] == sender])

@@ -43,10 +43,11 @@ class NetworkSimulation(ModelledChain):
     def __init__(self, settings: SimulationSettings) -> None:
         super().__init__(settings)
         self.model: NaiveNetwork = NaiveNetwork(
-            LIMITS,
+            dict(self.limits),
             self.sessions.genesis,
             unlimited=settings.unlimited_balances,
             on_inclusion=settings.enactment == "on-inclusion",
+            channels=self.first_channels(),
         )
         self.channels = RequestTraffic(self.model, self.draws)
         self.reports = ReportTraffic(self.model, self.draws)
@@ -60,4 +61,12 @@ class NetworkSimulation(ModelledChain):
                 if broken is not None:
                     yield broken
             yield self.reports.true(message)
-        yield from super().requests()
+        yield from self.channel_requests()
+
+    def first_channels(self) -> list[tuple[int, int]]:
+        """Return the fixed channels, sender and recipient."""
+        return []
+
+    def channel_requests(self) -> Iterator[Judged]:
+        """Make requests for channels."""
+        return super().requests()
