@@ -16,6 +16,13 @@ CONFIG = '[kafka]\n"bootstrap.servers" = "127.0.0.1:9"\n[chains.polkadot]\n'
     ("arguments", "message"),
     [
         (("follow", "--chain", "polkadot", "--para", "2", "--after", "5"), "--after: expected BLOCK/SENDER, found '5'"),
+        *(
+            (
+                ("follow", "--chain", "polkadot", "--para", "2", "--after", after),
+                "--after: expected BLOCK/SENDER, found",
+            )
+            for after in ("9" * 5_000 + "/1", "4294967296/1", "5/1/1", "\uff15/1", "-1/0", "5/ 1", "/")
+        ),
         (("follow", "--chain", "polkadt", "--para", "2"), "--chain: expected one of polkadot, found 'polkadt'"),
         (("send", "--chain", "polkadt", "--para", "2", "{bad}"), "--chain: expected one of polkadot, found 'polkadt'"),
         (

@@ -315,6 +315,8 @@ class BodiesEpisode:
         before = len(self.ends)
         if step:
             signals = self._at_step(victim, step, part)
+        elif victim.startswith("worker "):
+            signals = self._strike_worker(victim.removeprefix("worker "), part)
         else:
             self._feed(part[: len(part) // 2])
             until = time.monotonic() + self._random.uniform(0, 2.0)
@@ -334,21 +336,32 @@ class BodiesEpisode:
         self._wait(fired.exists, f"step {step} is reached")
         return len(victims)
 
+    def _strike_worker(self, stage: str, part: Sequence[Named]) -> int:
+        """Kill the workers of a stage as soon as there are any: Spark ends those that have had no work for a minute."""
+        for at, record in enumerate(part):
+            self._feed([record])
+            self._wait(lambda: bool(self._workers(stage)) or self.plan.covers(self.produced), "a worker takes a record")
+            if signals := send(signal.SIGKILL, *self._workers(stage)):
+                self._feed(part[at + 1 :])
+                return signals
+        raise Failure(f"no {stage} worker to kill")
+
+    def _workers(self, stage: str) -> list[int]:
+        pid = None if self._process is None else self._process.pid
+        return [] if pid is None else workers_of(pid, stage)
+
     def _strike(self, victim: str) -> int:
         assert self._process is not None
         pid = self._process.pid
         assert pid is not None
-        match victim.split(" "):
-            case ["worker", stage]:
-                self._wait(lambda: bool(workers_of(pid, stage)), f"there is a {stage} worker")
-                return send(signal.SIGKILL, *workers_of(pid, stage))
-            case ["driver"]:
+        match victim:
+            case "driver":
                 return send(signal.SIGKILL, pid)
-            case ["jvm"]:
+            case "jvm":
                 return send(signal.SIGKILL, jvm_of(pid))
-            case ["broker"]:
+            case "broker":
                 return send(signal.SIGKILL, self._world.broker.status().pid)
-            case ["follower"]:
+            case "follower":
                 return self._recipient.kill()
         return send(signal.SIGKILL, *(each.pid for each in of_session(pid)))
 

@@ -9,6 +9,7 @@ source of the batches keeps that).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from validator.plugin.protocol_api import BlockNumber, ParaId
 from validator_xcmp_bodies.errors import not_expected
@@ -42,6 +43,8 @@ class Bodies:
         self.refused_below: dict[int, int] = {}
         """By partition of bodies, the offset below which every refusal was emitted before the state was lost."""
         self._out: list[Outcome] = []
+        self._unlisted_bytes: int | None = None
+        """Bytes of the unlisted parts of all queues, counted when they are first needed."""
 
     def apply(self, event: IngressEvent) -> None:
         """Apply an event of `ingress-events`; a chain's events come in their order."""
@@ -52,7 +55,8 @@ class Bodies:
                 return
             queue = self._create(event.recipient)
         self.touched.add(event.recipient)
-        queue.apply(event, self._out)
+        with self._counting(queue):
+            queue.apply(event, self._out)
 
     def advance(self, block: BlockNumber) -> None:
         """Note that a block is executed."""
@@ -68,7 +72,8 @@ class Bodies:
                 return
             queue = queue or self._create(part.recipient)
         self.touched.add(part.recipient)
-        queue.offer(part, place, self.height, self._out)
+        with self._counting(queue):
+            queue.offer(part, place, self.height, self._out)
 
     def say(self, outcome: Outcome) -> None:
         """Add an outcome that was decided elsewhere, such as the refusal of a record that cannot be read."""
@@ -80,7 +85,11 @@ class Bodies:
             queue = self.queues[recipient]
             if queue.is_due(self.height):
                 self.touched.add(recipient)
-                queue.finish(self.height, self._out)
+                with self._counting(queue):
+                    queue.finish(self.height, self._out)
+            if queue.is_blank:
+                self.touched.add(recipient)
+                del self.queues[recipient]
         out, self._out = self._out, []
         if self.refused_below:
             out = [each for each in out if not (isinstance(each, Refused) and self._was_refused(each.place))]
@@ -98,7 +107,20 @@ class Bodies:
         """Return whether any unlisted part may be kept; zero memory is the default."""
         if not self.settings.unlisted_bytes:
             return False
-        return sum(queue.unlisted_bytes for queue in self.queues.values()) < UNLISTED_TOTAL_BYTES_MAX
+        return self._all_unlisted_bytes() < UNLISTED_TOTAL_BYTES_MAX
+
+    def _all_unlisted_bytes(self) -> int:
+        if self._unlisted_bytes is None:
+            self._unlisted_bytes = sum(queue.unlisted_bytes for queue in self.queues.values())
+        return self._unlisted_bytes
+
+    @contextmanager
+    def _counting(self, queue: Queue) -> Iterator[None]:
+        """Keep the count of all unlisted bytes while a queue changes."""
+        before = queue.unlisted_bytes
+        yield
+        if self._unlisted_bytes is not None:
+            self._unlisted_bytes += queue.unlisted_bytes - before
 
     def _create(self, recipient: ParaId) -> Queue:
         queue = self.queues[recipient] = Queue(recipient, self.settings, adopted=self.adopted.get(recipient, {}))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -45,6 +46,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     help="Bodies of XCMP messages: run the operator, show its queues, send bodies, follow a recipient's messages, report what is held.",
 )
+
+POSITION_NUMBER: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 EXIT_ALARM: Final = 1
 """Exit code of `status --check` if a queue raises an alarm."""
@@ -205,10 +208,10 @@ def _check_chain(config: Config, chain: str) -> None:
 def _position(text: str | None) -> Position:
     if text is None:
         return START
-    block, slash, sender = text.partition("/")
-    if not (slash and block.isdecimal() and sender.isdecimal()):
-        raise UserError(f"--after: expected BLOCK/SENDER, found {text!r}")
-    return int(block), int(sender)
+    numbers = [int(each) for each in text.split("/") if POSITION_NUMBER.fullmatch(each)]
+    if text.count("/") != 1 or len(numbers) != 2 or max(numbers) > U32_MAX:
+        raise UserError(f"--after: expected BLOCK/SENDER, found {text[:80]!r}")
+    return numbers[0], numbers[1]
 
 
 def _followed(config: Config, chain: str, para: int, follower: Follower, *, once: bool) -> Iterator[Delivery]:

@@ -2,8 +2,8 @@
 """A recipient's folder: each message becomes a file exactly once, whatever is killed, and whoever takes the files away at any time.
 
 A file is prepared under a hidden name, the position is stored, and only then the file gets its name. After a crash the stored position says
-whether a prepared file counts: if it is that of the position it gets its name now, otherwise it is dropped and prepared again later. A file
-that had its name is never written again, even if it has been taken away since.
+whether a prepared file counts: if the position names the file, it gets its name now, otherwise it is dropped and prepared again later. A
+file that had its name is never written again, even if it has been taken away since.
 """
 
 from __future__ import annotations

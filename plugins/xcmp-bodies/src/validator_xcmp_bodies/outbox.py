@@ -45,7 +45,7 @@ class Outbox(Mapping[Content, Sequence[bytes]]):
         os.close(self._lock)
 
     def look(self) -> None:
-        """Take note of files that have come, changed or gone; at most ``files_max`` of them, by name."""
+        """Look at the files that have come, changed or gone; at most ``files_max`` of them, by name."""
         with os.scandir(self._folder) as entries:
             names = sorted(each.name for each in entries if _is_body(each.name))[: self._files_max]
         self._seen = {name: seen for name in names if (seen := self._read(name)) is not None}

@@ -48,15 +48,21 @@ class Pages:
         if bodies.refused_below:
             current[_RECOVERED] = encode_recovered(bodies.adopted, bodies.refused_below)
         for recipient in sorted(bodies.touched):
-            queue = bodies.queues[recipient]
-            current[_QUEUE + _u32(recipient)] = _encode_queue(queue)
-            parts = dict(_parts(queue))
+            queue = bodies.queues.get(recipient)
+            name = _QUEUE + _u32(recipient)
+            if queue is not None:
+                current[name] = _encode_queue(queue)
+            elif self._queues.pop(name, None) is not None:
+                yield name, None
+            parts = {} if queue is None else dict(_parts(queue))
             stored = self._names.get(recipient, set())
             for name in sorted(stored - parts.keys()):
                 yield name, None
             for name in sorted(parts.keys() - stored):
                 yield name, parts[name]()
             self._names[recipient] = set(parts)
+            if not parts:
+                del self._names[recipient]
         for name, page in current.items():
             if self._queues.get(name) != page:
                 self._queues[name] = page
@@ -83,7 +89,7 @@ def restore(settings: Settings, pages: Mapping[bytes, bytes]) -> Bodies:
             _add_part(bodies.queues[int.from_bytes(name[1:5])], pages[name])
         elif name[:1] == _UNLISTED:
             queue = bodies.queues[int.from_bytes(name[1:5])]
-            queue.unlisted.append(_decode_unlisted(queue.recipient, pages[name]))
+            queue.buffer(_decode_unlisted(queue.recipient, pages[name]))
     return bodies
 
 

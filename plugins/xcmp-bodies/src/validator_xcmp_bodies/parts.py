@@ -117,9 +117,11 @@ def cut(payloads: Sequence[bytes], part_bytes_max: int = PART_BYTES_MAX) -> list
 def condense(part: Part) -> Condensed:
     """Return a part with its whole payloads replaced by their hashes.
 
-    Raises `BodyError`: more bytes or pieces than a part may have, a fragment without bytes.
+    Raises `BodyError`: more pieces or bytes than a part may have, a fragment without bytes.
     """
     pieces, continued, continues = part
+    if len(pieces) > PAYLOADS_MAX:  # before any is hashed: an empty one costs its writer a byte
+        raise BodyError(f"part: expected at most {PAYLOADS_MAX} pieces, found {len(pieces)}")
     size = sum(map(len, pieces))
     if size + PIECE_OVERHEAD_BYTES * len(pieces) > PART_BYTES_MAX:
         raise BodyError(f"part: expected at most {PART_BYTES_MAX} bytes, found {size} in {len(pieces)} pieces")

@@ -97,6 +97,10 @@ class Queue:
     contents: dict[tuple[Hash, int], list[Name]] = field(default_factory=dict)
     """The names of the entries by root and size, ascending: messages with one content share a body."""
     unlisted: list[Unlisted] = field(default_factory=list)
+    unlisted_bytes: int = 0
+    """Bytes of the parts in ``unlisted``."""
+    unlisted_of: dict[ParaId, int] = field(default_factory=dict)
+    """The same bytes by sender."""
     watermark: Watermark = NOTHING_ACKED
     alarm: bool = False
     changed: bool = False
@@ -132,7 +136,7 @@ class Queue:
             self._hold(name, entry, content, out)
         waited = [each for each in self.unlisted if (each.part.sent_at, each.part.sender) == name]
         if waited:
-            self.unlisted = [each for each in self.unlisted if (each.part.sent_at, each.part.sender) != name]
+            self._release([each for each in self.unlisted if (each.part.sent_at, each.part.sender) != name], waited)
             for part, place, _ in sorted(waited, key=_by_place):
                 self.offer(part, place, event.block, out)
 
@@ -187,11 +191,27 @@ class Queue:
 
     def _buffer(self, part: BodyPart, place: Place, height: BlockNumber, out: list[Outcome]) -> None:
         candidate = Unlisted(part, place, height)
-        taken = sum(each.bytes for each in self.unlisted if each.part.sender == part.sender)
-        if taken + candidate.bytes <= self.settings.unlisted_bytes:
-            self.unlisted.append(candidate)
+        if self.unlisted_of.get(part.sender, 0) + candidate.bytes <= self.settings.unlisted_bytes:
+            self.buffer(candidate)
         else:
             out.append(_refused(not_expected(part.sender, self.recipient, part.sent_at), part, place))
+
+    def buffer(self, unlisted: Unlisted) -> None:
+        """Keep a part of a body that the queue does not list, without saying anything."""
+        self.unlisted.append(unlisted)
+        self._count(unlisted, unlisted.bytes)
+
+    def _release(self, rest: list[Unlisted], gone: list[Unlisted]) -> None:
+        self.unlisted = rest
+        for each in gone:
+            self._count(each, -each.bytes)
+
+    def _count(self, unlisted: Unlisted, bytes_: int) -> None:
+        sender = unlisted.part.sender
+        self.unlisted_bytes += bytes_
+        self.unlisted_of[sender] = self.unlisted_of.get(sender, 0) + bytes_
+        if not self.unlisted_of[sender]:
+            del self.unlisted_of[sender]
 
     def _check(self, part: BodyPart, entry: Entry) -> Refusal | None:
         if part.size != entry.size:
@@ -312,14 +332,15 @@ class Queue:
         return incomplete + self.unlisted_bytes
 
     @property
-    def unlisted_bytes(self) -> int:
-        """Bytes of parts of bodies that the queue does not list."""
-        return sum(each.bytes for each in self.unlisted)
+    def is_blank(self) -> bool:
+        """Whether nothing is known of the recipient: only unlisted parts have ever named it, and none of them is left."""
+        return not (self.entries or self.unlisted or self.alarm or self.adopted or self.watermark != NOTHING_ACKED)
 
     def _expire(self, height: BlockNumber, out: list[Outcome]) -> None:
         expired = [each for each in self.unlisted if height - each.since >= self.settings.unlisted_blocks]
         if expired:
-            self.unlisted = [each for each in self.unlisted if height - each.since < self.settings.unlisted_blocks]
+            blocks = self.settings.unlisted_blocks
+            self._release([each for each in self.unlisted if height - each.since < blocks], expired)
             for part, place, _ in sorted(expired, key=_by_place):
                 out.append(_refused(not_expected(part.sender, self.recipient, part.sent_at), part, place))
 

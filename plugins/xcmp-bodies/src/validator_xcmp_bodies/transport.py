@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The transport `xcmp-bodies`: connects a collator's folders to the job of the same name.
 
-A collator is a program in another language. Files need no client library, no port and no authentication of their own, and a rename either
-has happened or has not, which exactly once needs. HTTP would need requests, retries and a place for positions on both sides. A network of
-your own replaces `Outbox` and `Inbox` and keeps the rest.
+A collator is a program in another language. Files need no client library, no port and no separate authentication, and a rename either has
+happened or has not, which exactly once needs. HTTP would need requests, retries and a place for positions on both sides. Another network
+replaces `Outbox` and `Inbox` and keeps the rest.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ FIXED_CHANGES: Final[dict[str, tuple[int, ...]]] = {
 
 
 class FixedNetworkSimulation(NetworkSimulation):
-    """One simulated chain with ingress queues over fixed channels. A para that leaves takes its channels along for ever."""
+    """One simulated chain with ingress queues over fixed channels. A para that leaves takes its channels along, and gets none again."""
 
     limits = FIXED_LIMITS
     changes = FIXED_CHANGES
