@@ -17,6 +17,7 @@ from typing import Any
 from streaming.session import SPARK_LOG
 from tests.streaming.harness import wait_until
 from tests.unit.lanes.chains import Chain
+from validator.kafka.reader import POLL_S, TopicReader
 
 Event = dict[str, Any]
 
@@ -63,6 +64,18 @@ class JobProcess:
             return False
 
         wait_until(met, what, self.log)
+
+    def wait_for_records(self, kafka: Mapping[str, Any], prefix: str, topic: str, count: int) -> None:
+        """Wait until a topic has that many committed records; fail if the process ends first."""
+        arrived = 0
+        with TopicReader(kafka, prefix, [topic]) as reader:
+
+            def met() -> bool:
+                nonlocal arrived
+                arrived += len(reader.poll(POLL_S))
+                return arrived >= count
+
+            self.wait_for(met, f"{topic} has {count} records")
 
     def end(self) -> int:
         """Wait for the end of the process and return its exit code."""

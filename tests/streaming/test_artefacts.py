@@ -12,7 +12,6 @@ import pytest
 from tests.streaming.harness import consume, decoded, produce
 from tests.streaming.processes import JobProcess, job
 from tests.streaming.test_faults import EXITS, FAULT_AT, FAULTY, LANE, records
-from tests.streaming.test_process import receipts
 from tests.throwaway import files_of, packed
 from validator import exit_codes
 from validator.kafka.topics import create_topics
@@ -56,7 +55,7 @@ def test_executors_import_artefact_and_its_fault_ends_the_job(kafka: dict[str, A
     before, after = given[: 2 * (FAULT_AT - 1)], given[2 * (FAULT_AT - 1) :]
     produce(kafka, prefix, before)
     with job(configuration(tmp_path, kafka, prefix, [artefact])) as running:
-        running.wait_for(lambda: receipts(kafka, prefix) >= FAULT_AT - 1, "the blocks have their receipts")
+        running.wait_for_records(kafka, prefix, "receipts", FAULT_AT - 1)
         produce(kafka, prefix, after)
         assert running.end() == exit_codes.STOPPED
     assert failed(running)["reason"].endswith("HandlerFault: handler faulty@1.0.0 (exits): SystemExit raised")

@@ -16,7 +16,7 @@ from tests.streaming.processes import JobProcess, job, write_configuration
 from tests.unit.lanes.chains import Chain, chain
 from validator import exit_codes
 from validator.kafka.client import consumer_config
-from validator.kafka.topics import create_topics, list_topics
+from validator.kafka.topics import create_topics
 from validator.simulate import SimulationSettings
 from validator.topics import INPUT_TOPICS
 
@@ -24,10 +24,6 @@ PREFIX = "changes."
 STAYS = chain(SimulationSettings(seed=5, blocks=12))
 LEAVES = chain(SimulationSettings(seed=6, blocks=8, lane="kusama"))
 EVERY = (*SAME_WHATEVER_ARRIVES, "dead-letters")
-
-
-def receipts(kafka: dict[str, Any]) -> int:
-    return next(state.records or 0 for state in list_topics(kafka, prefix=PREFIX) if state.name == f"{PREFIX}receipts")
 
 
 def group_offsets(kafka: dict[str, Any]) -> dict[str, int]:
@@ -55,7 +51,7 @@ def test_change_is_refused_before_the_job_is_ready(kafka: dict[str, Any], tmp_pa
         return write_configuration(tmp_path, chains, kafka, PREFIX, master="local[2]", rebuild=rebuild)
 
     with job(configured(STAYS, LEAVES)) as running:
-        running.wait_for(lambda: receipts(kafka) >= 20, "every block has its receipt")
+        running.wait_for_records(kafka, PREFIX, "receipts", len(STAYS.blocks) + len(LEAVES.blocks))
         assert running.terminate() == exit_codes.OK
     before = consume(kafka, PREFIX, EVERY)
     assert group_offsets(kafka) == {
@@ -75,9 +71,7 @@ def test_change_is_refused_before_the_job_is_ready(kafka: dict[str, Any], tmp_pa
     shutil.rmtree(tmp_path / "job")
     produce(kafka, PREFIX, [("candidates", b"kusama", LEAVES.records[0].value)])
     with job(configured(STAYS, rebuild=True), "kusama:removed") as running:
-        running.wait_for(
-            lambda: bool(consume(kafka, PREFIX, ("dead-letters",))["dead-letters"]), "the new record is a dead letter"
-        )
+        running.wait_for_records(kafka, PREFIX, "dead-letters", 1)
         assert running.terminate() == exit_codes.OK
     assert [each["event"] for each in running.events()][:4] == ["started", "comparing", "accepted", "ready"]
     after = consume(kafka, PREFIX, EVERY)

@@ -26,7 +26,7 @@ from tests.streaming.processes import job, write_configuration
 from tests.streaming.reference import IMMEDIATE, ON_INCLUSION, chains, reference
 from validator import exit_codes
 from validator.kafka.broker import EmbeddedBroker
-from validator.kafka.topics import create_topics, list_topics
+from validator.kafka.topics import create_topics
 
 EVERY = (*SAME_WHATEVER_ARRIVES, "dead-letters", "lanes")
 
@@ -68,10 +68,6 @@ def test_process_exits_with_code_of_user_error(arguments: list[str], expected: s
     assert (ended.returncode, ended.stdout, ended.stderr) == (exit_codes.USER_ERROR, "", expected)
 
 
-def receipts(kafka: dict[str, Any], prefix: str) -> int:
-    return next(state.records or 0 for state in list_topics(kafka, prefix=prefix) if state.name == prefix + "receipts")
-
-
 @pytest.mark.spark
 def test_overflow_stops_job_and_cluster_with_wider_limit_continues(
     kafka: dict[str, Any], broker: EmbeddedBroker, tmp_path: Path
@@ -99,9 +95,9 @@ def test_overflow_stops_job_and_cluster_with_wider_limit_continues(
     assert shared(tmp_path / "job") == []
     cluster = job(configured(master="local-cluster[2,1,1024]"))
     with cluster as running, listeners(running.process.pid, broker.status().pid) as heard:
-        running.wait_for(lambda: receipts(kafka, prefix) >= len(early), "the first blocks have their receipts")
+        running.wait_for_records(kafka, prefix, "receipts", len(early))
         produce(kafka, prefix, [record for record in blocks if record.block > 20])
-        running.wait_for(lambda: receipts(kafka, prefix) >= len(blocks), "every block has its receipt")
+        running.wait_for_records(kafka, prefix, "receipts", len(blocks))
         assert running.terminate() == exit_codes.OK
     assert {address for _, address in heard} == LOOPBACK
     assert {name for name, _ in heard} == {"java"}  # workers listen on sockets in the file system
