@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from streaming.options import CHUNK_BYTES
 from streaming.workers import check_plugins, tune_garbage_collector
-from validator.codec.decode import decode_record
-from validator.codec.inflight import pack
-from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
+from validator.codec.arrivals import arrival, oversized
+from validator.codec.inflight import Arrival, pack
+from validator.codec.orders import LaneOrder
+from validator.core.inputs import RecordKind, Source
 from validator.lanes.definition import LaneDefinition, job_codec
 
 CHUNK_SCHEMA = "lane string, topic string, partition int, first_offset long, chunk binary"
@@ -44,17 +45,18 @@ def decode_stage(
         for batch in batches:
             runs = _Runs()
             rows = zip(
-                *(batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "key", "value")),
+                *(batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "key", "value", "size")),
                 strict=True,
             )
-            for topic, partition, offset, key, value in rows:
+            for topic, partition, offset, key, value, size in rows:
                 source = Source(topic, partition, offset)
-                decoded = decode_record(codec, kinds[topic], value, source, key, lanes)
-                if isinstance(decoded, DeadLetter):
-                    runs.add(decoded.lane if decoded.lane in lanes else "", source, decoded, len(decoded.raw))
-                else:
-                    lane, item = decoded
-                    runs.add(lane if lane in lanes else "", source, item, len(item.raw), lane)
+                cut = size is not None and size > len(value)
+                lane, item = (
+                    oversized(value, size, source, key, lanes)
+                    if cut
+                    else arrival(codec, kinds[topic], value, source, key, lanes)
+                )
+                runs.add(lane, source, item, 0 if isinstance(item, LaneOrder) else len(item.raw))
                 if runs.bytes >= CHUNK_BYTES:
                     yield runs.take()
             if runs.bytes:
@@ -67,12 +69,10 @@ class _Runs:
     """Groups inputs by lane and Kafka partition."""
 
     def __init__(self) -> None:
-        self._runs: dict[tuple[str, str, int], tuple[int, list[Input | DeadLetter]]] = {}
+        self._runs: dict[tuple[str, str, int], tuple[int, list[Arrival]]] = {}
         self.bytes = 0
 
-    def add(self, lane: str, source: Source, item: Input | DeadLetter, size: int, named: str = "") -> None:
-        if not lane and isinstance(item, Input):
-            item = _unknown_lane(item, named)
+    def add(self, lane: str, source: Source, item: Arrival, size: int) -> None:
         run = self._runs.get((lane, source.topic, source.partition))
         if run is None:
             run = self._runs[lane, source.topic, source.partition] = (source.offset, [])
@@ -87,8 +87,3 @@ class _Runs:
             [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), _ARROW, strict=True)],
             schema=_ARROW,
         )
-
-
-def _unknown_lane(item: Input, lane: str) -> DeadLetter:
-    detail = f"lane {lane!r} is not configured"
-    return DeadLetter(lane, DeadReason.UNKNOWN_LANE, detail, item.source, item.raw, item.block, item.index)

@@ -13,12 +13,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.batch_watch import Beat, beat_next_to
 from streaming.decode_stage import CHUNK_SCHEMA, decode_stage
+from streaming.held_inputs import ParkingSettings
 from streaming.lane_operator import OUTPUT_SCHEMA, LaneOperator, shipped
-from streaming.options import source_options
+from streaming.options import WHOLE_BYTES_MAX, source_options
 from streaming.sink import WRITTEN_SCHEMA, ExactlyOnceOutput, Output, sink_stage
+from validator.core.inputs import Source
+from validator.core.limits import DEAD_LETTER_END_BYTES
 from validator.kafka.spark_options import spark_options
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import Consumed
+from validator.lanes.parking import Suspect
 from validator.topics import INPUT_TOPICS
 
 T = TypeVar("T")
@@ -42,6 +46,10 @@ class JobSettings:
     """Memory limit of a worker that executes lanes."""
     retired: dict[str, Consumed] = field(default_factory=dict)
     """By lane that is no longer configured, what it has consumed."""
+    suspects: dict[str, Suspect] = field(default_factory=dict)
+    """By lane, the point at which its worker has died too often."""
+    skipped: dict[str, frozenset[Source]] = field(default_factory=dict)
+    """By lane, the records that it had skipped before it is started over."""
 
     @property
     def beat(self) -> Beat:
@@ -57,19 +65,21 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
         reader = reader.option(name, value)
     for name, value in spark_options(settings.kafka).items():
         reader = reader.option(name, value)
-    rows = reader.load().select("topic", "partition", "offset", "key", "value")
+    rows = bounded_values(reader.load())
 
     folder = Path(settings.checkpoint).parent / "lanes"
     definitions = {
         lane: shipped(spark.sparkContext, definition, folder) for lane, definition in settings.definitions.items()
     }
+    parking = ParkingSettings(settings.kafka, settings.prefix, dict(settings.suspects), dict(settings.skipped))
     decode = decode_stage(kinds, definitions)
     inputs = with_own_workers(spark, "decode", lambda: rows.mapInArrow(decode, CHUNK_SCHEMA))
     outputs = with_own_workers(
         spark,
         "lanes",
         lambda: _execute(
-            inputs, LaneOperator(definitions, settings.worker_memory_bytes, settings.retired, settings.beat)
+            inputs,
+            LaneOperator(definitions, settings.worker_memory_bytes, settings.retired, settings.beat, parking),
         ),
     )
     job = spark.sparkContext.applicationId
@@ -83,6 +93,16 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
         .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
         .start()
     )
+
+
+def bounded_values(rows: DataFrame) -> DataFrame:
+    """Return Kafka's rows with their values' sizes; of a value above `WHOLE_BYTES_MAX` only the ends stay, as its dead letter has them."""
+    whole = f"CASE WHEN length(value) > {WHOLE_BYTES_MAX} THEN concat({_ends('value')}) ELSE value END AS value"
+    return rows.selectExpr("topic", "partition", "offset", "key", whole, "length(value) AS size")
+
+
+def _ends(column: str) -> str:
+    return f"substring({column}, 1, {DEAD_LETTER_END_BYTES}), substring({column}, -{DEAD_LETTER_END_BYTES}, {DEAD_LETTER_END_BYTES})"
 
 
 def _execute(inputs: DataFrame, operator: LaneOperator) -> DataFrame:

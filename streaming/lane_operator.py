@@ -6,8 +6,9 @@ from __future__ import annotations
 import json
 import marshal
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -16,16 +17,17 @@ from pyspark import SparkContext, SparkFiles
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from streaming.batch_watch import Beat
+from streaming.held_inputs import ParkingSettings
 from streaming.options import CHUNK_BYTES
-from streaming.workers import bound_worker, check_plugins, tune_garbage_collector
+from streaming.workers import bound_worker, check_plugins, note_point, tune_garbage_collector
 from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
-from validator.codec.inflight import unpack
-from validator.core.inputs import DeadLetter, Input
-from validator.errors import UserError
+from validator.codec.inflight import Arrival, unpack
+from validator.core.inputs import DeadLetter
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.genesis import keep_genesis, read_genesis
 from validator.lanes.marker import Consumed, consumed_by, has_taken
-from validator.lanes.store import LaneCache, Recovery, process_batch
+from validator.lanes.parking import LaneBatch
+from validator.lanes.store import LaneCache, Recovery
 
 OUTPUT_SCHEMA = "lane string, outputs binary, consumed binary"
 """Each row is a run of one lane's outputs, in order (`pack_outputs`). The lane's last row of a batch also has the offsets that the batch
@@ -133,10 +135,12 @@ class LaneOperator(StatefulProcessor):
         worker_memory_bytes: int | None = None,
         retired: Mapping[str, Consumed] | None = None,
         beat: Beat | None = None,
+        parking: ParkingSettings | None = None,
     ) -> None:
         self._definitions = definitions
         self._beat = beat
         self._retired = dict(retired or {})
+        self._parking = parking or ParkingSettings()
         self._worker_memory_bytes = worker_memory_bytes
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -173,18 +177,26 @@ class LaneOperator(StatefulProcessor):
         items = list(chain.from_iterable(unpack(chunk) for *_, chunk in chunks))
         del chunks
         definition = self._definitions.get(lane)
-        outputs = (
-            _unconfigured(items, self._retired)
-            if definition is None
-            else process_batch(definition, self._state, CACHE, items)
+        if definition is None:
+            return _packed(lane, _unconfigured(items, self._retired), lambda: consumed_by(items))
+        parking = self._parking
+        batch = LaneBatch(
+            definition,
+            self._state,
+            CACHE,
+            items,
+            partial(parking.held_inputs, self._definitions),
+            parking.suspects,
+            parking.skipped.get(lane, ()),
+            noted=note_point,
         )
-        return _packed(lane, _seen(self._beat, _within_memory(lane, outputs)), consumed_by(items))
+        return _packed(lane, _seen(self._beat, batch.run()), lambda: batch.consumed)
 
     def close(self) -> None:
         """Keep the cache, since the worker stays alive."""
 
 
-def _unconfigured(items: Iterable[Input | DeadLetter], retired: Mapping[str, Consumed]) -> Iterator[BlockOutput]:
+def _unconfigured(items: Iterable[Arrival], retired: Mapping[str, Consumed]) -> Iterator[BlockOutput]:
     """Emit the dead letters that belong to no configured lane; a lane that was configured once has taken some of its records already."""
     yield BlockOutput(
         None,
@@ -196,14 +208,6 @@ def _unconfigured(items: Iterable[Input | DeadLetter], retired: Mapping[str, Con
     )
 
 
-def _within_memory(lane: str, outputs: Iterator[BlockOutput]) -> Iterator[BlockOutput]:
-    """Raise `UserError` with a remedy if the lane itself, not one of its handlers, runs out of the worker's memory."""
-    try:
-        yield from outputs
-    except MemoryError:
-        raise UserError(f"lane {lane}: its worker ran out of memory: raise [job] worker_memory") from None
-
-
 def _seen(beat: Beat | None, outputs: Iterator[BlockOutput]) -> Iterator[BlockOutput]:
     for each in outputs:
         if beat is not None:
@@ -211,7 +215,8 @@ def _seen(beat: Beat | None, outputs: Iterator[BlockOutput]) -> Iterator[BlockOu
         yield each
 
 
-def _packed(lane: str, outputs: Iterator[BlockOutput], consumed: Consumed) -> Iterator[pd.DataFrame]:
+def _packed(lane: str, outputs: Iterator[BlockOutput], consumed: Callable[[], Consumed]) -> Iterator[pd.DataFrame]:
+    """Pack a lane's outputs; ``consumed`` is known after the last one."""
     run: list[BlockOutput] = []
     size = 0
     for each in outputs:
@@ -220,7 +225,7 @@ def _packed(lane: str, outputs: Iterator[BlockOutput], consumed: Consumed) -> It
         if size >= CHUNK_BYTES:
             yield _frame(lane, run, None)
             run, size = [], 0
-    yield _frame(lane, run, pack_consumed(consumed))
+    yield _frame(lane, run, pack_consumed(consumed()))
 
 
 def _frame(lane: str, run: list[BlockOutput], consumed: bytes | None) -> pd.DataFrame:

@@ -24,6 +24,11 @@ STOP_QUERY_S_MAX = 60
 """Seconds in which a query that is stopped must end; Spark by default waits forever for a batch that hangs."""
 
 
+WHOLE_BYTES_MAX = 64 * 1024 * 1024
+"""Bytes of a record's value that Python workers get. Of a larger one they get the ends and the size: a batch that compresses well may hold
+a value of any size, whatever the topic's limit."""
+
+
 def session_options(log_configuration: Path, driver_memory: str, state_partitions: int) -> dict[str, str]:
     """Return the options of the Spark session."""
     return {

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.batch_watch import BatchWatch, Stalled, signs_of
+from streaming.deaths import WORKER_DIED, Deaths, worker_died
 from streaming.job import JobSettings, start_query
 from streaming.job_offsets import JobOffsets
 from streaming.logs import locked, logger, own_output
@@ -30,7 +31,9 @@ from validator.errors import GivenUp, Unavailable
 from validator.kafka.topics import wait_for_topics
 from validator.lanes.accepted import NOTHING, Accepted
 from validator.lanes.configured import job_directory, lane_definitions
+from validator.service.checkpoint import has_checkpoint
 from validator.service.look import Look, has_changed, look, look_offline
+from validator.service.parked import skipped_records
 from validator.service.waiting import Patience
 
 if TYPE_CHECKING:
@@ -127,10 +130,12 @@ def _run_in_session(config: Config, settings: JobSettings, looked: Callable[[], 
         ) in config.plugins.artefacts:  # in this process, defining the lanes has put them on the path already
             spark.sparkContext.addPyFile(artefact)
         found = looked()
+        fresh = not has_checkpoint(job_directory(config) / "checkpoint")
+        skipped = skipped_records(config.kafka, config.topics.prefix) if fresh else {}
         found.keep()
         for change in found.accepted.options():
             outages.log.warning("accepted", change=change)
-        settings = replace(settings, retired=dict(found.retired))
+        settings = replace(settings, retired=dict(found.retired), skipped=skipped)
         try:
             return _run_queries(spark, settings, outages, config.job.stalled_after)
         except Exception as error:
@@ -145,17 +150,19 @@ def _bytes(size: str) -> int:
 
 
 def _run_queries(spark: SparkSession, settings: JobSettings, outages: Outages, stalled_after_s: float) -> int:
+    deaths = Deaths()
+
     def start() -> StreamingQuery:
         if settings.output is None:
             _take_over(settings)
         settings.beat.create()
-        return start_query(spark, settings)
+        return start_query(spark, replace(settings, suspects=deaths.suspects()))
 
     def watch(query: StreamingQuery) -> BatchWatch:
         return BatchWatch(stalled_after_s, signs_of(spark, query, settings.beat))
 
     with closing(JobOffsets(settings.kafka, settings.prefix)) as offsets:
-        return run_queries(start, outages, watch, offsets.commit)
+        return run_queries(start, outages, watch, offsets.commit, deaths)
 
 
 def run_queries(
@@ -163,6 +170,7 @@ def run_queries(
     outages: Outages,
     watch: Callable[[StreamingQuery], BatchWatch],
     commit: Callable[[str], None] = lambda _: None,
+    deaths: Deaths | None = None,
 ) -> int:
     """Run a query, and restart it if a batch fails for a transient reason. Each attempt continues after the last committed output.
 
@@ -187,6 +195,9 @@ def run_queries(
                 log.info("stopped", last_batch=-1)
                 return exit_codes.OK
             failures += 1
+            if deaths is not None and (lane := deaths.count(failure)) is not None:
+                log.warning("parking", lane=lane, reason=str(failure))
+                failures = 1
             if failures > RESTARTS_MAX or stop.requested:
                 log.error("failed", reason=str(failure))
                 return exit_codes.STOPPED
@@ -220,12 +231,14 @@ class BatchFailed(Exception):
     """A batch failed for a reason that may pass.
 
     ``progressed`` is true if this run of the query completed a batch before, ``outside`` if the reason is neither in Spark nor in a worker.
+    ``error`` is all that Spark says of it.
     """
 
-    def __init__(self, reason: str, *, progressed: bool, outside: bool = False) -> None:
+    def __init__(self, reason: str, *, progressed: bool, outside: bool = False, error: str = "") -> None:
         super().__init__(reason)
         self.progressed = progressed
         self.outside = outside
+        self.error = error
 
 
 def _follow(
@@ -253,7 +266,7 @@ def _follow(
             raise BatchFailed(reason, progressed=last_batch >= 0, outside=True) from None
         if _may_pass(str(error), reason):
             last_batch = _log_batches(query, last_batch, log, commit)
-            raise BatchFailed(reason, progressed=last_batch >= 0) from None
+            raise BatchFailed(reason, progressed=last_batch >= 0, error=str(error)) from None
         log.error("failed", reason=reason)
         return exit_codes.STOPPED if foreseen else exit_codes.INTERNAL_ERROR
     last_batch = _log_batches(query, last_batch, log, commit)
@@ -275,9 +288,9 @@ def _first_line(text: str) -> str:
 
 def _may_pass(error: str, reason: str) -> bool:
     """Return whether a retry of a failed batch may succeed: Kafka rejected it, or a worker died or did not start instead of raising."""
-    if reason.startswith(_HUNG):
-        return False
-    return ".WriteFailed:" in reason or ("Traceback (most recent call last)" not in error and _worker_died(error))
+    if ".WriteFailed:" in reason or ".ReadFailed:" in reason:
+        return True
+    return "Traceback (most recent call last)" not in error and worker_died(error)
 
 
 def _log_batches(query: StreamingQuery, last_batch: int, log: Any, commit: Callable[[str], None]) -> int:
@@ -316,42 +329,20 @@ def _finished_batch(query: StreamingQuery) -> int:
     return -1 if progress is None else progress.batchId
 
 
-_WORKER_DIED = "Python worker exited unexpectedly"
-"""Spark's message for a worker that was killed, by a person or by the system's out-of-memory killer."""
-
-WORKER_LATE = "Python worker failed to connect back"
-"""Spark's message for a worker that took longer than 10 s to start; the limit is fixed in Spark, and a very busy machine can exceed it."""
-
-_LOST_WORKER = re.compile(
-    r"java\.(io\.(EOF|IO)|net\.Socket|nio\.channels\.(AsynchronousClose|ClosedChannel))Exception(: (Broken pipe|Connection reset|Socket "
-    r"closed)|$)",
-    re.MULTILINE,
-)
-_TALKS_TO_WORKERS = "org.apache.spark.api.python."
-"""What Spark reports instead if it was writing to the worker: the error of the connection, from its classes for Python."""
-
-
-def _worker_died(error: str) -> bool:
-    return (
-        _WORKER_DIED in error
-        or WORKER_LATE in error
-        or (_TALKS_TO_WORKERS in error and _LOST_WORKER.search(error) is not None)
-    )
-
-
 _FORESEEN = (
     ".HandlerFault:",
     ".WaitingOverflow:",
     ".PluginError:",
     ".UserError:",
+    ".ReadFailed:",
     ".WriteFailed:",
     ".WriterFenced:",
     ".KafkaGone:",
 )
-"""Errors that a worker raises if a lane cannot continue although the program is correct.
+"""Errors that a worker raises although the program is correct. `ReadFailed` and `WriteFailed` are retried, `KafkaGone` is waited for.
 
-Only `WriteFailed` is retried. After the others a retry would meet the same handler, plugins and limits, and each attempt at a hanging
-handler would cost its full time limit.
+What stops a single lane parks it (`validator.lanes.parking`), so the others come from what all lanes need: the worker's plugins, another
+job.
 """
 
 _FORESEEN_BY_SPARK = ("[CONCURRENT_STREAM_LOG_UPDATE]",)
@@ -390,7 +381,7 @@ def _reason(error: StreamingQueryException) -> tuple[str, bool]:
 
 def _stuck_handler(lines: list[str]) -> str | None:
     """Return the plugin's line at which a worker was killed, from the stack that it left; innermost call first. None if there is none."""
-    if not any(_WORKER_DIED in line for line in lines):
+    if not any(WORKER_DIED in line for line in lines):
         return None
     for inner, outer in pairwise(lines):
         if inner.startswith("File ") and _CALLS_HANDLERS.search(outer):

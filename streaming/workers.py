@@ -3,20 +3,27 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
+import json
 import os
 import resource
 import sys
 from collections.abc import Iterable
+from typing import Final, TextIO
 
 from validator.lanes.definition import LaneDefinition
 from validator.plugin.runtime import Epoch, RuntimePlan
 from validator.plugin.watchdog import end_what_hangs
 
+EXECUTES: Final = "executes lane"
+"""How a worker's last words begin."""
+
 _THRESHOLDS = (100_000, 50, 1_000_000)
 
 _tuned = False
 _bounded = False
+_last_words: TextIO | None = None
 _checked: dict[str, tuple[RuntimePlan, tuple[Epoch, ...]]] = {}
 
 
@@ -49,7 +56,7 @@ def bound_worker(memory_bytes: int) -> None:
     Beyond ``memory_bytes`` of data, an allocation raises `MemoryError` in the code that asks for it; otherwise the system would kill some
     process. Linux counts writable private memory; on other systems the limit may have no effect.
     """
-    global _bounded
+    global _bounded, _last_words
     if _bounded:
         return
     _bounded = True
@@ -57,5 +64,17 @@ def bound_worker(memory_bytes: int) -> None:
     soft = memory_bytes if hard == resource.RLIM_INFINITY else min(memory_bytes, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
     folder = os.environ.get("PYTHON_FAULTHANDLER_DIR")  # Spark reports what is written there when the worker dies
-    traceback = sys.stderr if folder is None else open(f"{folder}/{os.getpid()}", "a", encoding="utf-8")  # noqa: PTH123, SIM115
-    end_what_hangs(traceback)
+    if folder is None:
+        end_what_hangs(sys.stderr)
+        return
+    _last_words = open(f"{folder}/{os.getpid()}", "a", encoding="utf-8")  # noqa: PTH123, SIM115
+    faulthandler.enable(_last_words)  # otherwise the stack of a crash would overwrite what `note_point` wrote
+    end_what_hangs(_last_words)
+
+
+def note_point(lane: str, point: str) -> None:
+    """Leave in the worker's last words which lane it executes, and from which state; Spark reports them if the worker dies."""
+    if _last_words is not None:
+        os.ftruncate(_last_words.fileno(), 0)
+        _last_words.write(f"{EXECUTES} {json.dumps([lane, point])}\n")
+        _last_words.flush()

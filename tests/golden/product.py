@@ -122,6 +122,7 @@ def decoded(
     """Return the decoded rows, by lane, in the order in which the lane stage takes them."""
     stage = decode_stage({prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}, definitions)
     columns = {name: [row[name] for row in rows] for name in COLUMNS}
+    columns["size"] = [None if row["value"] is None else len(row["value"]) for row in rows]
     chunks = [chunk for batch in stage(iter([pa.RecordBatch.from_pydict(columns)])) for chunk in batch.to_pylist()]
     by_lane: dict[str, list[Input | DeadLetter]] = {}
     for chunk in sorted(chunks, key=lambda chunk: (chunk["topic"], chunk["partition"], chunk["first_offset"])):

@@ -12,19 +12,24 @@ from typing import Any, TypeAlias
 from tests.codecs import decoded
 from tests.unit.lanes.chains import PREFIX, Chain, Record, chain, definition_of, record
 from validator.codec.encode import OutputRecord, source_header
+from validator.codec.inflight import Arrival
 from validator.codec.json_form import to_json
-from validator.core.inputs import DeadLetter, DeadReason, Input, Source
+from validator.core.inputs import DeadLetter, DeadReason, Source
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import consumed_by
+from validator.lanes.parked import Parked, says_parked, stored_parts
 from validator.lanes.processor import LaneProcessor
 from validator.simulate import SimulationSettings
 from validator.topics import INPUT_TOPICS
 
-Item: TypeAlias = Input | DeadLetter
+Item: TypeAlias = Arrival
 Place: TypeAlias = tuple[str, int]
 
 COMPARED = ("verdicts", "dispatches", "channel-events", "ingress-events", "headroom", "receipts")
 """Topics whose records do not depend on how inputs arrived."""
+
+ORDERS: Place = (f"{PREFIX}blocks", 1)
+"""The partition of operators' orders, which each schedule writes by itself."""
 
 NO_LANE = ""
 """The destination of records of unconfigured lanes, which has no state."""
@@ -37,7 +42,7 @@ class Inputs:
     """The partitions that a job reads, and the expected output of each lane."""
 
     definitions: dict[str, LaneDefinition]
-    partitions: dict[Place, tuple[tuple[str, Item], ...]]
+    partitions: dict[Place, Sequence[tuple[str, Item]]]
     """By topic and partition, in order of offsets: the lane and the decoded record."""
     expected: dict[str, dict[str, list[bytes]]]
     """By lane and topic, the values in order."""
@@ -79,7 +84,7 @@ def inputs() -> Inputs:
             topics[topic] += [(each.lane, value) for value in values]
     topics["blocks"] += [(NO_LANE, _block("westend", block, block - 1).value) for block in range(1, 4)]
     topics["candidates"] += [(NO_LANE, value) for value in (b"broken", _candidate("westend", 1, 0).value, b"")]
-    partitions = {}
+    partitions: dict[Place, Sequence[tuple[str, Item]]] = {}
     for topic, pairs in topics.items():
         # lanes share a partition: the output of one says nothing about the output of another in the same batch
         mixed = sorted(enumerate(pairs), key=lambda item: (item[0] * 7 % 5, item[0]))
@@ -155,7 +160,7 @@ def _decoded(topic: str, value: bytes, lane: str, source: Source) -> tuple[str, 
     return made
 
 
-def _played(definitions: dict[str, LaneDefinition], partitions: dict[Place, tuple[tuple[str, Item], ...]]) -> Inputs:
+def _played(definitions: dict[str, LaneDefinition], partitions: dict[Place, Sequence[tuple[str, Item]]]) -> Inputs:
     everything = [pair for place in sorted(partitions) for pair in partitions[place]]
     expected: dict[str, dict[str, list[bytes]]] = {}
     dead, blocks, ends, account, snapshots = {}, {}, {}, {}, {}
@@ -183,9 +188,14 @@ def source_of_header(dead_letter: OutputRecord) -> bytes:
 
 def account_of(records: Iterable[OutputRecord]) -> dict[str, Any]:
     """Return a lane's account, from the last of some records that has one."""
-    *_, last = (each for each in records if each.topic == "lanes")
+    *_, last = (each for each in records if each.topic == "lanes" and not says_parked(each))
     status = to_json("lanes", last.value)
     return {name: status[name] for name in ACCOUNT}
+
+
+def lane_parked(stored: bytes | None) -> Parked | None:
+    """Return how a stored lane is parked; None if it is not."""
+    return stored_parts(stored)[0]
 
 
 def between(
@@ -202,6 +212,7 @@ def between(
 
 __all__ = [
     "COMPARED",
+    "ORDERS",
     "Inputs",
     "Item",
     "Place",

@@ -11,18 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 
-from tests.simulation.inputs import Inputs, Item, Place, between
+from tests.simulation.inputs import Inputs, Item, Place, between, lane_parked
 from tests.simulation.log import CallFailed, Fenced, JobKilled, Log, WorkerKilled, Writer, raise_fault
 from tests.simulation.schedule import Schedule
 from tests.simulation.strands import Strand, Strands
 from tests.unit.lanes.backend import Attempt
 from validator.codec.encode import BlockOutput, encode_dead_letter
+from validator.codec.orders import LaneOrder
 from validator.core.inputs import DeadLetter
 from validator.lanes.marker import consumed_by
+from validator.lanes.parked import Parked, Span
+from validator.lanes.parking import LaneBatch
 from validator.lanes.sink import TransactionalSink
-from validator.lanes.store import LaneCache, process_batch
+from validator.lanes.store import LaneCache
 
 ATTEMPTS_MAX = 4
 
@@ -199,11 +203,34 @@ class Job:
         raise QueryFailed
 
     def done(self) -> bool:
-        """Return whether all inputs have been taken and committed."""
+        """Return whether all inputs have been taken and committed, and no lane is parked."""
+        return self.read_all() and not self.parked()
+
+    def read_all(self) -> bool:
+        """Return whether the batches have had all inputs."""
         offsets = self.checkpoint.offsets
         return len(offsets) - 1 in self.checkpoint.commits and all(
             offsets[-1][place] == len(items) for place, items in self.inputs.partitions.items()
         )
+
+    def parked(self) -> dict[str, Parked]:
+        """Return the lanes that are parked, or have not taken everything since, after the last committed batch."""
+        last = max(self.checkpoint.commits, default=-1)
+        states = [self.checkpoint.states.get((partition, last + 1), NOTHING) for partition in range(len(self._lanes))]
+        found = {lane: lane_parked(state.head) for partition in states for lane, state in partition.lanes.items()}
+        return {lane: parked for lane, parked in found.items() if parked is not None}
+
+    def held_inputs(self, lane: str, place: Place, span: Span, bytes_max: int) -> tuple[list[Item], int]:
+        """Read a lane's inputs again (`validator.lanes.parking.HeldInputs`)."""
+        found: list[Item] = []
+        for offset in range(span.first, span.end):
+            named, item = self.inputs.partitions[place][offset]
+            if bytes_max <= 0:
+                return found, offset
+            if named == lane:
+                found.append(item)
+                bytes_max -= 0 if isinstance(item, LaneOrder) else len(item.raw)
+        return found, span.end
 
     def _plan(self, begins: dict[Place, int]) -> dict[Place, int] | None:
         """Return the offsets up to which the next batch reads, or None if nothing is left."""
@@ -327,7 +354,11 @@ def run_directly(job: Job, worker: Worker, by_lane: dict[str, list[Item]], state
     sink, worker.sink = worker.sink or TransactionalSink(job.open_writer), None
     for lane, state in states.items():
         items, definition = by_lane[lane], job.inputs.definitions.get(lane)
-        output = _buried(items) if definition is None else process_batch(definition, state, worker.cache, items)
+        if definition is None:
+            output, consumed = _buried(items), partial(consumed_by, items)
+        else:
+            batch = LaneBatch(definition, state, worker.cache, items, job.held_inputs)
+            output, consumed = batch.run(), partial(getattr, batch, "consumed")
         if job.schedule.chance(0.3):
             output = iter(list(output))  # the lane's worker is ahead of the sink's, and holds the lane as it will be
         run: list[BlockOutput] = []
@@ -339,7 +370,7 @@ def run_directly(job: Job, worker: Worker, by_lane: dict[str, list[Item]], state
                 job.between("between blocks")
         sink.write(lane, run)
         job.between("before the last of a lane")
-        sink.commit(lane, consumed_by(items))
+        sink.commit(lane, consumed())
         job.between("after the last of a lane")
     worker.sink = sink
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
@@ -23,11 +23,12 @@ from tests.simulation.inputs import Item
 from tests.simulation.schedule import Schedule
 from tests.simulation.spark import Job, SteppedAttempt, Worker
 from tests.unit.lanes.chains import PREFIX
+from validator.codec.orders import LaneOrder, encode_order
 from validator.core.inputs import DeadLetter
 from validator.lanes.sink import TransactionalSink
 from validator.topics import INPUT_TOPICS
 
-COLUMNS = ("topic", "partition", "offset", "key", "value")
+COLUMNS = ("topic", "partition", "offset", "key", "value", "size")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,6 +40,19 @@ class WorkerOutput:
     def open(self) -> TransactionalSink:
         """Open a sink on the fake log."""
         return TransactionalSink(self.job.open_writer)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldInputs:
+    """`streaming.held_inputs.ParkingSettings` without Kafka."""
+
+    job: Job
+    suspects: dict[str, Any] = field(default_factory=dict)
+    skipped: dict[str, Any] = field(default_factory=dict)
+
+    def held_inputs(self, _: object, *span: Any) -> tuple[list[Item], int]:
+        """Read a lane's inputs again."""
+        return self.job.held_inputs(*span)
 
 
 class Handle:
@@ -102,7 +116,7 @@ def run_stages(job: Job, worker: Worker, by_lane: dict[str, list[Item]], states:
     chunks = _decoded(job, by_lane)
     job.schedule.random.shuffle(chunks)
     handle = Handle()
-    operator = LaneOperator(job.inputs.definitions)
+    operator = LaneOperator(job.inputs.definitions, parking=HeldInputs(job))
     operator.init(handle)  # type: ignore[arg-type]
     if not isinstance(worker.output, WorkerOutput):
         worker.output = WorkerOutput(job)
@@ -128,7 +142,7 @@ def _decoded(job: Job, by_lane: dict[str, list[Item]]) -> list[dict[str, Any]]:
     kinds = {PREFIX + topic: kind for topic, kind in INPUT_TOPICS.items()}
     decode = decode_stage.decode_stage(kinds, job.inputs.definitions)
     rows = sorted(
-        (*item.source, (item.lane if isinstance(item, DeadLetter) else lane).encode(), item.raw)
+        (*item.source, (item.lane if isinstance(item, DeadLetter) else lane).encode(), *_sized(_value(item)))
         for lane, items in by_lane.items()
         for item in items
     )
@@ -144,6 +158,14 @@ def _decoded(job: Job, by_lane: dict[str, list[Item]]) -> list[dict[str, Any]]:
         for batch in decode(iter([pa.RecordBatch.from_pydict({name: list(piece[name]) for name in COLUMNS})]))
         for chunk in batch.to_pylist()
     ]
+
+
+def _sized(value: bytes) -> tuple[bytes, int]:
+    return value, len(value)
+
+
+def _value(item: Item) -> bytes:
+    return encode_order(item.lane, item.skips) if isinstance(item, LaneOrder) else item.raw
 
 
 def _frames(schedule: Schedule, chunks: list[dict[str, Any]]) -> Iterator[pd.DataFrame]:

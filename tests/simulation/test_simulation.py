@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import marshal
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,10 +20,13 @@ from tests.simulation.log import Log, Writer
 from tests.simulation.spark import StatesDiffer
 from tests.simulation.world import SimulationFailed, World
 from tests.unit.lanes.backend import Attempt
-from validator.codec.encode import source_of
+from validator.codec.encode import BlockOutput, encode_dead_letter, source_of
+from validator.core.inputs import DeadLetter
 from validator.errors import UserError
 from validator.lanes import store
 from validator.lanes.marker import Marker, consumed_by
+from validator.lanes.parked import Parked, Span, held_with
+from validator.lanes.parking import CollectedWrites, LaneBatch
 from validator.lanes.processor import LaneProcessor
 from validator.lanes.slots import PARA_SLOTS
 from validator.lanes.store import LaneCache, LiveLane
@@ -36,7 +39,7 @@ FAULTS = {
     "worker killed", "job killed", "call failed", "answer lost", "finished late", "never reached", "another job",
     "another job on the checkpoint", "another query on the checkpoint", "speculative attempt", "commit deleted",
     "commit and offsets deleted", "checkpoint deleted", "backup restored", "offsets expired", "some offsets expired",
-    "offsets in doubt", "dead letters asked for", "another job found", "writer of another worker",
+    "offsets in doubt", "dead letters asked for", "another job found", "writer of another worker", "lane parked",
 }  # fmt: skip
 
 
@@ -176,6 +179,51 @@ def committed_dead_letters_are_not_read(patch: Patch) -> None:
     patch.setattr(Writer, "written_dead_letters", lambda _: set())
 
 
+def inputs_of_a_failed_batch_count_as_consumed(patch: Patch) -> None:
+    park = LaneBatch._park
+
+    def consuming(self: LaneBatch, *args: Any) -> Iterator[BlockOutput]:
+        self.consumed = consumed_by(self.items)
+        yield from park(self, *args)
+
+    patch.setattr(LaneBatch, "_park", consuming)
+
+
+def dead_letters_of_a_failed_batch_are_emitted(patch: Patch) -> None:
+    park = LaneBatch._park
+
+    def emitting(self: LaneBatch, *args: Any) -> Iterator[BlockOutput]:
+        dead = [encode_dead_letter(item) for item in self.items if isinstance(item, DeadLetter)]
+        yield BlockOutput(None, dead)
+        yield from park(self, *args)
+
+    patch.setattr(LaneBatch, "_park", emitting)
+
+
+def parked_lane_forgets_what_it_holds(patch: Patch) -> None:
+    def only_the_last(self: Parked, items: Any) -> Parked:
+        return replace(self, held=held_with({}, items) or self.held)
+
+    patch.setattr(Parked, "holding", only_the_last)
+
+
+def parked_lane_holds_one_record_too_many(patch: Patch) -> None:
+    def and_the_one_before(self: Parked, items: Any) -> Parked:
+        held = {place: Span(max(0, first - 1), end) for place, (first, end) in held_with(self.held, items).items()}
+        return replace(self, held=held)
+
+    patch.setattr(Parked, "holding", and_the_one_before)
+
+
+def resuming_lane_forgets_the_rest(patch: Patch) -> None:
+    take = LaneBatch._take
+    patch.setattr(LaneBatch, "_take", lambda self, held: (take(self, held)[0], {}))
+
+
+def failed_batch_writes_its_pages(patch: Patch) -> None:
+    patch.setattr(CollectedWrites, "save_slot", lambda self, number, data: self._backend.save_slot(number, data))
+
+
 def writers_are_not_fenced(log: Log) -> None:
     log.fences = False
 
@@ -205,6 +253,12 @@ def marker_has_a_separate_transaction(log: Log) -> None:
         batch_reports_one_record_too_few,
         marker_is_read_from_the_group,
         committed_dead_letters_are_not_read,
+        inputs_of_a_failed_batch_count_as_consumed,
+        dead_letters_of_a_failed_batch_are_emitted,
+        parked_lane_forgets_what_it_holds,
+        parked_lane_holds_one_record_too_many,
+        resuming_lane_forgets_the_rest,
+        failed_batch_writes_its_pages,
     ],
 )
 def test_broken_program_is_detected(break_it: Callable[[Patch], None], monkeypatch: Patch) -> None:

@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
-from tests.simulation.inputs import COMPARED, Inputs, account_of, inputs, source_of_header
+from tests.simulation.inputs import COMPARED, ORDERS, Inputs, account_of, inputs, source_of_header
 from tests.simulation.log import Fenced, JobKilled, Log
+from tests.simulation.parking import LaneFaults, Operator
 from tests.simulation.schedule import Schedule
 from tests.simulation.spark import Checkpoint, Job, QueryFailed, Stages, run_directly
 from tests.simulation.strands import Strands
@@ -16,6 +18,7 @@ from validator.codec.encode import OutputRecord
 from validator.lanes import sink as sink_module
 from validator.lanes import store as store_module
 from validator.lanes.marker import Marker
+from validator.lanes.parked import Fault, says_parked
 from validator.lanes.store import restore_lane
 
 RESTARTS_WITH_FAULTS = 8
@@ -48,7 +51,9 @@ class World:
         """``stages``: use the job's own stages, which takes several times as long."""
         self.schedule = Schedule(seed)
         self._stages = stages
-        self.inputs: Inputs = inputs()
+        self._faults, self._operator = LaneFaults(self.schedule), Operator(self.schedule)
+        of_all = inputs()
+        self.inputs: Inputs = replace(of_all, partitions={**of_all.partitions, ORDERS: self._operator.orders})
         self.log = Log(self.schedule, self._check_new)
         break_it(self.log)
         self._checked: Counter[tuple[str, str]] = Counter()
@@ -70,7 +75,7 @@ class World:
     def run(self) -> Counter[str]:
         """Play the schedule and return its faults, counted. Raises `SimulationFailed`."""
         try:
-            with _bounds(self.schedule):
+            with _bounds(self.schedule), self._faults.injected():
                 if self._stages:
                     from tests.simulation.stages import run_stages, short_runs  # it imports pyspark
 
@@ -111,6 +116,7 @@ class World:
         failures, self._beside = 0, self._strands.any_live()
         while not job.done():
             try:
+                self._operate(job)
                 job.run_batch()
                 failures = 0
                 if self.schedule.chance(0.1) and len(self._backups) < BACKUPS_MAX:
@@ -126,6 +132,13 @@ class World:
                     self._fail("the only job is fenced")
                 return False
         return True
+
+    def _operate(self, job: Job) -> None:
+        parked = job.parked()
+        for lane, found in parked.items():
+            if found.fault is Fault.STATE:
+                self._fail(f"{lane}: its state is damaged: {found.reason}")
+        self._operator.look(parked, idle=job.read_all())
 
     def _forget_offsets(self) -> None:
         """Make Kafka forget offsets of groups: all, or those committed before others."""
@@ -209,7 +222,7 @@ class World:
                 if at >= len(expected[topic]) or record.value != expected[topic][at]:
                     known = record.value in expected[topic][:at]
                     self._fail(f"{lane} {topic}[{at}] is {'emitted twice' if known else 'wrong'}")
-            elif topic == "lanes":
+            elif topic == "lanes" and not says_parked(record):
                 self._check_status(lane, record)
             elif topic == "dead-letters":
                 source = source_of_header(record)
@@ -249,7 +262,9 @@ class World:
                     )
             if missing := dead - self._dead[lane]:
                 self._fail(f"{lane}: dead letters are lost: {sorted(missing)[:3]}")
-            if dict(self.log.lane(lane).recorded.consumed) != self.inputs.ends[lane]:
+            consumed = dict(self.log.lane(lane).recorded.consumed)
+            consumed.pop(ORDERS, None)
+            if consumed != self.inputs.ends[lane]:
                 self._fail(f"{lane}: the marker has not taken everything: {self.log.lane(lane).recorded.consumed}")
         for lane, definition in self.inputs.definitions.items():
             worker = restore_lane(definition, states[lane])

@@ -15,8 +15,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from streaming.deaths import WORKER_LATE
 from streaming.job import JobSettings, start_query
-from streaming.run import WORKER_LATE
 from streaming.session import SPARK_LOG
 from tests.sending import send
 from tests.unit.lanes.chains import Record
@@ -25,6 +25,7 @@ from validator.kafka.client import consumer_config
 from validator.kafka.consume import available
 from validator.kafka.topics import create_topics, list_topics
 from validator.lanes.definition import LaneDefinition
+from validator.lanes.parking import Suspect
 from validator.topics import INPUT_TOPICS
 
 Outputs: TypeAlias = dict[str, list[tuple[bytes, bytes]]]
@@ -87,7 +88,7 @@ def of_lane(outputs: Outputs, lane: str, topics: Sequence[str] = SAME_WHATEVER_A
 
 def last_status(outputs: Outputs, lane: str) -> dict[str, Any]:
     """Return a lane's last status, after checking its counts against each other."""
-    status = [each for each in decoded(outputs, "lanes") if each["lane"] == lane][-1]
+    status = [each for each in decoded(outputs, "lanes") if each["lane"] == lane and "consumed" in each][-1]
     ends = ("accepted", "rejected", "duplicate", "dead", "waiting")
     assert status["consumed"] == sum(status[name] for name in ends), status
     return status
@@ -126,6 +127,7 @@ class Stream:
     records_per_trigger: int = 100_000
     produced: dict[str, int] = field(default_factory=lambda: dict.fromkeys(INPUT_TOPICS, 0))
     query: StreamingQuery | None = None
+    suspects: dict[str, Suspect] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         create_topics(self.kafka, prefix=self.prefix)
@@ -156,6 +158,7 @@ class Stream:
             self.checkpoint,
             self.records_per_trigger,
             trigger_interval_ms=0,
+            suspects=self.suspects,
         )
         self.query = start_query(self.spark, settings)
         return self.query

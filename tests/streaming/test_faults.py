@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handlers that hang, allocate, exit or raise in Spark's workers: the query stops, names the plugin, and continues after a fix.
+"""Lanes whose handlers hang, allocate or exit in Spark's workers, or that fail otherwise, are parked, and continue after a fix.
 
 The plugin is a zip that Spark ships to its workers; it is not installed in the environment.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from streaming.run import _may_pass, _reason
+from streaming.deaths import DEATHS_MAX, Deaths
+from streaming.run import BatchFailed, _may_pass, _reason
 from tests.streaming.harness import (
     PATIENCE_S,
     SAME_WHATEVER_ARRIVES,
@@ -23,10 +25,12 @@ from tests.streaming.harness import (
     Stream,
     decoded,
     first_difference,
+    last_status,
     of_lane,
 )
 from tests.throwaway import files_of, importable, install, packed
 from tests.unit.lanes.chains import Record, inputs_of, record
+from validator.codec.orders import encode_order
 from validator.config import Config
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
@@ -109,27 +113,27 @@ def artefacts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     sys.path[:] = path  # Spark has put its own copies there
 
 
-def definition(*uses: dict[str, Any], seconds_max: int = 60) -> LaneDefinition:
+def definition(*uses: dict[str, Any], lane: str = LANE, seconds_max: int = 60, **job: Any) -> LaneDefinition:
     chain = {
         "host_configuration": {"preset": "polkadot-2023"},
         "genesis_paras": [{"para_id": 2000}, {"para_id": 2001}],
         "handlers": [{"name": "faulty", "version": "1.0.0"}, *uses],
     }
-    job = {"directory": "nowhere", "handler_seconds_max": seconds_max}
-    return lane_definition(Config.model_validate({"chains": {LANE: chain}, "job": job}), LANE)
+    table = {"directory": "nowhere", "handler_seconds_max": seconds_max, **job}
+    return lane_definition(Config.model_validate({"chains": {lane: chain}, "job": table}), lane)
 
 
-def records(fatal: int) -> list[Record]:
+def records(fatal: int, lane: str = LANE) -> list[Record]:
     """Return ten blocks with a counted message, one that raises and one that returns nonsense; one block starts with a fatal message."""
     made = []
     for block in range(1, 11):
         payloads = [bytes([kind, block]).hex() for kind in (COUNTS, RAISES, RETURNS, COUNTS)]
         if block == FAULT_AT:
             payloads.insert(1, bytes([fatal, block]).hex())
-        candidate = {"lane": LANE, "block": block, "index": 0, "para_id": 2000, "relay_parent_number": block - 1}
+        candidate = {"lane": lane, "block": block, "index": 0, "para_id": 2000, "relay_parent_number": block - 1}
         candidate |= {"hrmp_watermark": block - 1, "upward_messages": payloads, "processed_downward_messages": 0}
         candidate |= {"horizontal_messages": [], "candidate_hash": None}
-        body = {"lane": LANE, "block": block, "parent_number": None, "block_hash": None, "candidates": 1, "requests": 0}
+        body = {"lane": lane, "block": block, "parent_number": None, "block_hash": None, "candidates": 1, "requests": 0}
         body |= {"downward": 0, "included": [], "timed_out": [], "session_change": None}
         made += [record("candidates", candidate), record("blocks", body)]
     return made
@@ -143,57 +147,104 @@ def undisturbed(of: LaneDefinition, of_records: list[Record]) -> Outputs:
     return outputs
 
 
-@pytest.mark.parametrize(
-    ("fatal", "expected"),
-    [
-        (CATCHES_EXCEPTIONS, "handler faulty@1.0.0 (catches-exceptions): it did not end within 3 seconds"),
-        (CATCHES_EVERYTHING, "handler faulty@1.0.0 (catches-everything): it did not end within 3 seconds"),
-        (ALLOCATES, "handler faulty@1.0.0 (allocates): MemoryError is not a verdict"),
-        (EXITS, "handler faulty@1.0.0 (exits): SystemExit raised"),
-        (RECURSES, "handler faulty@1.0.0 (recurses): RecursionError is not a verdict"),
-        (HANGS_IN_C, 'faulty.zip/faulty_1_0_0.py", line'),
-    ],
-    ids=["loop", "bare except", "memory", "exit", "recursion", "C"],
-)
-def test_fault_stops_query_names_plugin_and_loses_nothing(
-    fatal: int, expected: str, stream: Callable[..., Stream]
-) -> None:
-    given = records(fatal)
-    hangs = fatal in (CATCHES_EXCEPTIONS, CATCHES_EVERYTHING, HANGS_IN_C)
-    running = stream({LANE: definition(seconds_max=3 if hangs else 60)})
-    running.produce(given[: 2 * (FAULT_AT - 2)])
-    running.start()
-    running.settle()
-    running.produce(given[2 * (FAULT_AT - 2) :])
-    assert running.query is not None
-    with pytest.raises(StreamingQueryException) as failed:
-        running.query.awaitTermination(int(PATIENCE_S))
-    reason, foreseen = _reason(failed.value)
-    assert expected in reason
-    assert "\n" not in reason
-    assert foreseen
-    assert not _may_pass(str(failed.value), reason)
-    running.stop()
-    written = decoded(running.outputs(), "receipts")
-    assert [each["block"] for each in written] == list(range(1, FAULT_AT - 1)), "the batch that faulted emits nothing"
+FAULTS: dict[str, tuple[int, str, str]] = {
+    "loop": (
+        CATCHES_EXCEPTIONS,
+        "handler",
+        "handler faulty@1.0.0 (catches-exceptions): it did not end within 1 seconds",
+    ),
+    "bare": (
+        CATCHES_EVERYTHING,
+        "handler",
+        "handler faulty@1.0.0 (catches-everything): it did not end within 1 seconds",
+    ),
+    "memory": (ALLOCATES, "handler", "handler faulty@1.0.0 (allocates): MemoryError is not a verdict"),
+    "exit": (EXITS, "handler", "handler faulty@1.0.0 (exits): SystemExit raised"),
+    "recursion": (RECURSES, "handler", "handler faulty@1.0.0 (recurses): RecursionError is not a verdict"),
+    "native": (HANGS_IN_C, "worker", f"its worker died {DEATHS_MAX} times at the same point"),
+    "waiting": (COUNTS, "waiting", "waiting records occupy more than 1 bytes (waiting_bytes_max)"),
+    "past": (COUNTS, "configuration", "its handlers differ from block 2 on, but block 4 is already executed"),
+    "genesis": (COUNTS, "bug", "ValueError"),
+}
+"""By lane, its fatal message, and how it is parked."""
+HEALTHY = "healthy"
+EARLY = 2 * (FAULT_AT - 2)
 
-    fixed = definition({"name": "faulty", "version": "1.0.1", "from_block": FAULT_AT})
-    running.definitions = {LANE: fixed}
+
+def lane_definitions(*uses: dict[str, Any]) -> dict[str, LaneDefinition]:
+    """Return the definitions of all lanes; with ``uses``, of a fixed handler."""
+    return {
+        lane: definition(*uses, lane=lane, seconds_max=1 if lane in ("loop", "bare", "native") and not uses else 60)
+        for lane in (*FAULTS, HEALTHY)
+    }
+
+
+def settled(running: Stream, deaths: Deaths) -> None:
+    """Wait until everything is processed; restart the query as the job does if a worker has died."""
+    while True:
+        try:
+            running.settle()
+        except StreamingQueryException as failure:
+            reason, _ = _reason(failure)
+            if not _may_pass(str(failure), reason):
+                raise
+            deaths.count(BatchFailed(reason, progressed=False, error=str(failure)))
+            running.suspects = deaths.suspects()
+            running.start()
+        else:
+            return
+
+
+def parked_lanes(outputs: Outputs) -> dict[str, tuple[str, str, str]]:
+    """Return how each lane is that has ever been parked: state, fault and reason."""
+    found = (each for each in decoded(outputs, "lanes") if "fault" in each)
+    return {each["lane"]: (each["state"], each["fault"], each["reason"]) for each in found}
+
+
+def test_nine_lanes_fail_in_nine_ways_and_the_tenth_goes_on(stream: Callable[..., Stream]) -> None:
+    given = {lane: records(FAULTS.get(lane, (COUNTS,))[0], lane) for lane in (*FAULTS, HEALTHY)}
+    right = lane_definitions()
+    running = stream({lane: of for lane, of in right.items() if lane != "genesis"})
+    running.produce([each for lane in right if lane != "genesis" for each in given[lane][:EARLY]])
     running.start()
     running.settle()
+    running.stop()
+
+    past = definition({"name": "faulty", "version": "1.0.1", "from_block": 2}, lane="past")
+    genesis = replace(right["genesis"], genesis=(b"damaged",), runtime_digest=bytes(32))
+    waiting = definition(lane="waiting", waiting_bytes_max=1)
+    running.definitions = {**right, "past": past, "genesis": genesis, "waiting": waiting}
+    running.produce([*given["genesis"], *(each for lane in right if lane != "genesis" for each in given[lane][EARLY:])])
+    running.start()
+    deaths = Deaths()
+    settled(running, deaths)
     running.stop()
     outputs = running.outputs()
-    assert first_difference(of_lane(outputs, LANE), undisturbed(fixed, given)) is None
-    dispatches = decoded(outputs, "dispatches")
-    assert {(each["kind"], each["outcome"], each["failure"]) for each in dispatches if each["block"] < FAULT_AT} == {
-        ("counts", "ok", None),
-        *(("raises", "failed", f"KeyError: {bytes([RAISES, block])!r}") for block in range(1, FAULT_AT)),
-        ("returns", "failed", "TypeError: expected a handler that returns None, found str"),
-    }
-    events = [
-        int.from_bytes(bytes.fromhex(each["events"][0]["data"]), "little") for each in dispatches if each["events"]
-    ]
-    assert events == list(range(1, len(events) + 1)), "the fixed version continues with the state of the previous one"
+    parked = parked_lanes(outputs)
+    assert parked.keys() == FAULTS.keys()
+    for lane, (_, fault, reason) in FAULTS.items():
+        state, found, why = parked[lane]
+        assert (state, found) == ("parked", fault), why
+        assert reason in why
+        assert f"lane {lane}" in why
+        receipts = [each["block"] for each in decoded(outputs, "receipts") if each["lane"] == lane]
+        assert receipts[: FAULT_AT - 2] == ([] if lane == "genesis" else list(range(1, FAULT_AT - 1)))
+        assert all(block < FAULT_AT for block in receipts)
+    assert "faulty_1_0_0.py" in parked["native"][2], "the plugin's line"
+    assert first_difference(of_lane(outputs, HEALTHY), undisturbed(right[HEALTHY], given[HEALTHY])) is None
+
+    fixed = lane_definitions({"name": "faulty", "version": "1.0.1", "from_block": FAULT_AT}) | {HEALTHY: right[HEALTHY]}
+    running.definitions, running.suspects = fixed, deaths.suspects()
+    running.produce([("blocks", lane.encode(), encode_order(lane, frozenset())) for lane in FAULTS])
+    running.start()
+    settled(running, deaths)
+    running.stop()
+    outputs = running.outputs()
+    assert {state for state, _, _ in parked_lanes(outputs).values()} == {"running"}
+    assert decoded(outputs, "dead-letters") == []
+    for lane, of in fixed.items():
+        assert first_difference(of_lane(outputs, lane), undisturbed(of, given[lane])) is None, lane
+        assert last_status(outputs, lane)["consumed"] == len(given[lane])
 
 
 def test_worker_without_the_drivers_version_ends_query_in_one_line(

@@ -204,9 +204,10 @@ def show(
 def _what_is_kept(letter: StoredLetter) -> str:
     if letter.whole is None:
         return ""
+    digest = "" if letter.whole.hash is None else f" BLAKE2b-256 of all is {to_hex(letter.whole.hash)};"
     return (
-        f": too many to keep, so here are the first and last {len(letter.raw) // 2}; BLAKE2b-256 of all is {to_hex(letter.whole.hash)}; "
-        "--raw FILE fetches them from where they were read"
+        f": too many to keep, so here are the first and last {len(letter.raw) // 2};{digest} --raw FILE fetches them from where they "
+        "were read"
     )
 
 

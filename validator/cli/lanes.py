@@ -13,11 +13,9 @@ import typer
 from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say
 from validator.cli.visible import printable
-from validator.codec.json_form import shown_json
 from validator.config import load_config
 from validator.document import Node, read_document
 from validator.errors import UserError
-from validator.kafka.reader import TopicReader
 from validator.lanes.configured import (
     chain_runtime,
     configured_codec,
@@ -29,6 +27,7 @@ from validator.lanes.configured import (
 from validator.lanes.kept_start import LaneStart, StartedEpoch, epoch_at, kept_starts, started_epochs
 from validator.plugin.pack import use_artefacts
 from validator.service.lag import Lag, lags
+from validator.service.parked import lane_reports, lost_inputs, place_of, remedy_of
 
 if TYPE_CHECKING:
     from validator.config import Config
@@ -52,9 +51,10 @@ def lanes(
             "--lag-max", min=0, metavar="RECORDS", help="Exit with code 1 if a lane is further behind: for alerts."
         ),
     ] = None,
+    parked: Annotated[bool, typer.Option("--parked", help="Exit with code 1 if a lane is parked: for alerts.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show each lane's progress: executed block, last receipt, record counts, lag, plugins, and what it waits for.
+    """Show each lane's progress: executed block, last receipt, record counts, lag, plugins, what it waits for, and why it is parked.
 
     The lag counts the lane's own records that the job has not consumed, and the blocks among them. Configured lanes that have not consumed
     anything yet are listed too.
@@ -62,13 +62,21 @@ def lanes(
     if context.invoked_subcommand is not None:
         return
     config = load_config(config_path)
-    found = lane_statuses(config)
-    names = sorted(config.chains.keys() | found)
+    config = config.model_copy(update={"kafka": kafka_table(config)})
+    reports = lane_reports(config)
+    found = reports.statuses
+    names = sorted({*config.chains, *found, *reports.parked})
     checkpoint = job_directory(config) / "checkpoint"
     use_artefacts(config.plugins.artefacts)
-    behind = lags(kafka_table(config), config.topics.prefix, configured_codec(config), names, checkpoint)
+    behind = lags(config.kafka, config.topics.prefix, configured_codec(config), names, checkpoint)
     kept = kept_starts(job_directory(config) / "lanes")
-    rows = [_row(config, lane, found.get(lane), kept.get(lane), behind[lane]) for lane in names]
+    rows = [
+        {
+            **_row(config, lane, found.get(lane), kept.get(lane), behind[lane]),
+            "parked": _parked(config, reports.parked.get(lane)),
+        }
+        for lane in names
+    ]
     if as_json:
         sys.stdout.write("".join(json.dumps(row) + "\n" for row in rows))
     else:
@@ -78,7 +86,8 @@ def lanes(
             sys.stdout.write(
                 f"{printable(row['lane']):<{width}}  {first}\n" + "".join(f"{'':<{width}}  {line}\n" for line in others)
             )
-    if lag_max is not None and any(row["lag"] > lag_max for row in rows):
+    too_far = lag_max is not None and any(row["lag"] > lag_max for row in rows)
+    if too_far or (parked and any(row["parked"] is not None for row in rows)):
         raise typer.Exit(exit_codes.DISAGREEMENT)
 
 
@@ -106,11 +115,16 @@ def _plugins_of(epoch: StartedEpoch | None) -> list[str] | None:
     return None if epoch is None else list(epoch.plugins)
 
 
+def _parked(config: Config, parked: dict[str, Any] | None) -> dict[str, Any] | None:
+    if parked is None:
+        return None
+    shown = {name: value for name, value in parked.items() if name != "lane"}
+    return {**shown, "lost": lost_inputs(config, parked), "remedy": remedy_of(parked)}
+
+
 def lane_statuses(config: Config) -> dict[str, dict[str, Any]]:
     """Return every lane's last status record in JSON. Raises `UserError` if Kafka or the topic is not available."""
-    with TopicReader(kafka_table(config), config.topics.prefix, ["lanes"]) as reader:
-        statuses = (shown_json("lanes", record.value) for record in reader.read_to_end())
-        return {status["lane"]: status for status in statuses}
+    return lane_reports(config.model_copy(update={"kafka": kafka_table(config)})).statuses
 
 
 def _first_block(config: Config, lane: str) -> int | None:
@@ -139,12 +153,18 @@ def _epochs(config: Config, lane: str) -> tuple[StartedEpoch, ...] | None:
 def _lines(row: dict[str, Any]) -> list[str]:
     """Describe a lane's progress. A few lines fit any terminal, while a table of its counts does not."""
     if "consumed" not in row:
-        return [f"no records yet; starts with block {row['first_block']}{'; ' + _lag(row) if row['lag'] else ''}"]
+        begins = f"starts with block {row['first_block']}{'; ' + _lag(row) if row['lag'] else ''}"
+        return [*_parked_lines(row), begins] if row["parked"] else [f"no records yet; {begins}"]
     configured = "" if row["configured"] else " (not configured)"
     executed = "no block executed" if row["executed_block"] is None else f"executed block {row['executed_block']}"
-    lines = [f"{executed}{configured}; {row['waiting_for'] or 'waiting for nothing'}"]
+    lines = [*_parked_lines(row), f"{executed}{configured}; {row['waiting_for'] or 'waiting for nothing'}"]
     counts = f"consumed {row['consumed']} = {' + '.join(f'{row[name]} {name}' for name in _COUNTS)}"
     lines.append(f"{counts}; {_lag(row)}")
+    if row["waiting_resident_bytes"] or row["window_bytes"]:
+        lines.append(
+            f"in memory: {row['waiting_resident_bytes']} bytes of waiting records ({row['waiting_bytes']} raw), "
+            f"{row['window_bytes']} bytes to recognise duplicates"
+        )
     receipt = row["last_receipt"]
     if receipt:
         lines.append(
@@ -157,6 +177,25 @@ def _lines(row: dict[str, Any]) -> list[str]:
         named = ", ".join(row["plugins_configured"])
         same = "the same, with another configuration" if row["plugins_configured"] == row["plugins"] else named
         lines.append(f"the configuration differs from what the job started with; after its next start: {same}")
+    return lines
+
+
+def _parked_lines(row: dict[str, Any]) -> list[str]:
+    """Describe why a lane is parked, what it holds and what to do."""
+    parked = row["parked"]
+    if parked is None:
+        return []
+    since = "" if parked["since_block"] is None else f" since block {parked['since_block']}"
+    state = "PARKED" if parked["state"] == "parked" else "resuming; it was parked"
+    held = ", ".join(f"{each['topic']}[{each['partition']}] from {each['first']}" for each in parked["held"])
+    lines = [
+        f"{state}{since} ({parked['fault']}): {parked['reason']}",
+        f"to be taken from Kafka again, as long as it keeps them: {held or 'nothing'}",
+    ]
+    if parked["lost"]:
+        lines.append(f"NO LONGER IN KAFKA: inputs of {', '.join(parked['lost'])}")
+    if parked["state"] == "parked":
+        lines.append(f"what to do: {parked['remedy']}; then `validator lanes resume --lane {row['lane']}`")
     return lines
 
 
@@ -204,3 +243,55 @@ def import_(
     else:
         counts = ", ".join(f"{number} {name}" for name, number in imported.counts.items())
         typer.echo(f"lane {lane} starts with block {imported.first_block}: {counts}; stored as {imported.file}")
+
+
+@app.command("resume")
+def resume_(
+    lane: Annotated[str, typer.Option(help="The parked lane that is to continue.")],
+    skip: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TOPIC:PARTITION:OFFSET",
+            help="Continue without this record, which becomes a dead letter. May be repeated.",
+        ),
+    ] = None,
+    wait: Annotated[
+        float,
+        typer.Option(
+            min=0, metavar="SECONDS", help="Seconds to wait for the next answer of the job; 0 waits for none."
+        ),
+    ] = 60,
+    config_path: ConfigPath = None,
+    as_json: Json = False,
+) -> None:
+    """Let a parked lane continue: it takes the inputs that it has not taken, and then all others.
+
+    The order is a record of the topic `blocks`, so the job gets it whenever it runs. Exits with code 1 if the lane is parked again, or if
+    the job does not answer.
+    """
+    from validator.service.parked import order_to_resume, resume
+
+    config = load_config(config_path)
+    config = config.model_copy(update={"kafka": kafka_table(config)})
+    skips = [place_of(text, config.topics.prefix) for text in skip or ()]
+    if not wait:
+        order_to_resume(config, lane, skips)
+        typer.echo(
+            json.dumps({"lane": lane, "state": "ordered"})
+            if as_json
+            else f"lane {lane}: the order to continue is written"
+        )
+        return
+
+    def tell(shown: dict[str, Any]) -> None:
+        left = sum(held["end"] - held["first"] for held in shown["held"])
+        detail = {"resuming": f": {left} offsets are left", "parked": f" again: {shown['reason']}"}.get(
+            shown["state"], ""
+        )
+        typer.echo(json.dumps(shown) if as_json else printable(f"lane {lane} is {shown['state']}{detail}"))
+
+    last = resume(config, lane, skips, wait, tell)
+    if last is None:
+        say(f"lane {lane}: the order is written, and the job has not answered within {wait:g} s: is it running?")
+    if last is None or last["state"] == "parked":
+        raise typer.Exit(exit_codes.DISAGREEMENT)

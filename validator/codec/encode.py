@@ -23,9 +23,9 @@ from validator.core.outcomes import InputKind, ParaHeadroom
 
 if TYPE_CHECKING:
     from validator.codec.schemas import Schema
+    from validator.core.counters import Counters
     from validator.core.errors import FieldValue, Violation
     from validator.core.inputs import DeadLetter
-    from validator.core.lane import Counters
     from validator.core.outcomes import (
         ChannelEvent,
         ChannelHeadroom,
@@ -58,7 +58,11 @@ class BlockOutput(NamedTuple):
 
 
 class LaneStatus(NamedTuple):
-    """The status of a lane. ``waiting_blocks`` counts blocks, ``waiting_bytes`` raw bytes; ``waiting_for`` is in words."""
+    """The status of a lane.
+
+    ``waiting_blocks`` counts blocks, ``waiting_bytes`` raw bytes, ``waiting_resident_bytes`` and ``window_bytes`` bytes of memory
+    (`core.resident`); ``waiting_for`` is in words.
+    """
 
     executed_block: int | None
     waiting_blocks: int
@@ -66,6 +70,8 @@ class LaneStatus(NamedTuple):
     waiting_for: str | None
     counters: Counters
     last_receipt: Receipt | None = None
+    waiting_resident_bytes: int = 0
+    window_bytes: int = 0
 
 
 def verdict_id(lane: str, block: int, kind: str, index: int) -> bytes:

@@ -9,39 +9,55 @@ run the same Python. Stored data (journal, snapshots) has its own canonical, ver
 from __future__ import annotations
 
 import marshal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source, Whole
+from validator.codec.orders import LaneOrder
+from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source, Unreadable, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+Arrival: TypeAlias = Input | DeadLetter | LaneOrder | Unreadable
+"""What arrives for a lane."""
 
 _KINDS = tuple(RecordKind)
 _REASONS = tuple(DeadReason)
 
 
-def pack(items: Iterable[Input | DeadLetter]) -> bytes:
-    """Return inputs and dead letters as bytes for `unpack`; marshal accepts only plain tuples and ints, hence the conversions."""
+def pack(items: Iterable[Arrival]) -> bytes:
+    """Return what arrives for lanes as bytes for `unpack`; marshal accepts only plain tuples and ints, hence the conversions."""
     return marshal.dumps([_plain(item) for item in items])
 
 
-def unpack(packed: bytes) -> list[Input | DeadLetter]:
+def unpack(packed: bytes) -> list[Arrival]:
     """Return the items that `pack` was given, in order."""
     return [_typed(plain) for plain in marshal.loads(packed)]  # noqa: S302 - see the module docstring
 
 
-def _plain(item: Input | DeadLetter) -> tuple[Any, ...]:
+def _plain(item: Arrival) -> tuple[Any, ...]:
     if isinstance(item, Input):
         kind, block, index, fingerprint, source, raw, fields = item
         return int(kind), block, index, fingerprint, tuple(source), raw, fields
+    if isinstance(item, LaneOrder):
+        return None, item.lane, [tuple(skip) for skip in sorted(item.skips)], tuple(item.source)
+    if isinstance(item, Unreadable):
+        return None, item.lane, item.detail, tuple(item.source), item.raw
     lane, reason, detail, source, raw, dead_block, dead_index, whole = item
     return lane, int(reason), detail, tuple(source), raw, dead_block, dead_index, whole and tuple(whole)
 
 
-def _typed(plain: tuple[Any, ...]) -> Input | DeadLetter:
+def _typed(plain: tuple[Any, ...]) -> Arrival:
+    if plain[0] is None:
+        return _typed_other(*plain[1:])
     if isinstance(plain[0], int):
         kind, block, index, fingerprint, source, raw, fields = plain
         return Input(_KINDS[kind], block, index, fingerprint, Source._make(source), raw, fields)
     lane, reason, detail, source, raw, dead_block, dead_index, whole = plain
     whole = whole and Whole._make(whole)
     return DeadLetter(lane, _REASONS[reason], detail, Source._make(source), raw, dead_block, dead_index, whole)
+
+
+def _typed_other(lane: str, what: Any, source: Any, raw: bytes | None = None) -> Arrival:
+    if raw is None:
+        return LaneOrder(lane, frozenset(map(Source._make, what)), Source._make(source))
+    return Unreadable(lane, what, Source._make(source), raw)

@@ -52,6 +52,8 @@ class DeadReason(IntEnum):
     CONFLICT = 5
     FORK = 6
     INDEX_OUT_OF_RANGE = 7
+    TOO_FAR_AHEAD = 8
+    SKIPPED = 9
 
     @property
     def is_of_record(self) -> bool:
@@ -60,10 +62,10 @@ class DeadReason(IntEnum):
 
 
 class Whole(NamedTuple):
-    """A value of which only the ends are kept: its bytes, and their BLAKE2b-256."""
+    """A value of which only the ends are kept: its bytes, and their BLAKE2b-256 unless there were too many to hash."""
 
     size: int
-    hash: bytes
+    hash: bytes | None
 
 
 class DeadLetter(NamedTuple):
@@ -80,3 +82,12 @@ class DeadLetter(NamedTuple):
     block: int | None = None
     index: int | None = None  # type: ignore[assignment]  # shadows tuple.index
     whole: Whole | None = None
+
+
+class Unreadable(NamedTuple):
+    """A record on which decoding itself has failed, through a bug: its lane cannot continue until that is fixed or the record skipped."""
+
+    lane: str
+    detail: str
+    source: Source
+    raw: bytes

@@ -11,13 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
+from validator.core.counters import COUNTERS, Counters
 from validator.core.execute import Intervals, execute
+from validator.core.far import FarRecords
 from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
 from validator.core.limits import (
     BLOCKS_AHEAD_MAX_DEFAULT,
     DUPLICATE_WINDOW_BLOCKS_DEFAULT,
+    FAR_RECORDS_MAX,
+    U32_MAX,
     WAITING_BYTES_MAX_DEFAULT,
 )
 from validator.core.outcomes import Executed, InputKind
@@ -25,21 +29,19 @@ from validator.core.records import block_record
 from validator.core.rules import RuleSet, pages
 from validator.core.scale import Upgrade, Writer, upgraded
 from validator.core.types import Block, BlockNumber, BlockRecord
-
-Place: TypeAlias = tuple[RecordKind, int]
-"""A record's place in its block: kind and index."""
+from validator.core.waiting import WaitingBlock, WaitingRecords, read_input, write_input
+from validator.core.window import DuplicateWindow, Place
 
 _COUNTED = ((RecordKind.REQUEST, "requests"), (RecordKind.DOWNWARD, "downward"), (RecordKind.CANDIDATE, "candidates"))
 _INPUT_RECORDS = (InputKind.REQUEST, InputKind.DOWNWARD, InputKind.CANDIDATE)
 
-SNAPSHOT_VERSION = 1
-UPGRADES: dict[int, Upgrade] = {}
-"""By version, the upgrade of a lane's own page to the next version."""
-FINGERPRINT_BYTES = 8
+SNAPSHOT_VERSION = 2
+UPGRADES: dict[int, Upgrade] = {1: lambda page: b"\2" + page[1:] + b"\0"}
+"""By version, the upgrade of a lane's own page to the next version. Version 1 had no records that are too far ahead."""
 
 
 class WaitingOverflow(Exception):
-    """A lane would have to hold more than its limits allow: the query stops, no offset is lost, and the lane object is unusable."""
+    """A lane would have to hold more than its limits allow: it is parked, no input is lost, and the lane object is unusable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,45 +49,12 @@ class LaneSettings:
     """The limits of a lane."""
 
     blocks_ahead_max: int = BLOCKS_AHEAD_MAX_DEFAULT
-    """How many blocks a record may be ahead of the last executed one."""
+    """How many blocks a record may be ahead of the last executed one; see `FarRecords`."""
     waiting_bytes_max: int = WAITING_BYTES_MAX_DEFAULT
-    """Maximum bytes of waiting raw records."""
+    """Maximum bytes that waiting records occupy in memory."""
     duplicate_window_blocks: int = DUPLICATE_WINDOW_BLOCKS_DEFAULT
     """Number of executed blocks whose record fingerprints are kept."""
     intervals: Intervals = field(default_factory=Intervals)
-
-
-COUNTERS = ("consumed", "accepted", "rejected", "duplicate", "dead", "waiting")
-"""Every counter, in storage order: another order or another counter needs another version of the stored page."""
-
-
-@dataclass(slots=True)
-class Counters:
-    """How many records reached the lane, and how they ended. Invariant: ``consumed`` is the sum of the others."""
-
-    consumed: int = 0
-    accepted: int = 0
-    rejected: int = 0
-    duplicate: int = 0
-    dead: int = 0
-    waiting: int = 0
-
-    def in_order(self) -> tuple[int, ...]:
-        """Return the counters in the order of `COUNTERS`."""
-        return tuple(getattr(self, name) for name in COUNTERS)
-
-
-@dataclass(slots=True)
-class WaitingBlock:
-    """The records of one block that have arrived so far."""
-
-    record: BlockRecord | None = None
-    places: dict[Place, Input] = field(default_factory=dict)
-
-    def missing(self) -> int:
-        """Return how many of the block's records are missing; valid only once the block record has arrived."""
-        assert self.record is not None
-        return 1 + self.record.requests + self.record.downward + self.record.candidates - len(self.places)
 
 
 class Lane:
@@ -99,26 +68,26 @@ class Lane:
         self.executed_block = executed_block
         self.settings = settings or LaneSettings()
         self.counters = Counters()
-        self._waiting: dict[BlockNumber, WaitingBlock] = {}
-        self._child_of: dict[BlockNumber, BlockNumber] = {}
-        self._waiting_bytes = 0
-        self._executed_prints: dict[BlockNumber, dict[Place, bytes]] = {}
+        self._waiting = WaitingRecords()
+        self._far = FarRecords(self.settings.blocks_ahead_max)
+        self._window = DuplicateWindow(self.settings.duplicate_window_blocks)
 
     def add(self, item: Input) -> list[DeadLetter]:
         """Add a record, and return the dead letters that result.
 
         Usually there are none. The record itself is one if it is late, a fork, or in conflict with an earlier record. A block record also
-        evicts earlier records whose index is out of its range. Raises `WaitingOverflow`.
+        evicts earlier records whose index is out of its range. A record that is too far ahead waits apart (`core.far`). Raises
+        `WaitingOverflow`.
         """
         self.counters.consumed += 1
         if item.block <= self.executed_block:
             return self._add_late(item)
         if item.block - self.executed_block > self.settings.blocks_ahead_max:
-            raise WaitingOverflow(
-                f"lane {self.name}: a record of block {item.block} at {_at(item.source)} is more than {self.settings.blocks_ahead_max} "
-                f"blocks (blocks_ahead_max) ahead of the executed block {self.executed_block}; {self.waits_for()}"
-            )
-        waiting = self._waiting.get(item.block) or WaitingBlock()
+            return self._add_far(item)
+        return self._add_near(item)
+
+    def _add_near(self, item: Input) -> list[DeadLetter]:
+        waiting = self._waiting.blocks.get(item.block) or WaitingBlock()
         place = (item.kind, item.index)
         taken = waiting.places.get(place)
         if taken is not None:
@@ -130,6 +99,19 @@ class Lane:
         self._keep(item, waiting)
         return []
 
+    def evict(self, condition: Callable[[Input], bool], detail: str) -> list[DeadLetter]:
+        """Remove the waiting records that meet a condition, and return them as dead letters with the reason `SKIPPED`."""
+        dead = [self._bury_far(item, DeadReason.SKIPPED, detail) for item in self._far.take(condition)]
+        for number, waiting in list(self.waiting()):
+            for place in sorted(place for place, item in waiting.places.items() if condition(item)):
+                if place[0] == RecordKind.BLOCK and waiting.record is not None:
+                    del self._waiting.child_of[waiting.record.parent_number]
+                    waiting.record = None
+                dead.append(self._evict(waiting, place, detail, DeadReason.SKIPPED))
+            if not waiting.places:
+                self._waiting.remove(number)
+        return dead
+
     def count_dead(self) -> None:
         """Count a record that was a dead letter before it reached the lane."""
         self.counters.consumed += 1
@@ -138,28 +120,34 @@ class Lane:
     def execute_ready(self) -> Iterator[tuple[Executed, list[DeadLetter]]]:
         """Execute, in order, every block that is complete and whose parent has been executed.
 
-        Yields the outcomes of each block, and the dead letters of records whose block number the chain has now passed.
+        Yields the outcomes of each block, and the dead letters of records whose block number the chain has now passed. Raises
+        `WaitingOverflow` at the end if what still waits occupies too much memory.
         """
-        while (number := self._child_of.get(self.executed_block)) is not None:
-            waiting = self._waiting[number]
+        while (number := self._waiting.child_of.get(self.executed_block)) is not None:
+            waiting = self._waiting.blocks[number]
             if waiting.missing():
-                return
+                break
             executed = execute(self.rules, self._assemble(waiting), self.settings.intervals)
             self._count(executed, len(waiting.places))
-            del self._waiting[number], self._child_of[self.executed_block]
-            self._waiting_bytes -= sum(len(item.raw) for item in waiting.places.values())
-            self._remember(number, {place: item.fingerprint for place, item in waiting.places.items()})
+            del self._waiting.child_of[self.executed_block]
+            self._waiting.remove(number)
+            self._window.remember(number, {place: item.fingerprint for place, item in waiting.places.items()})
             passed = self._pass_by(number) if number - self.executed_block > 1 else []
             self.executed_block = number
+            passed += self._approach()
             yield executed, passed
+        self._check_memory()
 
     def waits_for(self) -> str:
         """Return in words what the next block lacks."""
-        number = self._child_of.get(self.executed_block)
+        number = self._waiting.child_of.get(self.executed_block)
         if number is None:
-            others = f"; {self.counters.waiting} records of later blocks are here" if self.counters.waiting else ""
+            later = self.counters.waiting - len(self._far)
+            others = f"; {later} records of later blocks are here" if later else ""
+            if self._far.nearest is not None:
+                others += f"; {len(self._far)} records are too far ahead, the nearest of block {self._far.nearest}"
             return f"waiting for the record of the block after {self.executed_block}{others}"
-        waiting = self._waiting[number]
+        waiting = self._waiting.blocks[number]
         assert waiting.record is not None
         for kind, name in _COUNTED:
             announced = _announced(waiting.record, kind)
@@ -171,16 +159,30 @@ class Lane:
     @property
     def waiting_blocks(self) -> int:
         """How many blocks have waiting records."""
-        return len(self._waiting)
+        return len(self._waiting.blocks)
 
     @property
     def waiting_bytes(self) -> int:
         """How many bytes of raw records are waiting."""
-        return self._waiting_bytes
+        return self._waiting.raw_bytes + self._far.raw_bytes
+
+    @property
+    def far_records(self) -> int:
+        """How many records wait apart because they are too far ahead."""
+        return len(self._far)
+
+    @property
+    def window_bytes(self) -> int:
+        """How many bytes the fingerprints of executed records occupy in memory."""
+        return self._window.resident_bytes
+
+    def resident_bytes(self) -> int:
+        """Return how many bytes the waiting records occupy in memory (`core.resident`)."""
+        return self._waiting.resident_bytes() + self._far.resident_bytes
 
     def waiting(self) -> Iterator[tuple[BlockNumber, WaitingBlock]]:
         """Yield the blocks that have waiting records, ascending, with those records."""
-        yield from sorted(self._waiting.items())
+        yield from sorted(self._waiting.blocks.items())
 
     # --- adding records ---
 
@@ -192,12 +194,11 @@ class Lane:
         if record.parent_number < self.executed_block:
             detail = f"block {item.block} names parent {record.parent_number}, but block {self.executed_block} is executed already"
             return [self._bury(item, DeadReason.FORK, detail)]
-        sibling = self._child_of.get(record.parent_number)
+        sibling = self._waiting.child_of.get(record.parent_number)
         if sibling is not None:
             detail = f"block {item.block} names parent {record.parent_number}, as block {sibling} does"
             return [self._bury(item, DeadReason.FORK, detail)]
-        self._child_of[record.parent_number] = item.block
-        waiting.record = record
+        self._waiting.name_parent(record, waiting, item.block)
         self._keep(item, waiting)
 
         out_of_range = [
@@ -210,8 +211,7 @@ class Lane:
         ]
 
     def _add_late(self, item: Input) -> list[DeadLetter]:
-        prints = self._executed_prints.get(item.block, {})
-        known = prints.get((item.kind, item.index))
+        known = self._window.of_block(item.block).get((item.kind, item.index))
         if known is not None:
             return self._add_again(item, known, None)
         detail = f"block {item.block} is passed: block {self.executed_block} is executed"
@@ -228,15 +228,10 @@ class Lane:
         return [self._bury(item, DeadReason.CONFLICT, f"{place} is taken{where}, which differs")]
 
     def _keep(self, item: Input, waiting: WaitingBlock) -> None:
-        self._waiting_bytes += len(item.raw)
-        if self._waiting_bytes > self.settings.waiting_bytes_max:
-            raise WaitingOverflow(
-                f"lane {self.name}: more than {self.settings.waiting_bytes_max} bytes (waiting_bytes_max) of records wait; "
-                f"{self.waits_for()}"
-            )
-        self._waiting[item.block] = waiting
-        waiting.places[item.kind, item.index] = item
+        self._waiting.keep(item, waiting)
         self.counters.waiting += 1
+        if self.waiting_bytes > self.settings.waiting_bytes_max:  # what they occupy is more
+            raise self._overflow()
 
     def _bury(self, item: Input, reason: DeadReason, detail: str) -> DeadLetter:
         self.counters.dead += 1
@@ -245,10 +240,53 @@ class Lane:
     def _evict(
         self, waiting: WaitingBlock, place: Place, detail: str, reason: DeadReason = DeadReason.INDEX_OUT_OF_RANGE
     ) -> DeadLetter:
-        item = waiting.places.pop(place)
-        self._waiting_bytes -= len(item.raw)
+        item = self._waiting.evict(waiting, place)
         self.counters.waiting -= 1
         return self._bury(item, reason, detail)
+
+    # --- records that are too far ahead ---
+
+    def _add_far(self, item: Input) -> list[DeadLetter]:
+        taken = self._far.at(item)
+        if taken is not None:
+            return self._add_again(item, taken.fingerprint, taken.source)
+        if len(self._far) == FAR_RECORDS_MAX:
+            raise WaitingOverflow(
+                f"lane {self.name}: more than {FAR_RECORDS_MAX} records are more than {self.settings.blocks_ahead_max} blocks "
+                f"(blocks_ahead_max) ahead of the executed block {self.executed_block}, the last one of block {item.block} at "
+                f"{_at(item.source)}; {self.waits_for()}"
+            )
+        self._far.add(item, self.executed_block + self.settings.blocks_ahead_max)
+        self.counters.waiting += 1
+        return []
+
+    def _approach(self) -> list[DeadLetter]:
+        """Take in the records that are near now; bury those whose wait has ended."""
+        dead = []
+        for item in self._far.take_near(self.executed_block):
+            self.counters.waiting -= 1
+            dead += self._add_near(item) if item.block > self.executed_block else self._add_late(item)
+        for item in self._far.take_expired(self.executed_block):
+            detail = (
+                f"block {item.block} is more than {self.settings.blocks_ahead_max} blocks (blocks_ahead_max) ahead, and was so "
+                f"{self.settings.blocks_ahead_max} blocks ago"
+            )
+            dead.append(self._bury_far(item, DeadReason.TOO_FAR_AHEAD, detail))
+        return dead
+
+    def _bury_far(self, item: Input, reason: DeadReason, detail: str) -> DeadLetter:
+        self.counters.waiting -= 1
+        return self._bury(item, reason, detail)
+
+    def _check_memory(self) -> None:
+        if self.resident_bytes() > self.settings.waiting_bytes_max:
+            raise self._overflow()
+
+    def _overflow(self) -> WaitingOverflow:
+        return WaitingOverflow(
+            f"lane {self.name}: waiting records occupy more than {self.settings.waiting_bytes_max} bytes (waiting_bytes_max); "
+            f"{self.waits_for()}"
+        )
 
     # --- executing blocks ---
 
@@ -270,31 +308,23 @@ class Lane:
         self.counters.rejected += rejected
         self.counters.accepted += records - rejected
 
-    def _remember(self, number: BlockNumber, prints: dict[Place, bytes]) -> None:
-        window = self.settings.duplicate_window_blocks
-        if not window:
-            return
-        self._executed_prints[number] = prints
-        if len(self._executed_prints) > window:
-            del self._executed_prints[next(iter(self._executed_prints))]
-
     def _pass_by(self, number: BlockNumber) -> list[DeadLetter]:
         """Bury records that wait for block numbers that the chain has skipped, and block records whose parent is one of those."""
         dead = []
-        for skipped in sorted(other for other in self._waiting if other < number):
-            waiting = self._waiting.pop(skipped)
+        for skipped in self._waiting.passed(number):
+            waiting = self._waiting.blocks[skipped]
             if waiting.record is not None:
-                del self._child_of[waiting.record.parent_number]
+                del self._waiting.child_of[waiting.record.parent_number]
             detail = f"block {skipped} is passed: block {number}, whose parent is {self.executed_block}, is executed"
             dead += [self._evict(waiting, place, detail, DeadReason.LATE) for place in sorted(waiting.places)]
-        for parent in sorted(other for other in self._child_of if other < number):
-            orphan = self._child_of.pop(parent)
-            waiting = self._waiting[orphan]
+            self._waiting.remove(skipped)
+        for parent, orphan in self._waiting.passed_parents(number):
+            waiting = self._waiting.blocks[orphan]
             detail = f"block {orphan} names parent {parent}, but block {number} is executed already"
             dead.append(self._evict(waiting, (RecordKind.BLOCK, 0), detail, DeadReason.FORK))
             waiting.record = None
             if not waiting.places:
-                del self._waiting[orphan]
+                self._waiting.remove(orphan)
         return dead
 
     # --- surviving a restart ---
@@ -310,24 +340,16 @@ class Lane:
         out.u32(self.executed_block)
         for count in self.counters.in_order():
             out.u64(count)
-        out.compact(len(self._executed_prints))
-        for number, prints in self._executed_prints.items():
-            out.u32(number)
-            out.compact(len(prints))
-            for (kind, index), fingerprint in sorted(prints.items()):
-                out.u8(kind)
-                out.u32(index)
-                out.buffer += fingerprint
-        items = [
-            waiting.places[place] for _, waiting in sorted(self._waiting.items()) for place in sorted(waiting.places)
-        ]
+        self._window.write(out)
+        items = list(self._waiting.in_order())
         out.compact(len(items))
         for item in items:
-            out.u8(item.kind)
-            out.bytes(item.source.topic.encode())
-            out.u32(item.source.partition)
-            out.u64(item.source.offset)
-            out.bytes(item.raw)
+            write_input(out, item)
+        far = list(self._far.entries())
+        out.compact(len(far))
+        for item, until in far:
+            write_input(out, item)
+            out.u32(min(until, U32_MAX))
         return bytes(out.buffer)
 
     @classmethod
@@ -343,14 +365,12 @@ class Lane:
         reader = upgraded(snapshot[0], SNAPSHOT_VERSION, UPGRADES, "lane snapshot")
         lane = cls(name, load_rules(snapshot[1:]), reader.u32(), settings)
         counters = Counters(**{name: reader.u64() for name in COUNTERS})
+        lane._window.read(reader)
         for _ in range(reader.compact()):
-            number = reader.u32()
-            prints = reader.items(lambda: ((RecordKind(reader.u8()), reader.u32()), reader.take(FINGERPRINT_BYTES)))
-            lane._executed_prints[number] = dict(prints)
+            lane._add_near(decode(*read_input(reader)))
         for _ in range(reader.compact()):
-            kind = RecordKind(reader.u8())
-            source = Source(reader.bytes().decode(), reader.u32(), reader.u64())
-            lane.add(decode(kind, reader.bytes(), source))
+            item = decode(*read_input(reader))
+            lane._far.add(item, reader.u32())
         reader.end()
         lane.counters = counters
         return lane

@@ -26,13 +26,21 @@ DEAD_LETTER_END_BYTES = 4_096
 """Bytes that a dead letter has of either end of a value of more than `RECORD_BYTES_MAX`."""
 DEAD_LETTER_DETAIL_CHARACTERS_MAX = 2_000
 """Characters of a dead letter's detail, which may quote the record."""
+ORDER_SKIPS_MAX = 10_000
+"""Records that an order to a parked lane may name."""
+PARK_REASON_CHARACTERS_MAX = 1_000
+"""Characters of the reason why a lane is parked."""
 LANE_NAME_LENGTH_MAX = 64
 """Characters of a lane's name."""
 
 BLOCKS_AHEAD_MAX_DEFAULT = 100_000
-"""How many blocks a record may be ahead of the last executed one before the query stops."""
+"""How many blocks a record may be ahead of the last executed one; further ones wait apart, for as many executed blocks."""
+FAR_RECORDS_MAX = 1_024
+"""Records of one lane that may wait apart because they are too far ahead."""
 WAITING_BYTES_MAX_DEFAULT = 1024 * 1024 * 1024
-"""Bytes of raw records that may wait in one lane."""
+"""Bytes that the waiting records of one lane may occupy in memory."""
+DUPLICATE_WINDOW_BYTES_MAX = 64 * 1024 * 1024
+"""Bytes that the fingerprints of a lane's executed records may occupy in memory; the last block's always stay."""
 DUPLICATE_WINDOW_BLOCKS_DEFAULT = 256
 """Executed blocks whose record fingerprints a lane keeps."""
 HEADROOM_INTERVAL_BLOCKS_DEFAULT = 10

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from validator.codec.encode import OutputRecord, reason_of, source_header, source_of, write
+from validator.codec.inflight import Arrival
 from validator.codec.json_form import to_json
 from validator.codec.schemas import schemas
 from validator.core.inputs import DeadLetter, Input
@@ -87,7 +88,7 @@ class Marker:
         return reason_of(dead_letter).is_of_record or source_header(source) in dead_letters()
 
 
-def consumed_by(items: Iterable[Input | DeadLetter]) -> dict[tuple[str, int], int]:
+def consumed_by(items: Iterable[Arrival]) -> dict[tuple[str, int], int]:
     """Return, by topic and partition, the offset after the last of some records."""
     consumed: dict[tuple[str, int], int] = {}
     for item in items:

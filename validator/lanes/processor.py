@@ -126,6 +126,8 @@ class LaneProcessor:
             lane.waits_for(),
             lane.counters,
             self._last_receipt,
+            lane.resident_bytes(),
+            lane.window_bytes,
         )
         return BlockOutput(None, [self._encoder.lane_status(status)])
 

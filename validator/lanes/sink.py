@@ -14,6 +14,7 @@ from typing import Protocol
 from validator.codec.encode import BlockOutput, OutputRecord
 from validator.core.types import BlockNumber
 from validator.lanes.marker import Consumed, Marker
+from validator.lanes.parked import says_parked
 
 TRANSACTION_BYTES_MAX = 256 * 1024 * 1024
 """Bytes of record values after which a larger batch continues in another transaction, at the border of a block. This bounds what a broker
@@ -86,8 +87,8 @@ class TransactionalSink:
         del self._batches[lane]
         marker = writer.marker(consumed)
         others = marker.unwritten(batch.without_block, writer.written_dead_letters)
-        dead = any(record.topic == "dead-letters" for record in others)
-        if batch.last_block is None and not dead and not marker.is_news(consumed):
+        needed = any(record.topic == "dead-letters" or says_parked(record) for record in others)
+        if batch.last_block is None and not needed and not marker.is_news(consumed):
             return batch.written
         writer.write(others)
         batch.count(others)

@@ -20,12 +20,14 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
-from validator.codec.encode import BlockOutput
-from validator.core.inputs import DeadLetter, Input
+from validator.codec.encode import BlockOutput, encode_dead_letter
+from validator.core.inputs import DeadLetter, DeadReason, Input, Source
 from validator.core.scale import DecodeError, Reader, Upgrade, Writer, upgraded
+from validator.core.types import BlockNumber
 from validator.errors import UserError
 from validator.lanes.definition import JournalUnreadable, LaneDefinition, journal_under_others
 from validator.lanes.journal import decode_entry, encode_entry
+from validator.lanes.parked import stored_parts
 from validator.lanes.processor import LaneProcessor
 from validator.lanes.slots import Slots, SlotStore, load_lane
 from validator.plugin.registry import PluginError
@@ -42,6 +44,8 @@ that almost every batch touches is spread over as many inputs."""
 UNSAVED_BYTES_MAX = 64 * 1024 * 1024
 """Estimated bytes of changed pages after which they are saved, whatever the journal's length. This bounds the pause of a save to a second
 or two, plus the time for what a single batch touched."""
+
+SKIPPED_DETAIL = "an operator ordered the lane to continue without this record"
 
 
 class StateBackend(SlotStore, Protocol):
@@ -178,21 +182,51 @@ class LaneCache:
         self._lanes[name] = lane
 
 
+class StateUnusable(UserError):
+    """A lane's state is damaged, or was written under what is no longer there."""
+
+
+class Skipped(NamedTuple):
+    """Inputs that an operator has ordered a lane to leave out; those of blocks up to ``executed_block`` have had their effect already."""
+
+    sources: frozenset[Source] = frozenset()
+    executed_block: BlockNumber | None = None
+
+    def has(self, item: Input) -> bool:
+        """Return whether an input is left out."""
+        return item.source in self.sources and (self.executed_block is None or item.block > self.executed_block)
+
+
+NONE_SKIPPED = Skipped()
+
+
 def process_batch(
-    definition: LaneDefinition, backend: StateBackend, cache: LaneCache, items: list[Input | DeadLetter]
+    definition: LaneDefinition,
+    backend: StateBackend,
+    cache: LaneCache,
+    items: list[Input | DeadLetter],
+    skipped: Skipped = NONE_SKIPPED,
 ) -> Iterator[BlockOutput]:
     """Process one batch of a lane against its store, and yield its output (`LaneProcessor.process`), its status last.
 
-    The store is complete only when the iterator has been exhausted; until then the lane is in no cache. Raises `WaitingOverflow`, and
-    `UserError` if the configuration does not fit the state or the state is damaged.
+    The store is complete only when the iterator has been exhausted; until then the lane is in no cache. Raises `WaitingOverflow`,
+    `StateUnusable`, and another `UserError` if the configuration does not fit the state.
     """
     head, lane = _open(definition, backend, cache)
+    evicted: list[DeadLetter] = []
+    if skipped.sources:
+        evicted = lane.processor.lane.evict(skipped.has, SKIPPED_DETAIL)
+        items = [
+            _buried(definition.name, item) if isinstance(item, Input) and skipped.has(item) else item for item in items
+        ]
+    if evicted:
+        yield BlockOutput(None, list(map(encode_dead_letter, evicted)))
     entry = encode_entry(items)
     yield from lane.processor.process(items)
     yield lane.processor.status()
 
     token = _next_token(head.token, entry)
-    if _wants_saving(head, lane, len(entry)):
+    if evicted or _wants_saving(head, lane, len(entry)):  # the journal does not say what was evicted
         head = _save(head, token, lane, backend)
     else:
         backend.append_journal(entry)
@@ -216,8 +250,12 @@ def restore_lane(definition: LaneDefinition, backend: StateBackend) -> LaneProce
     if stored is None:
         return None
     with _explained(definition.name):
-        head = Head.decode(stored)
+        head = Head.decode(stored_parts(stored)[1] or b"")
         return _bring_up(definition.under(head.rules), head, backend, LaneCache()).processor
+
+
+def _buried(lane: str, item: Input) -> DeadLetter:
+    return DeadLetter(lane, DeadReason.SKIPPED, SKIPPED_DETAIL, item.source, item.raw, item.block, item.index)
 
 
 def _open(definition: LaneDefinition, backend: StateBackend, cache: LaneCache) -> tuple[Head, LiveLane]:
@@ -308,9 +346,9 @@ def _explained(lane: str) -> Iterator[None]:
     try:
         yield
     except (RulesOutdated, PluginError) as error:
-        raise UserError(journal_under_others(lane, error)) from None
+        raise StateUnusable(journal_under_others(lane, error)) from None
     except (DecodeError, JournalUnreadable) as error:
-        raise UserError(
+        raise StateUnusable(
             f"lane {lane}: its state in the checkpoint cannot be used: {error}: remove the job's checkpoint and start with --rebuild"
         ) from error
 

@@ -72,7 +72,7 @@ class StoredLetter(NamedTuple):
         source = Source(prefix + topic if topic in INPUT_TOPICS else topic, datum["partition"], datum["offset"])
         fields = (datum["lane"], datum["reason"], datum["detail"], source, datum["block"], datum["index"])
         size, digest = datum["whole_bytes"], datum["whole_hash"]
-        whole = None if size is None or digest is None else Whole(size, bytes.fromhex(digest))
+        whole = None if size is None else Whole(size, None if digest is None else bytes.fromhex(digest))
         raw = bytes.fromhex(datum["raw"])
         return cls(Place(record.partition, record.offset), record.timestamp_ms, *fields, raw, whole)
 
@@ -237,10 +237,10 @@ def completed(letter: StoredLetter, kafka: KafkaTable) -> StoredLetter:
             value = next((record.value for record in reader.read_to_end() if record.offset >= offset), None)
     if value is None:
         raise UserError(f"dead letter {letter.place} has only the ends of {letter.size} bytes, and {place} is gone")
-    if (len(value), blake2b_256(value)) != letter.whole:
-        found = (
-            f"expected {letter.size} bytes of BLAKE2b-256 {to_hex(letter.whole.hash)}, found {len(value)} other bytes"
-        )
+    size, digest = letter.whole
+    if len(value) != size or (digest is not None and blake2b_256(value) != digest):
+        of_hash = "" if digest is None else f" of BLAKE2b-256 {to_hex(digest)}"
+        found = f"expected {letter.size} bytes{of_hash}, found {len(value)} other bytes"
         raise UserError(f"dead letter {letter.place}: {place} holds another record: {found}")
     return letter._replace(raw=value, whole=None)
 
@@ -322,7 +322,7 @@ def summary(letter: StoredLetter, ledger: Ledger) -> dict[str, Any]:
         "block": letter.block,
         "index": letter.index,
         "bytes": letter.size,
-        "whole_hash": None if letter.whole is None else to_hex(letter.whole.hash),
+        "whole_hash": None if letter.whole is None or letter.whole.hash is None else to_hex(letter.whole.hash),
         "attempt": ledger.next_attempt(letter),
         "replayed": replay_json(replays[-1]) if replays else None,
     }

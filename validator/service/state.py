@@ -21,6 +21,7 @@ from validator.core.limits import U32_MAX, U64_MAX
 from validator.core.scale import DecodeError
 from validator.errors import UserError
 from validator.lanes.definition import LaneDefinition
+from validator.lanes.parked import stored_parts
 from validator.lanes.store import Head, restore_lane
 from validator.lanes.stored import StateExport
 from validator.service.checkpoint import last_committed_batch
@@ -113,7 +114,7 @@ def restore(stored: StateExport, lane: str) -> RestoredState:
     backend = stored.load(lane)
     assert backend.head is not None
     try:
-        head = Head.decode(backend.head)
+        head = Head.decode(stored_parts(backend.head)[1] or b"")
         # the definition's start is not needed: everything else comes from the head
         definition = LaneDefinition.stored(lane, head.runtime_digest, head.rules, UNLIMITED)
     except DecodeError as error:

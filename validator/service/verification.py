@@ -11,11 +11,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from validator.codec.json_form import to_json
+from validator.core.counters import COUNTERS, Counters
 from validator.core.handlers.errors import HandlerFault
 from validator.core.handlers.state import FIRST_OWNER
 from validator.core.hashing import blake2b_256
 from validator.core.inputs import Input, RecordKind
-from validator.core.lane import COUNTERS, Counters
 from validator.errors import UserError
 from validator.kafka.reader import TopicReader
 from validator.lanes.processor import LaneProcessor

@@ -9,9 +9,9 @@ from typing import Any, get_type_hints
 from hypothesis import strategies as st
 
 from validator.core import limits
+from validator.core.counters import Counters
 from validator.core.errors import Violation
 from validator.core.inputs import DeadLetter, DeadReason, RecordKind, Source, Whole
-from validator.core.lane import Counters
 from validator.core.outcomes import (
     ChannelEvent,
     ChannelEventKind,

@@ -20,9 +20,9 @@ from validator.codec.inflight import pack, unpack
 from validator.codec.json_form import encode_json, to_json
 from validator.codec.schemas import schemas
 from validator.core import limits
+from validator.core.counters import Counters
 from validator.core.errors import Violation
 from validator.core.inputs import DeadLetter, DeadReason, RecordKind, Source
-from validator.core.lane import Counters
 from validator.core.outcomes import (
     ChannelEvent,
     ChannelEventKind,

@@ -238,7 +238,10 @@ def test_invalid_environment_variable_is_reported_as_environment(
         ("[topics]\ninput_partitions = '3'", "topics.input_partitions: expected an integer, found '3'"),
         ("[topics]\ninput_partitions = true", "topics.input_partitions: expected an integer, found True"),
         ("[topics]\ninput_partitions = 1.0", "topics.input_partitions: expected an integer, found 1.0"),
-        ("[topics.retention_ms]\nverdict = 1", "topics.retention_ms: 'verdict' is none of the topics; did you mean 'verdicts'?"),
+        (
+            "[topics.retention_ms]\nverdict = 1",
+            "topics.retention_ms: 'verdict' is none of the topics; did you mean 'verdicts'?",
+        ),
         ("[topics.retention_ms]\nlanes = 1", "topics.retention_ms: no retention for 'lanes': the topic is compacted"),
         (
             "[job]\ndriver_memory = '2 GB'",

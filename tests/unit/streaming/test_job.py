@@ -29,7 +29,7 @@ class Recorder:
         reader, writer, rows = MagicMock(), MagicMock(), MagicMock()
         spark.readStream.format.return_value = reader
         reader.option.side_effect = lambda name, value: (self.reader.update({name: value}), reader)[1]
-        reader.load.return_value.select.return_value = rows
+        reader.load.return_value.selectExpr.return_value = rows
         rows.mapInArrow.side_effect = lambda *_: self.step("mapInArrow", rows)
         rows.groupBy.return_value.transformWithStateInPandas.side_effect = lambda *_, **__: self.step("state", rows)
         rows.writeStream.queryName.return_value.format.return_value.outputMode.return_value = writer

@@ -10,8 +10,10 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from streaming import run
+from streaming.deaths import DEATHS_MAX, Deaths, executed_lane
 from streaming.outside import Outages
 from streaming.run import BatchFailed, _follow, _may_pass, _reason, run_queries
+from streaming.workers import EXECUTES
 from tests.unit.streaming.queries import ANOTHER_CONNECTION, CUT_OFF, KILLED, LATE, TRACEBACK, Log, Query, Stop
 from validator import exit_codes
 from validator.config import Config
@@ -20,6 +22,7 @@ from validator.lanes.accepted import NOTHING
 from validator.lanes.configured import lane_definitions
 from validator.lanes.kept_start import start_of
 from validator.lanes.marker import Marker
+from validator.lanes.parking import Suspect
 from validator.service import look as look_module
 from validator.service.look import Look
 from validator.service.waiting import Patience
@@ -142,6 +145,53 @@ def test_only_consecutive_failures_are_counted(
     outages = Outages(Patience(0.0), ended, log)  # type: ignore[arg-type]
     assert run_queries(lambda: NextQuery(list(next(scripts))), outages, lambda _: None) == code  # type: ignore[arg-type, return-value]
     assert [values["attempt"] for event, values in log.events if event == "restarting"] == restarts
+
+
+def test_lane_whose_worker_dies_too_often_at_a_point_is_suspected(monkeypatch: pytest.MonkeyPatch) -> None:
+    suspected: list[dict[str, Suspect]] = []
+    ended = SimpleNamespace(requested=False)
+
+    class Dying(Query):
+        id = runId = "query"  # noqa: N815 - as Spark names it
+
+        def awaitTermination(self, _: float) -> bool:  # noqa: N802
+            if len(suspected) <= 2 * DEATHS_MAX:
+                last_words = f'{EXECUTES} ["alpha", "point {(len(suspected) - 1) // DEATHS_MAX}"]'
+                raise StreamingQueryException(KILLED.replace("(crashed)", f"(crashed): {last_words}\n"))
+            ended.requested = True
+            return False
+
+    deaths = Deaths()
+
+    def start() -> Query:
+        suspected.append(deaths.suspects())
+        return Dying([])
+
+    monkeypatch.setattr(run, "RESTART_S", 0.0)
+    log = Log()
+    outages = Outages(Patience(0.0), ended, log)  # type: ignore[arg-type]
+    code = run_queries(start, outages, lambda _: None, deaths=deaths)  # type: ignore[arg-type, return-value]
+    assert code == exit_codes.OK
+    points = [None if not each else each["alpha"].point for each in suspected]
+    assert points == [None] * DEATHS_MAX + ["point 0"] * DEATHS_MAX + ["point 1"]
+    assert [values["lane"] for event, values in log.events if event == "parking"] == ["alpha", "alpha"]
+    assert suspected[-1]["alpha"].reason.startswith(
+        f"lane alpha: its worker died {DEATHS_MAX} times at the same point: "
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "lane"),
+    [
+        (f'x\n{EXECUTES} ["a b", "c"]\ny', ("a b", "c")),
+        (f"{EXECUTES} [1, 2", None),
+        (f'{EXECUTES} ["a"]', None),
+        (f"{EXECUTES} [1, 2]", None),
+        ("", None),
+    ],
+)
+def test_last_words_name_a_lane_and_its_point(error: str, lane: tuple[str, str] | None) -> None:
+    assert executed_lane(error) == lane
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Remembers which lanes killed their workers, so that such a lane is parked instead of ending the job."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import Final, Protocol
+
+from streaming.workers import EXECUTES
+from validator.lanes.parking import Suspect
+
+DEATHS_MAX: Final = 3
+"""Deaths of workers at the same point of a lane after which it is parked. A person or the system may kill a worker once or twice."""
+
+_EXECUTED: Final = re.compile(rf"{EXECUTES} (\[.*\])")
+
+WORKER_DIED = "Python worker exited unexpectedly"
+"""Spark's message for a worker that was killed, by a person or by the system's out-of-memory killer."""
+
+WORKER_LATE = "Python worker failed to connect back"
+"""Spark's message for a worker that took longer than 10 s to start; the limit is fixed in Spark, and a very busy machine can exceed it."""
+
+_LOST_WORKER = re.compile(
+    r"java\.(io\.(EOF|IO)|net\.Socket|nio\.channels\.(AsynchronousClose|ClosedChannel))Exception(: (Broken pipe|Connection reset|Socket "
+    r"closed)|$)",
+    re.MULTILINE,
+)
+_TALKS_TO_WORKERS = "org.apache.spark.api.python."
+"""What Spark reports instead if it was writing to the worker: the error of the connection, from its classes for Python."""
+
+
+def worker_died(error: str) -> bool:
+    """Return whether the text of a query's exception says that a worker died, or did not start."""
+    return (
+        WORKER_DIED in error
+        or WORKER_LATE in error
+        or (_TALKS_TO_WORKERS in error and _LOST_WORKER.search(error) is not None)
+    )
+
+
+class Failed(Protocol):
+    """A failed batch: its reason in one line, and what Spark says of it."""
+
+    error: str
+
+
+class Deaths:
+    """Counts the deaths of workers by lane and point, as their last words name them (`workers.note_point`).
+
+    The counts last as long as the driver: a lane that has not been parked when it ends is tried again as often by the next one.
+    """
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._reasons: dict[tuple[str, str], str] = {}
+
+    def count(self, failure: Failed) -> str | None:
+        """Count a failure, and return its lane if that is to be parked now."""
+        executed = executed_lane(failure.error)
+        if executed is None:
+            return None
+        self._counts[executed] += 1
+        lane, _ = executed
+        self._reasons[executed] = (
+            f"lane {lane}: its worker died {self._counts[executed]} times at the same point: {failure}"
+        )
+        return lane if self._counts[executed] == DEATHS_MAX else None
+
+    def suspects(self) -> dict[str, Suspect]:
+        """Return the lanes to be parked, each with the last point at which that is so."""
+        return {
+            lane: Suspect(point, self._reasons[lane, point])
+            for (lane, point), count in self._counts.items()
+            if count >= DEATHS_MAX
+        }
+
+
+def executed_lane(error: str) -> tuple[str, str] | None:
+    """Return the lane, and its point, that a worker executed when it died; None if the error does not say so."""
+    found = _EXECUTED.search(error)
+    if found is None:
+        return None
+    try:
+        words = json.loads(found[1])
+    except ValueError:
+        return None
+    if len(words) != 2 or not all(isinstance(word, str) for word in words):
+        return None
+    lane, point = words
+    return lane, point

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the inputs of a parked lane again, in the worker that executes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from streaming.transactions import KafkaGone
+from validator.codec.arrivals import arrival
+from validator.codec.inflight import Arrival
+from validator.core.inputs import Source
+from validator.errors import Unavailable, UserError
+from validator.kafka.reader import POLL_S, TopicReader
+from validator.lanes.definition import LaneDefinition, job_codec
+from validator.lanes.parked import Place, Span
+from validator.lanes.parking import InputsGone, Suspect
+from validator.topics import INPUT_TOPICS
+
+ANSWER_S_MAX: Final = 60.0
+"""Seconds that Kafka has to answer a request."""
+
+
+class ReadFailed(Exception):
+    """Kafka did not give a lane's inputs; the batch is retried."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParkingSettings:
+    """What the lane stage needs in order to park lanes, and to let them continue.
+
+    ``suspects`` are lanes at whose point a worker has died too often. ``skipped`` are records that lanes were ordered to skip before they
+    were started over.
+    """
+
+    kafka: dict[str, Any] = field(default_factory=dict)
+    prefix: str = ""
+    suspects: dict[str, Suspect] = field(default_factory=dict)
+    skipped: dict[str, frozenset[Source]] = field(default_factory=dict)
+
+    def held_inputs(
+        self, definitions: Mapping[str, LaneDefinition], lane: str, place: Place, span: Span, bytes_max: int
+    ) -> tuple[list[Arrival], int]:
+        """Return a lane's inputs within a span, as `validator.lanes.parking.HeldInputs` says.
+
+        Raises `InputsGone`, `ReadFailed`, and `KafkaGone` if Kafka is away.
+        """
+        topic, partition = place[0].removeprefix(self.prefix), place[1]
+        try:
+            return self._read(definitions, lane, (topic, partition), span, bytes_max)
+        except Unavailable as error:
+            raise KafkaGone(str(error)) from error
+        except UserError as error:
+            raise ReadFailed(str(error)) from error
+
+    def _read(
+        self, definitions: Mapping[str, LaneDefinition], lane: str, place: Place, span: Span, bytes_max: int
+    ) -> tuple[list[Arrival], int]:
+        codec = job_codec(definitions.values())
+        lanes = {name: definition.records for name, definition in definitions.items()}
+        topic, partition = place
+        kind = INPUT_TOPICS[topic]
+        items: list[Arrival] = []
+        size = 0
+        with TopicReader(
+            self.kafka, self.prefix, [topic], partitions=[partition], nulls=True, patience_s=ANSWER_S_MAX
+        ) as reader:
+            first, _ = reader.spans()[place]
+            if first > span.first:
+                raise InputsGone(
+                    f"retention removed the held inputs of {self.prefix}{topic}[{partition}] from {span.first} to {first - 1}: remove the "
+                    "job's checkpoint and import a later state of the lane with `validator lanes import`"
+                )
+            reader.restart(topic, partition, span.first)
+            while True:
+                for record in reader.poll(POLL_S):
+                    if record.offset >= span.end:
+                        return items, span.end
+                    if size >= bytes_max:
+                        return items, record.offset
+                    source = Source(self.prefix + topic, partition, record.offset)
+                    # a record without a value is read as an empty one
+                    named, item = arrival(codec, kind, record.value or None, source, record.key, lanes)
+                    if named == lane:
+                        items.append(item)
+                        size += len(record.value)
+                if reader.end_of(topic, partition) >= span.end:
+                    return items, span.end
+                if reader.at_end:
+                    raise ReadFailed(
+                        f"{self.prefix}{topic}[{partition}] ends before offset {span.end}, which was read before"
+                    )

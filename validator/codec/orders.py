@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an operator asks of a parked lane: to continue, without some records if need be.
+
+An order is a record of the topic `blocks`, where the lane's other inputs are. So it is durable, each batch has it exactly once, it wakes a
+lane that nothing else arrives for, and a lane that starts over meets it again.
+"""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Final, NamedTuple
+
+from fastavro import schemaless_reader
+from fastavro.read import SchemaResolutionError
+
+from validator.codec.encode import write
+from validator.codec.schemas import HEADER_SIZE, schemas
+from validator.core.inputs import Source
+from validator.core.limits import ORDER_SKIPS_MAX, RECORD_BYTES_MAX
+
+SCHEMA: Final = "validator.LaneOrder"
+
+
+class LaneOrder(NamedTuple):
+    """An order to one lane, and the record that holds it."""
+
+    lane: str
+    skips: frozenset[Source]
+    """Records that become dead letters instead of inputs."""
+    source: Source
+
+
+def encode_order(lane: str, skips: frozenset[Source]) -> bytes:
+    """Return an order as a Kafka value."""
+    return write(schemas()[SCHEMA], {"lane": lane, "skips": [source._asdict() for source in sorted(skips)]})
+
+
+def decode_order(value: bytes | None, source: Source) -> LaneOrder | None:
+    """Return the order that a Kafka value holds; None if it is anything else, or more than an order may be."""
+    schema = schemas()[SCHEMA]
+    if value is None or not value.startswith(schema.header) or len(value) > RECORD_BYTES_MAX:
+        return None
+    stream = BytesIO(value)
+    stream.seek(HEADER_SIZE)
+    try:
+        datum = schemaless_reader(stream, schema.parsed, None)
+    except (EOFError, IndexError, ValueError, OverflowError, SchemaResolutionError):
+        return None
+    if not isinstance(datum, dict) or stream.tell() != len(value) or len(datum["skips"]) > ORDER_SKIPS_MAX:
+        return None
+    skips = (Source(skip["topic"], skip["partition"], skip["offset"]) for skip in datum["skips"])
+    return LaneOrder(datum["lane"], frozenset(skips), source)

@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs one lane's batch; if the lane cannot continue, it is parked, and no other lane notices.
+
+A batch that fails leaves the lane's state as it was before. What the batch emitted until then stays emitted: the blocks before the fault
+are the same when they are executed again, and the marker leaves them out. Its dead letters are not emitted, and none of its inputs count as
+consumed.
+
+A parked lane keeps no inputs. It remembers per partition the first one that it has not taken and the last one that it has seen, and takes
+them from Kafka again when an order (`codec.orders`) lets it continue. So it costs nothing, however long it is parked; the price is that
+retention may remove what it holds, which parks it again instead of losing it silently.
+
+A batch of a resuming lane takes a bounded share of what is held, from each partition in proportion, so that it delays the batch's other
+lanes by a bounded time.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import traceback
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+from validator.codec.dead_letters import fitted
+from validator.codec.encode import BlockOutput
+from validator.codec.inflight import Arrival
+from validator.codec.orders import LaneOrder
+from validator.core.handlers.errors import HandlerFault
+from validator.core.inputs import DeadLetter, DeadReason, Input, Source, Unreadable
+from validator.core.lane import WaitingOverflow
+from validator.core.scale import DecodeError
+from validator.errors import UserError
+from validator.lanes.definition import LaneDefinition
+from validator.lanes.marker import consumed_by
+from validator.lanes.parked import Fault, Parked, Place, Span, point_of, running, shortened, stored_parts
+from validator.lanes.store import SKIPPED_DETAIL, LaneCache, Skipped, StateBackend, StateUnusable, process_batch
+
+RESUMED_OFFSETS_MAX: Final = 50_000
+"""Offsets, of any lane, that a resuming lane reads again in one batch."""
+RESUMED_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Bytes of values of one partition after which the rest is left for the next batch."""
+
+
+class CannotDecode(Exception):
+    """A record for the lane cannot be decoded, through a bug."""
+
+
+class Suspect(NamedTuple):
+    """A lane whose worker has died too often at one point (`parked.point_of`)."""
+
+    point: str
+    reason: str
+
+
+class InputsGone(Exception):
+    """Kafka no longer has a held input."""
+
+
+class HeldInputs(Protocol):
+    """Reads inputs again."""
+
+    def __call__(self, lane: str, place: Place, span: Span, bytes_max: int) -> tuple[list[Arrival], int]:
+        """Return a lane's inputs within a span, and the offset up to which they are complete: ``span.end`` unless there are more bytes.
+
+        The same arguments give the same result, as long as Kafka has the inputs. Raises `InputsGone`; other exceptions mean that Kafka
+        cannot be read now.
+        """
+
+
+@dataclass(slots=True)
+class LaneBatch:
+    """One batch of one lane.
+
+    ``suspects`` is by lane. ``noted`` gets the lane and its point before anything runs that may end the process, ``on_bug`` the
+    exception of a bug. ``known_skips`` are records that the lane skipped before it was started over.
+    """
+
+    definition: LaneDefinition
+    backend: StateBackend
+    cache: LaneCache
+    items: list[Arrival]
+    held_inputs: HeldInputs
+    suspects: Mapping[str, Suspect] = field(default_factory=dict)
+    known_skips: Collection[Source] = ()
+    noted: Callable[[str, str], None] = lambda _lane, _point: None
+    on_bug: Callable[[BaseException], None] = lambda error: traceback.print_exception(error, file=sys.stderr)
+    consumed: dict[Place, int] = field(default_factory=dict)
+    """By topic and partition, the offset after the last input taken; complete when the output is exhausted."""
+
+    @property
+    def lane(self) -> str:
+        """The lane's name."""
+        return self.definition.name
+
+    def run(self) -> Iterator[BlockOutput]:
+        """Yield the batch's output. Raises only what the store or Kafka raise."""
+        stored = self.backend.load_head()
+        try:
+            parked, head = stored_parts(stored)
+        except DecodeError as error:
+            parked, head = (
+                Parked(Fault.STATE, shortened(f"lane {self.lane}: it is parked, and why is damaged: {error}"), None),
+                None,
+            )
+        suspect = self.suspects.get(self.lane)
+        point = point_of(stored)
+        if suspect is not None and suspect.point == point:
+            held = Parked(Fault.WORKER, "", None) if parked is None else parked
+            yield from self._park(
+                replace(held.holding(self.items), fault=Fault.WORKER, reason=shortened(suspect.reason), resuming=False),
+                head,
+            )
+            return
+        self.noted(self.lane, point)
+        yield from self._go_on(head) if parked is None else self._stay(parked, head)
+
+    def _go_on(self, head: bytes | None) -> Iterator[BlockOutput]:
+        """Process what the batch brings."""
+        skips = frozenset(self.known_skips).union(*(item.skips for item in self.items if isinstance(item, LaneOrder)))
+        at_fault = Parked(Fault.BUG, "", None, skips=skips).holding(self.items)
+        if (yield from self._attempt(head, self.items, at_fault)):
+            self.consumed = consumed_by(self.items)
+
+    def _stay(self, before: Parked, head: bytes | None) -> Iterator[BlockOutput]:
+        """Hold what the batch brings, and take a share of what is held if an order says so."""
+        parked = before.holding(self.items)
+        orders = [item for item in self.items if isinstance(item, LaneOrder)]
+        if orders:
+            parked = replace(parked, resuming=True, skips=parked.skips.union(*(order.skips for order in orders)))
+        if not parked.resuming:
+            if parked != before:
+                self.backend.save_head(parked.encode(head))
+            return
+        try:
+            items, left = self._take(parked.held)
+        except InputsGone as gone:
+            gone_now = replace(
+                parked, fault=Fault.INPUTS, reason=shortened(f"lane {self.lane}: {gone}"), resuming=False
+            )
+            yield from self._park(gone_now, head)
+            return
+        after = replace(parked, held=left) if left else None
+        if (yield from self._attempt(head, items, parked, after)):
+            self.consumed = consumed_by(items)
+            yield running(self.lane) if after is None else after.record(self.lane)
+
+    def _take(self, held: dict[Place, Span]) -> tuple[list[Arrival], dict[Place, Span]]:
+        """Return the next share of what is held, and the rest."""
+        total = sum(span.end - span.first for span in held.values())
+        items: list[Arrival] = []
+        left: dict[Place, Span] = {}
+        for place, span in sorted(held.items()):
+            share = -(-(span.end - span.first) * min(total, RESUMED_OFFSETS_MAX) // total)
+            wanted = Span(span.first, min(span.end, span.first + share))
+            found, end = self.held_inputs(self.lane, place, wanted, RESUMED_BYTES_MAX)
+            items += found
+            if end < span.end:
+                left[place] = Span(end, span.end)
+        return items, left
+
+    def _attempt(
+        self, head: bytes | None, items: list[Arrival], at_fault: Parked, after: Parked | None = None
+    ) -> Generator[BlockOutput, None, bool]:
+        """Process inputs and return whether that was possible; otherwise the lane is parked as ``at_fault`` holds.
+
+        With ``after`` the lane has more to take afterwards.
+        """
+        state = CollectedWrites(self.backend, head)
+        skipped = Skipped(at_fault.skips, at_fault.since_block)
+        others: list[BlockOutput] = []
+        since = at_fault.since_block
+        try:
+            inputs = list(_inputs(items, at_fault.skips))
+            for output in process_batch(self.definition, state, self.cache, inputs, skipped):
+                if output.block is None:  # if the batch fails, its dead letters come again
+                    others.append(output)
+                else:
+                    since = output.block
+                    yield output
+        except (Exception, SystemExit) as error:
+            if state.failed:
+                raise
+            fault = fault_of(error)
+            if fault is Fault.BUG:
+                self.on_bug(error)
+            reason = shortened(_reason(self.lane, fault, error))
+            _release(error)
+            yield from self._park(
+                replace(at_fault, fault=fault, reason=reason, since_block=since, resuming=False), head
+            )
+            return False
+        state.write(after)
+        yield from others
+        return True
+
+    def _park(self, parked: Parked, head: bytes | None) -> Iterator[BlockOutput]:
+        self.cache.take(self.lane)
+        self.backend.save_head(parked.encode(head))
+        yield parked.record(self.lane)
+
+
+def _inputs(items: Iterable[Arrival], skips: frozenset[Source]) -> Iterator[Input | DeadLetter]:
+    """Yield what a lane takes. Orders have had their effect when they arrived. Raises `CannotDecode`."""
+    for item in items:
+        if isinstance(item, Unreadable):
+            if item.source not in skips:
+                topic, partition, offset = item.source
+                raise CannotDecode(f"the record at {topic}:{partition}:{offset}: {item.detail}")
+            yield fitted(
+                DeadLetter(item.lane, DeadReason.SKIPPED, f"{SKIPPED_DETAIL}: {item.detail}", item.source, item.raw)
+            )
+        elif not isinstance(item, LaneOrder):
+            yield item
+
+
+def fault_of(error: BaseException) -> Fault:
+    """Return what kind of fault an exception of a lane is."""
+    for kinds, fault in (
+        (WaitingOverflow, Fault.WAITING),
+        (HandlerFault, Fault.HANDLER),
+        (MemoryError, Fault.MEMORY),
+        (StateUnusable, Fault.STATE),
+        (UserError, Fault.CONFIGURATION),
+    ):
+        if isinstance(error, kinds):
+            return fault
+    return Fault.BUG
+
+
+def _reason(lane: str, fault: Fault, error: BaseException) -> str:
+    if fault is Fault.MEMORY:
+        return f"lane {lane}: its worker ran out of memory: raise [job] worker_memory"
+    if isinstance(error, CannotDecode):
+        return f"lane {lane}: {error}"
+    if fault is Fault.BUG:
+        *_, last = traceback.extract_tb(error.__traceback__)
+        where = f"{Path(last.filename).name}:{last.lineno}"
+        return f"lane {lane}: {type(error).__name__} at {where}: {error}; the worker's log has the traceback"
+    text = str(error)
+    return text if text.startswith(f"lane {lane}") else f"lane {lane}: {text}"
+
+
+def _release(error: BaseException) -> None:
+    """Free what the failed call had in its variables: the worker lives on, and does not look for cycles itself."""
+    seen: BaseException | None = error
+    while seen is not None:
+        traceback.clear_frames(seen.__traceback__)
+        seen = seen.__cause__ or seen.__context__
+    gc.collect()
+
+
+class CollectedWrites:
+    """A lane's store (`StateBackend`) whose writes wait for `write`; ``failed`` once the store itself has raised."""
+
+    def __init__(self, backend: StateBackend, head: bytes | None) -> None:
+        self._backend = backend
+        self._head = head
+        self._writes: list[Callable[[], None]] = []
+        self.failed = False
+
+    def load_head(self) -> bytes | None:
+        """Return the head as it is in this batch."""
+        return self._head
+
+    def save_head(self, head: bytes) -> None:
+        """Replace the head."""
+        self._head = head
+
+    def load_slots(self) -> dict[int, bytes]:
+        """Return every slot."""
+        with self._noting():
+            return self._backend.load_slots()
+
+    def load_journal(self) -> Iterator[bytes]:
+        """Return the journal's entries in order."""
+        with self._noting():
+            entries = iter(self._backend.load_journal())
+        while True:
+            with self._noting():
+                entry = next(entries, None)
+            if entry is None:
+                return
+            yield entry
+
+    def save_slot(self, number: int, data: bytes) -> None:
+        """Write a slot."""
+        self._writes.append(partial(self._backend.save_slot, number, data))
+
+    def remove_slot(self, number: int) -> None:
+        """Remove an existing slot."""
+        self._writes.append(partial(self._backend.remove_slot, number))
+
+    def append_journal(self, entry: bytes) -> None:
+        """Append an entry to the journal."""
+        self._writes.append(partial(self._backend.append_journal, entry))
+
+    def clear_journal(self) -> None:
+        """Remove every entry."""
+        self._writes.append(self._backend.clear_journal)
+
+    def write(self, parked: Parked | None) -> None:
+        """Write everything, the head last; ``parked`` goes around the head."""
+        for each in self._writes:
+            each()
+        assert self._head is not None
+        self._backend.save_head(self._head if parked is None else parked.encode(self._head))
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.failed = True
+            raise

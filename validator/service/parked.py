@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parked lanes as an operator sees them, and the orders that let them continue."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from validator.codec.arrivals import arrival
+from validator.codec.encode import OutputRecord, source_of
+from validator.codec.inflight import Arrival
+from validator.codec.json_form import shown_json
+from validator.codec.orders import LaneOrder, encode_order
+from validator.core.inputs import DeadLetter, DeadReason, Input, Source
+from validator.core.limits import ORDER_SKIPS_MAX
+from validator.errors import UserError
+from validator.kafka.reader import POLL_S, TopicReader
+from validator.lanes.configured import chain_runtime, configured_codec
+from validator.lanes.parked import Fault, parked_key
+from validator.service.markers import read_markers
+from validator.service.sender import RecordSender
+from validator.topics import DEAD_LETTERS, INPUT_TOPICS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from validator.config import Config
+    from validator.kafka.client import KafkaTable
+
+BLOCKS: Final = "blocks"
+"""The topic that carries orders, next to the lane's blocks."""
+
+REMEDIES: Final[dict[str, str]] = {
+    Fault.WAITING: "send what is missing, skip what is too far ahead (--skip), or raise the limit and restart the job",
+    Fault.HANDLER: "deploy a handler that ends and restart the job, or skip the record with the message (--skip)",
+    Fault.MEMORY: "raise [job] worker_memory and restart the job",
+    Fault.WORKER: "raise [job] worker_memory, or deploy another version of the plugin, and restart the job",
+    Fault.STATE: "remove the job's checkpoint and start with --rebuild",
+    Fault.CONFIGURATION: "correct the configuration and restart the job",
+    Fault.INPUTS: "remove the job's checkpoint and import a later state of the lane with `validator lanes import`",
+    Fault.BUG: "report the bug with the traceback in the job's log; skip the record (--skip) if one is named",
+}
+"""By fault, what lets a lane continue."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneReports:
+    """What the topic `lanes` says: by lane, the last status, and the last record of a lane that is parked or resuming."""
+
+    statuses: dict[str, dict[str, Any]]
+    parked: dict[str, dict[str, Any]]
+
+
+def lane_reports(config: Config) -> LaneReports:
+    """Return what the job last said of each lane. Raises `UserError` if Kafka or the topic is not available."""
+    found = LaneReports({}, {})
+    with TopicReader(config.kafka, config.topics.prefix, ["lanes"]) as reader:
+        for record in reader.read_to_end():
+            shown = shown_json("lanes", record.value)
+            if not (record.key or b"").endswith(b"/parked"):
+                found.statuses[shown["lane"]] = shown
+            elif shown["state"] == "running":
+                found.parked.pop(shown["lane"], None)
+            else:
+                found.parked[shown["lane"]] = shown
+    return found
+
+
+def skipped_records(kafka: KafkaTable, prefix: str) -> dict[str, frozenset[Source]]:
+    """Return, by lane, the records that are dead letters because an operator skipped them: a lane that starts over skips them again."""
+    found: dict[str, set[Source]] = {}
+    with TopicReader(kafka, prefix, [DEAD_LETTERS]) as reader:
+        for record in reader.read_to_end():
+            headers = dict(record.headers)
+            if headers.get("reason") == DeadReason.SKIPPED.name.encode() and "source" in headers:
+                letter = OutputRecord(DEAD_LETTERS, record.key or b"", b"", record.headers)
+                found.setdefault(letter.key.decode("utf-8", "replace"), set()).add(source_of(letter))
+    return {lane: frozenset(sources) for lane, sources in found.items()}
+
+
+def remedy_of(parked: dict[str, Any]) -> str:
+    """Return what lets a parked lane continue."""
+    return REMEDIES.get(parked["fault"], "see docs/operations.md, Parked lanes")
+
+
+def lost_inputs(config: Config, parked: dict[str, Any]) -> list[str]:
+    """Return, in words, which held inputs of a lane are no longer in Kafka."""
+    prefix = config.topics.prefix
+    with TopicReader(config.kafka, prefix, list(INPUT_TOPICS)) as reader:
+        firsts = {(prefix + topic, partition): first for (topic, partition), (first, _) in reader.spans().items()}
+    return [
+        f"{held['topic']}[{held['partition']}] from {held['first']}"
+        for held in parked["held"]
+        if firsts.get((held["topic"], held["partition"]), 0) > held["first"]
+    ]
+
+
+def place_of(text: str, prefix: str) -> Source:
+    """Return the record that ``TOPIC:PARTITION:OFFSET`` names; the topic may be given without the prefix. Raises `UserError`."""
+    topic, *numbers = text.rsplit(":", 2)
+    name = topic.removeprefix(prefix)
+    if len(numbers) != 2 or not all(number.isascii() and number.isdigit() for number in numbers):
+        raise UserError(f"--skip {text}: expected TOPIC:PARTITION:OFFSET, such as candidates:0:17")
+    if name not in INPUT_TOPICS:
+        raise UserError(f"--skip {text}: expected one of the topics {', '.join(INPUT_TOPICS)}, found {topic}")
+    return Source(prefix + name, int(numbers[0]), int(numbers[1]))
+
+
+def order_to_resume(config: Config, lane: str, skips: Collection[Source]) -> None:
+    """Write the order that lets a parked lane continue without some records.
+
+    Errors, in order, each a `UserError`: the lane is not configured; it is not parked; too many records are named; one of them is not in
+    Kafka, belongs to another lane, or to a block whose output is already committed.
+    """
+    if lane not in config.chains:
+        raise UserError(f"--lane: no chain {lane!r} is configured; configured are {', '.join(sorted(config.chains))}")
+    if lane not in lane_reports(config).parked:
+        raise UserError(f"lane {lane} is not parked")
+    if len(skips) > ORDER_SKIPS_MAX:
+        raise UserError(f"--skip: expected at most {ORDER_SKIPS_MAX} records, found {len(skips)}")
+    for source in sorted(skips):
+        _check_skip(config, lane, source)
+    _write_order(config, lane, skips)
+
+
+def _write_order(config: Config, lane: str, skips: Collection[Source]) -> None:
+    sender = RecordSender(config.kafka, config.topics.prefix)
+    sender.check(BLOCKS)
+    sender.send(BLOCKS, lane.encode(), encode_order(lane, frozenset(skips)))
+    sender.flush()
+
+
+def _check_skip(config: Config, lane: str, source: Source) -> None:
+    named, item = _record_at(config, source)
+    where = f"--skip {source.topic}:{source.partition}:{source.offset}"
+    if named != lane or isinstance(item, LaneOrder):
+        raise UserError(f"{where}: it is not an input of lane {lane}")
+    if isinstance(item, DeadLetter):
+        raise UserError(f"{where}: it is a dead letter in any case: {item.detail}")
+    marker = read_markers(config.kafka, config.topics.prefix).get(lane)
+    emitted = None if marker is None else marker.block
+    if isinstance(item, Input) and emitted is not None and item.block <= emitted:
+        raise UserError(f"{where}: it belongs to block {item.block}, and the output up to block {emitted} is committed")
+
+
+def _record_at(config: Config, source: Source) -> tuple[str, Arrival]:
+    topic = source.topic.removeprefix(config.topics.prefix)
+    lanes = {lane: chain_runtime(chain, lane).records for lane, chain in config.chains.items()}
+    with TopicReader(config.kafka, config.topics.prefix, [topic], partitions=[source.partition], nulls=True) as reader:
+        first, end = reader.spans()[topic, source.partition]
+        if first <= source.offset < end:
+            reader.restart(topic, source.partition, source.offset)
+            for record in reader.read_to_end():
+                if record.offset == source.offset:
+                    value = record.value or None
+                    return arrival(configured_codec(config), INPUT_TOPICS[topic], value, source, record.key, lanes)
+                break
+    raise UserError(f"--skip {source.topic}:{source.partition}:{source.offset}: Kafka has no record there")
+
+
+def resume(
+    config: Config, lane: str, skips: Collection[Source], seconds_max: float, told: Callable[[dict[str, Any]], None]
+) -> dict[str, Any] | None:
+    """Order a lane to continue, and order it on after each share of its inputs, since it may have no others that would wake it.
+
+    ``told`` gets each record of how it is. Returns the last one once the lane runs or is parked again, None if it has said nothing for
+    ``seconds_max``. Raises `UserError` as `order_to_resume`.
+    """
+    with TopicReader(config.kafka, config.topics.prefix, ["lanes"]) as reader:
+        for _ in reader.read_to_end():
+            pass
+        order_to_resume(config, lane, skips)
+        deadline = time.monotonic() + seconds_max
+        while time.monotonic() < deadline:
+            for record in reader.poll(POLL_S):
+                if record.key != parked_key(lane):
+                    continue
+                shown = shown_json("lanes", record.value)
+                told(shown)
+                if shown["state"] != "resuming":
+                    return shown
+                _write_order(config, lane, ())
+                deadline = time.monotonic() + seconds_max
+    return None
