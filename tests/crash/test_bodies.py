@@ -12,7 +12,8 @@ from validator_xcmp_bodies import records
 from validator_xcmp_bodies.job import open_job
 
 from tests.bodies.history import LANE, body, event, receipt
-from tests.crash.bodies import FOLLOWED, Ends, Plan, compare, hostile_history, sequence
+from tests.crash.bodies import FOLLOWED, hostile_history
+from tests.crash.bodies_judge import Ends, Plan, compare, sequence
 from tests.crash.comparison import Tally
 from validator.plugin.job_api import Job, JobContext
 

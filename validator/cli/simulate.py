@@ -71,8 +71,7 @@ def simulate(
     topology: Annotated[
         str | None,
         typer.Option(
-            help="Channels, if the protocol has any by name: router those recorded of polkadot (the default) or kusama, xcmp-network "
-            "fixed ones with `fixed`."
+            help="Channels, by a name that the protocol knows: recorded ones of polkadot (the default) or kusama, or `fixed` ones."
         ),
     ] = None,
     paras: Annotated[int | None, typer.Option(help="Number of paras, the busiest first.")] = None,

@@ -78,8 +78,8 @@ def choose_transport(config: Config, name: str) -> Chosen:
     if name == plugin_name and name not in transports and len(transports) == 1:
         (wanted,) = transports
     if wanted not in transports:
-        there = ", ".join(sorted(transports)) or "none"
-        raise UserError(f"{plugin}: no transport {name!r} under [transports.{plugin_name}], expected one of {there}")
+        there = f"expected one of {', '.join(sorted(transports))}" if transports else "the table configures none"
+        raise UserError(f"{plugin}: no transport {name!r} under [transports.{plugin_name}], {there}")
     transport = transports[wanted]
     jobs = tuple(configured_job(config, job) for job in transport.jobs)
     forms = record_forms(config, jobs)

@@ -198,7 +198,7 @@ def test_parts_in_any_order_and_twice_are_held_once() -> None:
 
 
 def test_bodies_for_made_up_recipients_are_bounded_and_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a buffer for unlisted bodies, each recipient that a record names would otherwise be known for ever."""
+    """With a buffer for unlisted bodies, each recipient that a record names would otherwise stay known."""
     monkeypatch.setattr(bodies_module, "UNLISTED_TOTAL_BYTES_MAX", 100_000)
     bodies = listing(Settings(unlisted_bytes=1_000, unlisted_blocks=2))
     pages, stored = Pages(bodies), {}
