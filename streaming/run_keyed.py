@@ -39,8 +39,8 @@ RECOVERY = "recovery.json"
 
 EFFECTS_PER_TRIGGER_MAX = 10_000
 """Records of effects in a batch, at most; `[job] max_records_per_trigger` may lower it. They may have hundreds of KiB each. The
-state stage holds what `Job.condense` leaves of all of them, the other stages a chunk. A batch has fixed costs of about a second, so a backlog
-needs large ones; lower `max_records_per_trigger` where condensed records are large."""
+state stage holds what `Job.condense` leaves of all of them, the other stages a chunk. A batch has fixed costs of about a second, so a
+backlog needs large ones; lower `max_records_per_trigger` where condensed records are large."""
 
 
 def run_keyed_job(config: Config, name: str) -> int:
