@@ -4,10 +4,13 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 STAMP  := $(VENV)/.made
-WORKERS ?= 2
+# Much of the tests is waiting: a third worker keeps two cores busy.
+WORKERS ?= 3
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
 
 .DEFAULT_GOAL := help
+# Tests start hundreds of processes: without bytecode each of them would compile the program again.
+unexport PYTHONDONTWRITEBYTECODE
 # PYTHONPATH=build/channel-compiled runs the compiled form of Channel, for example `python -m benchmarks channel`.
 COMPILED := build/channel-compiled
 # Spark processes of tests take their classes from it (tests/class_data.py).
@@ -42,7 +45,7 @@ channel-compiled: setup ## compile Channel into build/channel-compiled (needs a 
 $(CLASSES): $(STAMP) | setup
 	@$(BIN)/python -m tests.class_data 2> $(CLASSES).log || { cat $(CLASSES).log; exit 1; }
 
-test: setup $(CLASSES) ## run every test, two files at a time (20 minutes on two cores); WORKERS=
+test: setup $(CLASSES) ## run every test, three files at a time; WORKERS=
 	$(BIN)/python -m pytest -n $(WORKERS)
 
 test-all: setup $(CLASSES) ## run every test with all of its repetitions under other seeds
