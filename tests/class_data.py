@@ -54,7 +54,7 @@ def main() -> None:
         folder = Path(name)
         with spark_session("local[2]", folder, driver_memory="1g", state_partitions=1) as spark:
             simulated = chain(SimulationSettings(seed=1, blocks=10))
-            kafka = {"bootstrap.servers": broker.bootstrap_servers}
+            kafka = broker.kafka
             lanes = {simulated.lane: definition_of(simulated)}
             running = Stream(spark, kafka, "classes.", folder / "streams", lanes)
             for part in (simulated.records[::2], simulated.records[1::2]):

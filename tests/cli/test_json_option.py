@@ -43,6 +43,7 @@ RUN: Final[dict[str, tuple[str, ...]]] = {
 
 ELSEWHERE: Final = {
     "broker start": "tests/unit/kafka/test_process.py starts brokers; it prints what `broker status` prints",
+    "broker settings": "tests/cli/test_broker_settings.py",
     "broker stop": "as `broker start`",
     "dead-letters show": "tests/cli/test_dead_letters.py reads its output as lines of JSON",
     "demo": "tests/cli/test_demo.py",

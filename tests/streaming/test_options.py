@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming.options import session_options
+from streaming.options import protection_options, session_options
 from tests.streaming.conftest import DRIVER_MEMORY
 
 
@@ -22,6 +22,26 @@ def options(spark_directory: Path) -> dict[str, str]:
 def test_session_has_every_option(spark: SparkSession, options: dict[str, str]) -> None:
     assert {name: spark.conf.get(name) for name in options} == options
     assert spark.conf.get("spark.sql.shuffle.partitions") == "1"
+
+
+def test_session_admits_only_its_own_processes(spark: SparkSession) -> None:
+    sockets = Path(spark.conf.get("spark.python.unix.domain.socket.dir") or "")
+    wanted = protection_options("local[2]", sockets)
+    assert {name: spark.conf.get(name) for name in wanted} == wanted
+    assert sockets.stat().st_mode & 0o777 == 0o700
+    machine: Any = spark.sparkContext._jvm
+    manager = machine.org.apache.spark.SparkEnv.get().securityManager()
+    assert manager.isAuthenticationEnabled()
+    assert len(manager.getSecretKey()) >= 32
+    command = Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/cmdline").read_text()  # type: ignore[union-attr]
+    assert manager.getSecretKey() not in command
+
+
+@pytest.mark.parametrize("master", ["spark://there:7077", "yarn", "k8s://there:1"])
+def test_cluster_is_reached_from_outside_and_authenticates(master: str) -> None:
+    found = protection_options(master, None)
+    assert found["spark.authenticate"] == found["spark.network.crypto.enabled"] == "true"
+    assert not {"spark.driver.host", "spark.driver.bindAddress"} & found.keys()
 
 
 def test_options_set_at_start_reach_the_jvm(spark: SparkSession, options: dict[str, str]) -> None:

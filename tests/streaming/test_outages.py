@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One job through several outages: it waits, says so, goes on, and emits what an undisturbed one emits."""
+"""One job through several outages: it waits, says so, continues, and emits what an undisturbed one emits."""
 
 from __future__ import annotations
 

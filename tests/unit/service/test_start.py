@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from validator import exit_codes
+from validator.cli.job_log import describe
 from validator.config import Config
+from validator.errors import GivenUp, Unavailable
 from validator.kafka.broker import BrokerStatus
 from validator.service import job as job_module
-from validator.service import start
+from validator.service import start, waiting
 from validator.service.start import JOB_RESTARTS_MAX, Service
 
 if TYPE_CHECKING:
@@ -134,6 +136,39 @@ def test_accepted_change_is_passed_until_the_job_has_kept_it(make: Callable[...,
     service.start()
     assert service.run(JOB_RESTARTS_MAX) == exit_codes.OK
     assert [event["line"] for event in events if event["event"] == "output"] == ["a:genesis", "a:genesis", ""]
+
+
+def test_service_waits_for_kafka_and_says_so(make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    service, _, events = make("")
+    monkeypatch.setattr(waiting, "PAUSE_S_MIN", 0.001)
+    answers = [Unavailable("no Kafka answers at there:1")] * 2
+
+    def create(*_: object, **__: object) -> dict[str, bool]:
+        if answers:
+            raise answers.pop()
+        return {"validator.blocks": True}
+
+    monkeypatch.setattr(start, "create_topics", create)
+    service.start()
+    assert named(events, "waiting", "topics") == ["waiting", "waiting", "topics"]
+    text = describe(next(event for event in events if event["event"] == "waiting"))
+    assert text == "no Kafka answers at there:1; tries again in 0 s, gives up after 3600 s"
+    service.stop()
+
+
+def test_service_without_kafka_gives_up(make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    service, _, _ = make("")
+    service.config = service.config.model_copy(
+        update={"job": service.config.job.model_copy(update={"give_up_after": 0})}
+    )
+
+    def create(*_: object, **__: object) -> dict[str, bool]:
+        raise Unavailable("no Kafka answers at there:1")
+
+    monkeypatch.setattr(start, "create_topics", create)
+    with pytest.raises(GivenUp, match=r"there:1; gave up after 0 s, \[job\] give_up_after is 0"):
+        service.start()
+    service.stop()
 
 
 def test_job_that_refuses_or_has_a_bug_is_not_restarted(make: Callable[..., Any]) -> None:

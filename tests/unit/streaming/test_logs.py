@@ -49,3 +49,24 @@ def test_other_output_is_kept_up_to_size_limit(output: tuple[str, Path]) -> None
     assert lines[-1].startswith("noise 199 ")
     numbers = [int(line.split()[1]) for line in lines]
     assert numbers == list(range(numbers[0], 200)), "no line is lost or cut"
+
+
+FULL = """
+import sys
+from pathlib import Path
+import streaming.logs as logs
+def full(self, record): raise OSError(28, "No space left on device")
+logs._Noise.shouldRollover = full
+with logs.own_output(Path(sys.argv[1])) as own:
+    for number in range(2000):
+        print("noise", "x" * 100)
+    sys.stdout.flush()
+    own.write("written\\n")
+"""
+
+
+def test_log_on_a_full_disk_neither_stops_nor_floods_who_prints(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "written\n")
