@@ -222,25 +222,25 @@ def _markers() -> list[bytes]:
 
 
 TARGETS = (
-    Target("journal", _entries, _check_journal),
-    Target("head", lambda: [_committed().head or b""], _check_head),
-    Target("rules", lambda: [_definition().encode_rules()], _check_rules),
+    Target("journal", _entries, _check_journal, per_test=1_000),
+    Target("head", lambda: [_committed().head or b""], _check_head, per_test=4_000),
+    Target("rules", lambda: [_definition().encode_rules()], _check_rules, per_test=1_000),
     Target("keyed-head", _keyed_heads, _check_keyed_head),
     Target("marker", _markers, _check_marker),
-    *(Target(f"pages-{each}", partial(_pages, each), partial(_check_pages, each), per_test=200) for each in PROTOCOLS),
-    Target("store", _stores, _check_store, per_test=200),
+    *(Target(f"pages-{each}", partial(_pages, each), partial(_check_pages, each), per_test=4_000) for each in PROTOCOLS),
+    Target("store", _stores, _check_store, per_test=4_000),
     Target(
         "genesis",
         lambda: _file(lambda path: keep_genesis(path, (1, (b"a", b"bc"))), "lane-0123456789abcdef.genesis"),
         partial(_in_file, read_genesis, "x"),
-        per_test=300,
+        per_test=4_000,
     ),
-    Target("export", lambda: _file(_write_export, "lanes"), partial(_in_file, _read_export, "lanes"), per_test=300),
+    Target("export", lambda: _file(_write_export, "lanes"), partial(_in_file, _read_export, "lanes"), per_test=4_000),
     Target(
         "kept-start",
         lambda: _file(_write_start, "lane.start"),
         partial(_in_file, lambda path: kept_starts(path.parent), "lane.start"),
         TEXT_WORDS,
-        per_test=300,
+        per_test=4_000,
     ),
 )

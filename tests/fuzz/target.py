@@ -20,7 +20,7 @@ class Target:
     seeds: Callable[[], list[bytes]]
     check: Callable[[bytes], bool]
     words: tuple[bytes, ...] = ()
-    per_test: int = 2_000
+    per_test: int = 20_000
 
 
 def refused(line: str, *holds: str) -> bool:

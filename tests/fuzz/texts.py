@@ -179,8 +179,8 @@ WORDS_TOML = (
 )
 TARGETS = (
     Target("json-lines", _lines, _check_line, TEXT_WORDS),
-    Target("traces", _traces, _check_trace, TEXT_WORDS, per_test=300),
-    Target("state-files", _states, _check_state, TEXT_WORDS, per_test=500),
+    Target("traces", _traces, _check_trace, TEXT_WORDS, per_test=4_000),
+    Target("state-files", _states, _check_state, TEXT_WORDS, per_test=10_000),
     Target("proofs", _proofs, _check_proof, TEXT_WORDS),
-    Target("configuration", _configurations, _check_configuration, WORDS_TOML, per_test=100),
+    Target("configuration", _configurations, _check_configuration, WORDS_TOML, per_test=1_000),
 )

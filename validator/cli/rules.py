@@ -179,9 +179,8 @@ def _print(profiles: RuleProfiles, changes: Iterable[tuple[str, str]], empty: st
         return
     table = _table("feature", "what holds")
     for row in rows:
-        table.add_row(
-            *cells((f"{row['change']} {row['feature']}" if row["change"] else row["feature"], str(row["says"])))
-        )
+        feature = f"{row['change'] or ''} {row['feature']}".strip()
+        table.add_row(*cells((feature, str(row["says"]))))
     print_table(table)
 
 

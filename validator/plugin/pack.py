@@ -12,7 +12,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-import subprocess
 import sys
 import tempfile
 import zipfile
@@ -29,6 +28,7 @@ from typing import Final, NamedTuple
 from validator.errors import UserError
 from validator.plugin.archive import check_modules, check_words, unzipped
 from validator.plugin.files import distribution_files, files_digest, find_distribution, is_editable, same_name
+from validator.plugin.limited import BUILD_SECONDS_MAX, run_limited
 
 COMPILED: Final = (*EXTENSION_SUFFIXES, ".so", ".pyd", ".dll", ".dylib")
 """File name endings of modules that cannot be imported from an archive."""
@@ -142,12 +142,14 @@ def _contents(source: str) -> dict[str, bytes]:
 
 def _built(folder: Path) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as wheels:
-        pip = [sys.executable, "-m", "pip", "wheel", "--disable-pip-version-check", "--quiet"]
+        pip = [sys.executable, "-m", "pip", "wheel", "--disable-pip-version-check", "--quiet", "--no-index"]
         command = [*pip, "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, str(folder.absolute())]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = run_limited(command)
+        if done.late:
+            raise UserError(f"{folder}: its wheel cannot be built: it took more than {BUILD_SECONDS_MAX} s")
         built = sorted(Path(wheels).glob("*.whl"))
-        if done.returncode != 0 or len(built) != 1:
-            lines = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["pip gave no reason"]
+        if done.code != 0 or len(built) != 1:
+            lines = [line.strip() for line in done.errors.splitlines() if line.strip()] or ["pip gave no reason"]
             errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception|BackendUnavailable)\b", line)]
             why = (errors or lines)[-1]
             raise UserError(f"{folder}: its wheel cannot be built: {why}")
