@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from tests.contract.kafka_backends import Backend, Container, embedded, no_docker
 from validator.errors import UserError
 from validator.kafka.client import admin_config, consumer_config, producer_config
+from validator.kafka.reader import TopicReader
 from validator.kafka.retry import answer
 from validator.kafka.topics import create_topics, list_topics, topic_config
 from validator.topics import TOPICS
@@ -177,6 +178,27 @@ def test_topics_are_created_once_as_in_the_table(kafka: Table) -> None:
         found = admin.describe_configs([resource])[resource].result()
         wanted = topic_config(topic, topic.retention_ms)
         assert {name: found[name].value for name in wanted} == wanted, topic.name
+
+
+@pytest.mark.parametrize("days", [-400, -1, 1, 400])
+def test_writers_clock_does_not_matter(kafka: Table, days: int) -> None:
+    create_topics(kafka, prefix="clock.")
+    producer = Producer(producer_config(kafka))
+    refused: list[object] = []
+    before_ms = time.time_ns() // 1_000_000
+    for topic in TOPICS:
+        at_ms = before_ms + days * 86_400_000
+        producer.produce(
+            "clock." + topic.name,
+            b"x",
+            b"key",
+            timestamp=at_ms,
+            on_delivery=lambda error, _: error and refused.append(error),
+        )
+    assert producer.flush(60) == 0
+    assert refused == []
+    with TopicReader(kafka, "clock.", [topic.name for topic in TOPICS]) as reader:
+        assert {record.timestamp_ms >= before_ms - 60_000 for record in reader.read_to_end()} == {True}
 
 
 LAST_WRITE = """

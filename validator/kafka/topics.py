@@ -45,7 +45,13 @@ class TopicState:
 def topic_config(topic: Topic, retention_ms: int) -> dict[str, str]:
     """Return the topic-level options; ``retention_ms`` has no effect on a compacted topic."""
     limit = DEAD_LETTER_BYTES_MAX if topic.name == DEAD_LETTERS else MESSAGE_BYTES_MAX
-    kept = {"cleanup.policy": topic.cleanup, "max.message.bytes": str(limit)}
+    kept = {
+        "cleanup.policy": topic.cleanup,
+        "max.message.bytes": str(limit),
+        # a writer's clock matters neither to retention nor to whether the record is taken: from Kafka 4.0 on, the broker refuses records
+        # from more than an hour ahead
+        "message.timestamp.type": "LogAppendTime",
+    }
     if topic.cleanup == "delete":
         return kept | {"retention.ms": str(retention_ms)}
     return kept | {"min.cleanable.dirty.ratio": topic.dirty_ratio, "segment.ms": str(topic.segment_ms)}
