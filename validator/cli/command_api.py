@@ -28,6 +28,7 @@ from validator.kafka.topics import wait_for_topics
 from validator.service.job import JobProcess
 from validator.service.plugin_job import configured_job, create_job_topics, of_job
 from validator.service.sender import RecordSender
+from validator.service.waiting import Patience, wait_out
 
 __all__ = [
     "POLL_S",
@@ -66,15 +67,22 @@ SideTask = Callable[[Config, Callable[[dict[str, Any]], None], threading.Event],
 def run_plugin_job(
     config: Config, name: str, *, as_json: bool, rebuild: bool = False, side_task: SideTask | None = None
 ) -> None:
-    """Create the missing topics of a plugin's job, and run it until Ctrl-C or SIGTERM. Raises `UserError`, ``typer.Exit`` with its code."""
+    """Create the missing topics of a plugin's job, and run it until Ctrl-C or SIGTERM.
+
+    Raises `UserError`, `GivenUp`, ``typer.Exit`` with the job's code.
+    """
     if rebuild:
         config = config.model_copy(update={"job": config.job.model_copy(update={"rebuild": True})})
     job = configured_job(config, name)
-    wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)
-    create_job_topics(config, job)
+    log = log_printer(as_json=as_json)
+
+    def create() -> None:
+        wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)
+        create_job_topics(config, job)
+
+    wait_out(create, Patience(config.job.give_up_after), lambda pause: log({"event": "waiting", **pause.event()}))
     with jar_progress() as progress:
         ensure_jars("spark", progress=progress)
-    log = log_printer(as_json=as_json)
     process = JobProcess(of_job(config, name), log, plugin=name)
     with terminated_as_interrupted(), _running(side_task, config, log):
         process.start()
