@@ -79,7 +79,10 @@ TARGETS = (
     Target("calls-remark", lambda: [b"\0\0\x08ab", b"\0\7\0"], _check_remark),
     *(
         Target(
-            f"channel-{name}", partial(lambda of: list(_CHANNEL.seeds(of)), name), partial(_holds, check), per_test=4_000
+            f"channel-{name}",
+            partial(lambda of: list(_CHANNEL.seeds(of)), name),
+            partial(_holds, check),
+            per_test=4_000,
         )
         for name, check in _CHANNEL.TARGETS.items()
     ),

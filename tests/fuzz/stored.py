@@ -227,7 +227,10 @@ TARGETS = (
     Target("rules", lambda: [_definition().encode_rules()], _check_rules, per_test=1_000),
     Target("keyed-head", _keyed_heads, _check_keyed_head),
     Target("marker", _markers, _check_marker),
-    *(Target(f"pages-{each}", partial(_pages, each), partial(_check_pages, each), per_test=4_000) for each in PROTOCOLS),
+    *(
+        Target(f"pages-{each}", partial(_pages, each), partial(_check_pages, each), per_test=4_000)
+        for each in PROTOCOLS
+    ),
     Target("store", _stores, _check_store, per_test=4_000),
     Target(
         "genesis",

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every request whose errors librdkafka returns to its caller goes through `validator.kafka.retry.answer`."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+
+ASKING: Final = {
+    "list_topics", "list_offsets", "get_watermark_offsets", "committed", "offsets_for_times", "describe_consumer_groups",
+    "list_consumer_group_offsets", "alter_user_scram_credentials", "init_transactions", "delete_topics", "describe_configs",
+}  # fmt: skip
+"""Methods of librdkafka's clients. It retries producing, fetching and committing by itself."""
+
+
+def unanswered(text: str) -> Iterator[str]:
+    """Yield the requests of a module that are outside of every question to `answer`."""
+    tree = ast.parse(text)
+    questions = [
+        node.args[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "answer" and node.args
+    ]
+    named = {_name(question) for question in questions}
+    inside = {id(node) for question in questions for node in ast.walk(question)}
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef) and function.name in named:
+            inside |= {id(node) for node in ast.walk(function)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in ASKING and id(node) not in inside:
+            yield f"{node.lineno}: {node.attr}"
+
+
+def _name(question: ast.expr) -> str | None:
+    """Return the name of the function that is the question: itself, a method, or the first argument of `partial`."""
+    match question:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case ast.Call(func=ast.Name(id="partial"), args=[first, *_]):
+            return _name(first)
+        case _:
+            return None
+
+
+def test_each_request_is_asked_again_after_errors_that_pass() -> None:
+    found = {
+        str(path.relative_to(ROOT)): [*unanswered(text)]
+        for folder in ("validator", "streaming", "plugins")
+        for path in (ROOT / folder).rglob("*.py")
+        if "tests" not in path.parts and "confluent_kafka" in (text := path.read_text(encoding="utf-8"))
+    }
+    assert {path: calls for path, calls in found.items() if calls} == {}
+    assert len(found) > 10
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ("admin.list_topics(timeout=5)", ["1: list_topics"]),
+        ("answer(lambda left_s: admin.list_topics(timeout=left_s))", []),
+        ("def ask(left_s):\n    return x.committed([], left_s)\nanswer(ask)", []),
+        ("def ask(left_s):\n    return x.committed([], left_s)\nask(1)", ["2: committed"]),
+        ("answer(partial(self._ask, 1))\nclass A:\n    def _ask(self): x.committed([])", []),
+        ("answer(producer.init_transactions)", []),
+    ],
+)
+def test_request_outside_of_a_question_is_found(text: str, calls: list[str]) -> None:
+    assert [*unanswered(text)] == calls
