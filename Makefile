@@ -16,7 +16,7 @@ COMPILED := build/channel-compiled
 # Spark processes of tests take their classes from it (tests/class_data.py).
 CLASSES := $(VENV)/spark-classes.jsa
 
-.PHONY: help setup demo demo-channel channel-compiled test test-all crash fuzz lint format bench clean
+.PHONY: help setup demo demo-channel channel-compiled test test-all crash fuzz sbom audit lint format bench clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,12 @@ lint: setup ## run ruff, mypy --strict, import-linter, spelling and phrases
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 	$(BIN)/python -m tests.tidy.words
+
+sbom: setup ## write build/sbom.json: what `make setup` installs, in CycloneDX JSON
+	$(BIN)/python -m tests.tidy.sbom
+
+audit: setup ## look for known vulnerabilities with pip-audit; says so if it could not be run (STRICT=--strict: exit code 3)
+	$(BIN)/python -m tests.tidy.audit $(STRICT)
 
 format: setup ## format the code with ruff
 	$(BIN)/ruff check --fix .

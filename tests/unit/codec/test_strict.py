@@ -119,7 +119,7 @@ def test_a_list_in_two_blocks_of_the_same_length_is_refused(at: int) -> None:
     whole = written({"type": "array", "items": "long"}, [1] * at)
     split = (
         _long(at - 1) + b"\x02" * (at - 1) + _long(1) + b"\x02" + b"\0"
-    )  # as long as in one block, so that a length cannot tell
+    )  # as long as in one block, which the length does not show
     assert len(split) == len(whole)
     numbers = strict_reader({"type": "array", "items": "long"})
     assert numbers(whole, 0) == [1] * at

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m tests.tidy.audit`: asks pip-audit for known vulnerabilities of the versions in constraints.txt.
+
+Exit code 0 if none is known, 1 if any is. If pip-audit is not installed or does not reach its database, a line says that the audit was not
+run, and the exit code is 0, or 3 with --strict. So a machine without network can run `make audit`; a pipeline that relies on it uses --strict.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from validator import exit_codes
+
+CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints.txt"
+AUDIT_SECONDS_MAX = 600
+NOT_RUN = 3
+"""Exit code with --strict if the audit was not run."""
+
+
+class NotRun(Exception):
+    """The audit could not be made; the text says why."""
+
+
+def vulnerabilities(command: list[str]) -> list[str]:
+    """Return a line for each vulnerability that pip-audit reports. Raises `NotRun`."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=AUDIT_SECONDS_MAX, check=False)
+        found: list[dict[str, Any]] = json.loads(done.stdout)["dependencies"]
+    except subprocess.TimeoutExpired:
+        raise NotRun(f"pip-audit gave no answer within {AUDIT_SECONDS_MAX} s") from None
+    except (ValueError, KeyError, TypeError):
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        raise NotRun(f"pip-audit gave no report: {lines[-1] if lines else 'no reason given'}") from None
+    skipped = [each["name"] for each in found if "skip_reason" in each]
+    if skipped:
+        raise NotRun(f"pip-audit skipped {', '.join(skipped)}")
+    return [
+        f"{each['name']} {each['version']}: {known['id']}, fixed in {', '.join(known['fix_versions']) or 'no version'}"
+        for each in found
+        for known in each["vulns"]
+    ]
+
+
+def main(
+    strict: Annotated[bool, typer.Option("--strict", help="Exit code 3 if the audit was not run.")] = False,
+) -> None:
+    """Print known vulnerabilities."""
+    try:
+        if find_spec("pip_audit") is None:
+            raise NotRun("pip-audit is not installed (pip install pip-audit)")
+        options = [
+            "--requirement",
+            str(CONSTRAINTS),
+            "--no-deps",
+            "--disable-pip",
+            "--format",
+            "json",
+            "--progress-spinner",
+            "off",
+        ]
+        found = vulnerabilities([sys.executable, "-m", "pip_audit", *options])
+    except NotRun as error:
+        typer.echo(f"audit: NOT RUN: {error}")
+        raise typer.Exit(NOT_RUN if strict else 0) from None
+    typer.echo("\n".join(found) or "audit: no known vulnerability")
+    if found:
+        raise typer.Exit(exit_codes.DISAGREEMENT)
+
+
+if __name__ == "__main__":
+    typer.run(main)
