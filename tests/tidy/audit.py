@@ -2,7 +2,7 @@
 """`python -m tests.tidy.audit`: asks pip-audit for known vulnerabilities of the versions in constraints.txt.
 
 Exit code 0 if none is known, 1 if any is. If pip-audit is not installed or does not reach its database, a line says that the audit was not
-run, and the exit code is 0, or 3 with --strict. So a machine without network can run `make audit`; a pipeline that relies on it uses --strict.
+run; the exit code is 0, or 3 with --strict. So `make audit` passes without network, and a pipeline that relies on it uses --strict.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m tests.tidy.sbom`: writes a bill of materials of what `make setup` installs, in CycloneDX 1.6 JSON.
 
-It lists the Python distributions of this environment and the jars. Hashes of distributions are those of `constraints.sha256`: the archives
+It lists the Python distributions of this environment and the jars. Hashes of distributions come from `constraints.sha256`: the archives
 that this project was tested with, for CPython 3.11 on Linux x86-64. Archives of other platforms have other hashes. Jars are checked against
 theirs whenever they are fetched. The same environment gives the same bytes.
 """
