@@ -15,7 +15,7 @@ SCHEMAS = ROOT / "avro"
 
 Json = dict[str, Any]
 
-INPUTS: Final = ("Block", "router.Candidate", "router.ChannelRequest", "DownwardMessage")
+INPUTS: Final = ("Block", "LaneOrder", "router.Candidate", "router.ChannelRequest", "DownwardMessage")
 OUTPUTS: Final = (
     *(
         "Verdict",
@@ -27,7 +27,7 @@ OUTPUTS: Final = (
         "Receipt",
         "DeadLetter",
     ),
-    *("LaneStatus", "Marker", "DeadLetterReplay"),
+    *("LaneStatus", "LaneParked", "Marker", "DeadLetterReplay"),
 )
 
 _PAGE: Final = """\
@@ -81,7 +81,7 @@ def _sections(names: tuple[str, ...]) -> str:
 
 
 def _section(schema: Json) -> str:
-    lines = [f"### {_short(schema['name'])}", "", f"Topic `{schema['topic']}`. {_sentence(schema['doc'])}", ""]
+    lines = [f"### {_short(schema['name'])}", "", f"Topic `{schema.get('topic', 'blocks')}`. {_sentence(schema['doc'])}", ""]
     lines += _table(schema)
     for record in _nested(schema):
         lines += [f"#### {_short(schema['name'])}: {_short(record['name'])}", ""]

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lane with its store, its log and Kafka's copy of its inputs, which can be parked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from tests.unit.lanes.backend import Store
+from tests.unit.lanes.chains import PREFIX, Chain, chain, definition_of, inputs_of
+from validator.codec.encode import BlockOutput, OutputRecord
+from validator.codec.inflight import Arrival
+from validator.codec.orders import LaneOrder
+from validator.core.inputs import Source
+from validator.lanes.definition import LaneDefinition
+from validator.lanes.marker import Marker
+from validator.lanes.parked import Parked, Place, Span, stored_parts
+from validator.lanes.parking import InputsGone, LaneBatch, Suspect
+from validator.lanes.processor import LaneProcessor
+from validator.lanes.sink import TransactionalSink
+from validator.lanes.store import LaneCache
+from validator.simulate import SimulationSettings
+
+BATCHES = 6
+FAULTY_BATCH = 3
+ORDERS: Place = (f"{PREFIX}blocks", 9)
+
+
+@dataclass
+class Log:
+    """What is committed of one lane (`validator.lanes.sink.BatchWriter`)."""
+
+    records: list[OutputRecord] = field(default_factory=list)
+    last: Marker = field(default_factory=Marker)
+    open: list[OutputRecord] = field(default_factory=list)
+
+    def is_current(self) -> bool:
+        return True
+
+    def marker(self, places: Any) -> Marker:
+        return self.last.after(None, dict.fromkeys(places, 0))
+
+    def written_dead_letters(self) -> set[bytes]:
+        return {dict(each.headers)["source"] for each in self.records if each.topic == "dead-letters"}
+
+    def write(self, records: Any) -> None:
+        self.open += records
+
+    def commit(self, marker: Marker) -> None:
+        self.records += self.open
+        self.open, self.last = [], marker
+
+
+@dataclass
+class Running:
+    """One lane with its store, its log, and Kafka's copy of its inputs."""
+
+    chain: Chain
+    definition: LaneDefinition
+    store: Store = field(default_factory=Store)
+    cache: LaneCache = field(default_factory=LaneCache)
+    log: Log = field(default_factory=Log)
+    kafka: dict[Source, Arrival] = field(default_factory=dict)
+    suspects: dict[str, Suspect] = field(default_factory=dict)
+    gone: bool = False
+    noted: list[tuple[str, str]] = field(default_factory=list)
+
+    def run(self, items: list[Arrival]) -> None:
+        """Run one batch and commit it."""
+        self.kafka |= {item.source: item for item in items}
+        attempt = self.store.attempt()
+        batch = LaneBatch(
+            self.definition, attempt, self.cache, items, self.held, self.suspects,
+            noted=lambda *point: self.noted.append(point), on_bug=lambda _: None,
+        )  # fmt: skip
+        sink = TransactionalSink(lambda _: self.log)
+        sink.write(self.chain.lane, list(batch.run()))
+        sink.commit(self.chain.lane, batch.consumed)
+        self.store.commit(attempt)
+
+    def held(self, lane: str, place: Place, span: Span, bytes_max: int) -> tuple[list[Arrival], int]:
+        """Read inputs again."""
+        assert lane == self.chain.lane
+        assert bytes_max > 0
+        if self.gone:
+            raise InputsGone("retention removed them")
+        offsets = range(span.first, span.end)
+        return [self.kafka[Source(*place, at)] for at in offsets if Source(*place, at) in self.kafka], span.end
+
+    def order(self, *skips: Source) -> None:
+        """Order the lane to continue."""
+        orders = sum(source[:2] == ORDERS for source in self.kafka)
+        self.run([LaneOrder(self.chain.lane, frozenset(skips), Source(*ORDERS, orders))])
+
+    def parked(self) -> Parked | None:
+        """Return how the lane is parked."""
+        return stored_parts(self.store.committed.head)[0]
+
+    def output(self, *but: str) -> list[OutputRecord]:
+        """Return what is committed, without statuses and some topics."""
+        return [each for each in self.log.records if each.topic not in ("lanes", *but)]
+
+
+def batches_of(of: Chain) -> list[list[Arrival]]:
+    items: list[Arrival] = list(inputs_of(of.records))
+    at = [len(items) * number // BATCHES for number in range(BATCHES + 1)]
+    return [items[begin:end] for begin, end in pairwise(at)]
+
+
+@pytest.fixture
+def make() -> Callable[..., Running]:
+    def running(seed: int = 3, lane: str = "polkadot") -> Running:
+        of = chain(SimulationSettings(seed=seed, blocks=12, candidates_per_block=3, session_length_blocks=5, lane=lane))
+        return Running(of, definition_of(of))
+
+    return running
+
+
+def undisturbed(running: Running) -> Running:
+    """Return the same lane after the same batches without a fault."""
+    alone = Running(running.chain, running.definition)
+    for items in batches_of(running.chain):
+        alone.run(items)
+    return alone
+
+
+Break = Callable[[pytest.MonkeyPatch, Running], None]
+
+
+def failing(make_error: Callable[[], BaseException]) -> Break:
+    """Return a fault after a lane's first block of a batch."""
+
+    def fail(patch: pytest.MonkeyPatch, running: Running) -> None:
+        process = LaneProcessor.process
+
+        def some(self: LaneProcessor, items: Any) -> Iterator[BlockOutput]:
+            for at, output in enumerate(process(self, items)):
+                if at == 1 and self.lane.name == running.chain.lane:
+                    break
+                yield output
+            if self.lane.name == running.chain.lane:
+                raise make_error()
+
+        patch.setattr(LaneProcessor, "process", some)
+
+    return fail
