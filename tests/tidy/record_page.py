@@ -81,7 +81,12 @@ def _sections(names: tuple[str, ...]) -> str:
 
 
 def _section(schema: Json) -> str:
-    lines = [f"### {_short(schema['name'])}", "", f"Topic `{schema.get('topic', 'blocks')}`. {_sentence(schema['doc'])}", ""]
+    lines = [
+        f"### {_short(schema['name'])}",
+        "",
+        f"Topic `{schema.get('topic', 'blocks')}`. {_sentence(schema['doc'])}",
+        "",
+    ]
     lines += _table(schema)
     for record in _nested(schema):
         lines += [f"#### {_short(schema['name'])}: {_short(record['name'])}", ""]

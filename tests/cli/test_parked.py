@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a person sees of a parked lane, and the order that lets it continue, through a real broker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.sending import send
+from tests.unit.lanes.chains import Record, record
+from validator.cli.lanes import app
+from validator.codec.inflight import Arrival
+from validator.codec.orders import LaneOrder, decode_order
+from validator.core.inputs import Source
+from validator.errors import UserError
+from validator.kafka.reader import TopicReader
+from validator.kafka.topics import create_topics
+from validator.lanes.marker import Marker
+from validator.lanes.parked import Fault, Parked, Span, running
+
+PREFIX = "parked-cli."
+LANE = "alpha"
+
+
+def _candidate(block: int) -> Record:
+    body = {"lane": LANE, "block": block, "index": 0, "para_id": 2000, "hrmp_watermark": block - 1}
+    return record(
+        "candidates", {**body, "upward_messages": [], "processed_downward_messages": 0, "horizontal_messages": []}
+    )
+
+
+def _ran(config: Path, *arguments: str) -> tuple[int, str]:
+    ended = CliRunner().invoke(app, [*arguments, f"--config={config}"])
+    refused = ended.exception if isinstance(ended.exception, UserError) else ""
+    return ended.exit_code, f"{ended.output}{refused}"
+
+
+def test_parked_lane_is_shown_and_ordered_to_continue(kafka: dict[str, Any], tmp_path: Path) -> None:
+    create_topics(kafka, prefix=PREFIX)
+    config = tmp_path / "validator.toml"
+    chain = 'host_configuration = {preset = "polkadot-2023"}\ngenesis_paras = [{para_id = 2000}]\n'
+    table = "\n".join(f"{json.dumps(name)} = {json.dumps(value)}" for name, value in kafka.items())
+    config.write_text(
+        f'[kafka]\n{table}\n[topics]\nprefix = "{PREFIX}"\n'
+        f'[job]\ndirectory = "{tmp_path / "job"}"\n[chains.{LANE}]\n{chain}',
+        encoding="utf-8",
+    )
+    assert _ran(config, "--parked")[0] == 0
+    code, said = _ran(config, "resume", "--lane", LANE, "--wait", "0")
+    assert code
+    assert said == f"lane {LANE} is not parked"
+
+    parked = Parked(Fault.HANDLER, f"lane {LANE}: it hung", 7, {(f"{PREFIX}candidates", 0): Span(1, 4)})
+    candidates = [("candidates", LANE.encode(), _candidate(block).value) for block in (3, 8)]
+    marker = Marker(7).encode(LANE)
+    told = [*parked.record(LANE).records, marker]
+    send(kafka, PREFIX, [*candidates, *((each.topic, each.key, each.value) for each in told)])
+    code, said = _ran(config, "--parked")
+    assert code == 1
+    assert f"PARKED since block 7 (handler): lane {LANE}: it hung" in said
+    assert f"{PREFIX}candidates[0] from 1" in said
+    assert f"validator lanes resume --lane {LANE}" in said
+    code, said = _ran(config, "--json", "--parked")
+    shown = json.loads(said)["parked"]
+    assert (code, shown["state"], shown["fault"], shown["since_block"], shown["lost"]) == (
+        1,
+        "parked",
+        "handler",
+        7,
+        [],
+    )
+
+    for skip, wrong in (
+        ("candidates:0", "expected TOPIC:PARTITION:OFFSET"),
+        ("verdicts:0:1", "expected one of the topics"),
+        ("candidates:0:99", "Kafka has no record there"),
+        ("candidates:0:0", "it belongs to block 3, and the output up to block 7 is committed"),
+    ):
+        code, said = _ran(config, "resume", "--lane", LANE, "--wait", "0", "--skip", skip)
+        assert code
+        assert wrong in said
+    code, said = _ran(config, "resume", "--lane", LANE, "--wait", "0", "--skip", "candidates:0:1")
+    assert (code, said) == (0, f"lane {LANE}: the order to continue is written\n")
+    with TopicReader(kafka, PREFIX, ["blocks"]) as reader:
+        (written,) = reader.read_to_end()
+    source = Source(f"{PREFIX}blocks", written.partition, written.offset)
+    order: Arrival | None = decode_order(written.value, source)
+    assert order == LaneOrder(LANE, frozenset({Source(f"{PREFIX}candidates", 0, 1)}), source)
+
+    send(kafka, PREFIX, [(each.topic, each.key, each.value) for each in running(LANE).records])
+    assert _ran(config, "--parked")[0] == 0
+
+
+pytestmark = pytest.mark.broker
