@@ -84,7 +84,7 @@ def _section(schema: Json) -> str:
     lines = [
         f"### {_short(schema['name'])}",
         "",
-        f"Topic `{schema.get('topic', 'blocks')}`. {_sentence(schema['doc'])}",
+        f"Topic `{schema['topic']}`. {_sentence(schema['doc'])}",
         "",
     ]
     lines += _table(schema)

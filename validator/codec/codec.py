@@ -94,7 +94,7 @@ class Codec:
         for name in shared.current:
             builder.by_header |= {schema.header: schema for schema in shared.every_version(name)}
         for kind, make_shape in _SHARED.items():
-            (schema,) = shared.of_topic(TOPIC_OF_KIND[kind])
+            (schema,) = (each for each in shared.of_topic(TOPIC_OF_KIND[kind]) if each.name != ORDER_SCHEMA)
             builder.add(kind, schema.name, make_shape(schema), None, shared)
         # the package's own protocols come first, so that errors list records in the same order whatever else is installed
         for protocol in sorted(protocols, key=lambda each: (schemas_of(each.schemas) is not shared, each.name)):
@@ -114,6 +114,9 @@ class Codec:
             return tuple(schema.name for schema in self.schemas.values() if schema.topic == topic)
         return tuple(name for (of, _), name in self.inputs.items() if of == kind)
 
+
+ORDER_SCHEMA: Final = "validator.LaneOrder"
+"""The record among the blocks that is no input (`codec.orders`)."""
 
 _SHARED: Final[dict[RecordKind, Callable[[Schema], Shape]]] = {
     RecordKind.BLOCK: block_shape,

@@ -8,17 +8,16 @@ lane that nothing else arrives for, and a lane that starts over meets it again.
 from __future__ import annotations
 
 from io import BytesIO
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from fastavro import schemaless_reader
 from fastavro.read import SchemaResolutionError
 
+from validator.codec.codec import ORDER_SCHEMA
 from validator.codec.encode import write
 from validator.codec.schemas import HEADER_SIZE, schemas
 from validator.core.inputs import Source
 from validator.core.limits import ORDER_SKIPS_MAX, RECORD_BYTES_MAX
-
-SCHEMA: Final = "validator.LaneOrder"
 
 
 class LaneOrder(NamedTuple):
@@ -32,12 +31,12 @@ class LaneOrder(NamedTuple):
 
 def encode_order(lane: str, skips: frozenset[Source]) -> bytes:
     """Return an order as a Kafka value."""
-    return write(schemas()[SCHEMA], {"lane": lane, "skips": [source._asdict() for source in sorted(skips)]})
+    return write(schemas()[ORDER_SCHEMA], {"lane": lane, "skips": [source._asdict() for source in sorted(skips)]})
 
 
 def decode_order(value: bytes | None, source: Source) -> LaneOrder | None:
     """Return the order that a Kafka value holds; None if it is anything else, or more than an order may be."""
-    schema = schemas()[SCHEMA]
+    schema = schemas()[ORDER_SCHEMA]
     if value is None or not value.startswith(schema.header) or len(value) > RECORD_BYTES_MAX:
         return None
     stream = BytesIO(value)
