@@ -42,6 +42,7 @@ RUN: Final[dict[str, tuple[str, ...]]] = {
 """Commands that this test runs, with their arguments."""
 
 ELSEWHERE: Final = {
+    "lanes resume": "tests/cli/test_parked.py",
     "broker start": "tests/unit/kafka/test_process.py starts brokers; it prints what `broker status` prints",
     "broker settings": "tests/cli/test_broker_settings.py",
     "broker stop": "as `broker start`",

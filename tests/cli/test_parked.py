@@ -91,6 +91,9 @@ def test_parked_lane_is_shown_and_ordered_to_continue(kafka: dict[str, Any], tmp
     order: Arrival | None = decode_order(written.value, source)
     assert order == LaneOrder(LANE, frozenset({Source(f"{PREFIX}candidates", 0, 1)}), source)
 
+    code, said = _ran(config, "resume", "--lane", LANE, "--wait", "0", "--json")
+    assert (code, json.loads(said)) == (0, {"lane": LANE, "state": "ordered"})
+
     send(kafka, PREFIX, [(each.topic, each.key, each.value) for each in running(LANE).records])
     assert _ran(config, "--parked")[0] == 0
 
