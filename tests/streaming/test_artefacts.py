@@ -46,7 +46,7 @@ def failed(running: JobProcess) -> dict[str, Any]:
     return events[-1]
 
 
-def test_executors_import_artefact_and_its_fault_ends_the_job(kafka: dict[str, Any], tmp_path: Path) -> None:
+def test_executors_import_artefact_and_its_fault_parks_the_lane(kafka: dict[str, Any], tmp_path: Path) -> None:
     prefix = "artefacts."
     create_topics(kafka, prefix=prefix)
     wheel = packed(tmp_path / "throwaway_faulty-1.0.0-py3-none-any.whl", files_of("faulty", "1.0.0", FAULTY))
@@ -56,9 +56,13 @@ def test_executors_import_artefact_and_its_fault_ends_the_job(kafka: dict[str, A
     produce(kafka, prefix, before)
     with job(configuration(tmp_path, kafka, prefix, [artefact])) as running:
         running.wait_for_records(kafka, prefix, "receipts", FAULT_AT - 1)
+        running.wait_for_records(kafka, prefix, "lanes", 1)
+        statuses = len(consume(kafka, prefix, ("lanes",))["lanes"])
         produce(kafka, prefix, after)
-        assert running.end() == exit_codes.STOPPED
-    assert failed(running)["reason"].endswith("HandlerFault: handler faulty@1.0.0 (exits): SystemExit raised")
+        running.wait_for_records(kafka, prefix, "lanes", statuses + 1)
+        assert running.terminate() == exit_codes.OK
+    parked = decoded(consume(kafka, prefix, ("lanes",)), "lanes")[-1]
+    assert parked["reason"].endswith("handler faulty@1.0.0 (exits): SystemExit raised")
     dispatches = decoded(consume(kafka, prefix, ("dispatches",)), "dispatches")
     assert {each["handler"] for each in dispatches} == {"faulty@1.0.0"}
     assert {each["block"] for each in dispatches} == set(range(1, FAULT_AT))

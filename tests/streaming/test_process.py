@@ -25,6 +25,8 @@ from tests.streaming.harness import (
 from tests.streaming.processes import job, write_configuration
 from tests.streaming.reference import IMMEDIATE, ON_INCLUSION, chains, reference
 from validator import exit_codes
+from validator.codec.json_form import to_json
+from validator.codec.orders import encode_order
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.topics import create_topics
 
@@ -69,7 +71,7 @@ def test_process_exits_with_code_of_user_error(arguments: list[str], expected: s
 
 
 @pytest.mark.spark
-def test_overflow_stops_job_and_cluster_with_wider_limit_continues(
+def test_overflow_parks_lanes_and_cluster_with_wider_limit_continues(
     kafka: dict[str, Any], broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     """A cluster continues from the checkpoint of a local job whose lane overflowed: two executors, each with one core and one worker."""
@@ -78,16 +80,16 @@ def test_overflow_stops_job_and_cluster_with_wider_limit_continues(
     records = [record for chain in chains() for record in chain.records]
     produce(kafka, prefix, [record for record in records if record.topic != "blocks"])
     configured = partial(write_configuration, tmp_path, chains(), kafka, prefix, state_partitions=2)
-    local = job(configured(master="local[2]", blocks_ahead_max=9))
+    local = job(configured(master="local[2]", waiting_bytes_max=1))
     with local as running, listeners(running.process.pid) as heard:
-        assert running.end() == exit_codes.STOPPED
+        running.wait_for_records(kafka, prefix, "lanes", len(chains()))
+        assert running.terminate() == exit_codes.OK
     assert {address for _, address in heard} == LOOPBACK
-    failed = running.events()[-1]
-    assert (failed["event"], failed["level"]) == ("failed", "error")
-    assert "more than 9 blocks (blocks_ahead_max) ahead of the executed block 0" in failed["reason"]
-    assert "\n" not in failed["reason"]
     outputs = consume(kafka, prefix, EVERY)
     assert all(outputs[topic] == [] for topic in SAME_WHATEVER_ARRIVES)
+    parked = {each["lane"]: each for each in (to_json("lanes", value) for _, value in outputs["lanes"])}
+    assert {(each["state"], each["fault"]) for each in parked.values()} == {("parked", "waiting")}
+    produce(kafka, prefix, [("blocks", lane.encode(), encode_order(lane, frozenset())) for lane in parked])
 
     blocks = [record for record in records if record.topic == "blocks"]
     early = [record for record in blocks if record.block <= 20]
