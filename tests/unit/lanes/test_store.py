@@ -275,11 +275,11 @@ def test_two_lanes_of_one_worker_are_independent() -> None:
 
 
 def test_overflow_commits_nothing_and_succeeds_under_wider_limit() -> None:
-    narrow = definition_of(CHAIN, job={"blocks_ahead_max": 3})
+    narrow = definition_of(CHAIN, job={"waiting_bytes_max": 9_000})
     items: Batch = inputs_of(CHAIN.records)
     late_first = items[5:] + items[:5]
     store, cache = Store(), LaneCache()
-    with pytest.raises(WaitingOverflow, match=r"more than 3 blocks \(blocks_ahead_max\) ahead of the executed block 0"):
+    with pytest.raises(WaitingOverflow, match=r"occupy more than 9000 bytes \(waiting_bytes_max\)"):
         run(narrow, store, cache, late_first)
     assert store.committed == Attempt()
     assert run(DEFINITION, store, cache, late_first) == next(live(DEFINITION, [late_first]))[0]
