@@ -13,15 +13,13 @@ PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
 unexport PYTHONDONTWRITEBYTECODE
 # PYTHONPATH=build/channel-compiled runs the compiled form of Channel, for example `python -m benchmarks channel`.
 COMPILED := build/channel-compiled
-# Spark processes of tests take their classes from it (tests/class_data.py).
-CLASSES := $(VENV)/spark-classes.jsa
 
 .PHONY: help setup demo demo-channel channel-compiled test test-all crash fuzz sbom audit lint format bench clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## create the virtual environment with pinned versions, fetch the jars of broker and connector
+setup: $(STAMP) ## create the virtual environment with pinned versions, fetch the jars, make Spark's class archive
 	@$(BIN)/validator jars
 
 $(STAMP): pyproject.toml constraints.txt $(PLUGINS:%=%/pyproject.toml)
@@ -42,19 +40,16 @@ channel-compiled: setup ## compile Channel into build/channel-compiled (needs a 
 	HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(PIP) install --quiet --no-build-isolation --no-deps --target $(COMPILED) ./plugins/channel
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -n $(WORKERS) plugins/channel
 
-$(CLASSES): $(STAMP) | setup
-	@$(BIN)/python -m tests.class_data 2> $(CLASSES).log || { cat $(CLASSES).log; exit 1; }
-
-test: setup $(CLASSES) ## run every test, three files at a time; WORKERS=
+test: setup ## run every test, three files at a time; WORKERS=
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-test-all: setup $(CLASSES) ## run every test with all of its repetitions under other seeds
+test-all: setup ## run every test with all of its repetitions under other seeds
 	VALIDATOR_TESTS=all $(BIN)/python -m pytest -n $(WORKERS)
 
 KILLS ?= 220
 SEED  ?= 1
 
-crash: setup $(CLASSES) ## kill driver, workers and broker over 200 times (about an hour), compare the output after each kill; SEED=, KILLS=
+crash: setup ## kill driver, workers and broker over 200 times (about an hour), compare the output after each kill; SEED=, KILLS=
 	$(BIN)/python -m tests.crash --seed $(SEED) --kills $(KILLS)
 
 INPUTS ?= 1000000

@@ -17,7 +17,6 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from streaming.run import run_job
-from streaming.run_keyed import run_keyed_job
 from validator import exit_codes
 from validator.config import Config
 from validator.errors import UserError
@@ -34,6 +33,8 @@ def main(arguments: list[str]) -> int:
         config = _read_configuration(Path(arguments[0]))
         match arguments[1:]:
             case ["--job", name]:
+                from streaming.run_keyed import run_keyed_job
+
                 return run_keyed_job(config, name)
             case changes:
                 return run_job(config, accepted=read_accepted(changes))

@@ -22,8 +22,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from streaming.job import with_own_workers
-from streaming.lane_operator import OUTPUT_SCHEMA, pack_consumed, pack_outputs
+from streaming.lane_operator import OUTPUT_SCHEMA
 from streaming.options import CHUNK_BYTES, source_options
+from streaming.packing import pack_consumed, pack_outputs
 from streaming.sink import WRITTEN_SCHEMA, ExactlyOnceOutput, Output, sink_stage
 from streaming.transactions import TransactionalWriter
 from streaming.workers import tune_garbage_collector

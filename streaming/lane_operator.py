@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import marshal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -19,8 +18,9 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from streaming.batch_watch import Beat
 from streaming.held_inputs import ParkingSettings
 from streaming.options import CHUNK_BYTES
+from streaming.packing import pack_consumed, pack_outputs
 from streaming.workers import bound_worker, check_plugins, note_point, tune_garbage_collector
-from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
+from validator.codec.encode import BlockOutput, encode_dead_letter
 from validator.codec.inflight import Arrival, unpack
 from validator.core.inputs import DeadLetter
 from validator.lanes.definition import LaneDefinition
@@ -42,27 +42,6 @@ def _log_recovery(recovery: Recovery) -> None:
 
 CACHE = LaneCache(_log_recovery)
 """The live lanes of this worker. It is a module global because objects pickled with the plan, or in ``__main__``, are new in every task."""
-
-
-def pack_outputs(outputs: list[BlockOutput]) -> bytes:
-    """Return a lane's outputs as bytes for the next stage of the same batch. `validator.codec.inflight` explains the use of marshal."""
-    return marshal.dumps([(block, [tuple(record) for record in records]) for block, records in outputs])
-
-
-def unpack_outputs(packed: bytes) -> list[BlockOutput]:
-    """Reverse `pack_outputs`."""
-    plain = marshal.loads(packed)  # noqa: S302 - written by the previous stage, see `pack_outputs`
-    return [BlockOutput(block, list(map(OutputRecord._make, records))) for block, records in plain]
-
-
-def pack_consumed(consumed: Consumed) -> bytes:
-    """Return offsets as bytes for the next stage."""
-    return marshal.dumps(list(consumed.items()))
-
-
-def unpack_consumed(packed: bytes) -> dict[tuple[str, int], int]:
-    """Reverse `pack_consumed`."""
-    return dict(marshal.loads(packed))  # noqa: S302 - as above
 
 
 class SparkState:

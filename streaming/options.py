@@ -29,7 +29,22 @@ WHOLE_BYTES_MAX = 64 * 1024 * 1024
 a value of any size, whatever the topic's limit."""
 
 
-def session_options(log_configuration: Path, driver_memory: str, state_partitions: int) -> dict[str, str]:
+JIT = {
+    # without the second compiler a start takes half the processor time, and the lanes, which are in Python, run as fast
+    "quick": "-XX:TieredStopAtLevel=1",
+    "full": "",
+}
+"""Java's option for each value of `[job] jit`."""
+
+
+def jvm_options(log_configuration: Path, jit: str, archive: str) -> str:
+    """Return the options of the driver's JVM; ``archive`` has those of the class archive."""
+    # Spark's own log goes to a separate file
+    options = (f"-Dlog4j2.configurationFile={log_configuration.as_uri()}", JIT[jit], archive)
+    return " ".join(option for option in options if option)
+
+
+def session_options(java_options: str, driver_memory: str, state_partitions: int) -> dict[str, str]:
     """Return the options of the Spark session."""
     return {
         # an exact count instead of the default 200: each state partition is a task, a RocksDB instance and a commit per batch
@@ -73,8 +88,7 @@ def session_options(log_configuration: Path, driver_memory: str, state_partition
         "spark.driver.memory": driver_memory,
         # results must not depend on set order: all workers share one hash seed
         "spark.executorEnv.PYTHONHASHSEED": "0",
-        # Spark's own log goes to a separate file
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_configuration.as_uri()}",
+        "spark.driver.extraJavaOptions": java_options,
     }
 
 

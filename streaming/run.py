@@ -13,17 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.batch_watch import BatchWatch, Stalled, signs_of
 from streaming.deaths import WORKER_DIED, Deaths, worker_died
-from streaming.job import JobSettings, start_query
 from streaming.job_offsets import JobOffsets
 from streaming.logs import locked, logger, own_output
 from streaming.outside import WRITER_GONE, Outages, StopSignal, is_outside
-from streaming.session import SPARK_LOG, JvmGone, jvm_is_gone, spark_session
-from streaming.sink import Output
+from streaming.session import SPARK_LOG, JvmGone, SessionSettings, SessionStart, jvm_is_gone, starting_session
 from streaming.transactions import KafkaGone, WriteFailed, take_over
 from validator import exit_codes
 from validator.config import Config
@@ -37,7 +33,13 @@ from validator.service.parked import skipped_records
 from validator.service.waiting import Patience
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from streaming.job import JobSettings
+    from streaming.sink import Output
     from validator.kafka.client import KafkaTable
+    from validator.lanes.definition import LaneDefinition
 
 POLL_S = 0.5
 """Seconds between polls of the query's progress."""
@@ -63,16 +65,6 @@ def run_job(config: Config, output: Output | None = None, accepted: Accepted = N
     look_offline(config)  # first, since it refuses what must leave the folder as it is
     directory = job_directory(config)
     definitions = lane_definitions(config)
-    settings = JobSettings(
-        definitions=definitions,
-        kafka=config.kafka,
-        prefix=config.topics.prefix,
-        checkpoint=directory / "checkpoint",
-        records_per_trigger=config.job.max_records_per_trigger,
-        trigger_interval_ms=config.job.trigger_interval_ms,
-        output=output,
-        worker_memory_bytes=_bytes(config.job.worker_memory),
-    )
     stop = StopSignal()
     with locked(directory), own_output(directory) as own:
         log = logger(own)
@@ -82,23 +74,38 @@ def run_job(config: Config, output: Output | None = None, accepted: Accepted = N
         outages = Outages(Patience(config.job.give_up_after), stop, log)
 
         def looked() -> Look:
-            return outages.wait_out(lambda: _look(config, settings, accepted, log))
+            return outages.wait_out(lambda: _look(config, definitions, accepted, log))
 
         def run() -> int:
             # a change may be refused, which need not wait for Spark; otherwise Spark and a broker may start at the same time
             found = looked() if has_changed(config, definitions) else None
-            return _run_in_session(config, settings, lambda: found or looked(), outages)
+            with starting_session(SessionSettings.of(config, directory)) as session:
+                settings = _settings(config, definitions, output)
+                return _run_in_session(config, settings, session, lambda: found or looked(), outages)
 
         return ended_in_order(run, outages)
 
 
-def _look(config: Config, settings: JobSettings, accepted: Accepted, log: Any) -> Look:
+def _settings(config: Config, definitions: dict[str, LaneDefinition], output: Output | None) -> JobSettings:
+    from streaming.job import JobSettings  # slow to import, so while Spark's JVM starts
+
+    return JobSettings(
+        definitions=definitions,
+        kafka=config.kafka,
+        prefix=config.topics.prefix,
+        checkpoint=job_directory(config) / "checkpoint",
+        records_per_trigger=config.job.max_records_per_trigger,
+        trigger_interval_ms=config.job.trigger_interval_ms,
+        output=output,
+        worker_memory_bytes=_bytes(config.job.worker_memory),
+    )
+
+
+def _look(config: Config, definitions: dict[str, LaneDefinition], accepted: Accepted, log: Any) -> Look:
     """Look at topics and checkpoint. Raises `UserError`, `Unavailable`."""
     # the process that started this job may still be creating the topics
     wait_for_topics(config.kafka, prefix=config.topics.prefix, patience_s=TOPICS_S_MAX)
-    return look(
-        config, settings.definitions, accepted, lambda lane, block: log.info("comparing", lane=lane, to_block=block)
-    )
+    return look(config, definitions, accepted, lambda lane, block: log.info("comparing", lane=lane, to_block=block))
 
 
 def ended_in_order(run: Callable[[], int], outages: Outages) -> int:
@@ -117,31 +124,26 @@ def ended_in_order(run: Callable[[], int], outages: Outages) -> int:
     return exit_codes.STOPPED
 
 
-def _run_in_session(config: Config, settings: JobSettings, looked: Callable[[], Look], outages: Outages) -> int:
-    """Start Spark, look at topics and checkpoint, and run the query. Raises `UserError`, `JvmGone`."""
-    with spark_session(
-        config.job.master,
-        job_directory(config),
-        driver_memory=config.job.driver_memory,
-        state_partitions=config.job.state_partitions,
-    ) as spark:
-        for (
-            artefact
-        ) in config.plugins.artefacts:  # in this process, defining the lanes has put them on the path already
-            spark.sparkContext.addPyFile(artefact)
-        found = looked()
-        fresh = not has_checkpoint(job_directory(config) / "checkpoint")
-        skipped = skipped_records(config.kafka, config.topics.prefix) if fresh else {}
-        found.keep()
-        for change in found.accepted.options():
-            outages.log.warning("accepted", change=change)
-        settings = replace(settings, retired=dict(found.retired), skipped=skipped)
-        try:
-            return _run_queries(spark, settings, outages, config.job.stalled_after)
-        except Exception as error:
-            if jvm_is_gone(spark):
-                raise JvmGone from error
-            raise
+def _run_in_session(
+    config: Config, settings: JobSettings, session: SessionStart, looked: Callable[[], Look], outages: Outages
+) -> int:
+    """Look at topics and checkpoint while a session starts, and run the query in it. Raises `UserError`, `JvmGone`."""
+    found = looked()
+    spark = session.wait()
+    for artefact in config.plugins.artefacts:  # in this process, defining the lanes has put them on the path already
+        spark.sparkContext.addPyFile(artefact)
+    fresh = not has_checkpoint(job_directory(config) / "checkpoint")
+    skipped = skipped_records(config.kafka, config.topics.prefix) if fresh else {}
+    found.keep()
+    for change in found.accepted.options():
+        outages.log.warning("accepted", change=change)
+    settings = replace(settings, retired=dict(found.retired), skipped=skipped)
+    try:
+        return _run_queries(spark, settings, outages, config.job.stalled_after)
+    except Exception as error:
+        if jvm_is_gone(spark):
+            raise JvmGone from error
+        raise
 
 
 def _bytes(size: str) -> int:
@@ -150,6 +152,8 @@ def _bytes(size: str) -> int:
 
 
 def _run_queries(spark: SparkSession, settings: JobSettings, outages: Outages, stalled_after_s: float) -> int:
+    from streaming.job import start_query
+
     deaths = Deaths()
 
     def start() -> StreamingQuery:

@@ -14,7 +14,7 @@ from streaming.logs import locked, logger, own_output
 from streaming.markers import marked_keys, read_marker
 from streaming.outside import Outages, StopSignal
 from streaming.run import TOPICS_S_MAX, BatchFailed, end_open_transactions, ended_in_order, run_queries
-from streaming.session import SPARK_LOG, JvmGone, jvm_is_gone, spark_session
+from streaming.session import SPARK_LOG, JvmGone, SessionSettings, jvm_is_gone, spark_session
 from streaming.transactions import ABANDONED_S_MAX
 from validator.errors import Unavailable, UserError
 from validator.kafka.reader import TopicReader
@@ -85,12 +85,7 @@ def check_written(settings: KeyedJobSettings) -> None:
 
 
 def _run_in_session(config: Config, settings: KeyedJobSettings, outages: Outages) -> int:
-    with spark_session(
-        config.job.master,
-        job_directory(config),
-        driver_memory=config.job.driver_memory,
-        state_partitions=config.job.state_partitions,
-    ) as spark:
+    with spark_session(SessionSettings.of(config, job_directory(config))) as spark:
         for artefact in config.plugins.artefacts:
             spark.sparkContext.addPyFile(artefact)
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The job's Spark session."""
+"""The job's Spark session.
+
+Its JVM takes seconds to start, so it starts in a thread, while the job imports what it runs and looks at topics and checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,32 @@ import os
 import secrets
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark import SparkConf, SparkContext
-from pyspark.sql import SparkSession
-
-from streaming.options import LOOPBACK, is_local, protection_options, session_options
+from streaming.options import LOOPBACK, is_local, jvm_options, protection_options, session_options
 from validator.errors import UserError
+from validator.kafka import class_archive
 from validator.kafka.jars import ensure_jars
 from validator.kafka.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from validator.config import Config
 
 SPARK_LOG = "spark.log"
 
 JVM_END_S_MAX = 5.0
 """Seconds within which the process of a JVM that no longer answers has to exit."""
+
+ARCHIVE_S_MAX = 300.0
+"""Seconds within which a JVM has to write an archive of its classes, which takes 10 s."""
 
 _LOG_CONFIGURATION = """\
 # Spark's log goes to a separate file, so that the job's log stays readable.
@@ -51,45 +62,114 @@ class JvmGone(Exception):
     """Spark's JVM is gone."""
 
 
-@contextmanager
-def spark_session(
-    master: str, state_directory: Path, *, driver_memory: str, state_partitions: int
-) -> Iterator[SparkSession]:
-    """Start a session that can read Kafka, and stop it on exit.
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """What a session is started with. ``master`` is a Spark master URL, ``directory`` holds the logs."""
 
-    ``master`` is a Spark master URL. Raises `UserError` if Java, the connector's jars or a cluster's secret are not available, `JvmGone` if
-    the JVM ends while the session starts.
-    """
+    master: str
+    directory: Path
+    driver_memory: str
+    state_partitions: int
+    jit: str = "quick"
+
+    @classmethod
+    def of(cls, config: Config, directory: Path) -> SessionSettings:
+        """Return the settings of a configuration's job."""
+        job = config.job
+        return cls(job.master, directory, job.driver_memory, job.state_partitions, job.jit)
+
+
+class SessionStart(threading.Thread):
+    """Starts a session; `wait` returns it."""
+
+    def __init__(self, settings: SessionSettings) -> None:
+        super().__init__(name="spark-start", daemon=True)
+        self._settings = settings
+        self._sockets = TemporaryDirectory(prefix="validator-")  # short, as paths of sockets have to be, and private
+        self._session: SparkSession | None = None
+        self._failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._session = _start(self._settings, Path(self._sockets.name))
+        except BaseException as error:  # noqa: BLE001 - `wait` raises it
+            self._failure = error
+
+    def wait(self) -> SparkSession:
+        """Return the session once it has started.
+
+        Raises `UserError` if Java, the connector's jars or a cluster's secret are not available, `JvmGone` if the JVM ends meanwhile.
+        """
+        self.join()
+        if self._failure is not None:
+            raise self._failure
+        assert self._session is not None
+        return self._session
+
+    def end(self) -> None:
+        """Stop the session, or its start."""
+        from pyspark import SparkContext
+
+        gateway = SparkContext._gateway
+        if self.is_alive() and gateway is not None and gateway.proc is not None:
+            gateway.proc.kill()
+        self.join()
+        if self._session is not None and not _has_ended(gateway, 0.0):
+            self._session.stop()
+            if os.environ.get(class_archive.OUTPUT_VARIABLE) is not None:
+                _end_jvm(gateway)
+        self._sockets.cleanup()
+
+
+@contextmanager
+def starting_session(settings: SessionSettings) -> Iterator[SessionStart]:
+    """Begin to start a session, and stop it on exit."""
+    start = SessionStart(settings)
+    start.start()
+    try:
+        yield start
+    finally:
+        start.end()
+
+
+@contextmanager
+def spark_session(settings: SessionSettings) -> Iterator[SparkSession]:
+    """Start a session that can read Kafka, and stop it on exit. Raises as `SessionStart.wait`."""
+    with starting_session(settings) as start:
+        yield start.wait()
+
+
+def _start(settings: SessionSettings, sockets: Path) -> SparkSession:
     os.environ["JAVA_HOME"] = str(find_java().resolve().parent.parent)
     # workers run this interpreter with these packages, not whichever `python3` is on the path
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    logs = state_directory / "logs"
+    # the first of two JVMs only prints the command line of the second
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    logs = settings.directory / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     log_configuration = logs / "log4j2.properties"
     log_configuration.write_text(_LOG_CONFIGURATION.format(log=logs / SPARK_LOG), encoding="utf-8")
-
-    options = session_options(log_configuration, driver_memory, state_partitions)
-    options |= {
-        "spark.master": master,
-        "spark.app.name": "validator",
-        "spark.jars": ",".join(map(str, ensure_jars("spark"))),
-    }
-    with TemporaryDirectory(prefix="validator-") as sockets:  # short, as paths of sockets have to be, and private
-        spark = _started(options | protection_options(master, Path(sockets) if is_local(master) else None))
-        try:
-            yield spark
-        finally:
-            if not _has_ended(spark.sparkContext._gateway, 0.0):
-                spark.stop()
+    java_options = jvm_options(log_configuration, settings.jit, class_archive.java_options())
+    options = session_options(java_options, settings.driver_memory, settings.state_partitions)
+    jars = list(map(str, ensure_jars("spark")))
+    # for the executors; in the driver the class path has them, since the class archive holds only what comes from there
+    options |= {"spark.jars": ",".join(jars), "spark.driver.extraClassPath": os.pathsep.join(jars)}
+    options |= {"spark.master": settings.master, "spark.app.name": "validator"}
+    options |= protection_options(settings.master, sockets if is_local(settings.master) else None)
+    return _started(options)
 
 
 def _started(options: dict[str, str]) -> SparkSession:
     """Start a session. Raises `UserError` if the cluster's secret is not known, `JvmGone`."""
+    from pyspark import SparkConf, SparkContext
+
     master = options["spark.master"]
     if is_local(master):
         os.environ["SPARK_LOCAL_IP"] = LOOPBACK  # for executors of local-cluster
     try:
         SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(options.items())))
+        from pyspark.sql import SparkSession  # slow to import, so while the JVM starts
+
         if master.startswith("local-cluster["):
             # not before the JVM has started, whose command line others can read
             options = options | {"spark.authenticate.secret": secrets.token_hex(32)}
@@ -107,6 +187,13 @@ def _started(options: dict[str, str]) -> SparkSession:
                 "not use a cluster that admits everybody"
             ) from error
         raise
+
+
+def _end_jvm(gateway: Any) -> None:
+    """End a JVM, and wait until it has written its archive."""
+    gateway.proc.stdin.close()
+    with suppress(subprocess.TimeoutExpired):
+        gateway.proc.wait(ARCHIVE_S_MAX)
 
 
 def jvm_is_gone(spark: SparkSession) -> bool:

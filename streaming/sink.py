@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self
 
 import pyarrow as pa
 
-from streaming.lane_operator import unpack_consumed, unpack_outputs
+from streaming.packing import unpack_consumed, unpack_outputs
 from streaming.transactions import TransactionalWriter
 from streaming.workers import tune_garbage_collector
 from validator.lanes.sink import Sink, TransactionalSink

@@ -3,12 +3,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import ast
+import inspect
+import sys
+import textwrap
+from typing import TYPE_CHECKING, Any, Final
 
-from validator.cli.progress import working
+import pytest
+
+from validator.cli.main import COMMANDS, _load, _plugin_commands
+from validator.cli.progress import until_first, working
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Callable
 
 
 def test_terminal_shows_what_is_done_with_its_seconds(
@@ -28,3 +35,82 @@ def test_pipe_gets_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with working("counting sheep"):
         pass
     assert capsys.readouterr() == ("", "")
+
+
+def test_waiting_ends_with_the_first_record(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    chunks = until_first([[], ["one"], [], ["two"]], "waiting for sheep")
+    assert next(chunks) == []
+    assert next(chunks) == ["one"]
+    shown = capsys.readouterr().err
+    assert "waiting for sheep" in shown
+    assert list(chunks) == [[], ["two"]]
+    assert "waiting" not in capsys.readouterr().err
+
+
+QUICK: Final = {
+    "init": "copies four files",
+    "explain": "reads pages that are installed",
+    "rules list": "reads tables",
+    "rules show": "reads tables",
+    "rules diff": "reads tables",
+    "prove": "reads one document",
+    "verify": "reads one document",
+    "plugins new": "writes a few files",
+    "schemas list": "reads files that are installed",
+    "schemas show": "reads files that are installed",
+    "schemas check": "reads files that are installed",
+    "broker status": "looks at a process",
+}
+"""Commands that take less than two seconds, and why."""
+
+LOGS: Final = {"up", "run", "transport run", "messages run"}
+"""Commands that write a log until they are stopped."""
+
+SHOWS: Final = ("working", "jar_progress", "until_first", "Live", "Progress")
+
+
+def commands() -> dict[str, Callable[..., Any]]:
+    """Return the function behind every command."""
+    found: dict[str, Callable[..., Any]] = {}
+
+    def look(name: str, command: Any) -> None:
+        nested = getattr(command, "commands", {})
+        if command.callback is not None and (not nested or command.invoke_without_command):
+            found[name] = inspect.unwrap(command.callback)
+        for each in nested.values():
+            look(f"{name} {each.name}", each)
+
+    for name in [*COMMANDS, *_plugin_commands()]:
+        look(name, _load(name))
+    return found
+
+
+def reached(function: Callable[..., Any]) -> set[str]:
+    """Return the names that a function uses, and those of functions and classes of its module that it uses."""
+    module = sys.modules[function.__module__]
+    names: set[str] = set()
+    todo: list[Any] = [function]
+    while todo:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(todo.pop())))
+        for name in {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - names:
+            names.add(name)
+            used = getattr(module, name, None)
+            if (inspect.isfunction(used) or inspect.isclass(used)) and used.__module__ == module.__name__:
+                todo.append(used)
+    return names
+
+
+@pytest.mark.parametrize("name", sorted(commands()))
+def test_command_shows_what_it_does_or_is_quick(name: str) -> None:
+    shows = bool(reached(commands()[name]) & set(SHOWS))
+    if name in LOGS:
+        return
+    assert shows != (name in QUICK), f"{name}: use validator.cli.progress, or say in QUICK why it takes less than 2 s"
+
+
+def test_lists_name_commands_that_exist() -> None:
+    assert set(QUICK) | LOGS <= set(commands())

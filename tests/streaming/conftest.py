@@ -13,7 +13,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from streaming.session import spark_session
+from streaming.session import SessionSettings, spark_session
 from tests.streaming import spied
 from tests.streaming.harness import Stream
 from validator.lanes.definition import LaneDefinition
@@ -32,8 +32,10 @@ def spark(spark_directory: Path) -> Iterator[SparkSession]:
     """The job's session, on two cores."""
     cloudpickle.register_pickle_by_value(spied)  # type: ignore[no-untyped-call]
     handler = signal.getsignal(signal.SIGINT)
-    with spark_session("local[2]", spark_directory, driver_memory=DRIVER_MEMORY, state_partitions=1) as session:
+    with spark_session(SessionSettings("local[2]", spark_directory, DRIVER_MEMORY, 1)) as session:
         signal.signal(signal.SIGINT, handler)  # Spark replaces it, and other tests share this process
+        # snapshots of the state are uploaded at once instead of within a minute
+        session.conf.set("spark.sql.streaming.stateStore.maintenanceInterval", "500ms")
         yield session
 
 

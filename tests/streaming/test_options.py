@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming.options import protection_options, session_options
+from streaming.options import jvm_options, protection_options, session_options
 from tests.streaming.conftest import DRIVER_MEMORY
+from validator.kafka import class_archive
 
 
 @pytest.fixture
 def options(spark_directory: Path) -> dict[str, str]:
-    return session_options(spark_directory / "logs" / "log4j2.properties", DRIVER_MEMORY, 1)
+    archive = class_archive.java_options()
+    java_options = jvm_options(spark_directory / "logs" / "log4j2.properties", "quick", archive)
+    return session_options(java_options, DRIVER_MEMORY, 1)
 
 
 def test_session_has_every_option(spark: SparkSession, options: dict[str, str]) -> None:
@@ -47,7 +50,8 @@ def test_cluster_is_reached_from_outside_and_authenticates(master: str) -> None:
 def test_options_set_at_start_reach_the_jvm(spark: SparkSession, options: dict[str, str]) -> None:
     machine: Any = spark.sparkContext._jvm
     arguments = list(machine.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments())
-    assert options["spark.driver.extraJavaOptions"] in arguments
+    assert set(options["spark.driver.extraJavaOptions"].split()) <= set(arguments)
+    assert "-XX:TieredStopAtLevel=1" in arguments
     assert f"-Xmx{DRIVER_MEMORY}" in arguments
     assert spark.sparkContext.uiWebUrl is None
 

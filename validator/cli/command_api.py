@@ -2,7 +2,7 @@
 """The public API for commands of plugins: entry points of group ``validator.commands``, each a `typer.Typer`.
 
 `run_plugin_job` runs a plugin's job (`validator.plugin.job_api`) as `validator run` runs the lanes. The rest reads the configuration, reads
-committed records, and sends records.
+committed records, and sends records. `working` and `until_first` show on a terminal what takes a while.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import typer
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
 from validator.cli.job_log import log_printer
 from validator.cli.json_lines import parse as read_line
-from validator.cli.progress import jar_progress
+from validator.cli.progress import jar_progress, until_first, working
 from validator.cli.run import TOPICS_S_MAX, wait_for_job
 from validator.cli.table import VisibleConsole
 from validator.config import Config, load_config
@@ -47,6 +47,8 @@ __all__ = [
     "run_plugin_job",
     "say",
     "terminated_as_interrupted",
+    "until_first",
+    "working",
 ]
 
 

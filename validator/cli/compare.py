@@ -15,6 +15,7 @@ import typer
 from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
 from validator.cli.json_lines import lines, opened
+from validator.cli.progress import working
 from validator.cli.visible import printable
 from validator.codec.json_form import shown_json
 from validator.config import load_config
@@ -63,7 +64,7 @@ def compare(
     records = _in_file(topic, found) if found is not None else _on_kafka(expectation, config_path, wait_s=wait)
     report = _Report(limit, as_json=as_json)
     try:
-        with terminated_as_interrupted():
+        with terminated_as_interrupted(), working(f"comparing {topic}"):
             for record in records:
                 difference = expectation.observe(record)
                 if difference is not None:

@@ -169,7 +169,7 @@ def show(
     """
     config = load_config(config_path)
     kafka, prefix = kafka_table(config), config.topics.prefix
-    with terminated_as_interrupted(), LetterReader(kafka, prefix, _say) as reader:
+    with terminated_as_interrupted(), working("reading the dead letters"), LetterReader(kafka, prefix, _say) as reader:
         letter = reader.get(reader.place(place))
         ledger = read_ledger(kafka, prefix)
         history = reader.history(letter, ledger)
@@ -276,6 +276,7 @@ def replay(
     report = _Report(config.dead_letters.attempts_max, as_json=as_json)
     with ExitStack() as stack:
         stack.enter_context(terminated_as_interrupted())
+        stack.enter_context(working("reading the dead letters"))
         reader = stack.enter_context(LetterReader(config.kafka, prefix, _say))
         asked = [reader.get(place) for place in dict.fromkeys(map(reader.place, places or ()))]
         raw = None if repaired is None else read_repaired(repaired, asked[0], config)

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from validator.cli.progress import jar_progress
+from validator.cli.common import say, terminated_as_interrupted
+from validator.cli.progress import jar_progress, working
+from validator.errors import UserError
+from validator.kafka.class_archive import class_archive
 from validator.kafka.jars import JAR_SETS, ensure_jars
 
 if TYPE_CHECKING:
@@ -19,7 +22,10 @@ def jars(
         bool, typer.Option("--classpath", help="Print only a class path with Kafka's Java client, for `java -cp`.")
     ] = False,
 ) -> None:
-    """Fetch and verify the jars of the broker and of Spark's Kafka connector. Jars that are already there are not fetched again."""
+    """Fetch and verify the jars of the broker and of Spark's Kafka connector, and make the archive with which Spark starts faster.
+
+    What is already there is not made again. A short run of a job makes the archive, which takes about half a minute.
+    """
     if classpath:
         with jar_progress() as progress:
             (folder,) = {jar.parent for jar in ensure_jars("broker", progress=progress)}
@@ -31,3 +37,20 @@ def jars(
             fetched += ensure_jars(jar_set, progress=progress)
     folders = ", ".join(str(folder) for folder in sorted({jar.parent for jar in fetched}))
     print(f"{len(fetched)} jars in {folders}")  # noqa: T201
+    _make_archive()
+
+
+def _make_archive() -> None:
+    """Make the archive of classes if it is missing or damaged; without it Spark only starts more slowly."""
+    archive = class_archive()
+    if archive is None or archive.is_usable():
+        return
+    from validator.service.training import train
+
+    try:
+        with terminated_as_interrupted(), working("a short run of a job, with which Spark starts faster from now on"):
+            train(archive)
+    except (UserError, OSError) as error:
+        say(f"Spark will start more slowly: {error}")
+    else:
+        print(f"the archive of Spark's classes is {archive.path}")  # noqa: T201

@@ -12,6 +12,7 @@ import typer
 
 from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say
+from validator.cli.progress import working
 from validator.cli.visible import printable
 from validator.config import load_config
 from validator.document import Node, read_document
@@ -63,20 +64,21 @@ def lanes(
         return
     config = load_config(config_path)
     config = config.model_copy(update={"kafka": kafka_table(config)})
-    reports = lane_reports(config)
-    found = reports.statuses
-    names = sorted({*config.chains, *found, *reports.parked})
-    checkpoint = job_directory(config) / "checkpoint"
-    use_artefacts(config.plugins.artefacts)
-    behind = lags(config.kafka, config.topics.prefix, configured_codec(config), names, checkpoint)
-    kept = kept_starts(job_directory(config) / "lanes")
-    rows = [
-        {
-            **_row(config, lane, found.get(lane), kept.get(lane), behind[lane]),
-            "parked": _parked(config, reports.parked.get(lane)),
-        }
-        for lane in names
-    ]
+    with working("reading the lanes' progress"):
+        reports = lane_reports(config)
+        found = reports.statuses
+        names = sorted({*config.chains, *found, *reports.parked})
+        checkpoint = job_directory(config) / "checkpoint"
+        use_artefacts(config.plugins.artefacts)
+        behind = lags(config.kafka, config.topics.prefix, configured_codec(config), names, checkpoint)
+        kept = kept_starts(job_directory(config) / "lanes")
+        rows = [
+            {
+                **_row(config, lane, found.get(lane), kept.get(lane), behind[lane]),
+                "parked": _parked(config, reports.parked.get(lane)),
+            }
+            for lane in names
+        ]
     if as_json:
         sys.stdout.write("".join(json.dumps(row) + "\n" for row in rows))
     else:
@@ -237,7 +239,8 @@ def import_(
         status = lane_statuses(config).get(name)
         return None if status is None else status["executed_block"]
 
-    imported = import_state(config, lane, file, first_block, executed_block)
+    with working("importing the state"):
+        imported = import_state(config, lane, file, first_block, executed_block)
     if as_json:
         typer.echo(json.dumps(imported.to_json()))
     else:

@@ -67,7 +67,8 @@ def show(
     """Show a plugin in full: its files, what it provides, its configuration, and the chains that use it."""
     config = _config(config_path)
     wanted, _, version = name.partition("@")
-    rows = [row for row in rows_of(discover(), config) if row["name"] == wanted]
+    with working("loading every plugin"):
+        rows = [row for row in rows_of(discover(), config) if row["name"] == wanted]
     if version:
         rows = [row for row in rows if row["version"] == version]
     if not rows:
@@ -88,7 +89,8 @@ def check(
     """Check the plugins of a distribution as their authors' contract tests do. Exit code 1 if a point fails."""
     from validator.testing.check import Outcome, check_distribution
 
-    results = check_distribution(distribution, say)
+    with working(f"checking {distribution}"):
+        results = check_distribution(distribution, say)
     failed = [result for result in results if result.outcome == Outcome.FAILED]
     if as_json:
         _print_json(
@@ -131,11 +133,12 @@ def lock(
             names = ", ".join(f"{name} (group {group})" for group, name in absent)
             raise UserError(f"the configuration uses plugins that are not installed: {names}")
         found = [each for each in found if (each.group, each.name) in used]
-    plugins, problems = load_all(found)
-    if problems:
-        raise PluginError(problems)
     path = LOCK if config.plugins.lock is None else Path(config.plugins.lock)
-    entries = write_lock(path, plugins)
+    with working("reading the plugins' files"):
+        plugins, problems = load_all(found)
+        if problems:
+            raise PluginError(problems)
+        entries = write_lock(path, plugins)
     if as_json:
         _print_json([entry._asdict() for entry in entries])
     else:

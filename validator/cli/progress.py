@@ -1,23 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command is doing, on stderr, removed when the work is done. Nothing is written to a pipe or a log file."""
+"""What a command is doing, on stderr, removed when the work is done. Nothing is written to a pipe or a log file.
+
+Every command that may take over two seconds shows it (`tests/cli/test_progress.py` lists all commands).
+"""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+import sys
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from validator.cli.table import VisibleConsole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+
+T = TypeVar("T")
 
 
 @contextmanager
 def jar_progress() -> Iterator[Callable[[str, int, int], None]]:
     """Yield the `progress` that `ensure_jars` and `EmbeddedBroker.start` take: (what, done, total)."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = VisibleConsole(stderr=True)
     # unless disabled, rich writes an empty line to a pipe
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -34,6 +40,24 @@ def working(what: str) -> Iterator[None]:
     """Show what takes a while, with the seconds that it has taken."""
     console = VisibleConsole(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
+    with (
+        Progress(
+            *columns,
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+            redirect_stdout=sys.stdout.isatty(),  # otherwise what the command prints would reach the terminal instead of the pipe
+        ) as shown
+    ):
         shown.add_task(what, total=None)
         yield
+
+
+def until_first(chunks: Iterable[list[T]], what: str) -> Iterator[list[T]]:
+    """Yield the same chunks, and show `working` until the first one that is not empty."""
+    with ExitStack() as stack:
+        stack.enter_context(working(what))
+        for chunk in chunks:
+            if chunk:
+                stack.close()
+            yield chunk

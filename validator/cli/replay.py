@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from validator import exit_codes
+from validator.cli.progress import working
 from validator.document import Node, printable, read_document
 from validator.errors import UserError
 from validator.plugin.runtime import installed_protocol
@@ -38,6 +39,11 @@ def replay(
     paths = [*(files or ()), *(path for name in suite or () for path in suite_files(name))]
     if not paths:
         raise UserError("expected a trace file or --suite, found neither")
+    with working("running traces"):
+        _replay(paths, as_json=as_json)
+
+
+def _replay(paths: list[Path], *, as_json: bool) -> None:
     documents = [read_document(path) for path in paths]
     vectors = [document for document in documents if isinstance(document.value, dict) and document.has("format")]
     installed = cache(installed_protocol)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 import typer
 
 from validator.cli.network import network
+from validator.cli.progress import working
 from validator.config import DEFAULT_PROTOCOL
 from validator.errors import UserError
 
@@ -130,7 +131,8 @@ def simulate(
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     else:
         try:
-            counts = _write_files(simulation, out)
+            with working(f"simulating {simulation.settings.blocks} blocks"):
+                counts = _write_files(simulation, out)
         except OSError as error:
             raise UserError(f"{error.filename}: cannot be written: {error.strerror}") from error
         typer.echo(f"{out}: " + ", ".join(f"{count} {kind}" for kind, count in counts.items()), err=True)

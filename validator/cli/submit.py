@@ -14,6 +14,7 @@ import typer
 from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say
 from validator.cli.json_lines import lines, opened, parse
+from validator.cli.progress import working
 from validator.codec.json_form import encode_input
 from validator.config import load_config
 from validator.errors import UserError
@@ -56,13 +57,14 @@ def submit(
     sender = RecordSender(kafka_table(config), config.topics.prefix)
     sender.check(kind)
     submission = _Submission(kind, config, sender, keep_going=keep_going)
-    try:
-        if file == "-":
-            submission.send(sys.stdin.buffer, "standard input")
-        else:
-            _submit_file(submission, Path(file), keep_going=keep_going)
-    finally:
-        submission.finish()
+    with working(f"sending {kind}"):
+        try:
+            if file == "-":
+                submission.send(sys.stdin.buffer, "standard input")
+            else:
+                _submit_file(submission, Path(file), keep_going=keep_going)
+        finally:
+            submission.finish()
     if as_json:
         typer.echo(json.dumps({"kind": kind, "sent": sender.delivered, "bad": submission.bad}))
     else:

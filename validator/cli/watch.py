@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import select
@@ -19,7 +20,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
-from validator.cli.progress import working
+from validator.cli.progress import until_first, working
 from validator.cli.rows import ACCEPTED, COLUMNS, NUMBERS, REJECTED, ROWS
 from validator.cli.table import PlainTable, VisibleConsole
 from validator.codec.json_form import shown_json
@@ -175,6 +176,12 @@ def _check_reader() -> None:
 
 def _show(topic: str, chunks: Iterable[list[dict[str, Any]]], *, as_json: bool, follow: bool) -> None:
     console = VisibleConsole()
+    if console.is_terminal and not as_json and not follow:
+        with working(f"reading {topic}"):
+            rows = [ROWS[topic](record) for chunk in chunks for record in chunk]
+        console.print(_table(topic, rows))
+        return
+    chunks = until_first(chunks, f"waiting for {topic}")
     if as_json:
         for chunk in chunks:
             sys.stdout.write("".join(json.dumps(record) + "\n" for record in chunk))
@@ -184,12 +191,8 @@ def _show(topic: str, chunks: Iterable[list[dict[str, Any]]], *, as_json: bool, 
         for chunk in chunks if follow else _gathered(chunks):
             sys.stdout.write(plain.lines(ROWS[topic](record) for record in chunk))
             sys.stdout.flush()
-    elif follow:
-        _show_live(topic, chunks, console)
     else:
-        with working(f"reading {topic}"):
-            rows = [ROWS[topic](record) for chunk in chunks for record in chunk]
-        console.print(_table(topic, rows))
+        _show_live(topic, chunks, console)
 
 
 def _gathered(chunks: Iterable[list[dict[str, Any]]]) -> Iterator[list[dict[str, Any]]]:
@@ -205,8 +208,10 @@ def _gathered(chunks: Iterable[list[dict[str, Any]]]) -> Iterator[list[dict[str,
 
 def _show_live(topic: str, chunks: Iterable[list[dict[str, Any]]], console: Console) -> None:
     rows: deque[tuple[str, ...]] = deque(maxlen=500)
+    chunks = iter(chunks)
+    first = next((chunk for chunk in chunks if chunk), [])  # the screen begins once it has something to show
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
-        for chunk in chunks:
+        for chunk in itertools.chain([first], chunks):
             rows.extend(ROWS[topic](record) for record in chunk)
             shown = list(rows)[-max(1, console.height - 3) :]
             live.update(_table(topic, shown, one_line=True), refresh=True)

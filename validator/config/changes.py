@@ -48,6 +48,7 @@ EFFECTS: Final[dict[str, Effect]] = {
     "job.state_partitions": Effect.NEW_CHECKPOINT,
     "job.driver_memory": Effect.START,
     "job.worker_memory": Effect.START,
+    "job.jit": Effect.START,
     "job.trigger_interval_ms": Effect.START,
     "job.max_records_per_trigger": Effect.START,
     "job.rebuild": Effect.START,

@@ -125,6 +125,8 @@ class EmbeddedBroker:
         """Whether this object's `start` started the process, rather than found it running."""
         self.moved_from: int | None = None
         """The port of the start before, if this object's `start` found it taken and chose another one."""
+        self.address: str | None = None
+        """Where this object's `start` will let the broker answer, known before it formats its folder and starts the process."""
         self._port = port
         self._process: subprocess.Popen[bytes] | None = None
         self._log_before = 0  # bytes written by earlier starts
@@ -232,6 +234,7 @@ class EmbeddedBroker:
         wanted = configured or (previous.port if previous else None)
         port, controller_port = _free_ports(wanted, previous.controller_port if previous else None)
         self.moved_from = wanted if wanted not in (None, port) else None
+        self.address = f"{HOST}:{port}"
         properties = self.directory / "server.properties"
         own = secrets.token_hex(32)
         write_private(properties, self._properties(port, controller_port, own))

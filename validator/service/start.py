@@ -199,7 +199,7 @@ class _BrokerStart(threading.Thread):
 
     def wait_for_address(self) -> str:
         while self.is_alive():
-            found = self._broker.status().bootstrap_servers
+            found = self._broker.address or self._broker.status().bootstrap_servers
             if found is not None:
                 return found
             time.sleep(0.05)

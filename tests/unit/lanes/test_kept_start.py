@@ -71,6 +71,7 @@ CHANGES: dict[str, Any] = {
     "job.state_partitions": table("job", state_partitions=2),
     "job.driver_memory": table("job", driver_memory="3g"),
     "job.worker_memory": table("job", worker_memory="3g"),
+    "job.jit": table("job", jit="full"),
     "job.trigger_interval_ms": table("job", trigger_interval_ms=5),
     "job.max_records_per_trigger": table("job", max_records_per_trigger=5),
     "job.rebuild": table("job", rebuild=True),

@@ -48,7 +48,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 class Broker:
     """Stands in for the embedded broker."""
 
-    moved_from = None
+    moved_from = address = None
 
     def __init__(self, directory: Path) -> None:
         self._directory = str(directory)

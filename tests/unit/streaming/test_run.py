@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -236,6 +237,7 @@ def test_change_of_executed_blocks_is_refused_before_spark_starts(
         with pytest.raises(RuntimeError, match="Spark starts"):
             run.run_job(config(from_block))
 
+    monkeypatch.setattr(run, "starting_session", nullcontext)
     monkeypatch.setattr(run, "_run_in_session", start)
     starts(31)  # without a request to Kafka, since there is nothing to compare
     definitions = lane_definitions(config(31))

@@ -25,6 +25,8 @@ from validator.cli.command_api import (
     run_plugin_job,
     say,
     terminated_as_interrupted,
+    until_first,
+    working,
 )
 from validator.plugin.protocol_api import U32_MAX
 from validator_xcmp_bodies import alarms, records
@@ -87,7 +89,8 @@ def status(
     The age counts from the block in which the front was sent to the last block that the operator knows.
     """
     config = connected(config_path)
-    rows = sorted(_statuses(config), key=lambda row: (row["lane"], row["recipient"]))
+    with working("reading the queues"):
+        rows = sorted(_statuses(config), key=lambda row: (row["lane"], row["recipient"]))
     if as_json:
         sys.stdout.write("".join(json.dumps(row) + "\n" for row in rows))
     else:
@@ -120,7 +123,8 @@ def follow(
     with terminated_as_interrupted(), BodyFetcher(config.kafka, config.topics.prefix) as fetcher:
         try:
             deliveries = _followed(config, chain, para, follower, once=once)
-            messages = ((each, fetcher.payloads(chain, each.held)) for each in deliveries)
+            fetched = ([(each, fetcher.payloads(chain, each.held))] for each in deliveries)
+            messages = (each for chunk in until_first(fetched, "waiting for messages") for each in chunk)
             show_messages(chain, messages, as_json=as_json, follow=not once)
         except KeyboardInterrupt:
             return
@@ -154,7 +158,7 @@ def send(
     bodies = _read_bodies(files)
     sender = Sender(chain, para, bodies, replica=replica)
     say(f"{len(bodies)} bodies of para {para}; waiting for the chain to list them")
-    with terminated_as_interrupted():
+    with terminated_as_interrupted(), working("serving bodies"):
         try:
             _serve(config, chain, para, sender, once=once)
         except KeyboardInterrupt:
@@ -189,7 +193,10 @@ def reports(
     _check_chain(config, chain)
     wish = Wish(chain, block, first_index, min(reports_max, REPORTS_PER_BLOCK_MAX - first_index))
     last = Stored.read(position)
-    with TopicReader(config.kafka, config.topics.prefix, [records.HELD], tail=0) as reader:
+    with (
+        working("reading what is held"),
+        TopicReader(config.kafka, config.topics.prefix, [records.HELD], tail=0) as reader,
+    ):
         lines, made = make_reports(wish, last, reader)
     made.write(position)  # first: whoever gets a line will get the same ones again
     sys.stdout.write("".join(lines))

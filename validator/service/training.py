@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the archive of classes with which later starts of Spark are faster, by one short run of a job."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from validator.config import DEFAULT_PROTOCOL, Config
+from validator.errors import UserError
+from validator.kafka.broker import EmbeddedBroker
+from validator.kafka.class_archive import OUTPUT_VARIABLE
+from validator.service.comparison import Comparison
+from validator.service.feed import Feed
+from validator.service.simulation import chain_table, simulation_of
+from validator.service.start import Service
+from validator.simulate import settings_of_profile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from validator.kafka.class_archive import ClassArchive
+    from validator.service.job import Event
+
+BLOCKS: Final = 3
+"""Blocks of the simulated chain that the run executes."""
+
+RUN_S_MAX: Final = 300.0
+"""Seconds from the start of the run to its first batch."""
+
+
+def train(archive: ClassArchive) -> None:
+    """Run a job on a simulated chain, and keep the classes that it loaded. Raises `UserError`, `OSError`."""
+    archive.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (
+        tempfile.TemporaryDirectory(prefix="training-", dir=archive.path.parent) as folder,
+        _job_writes(folder) as made,
+    ):
+        _run(Path(folder))
+        if not made.is_file():
+            raise UserError("this Java writes no archive of its classes")
+        archive.keep(made)
+
+
+def _run(folder: Path) -> None:
+    simulation = simulation_of(DEFAULT_PROTOCOL, settings_of_profile("demo", seed=1, blocks=BLOCKS))
+    chain = simulation.chain()
+    tables = {"job": {"directory": str(folder / "job")}, "chains": {chain["lane"]: chain_table(chain)}}
+    batch = threading.Event()
+    service = Service(Config.model_validate(tables), EmbeddedBroker(folder / "broker"), _on_batch(batch))
+    try:
+        service.start()
+        feed = Feed(
+            simulation,
+            service.config.kafka,
+            service.config.topics.prefix,
+            Comparison(),
+            blocks_per_s=BLOCKS,
+            on_block=lambda _: None,
+        )
+        feed.go.set()
+        feed.start()
+        try:
+            if not _await(batch, service):
+                raise UserError(f"the job did not finish a batch: {service.job.failure or 'no reason was given'}")
+        finally:
+            feed.stop()
+    finally:
+        service.stop()
+
+
+def _await(batch: threading.Event, service: Service) -> bool:
+    waited_s = 0.0
+    while not batch.wait(1.0) and not service.job.ended() and waited_s < RUN_S_MAX:
+        waited_s += 1.0
+    return batch.is_set()
+
+
+def _on_batch(batch: threading.Event) -> Callable[[Event], None]:
+    def on_event(event: Event) -> None:
+        if event["event"] == "batch":
+            batch.set()
+
+    return on_event
+
+
+@contextmanager
+def _job_writes(folder: str) -> Iterator[Path]:
+    """Let the job that is started inside write its classes to a file when it ends."""
+    made = Path(folder) / "classes.jsa"
+    os.environ[OUTPUT_VARIABLE] = str(made)
+    try:
+        yield made
+    finally:
+        del os.environ[OUTPUT_VARIABLE]
