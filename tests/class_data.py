@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the Spark processes of tests start quickly.
 
-A job of a test runs for a minute. Its JVM maps its classes from the archive that `validator jars` has made
-(`validator.kafka.class_archive`). These options also keep the optimising compiler out of executors and of the JVM that prints Spark's
-command line.
+A job of a test runs for a minute. Its JVM maps its classes from the archive that `validator jars` has made. These options keep the
+optimising compiler also out of executors, and out of the JVM that prints Spark's command line.
 """
 
 from __future__ import annotations

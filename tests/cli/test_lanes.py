@@ -142,7 +142,7 @@ def test_plugins_are_those_of_the_job(chain: Follower) -> None:
 
     def shown(*epochs: StartedEpoch) -> tuple[dict[str, Any], list[str]]:
         started = {"polkadot": replace(start, epochs=epochs or start.epochs)}
-        Look(job_directory(config) / "lanes", definitions, started, {}, NOTHING).keep()
+        Look(job_directory(config) / "lanes", started, {}, NOTHING).keep()
         (row,) = lines(invoke("lanes", "--json", chain.option()).stdout)
         assert row["plugins_configured"] == [router]
         return row, [line.strip() for line in invoke("lanes", chain.option()).stdout.splitlines()]

@@ -216,7 +216,12 @@ def test_change_of_a_key_without_a_block_needs_the_next_one(deployment: Deployme
         changed, accepted=Accepted(blocks={CHAIN.lane: 3})
     )
     deployment.start(changed, accepted=Accepted(blocks={CHAIN.lane: LAST + 1})).keep()
-    deployment.start(changed)
+    deployment.start(changed).keep()
+    deployment.remove_checkpoint()
+    line = deployment.refused(changed, rebuild=True)
+    assert "would not be rebuilt as it was emitted" in line
+    assert f"blocks before {LAST + 1} were executed with chains.polkadot.ump_default_weight " in line
+    assert "which was changed to 7 with --accept-change" in line
 
 
 def test_change_waits_until_the_last_batch_is_complete(deployment: Deployment) -> None:

@@ -88,9 +88,7 @@ class Topics(_Table):
     def _check_retention(cls, value: dict[str, int]) -> dict[str, int]:
         for name in value:
             if name in COMPACTED_TOPICS:
-                raise ValueError(
-                    f"no retention for {name!r}: the topic is compacted and keeps the last record of each key"
-                )
+                raise ValueError(f"no retention for {name!r}: a compacted topic keeps the last record of each key")
             if name not in TOPIC_NAMES:
                 close = get_close_matches(name, TOPIC_NAMES, 1)
                 hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(TOPIC_NAMES)}"
@@ -118,8 +116,7 @@ class Job(_Table):
     max_records_per_trigger: Positive = 200_000
     """Maximum Kafka records per micro-batch, all input topics together."""
     rebuild: bool = False
-    """Whether a job without a checkpoint may start on topics that already hold its verdicts. It processes the inputs again from the
-    earliest one, and emits only what has not been emitted."""
+    """Whether a job without a checkpoint may start on topics that hold its verdicts; it emits only what has not been emitted."""
     give_up_after: Annotated[int, Field(ge=0, le=31_536_000)] = 3_600
     """Seconds that something outside may be away, such as Kafka or space on the disk; then the job or transport ends with exit code 3."""
     stalled_after: Annotated[int, Field(ge=10, le=31_536_000)] = 900

@@ -13,29 +13,28 @@ from validator.core.scale import DecodeError
 from validator.core.types import BlockNumber
 from validator.errors import UserError
 from validator.lanes.definition import LaneDefinition, journal_under_others
+from validator.lanes.kept_start import LaneStart
 from validator.plugin.registry import PluginError
 from validator.plugin.runtime import RulesOutdated, make_runtime
 
-_SUFFIX = ".rules"
+EARLIER_SUFFIX = ".rules"
+"""Of the file in which programs before version 2 of `lanes.kept_start` kept a lane's rules."""
 
 
-def keep_rules(folder: Path, definitions: Mapping[str, LaneDefinition]) -> None:
-    """Write what `LaneDefinition.encode_rules` returns for each lane, in place of what an earlier start kept."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for lane, definition in definitions.items():
-        path = folder / f"{lane}{_SUFFIX}"
-        written = path.with_name(f"{path.name}.new")
-        written.write_bytes(definition.encode_rules())
-        written.replace(path)
+def kept_rules(folder: Path, starts: Mapping[str, LaneStart]) -> dict[str, bytes]:
+    """Return, by lane, what `LaneDefinition.encode_rules` returned at the last start. Earlier programs wrote a file per lane for it."""
+    earlier = {path.name.removesuffix(EARLIER_SUFFIX): path for path in folder.glob(f"*{EARLIER_SUFFIX}")}
+    found = {lane: path.read_bytes() for lane, path in earlier.items()}
+    return found | {lane: bytes.fromhex(start.rules) for lane, start in starts.items() if start.rules}
 
 
-def rules_changed(folder: Path, definitions: Mapping[str, LaneDefinition]) -> bool:
+def rules_changed(kept: Mapping[str, bytes], definitions: Mapping[str, LaneDefinition]) -> bool:
     """Return whether any lane has other rules or handlers than those kept, whichever blocks they are for."""
-    return any(_changed(folder, lane, definition) is not None for lane, definition in definitions.items())
+    return any(_changed(kept, lane, definition) is not None for lane, definition in definitions.items())
 
 
 def refuse_changed_past(
-    folder: Path,
+    kept_by_lane: Mapping[str, bytes],
     definitions: Mapping[str, LaneDefinition],
     executed_block: Callable[[str], BlockNumber | None],
     *,
@@ -47,7 +46,7 @@ def refuse_changed_past(
     more are an error, too, since the journal was written under them. Other bytes that cannot be compared are left to the store.
     """
     for lane, definition in definitions.items():
-        kept = _changed(folder, lane, definition)
+        kept = _changed(kept_by_lane, lane, definition)
         if kept is None:
             continue
         try:
@@ -69,8 +68,7 @@ def refuse_changed_past(
                 raise UserError(journal_under_others(lane, error)) from None
 
 
-def _changed(folder: Path, lane: str, definition: LaneDefinition) -> bytes | None:
+def _changed(kept: Mapping[str, bytes], lane: str, definition: LaneDefinition) -> bytes | None:
     """Return a lane's kept rules if the present ones differ from them."""
-    path = folder / f"{lane}{_SUFFIX}"
-    kept = path.read_bytes() if path.exists() else None
-    return None if kept is None or kept == definition.encode_rules() else kept
+    rules = kept.get(lane)
+    return None if rules is None or rules == definition.encode_rules() else rules

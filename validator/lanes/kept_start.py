@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each lane began with, kept in the job's folder, and the comparison with what the configuration says now.
+"""What each lane began with and runs under, kept in the job's folder, and the comparison with what the configuration says now.
 
 A lane that has a state does not look at its beginning again, and a rebuild knows only the configuration of today. So a change there would
 be ignored by the one, and silently give other results in the other. `validator.config.changes` says which keys may change, and when.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,11 +23,20 @@ from validator.lanes.configured import started_chain
 from validator.lanes.definition import LaneDefinition
 from validator.plugin.runtime import Epoch
 
-START_VERSION = 1
+START_VERSION = 2
 _SUFFIX = ".start"
 
 _LISTED = {"genesis_paras": ("kind", "balance")}
 _PAYLOADS = ("ump_weights",)
+
+
+class AcceptedChange(NamedTuple):
+    """A key that changed on purpose while the lane had a state. Blocks before ``from_block`` were executed under the earlier value."""
+
+    from_block: BlockNumber
+    key: str
+    before: str
+    now: str
 
 
 class StartedEpoch(NamedTuple):
@@ -52,6 +61,10 @@ class LaneStart:
     """Whether the lane was no longer configured when its job last started."""
     epochs: tuple[StartedEpoch, ...] = ()
     """What the job runs; another program or other libraries have other digests, so they are not compared here."""
+    rules: str = ""
+    """`LaneDefinition.encode_rules` in hex; empty in files of version 1, which have it in a file of their own (`lanes.kept_rules`)."""
+    changes: tuple[AcceptedChange, ...] = ()
+    """The accepted changes since the lane began, in the order of their blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +86,21 @@ def start_of(config: Config, definition: LaneDefinition) -> LaneStart:
     plain = json.loads(json.dumps(meaning, default=str))  # as a file holds it
     epochs = started_epochs(definition.epochs)
     return LaneStart(
-        definition.first_block, digest.hexdigest(), definition.protocol.encoding_version, plain, epochs=epochs
+        definition.first_block,
+        digest.hexdigest(),
+        definition.protocol.encoding_version,
+        plain,
+        epochs=epochs,
+        rules=definition.encode_rules().hex(),
     )
+
+
+def with_changes(
+    start: LaneStart, before: LaneStart, changed: Iterable[Difference], from_block: BlockNumber
+) -> LaneStart:
+    """Return a start that remembers the changes of an earlier one, and those that take effect from a block on."""
+    now = (AcceptedChange(from_block, each.key, each.before, each.now) for each in changed)
+    return replace(start, changes=(*before.changes, *now))
 
 
 def started_epochs(epochs: Iterable[Epoch]) -> tuple[StartedEpoch, ...]:
@@ -108,12 +134,14 @@ def _read(path: Path) -> LaneStart:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         version = values.pop("version")
-        if version != START_VERSION:
+        if version not in (1, START_VERSION):
             raise UserError(
                 f"{path}: expected version {START_VERSION}, found {version}: a newer program has written it"
             )
         epochs = tuple(StartedEpoch(start, digest, tuple(plugins)) for start, digest, plugins in values.pop("epochs"))
-        return LaneStart(**values, epochs=epochs)
+        changes = tuple(AcceptedChange(*each) for each in values.pop("changes", ()))
+        bytes.fromhex(values.get("rules", ""))
+        return LaneStart(**values, epochs=epochs, changes=changes)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -41,12 +41,16 @@ DIFFERENCE_CHARACTERS_MAX: Final = 200
 """Characters of one side of a difference in the error."""
 
 
+class EmittedDiffers(UserError):
+    """A block would not be rebuilt as it was emitted."""
+
+
 def compare_emitted(
     kafka: KafkaTable, prefix: str, codec: Codec, definition: LaneDefinition, last: BlockNumber
 ) -> BlockNumber | None:
     """Execute a lane up to block ``last`` and return the last block that was compared, or None.
 
-    ``codec`` reads the records of all lanes of the job. Raises `UserError` at the first record that differs, with both sides.
+    ``codec`` reads the records of all lanes of the job. Raises `EmittedDiffers` at the first record that differs, with both sides.
     """
     settings = replace(definition.settings, blocks_ahead_max=U32_MAX, waiting_bytes_max=U64_MAX)
     processor = LaneProcessor.create(replace(definition, settings=settings))
@@ -134,8 +138,8 @@ class _Emitted:
                 place = f"{one['kind']} {one['index']}: " if "index" in one else ""
                 raise self._differs(block, f"{place}{name} {_short(one.get(name))}", _short(other.get(name)))
 
-    def _differs(self, block: BlockNumber, there: str, here: str) -> UserError:
-        return UserError(
+    def _differs(self, block: BlockNumber, there: str, here: str) -> EmittedDiffers:
+        return EmittedDiffers(
             f"lane {self._lane}: block {block} would not be rebuilt as it was emitted: {self.name} has {there}, the rebuild {here}: start "
             f"with the configuration, plugins and program of then, or accept other results from this block on with {OPTION} "
             f"{self._lane}:{block}"

@@ -17,8 +17,16 @@ from validator.kafka.reader import TopicReader
 from validator.lanes.accepted import GENESIS, OPTION, REMOVED, Accepted
 from validator.lanes.configured import job_directory
 from validator.lanes.definition import job_codec
-from validator.lanes.kept_rules import keep_rules, refuse_changed_past, rules_changed
-from validator.lanes.kept_start import LaneStart, differences, keep_start, kept_starts, refuse_changes, start_of
+from validator.lanes.kept_rules import EARLIER_SUFFIX, kept_rules, refuse_changed_past, rules_changed
+from validator.lanes.kept_start import (
+    LaneStart,
+    differences,
+    keep_start,
+    kept_starts,
+    refuse_changes,
+    start_of,
+    with_changes,
+)
 from validator.lanes.marker import Marker
 from validator.service.checkpoint import (
     consumed_by_batch,
@@ -27,7 +35,7 @@ from validator.service.checkpoint import (
     last_begun_batch,
     refuse_another_prefix,
 )
-from validator.service.emitted import compare_emitted
+from validator.service.emitted import EmittedDiffers, compare_emitted
 from validator.service.markers import read_markers
 from validator.service.retention import missing_blocks
 from validator.topics import INPUT_TOPICS
@@ -38,7 +46,7 @@ if TYPE_CHECKING:
     from validator.config import Config
     from validator.core.types import BlockNumber
     from validator.lanes.definition import LaneDefinition
-    from validator.lanes.kept_start import Difference
+    from validator.lanes.kept_start import AcceptedChange, Difference
     from validator.lanes.marker import Consumed
 
     Compared = Callable[[str, BlockNumber], None]
@@ -53,7 +61,6 @@ class Look:
     """A configuration that fits, and what the job needs to know of the topics."""
 
     folder: Path
-    definitions: Mapping[str, LaneDefinition]
     starts: Mapping[str, LaneStart]
     removed: Mapping[str, LaneStart]
     accepted: Accepted
@@ -64,7 +71,7 @@ class Look:
         """Write what the lanes start with, for the next start to compare."""
         for lane, start in {**self.removed, **self.starts}.items():
             keep_start(self.folder, lane, start)
-        keep_rules(self.folder, self.definitions)
+            (self.folder / f"{lane}{EARLIER_SUFFIX}").unlink(missing_ok=True)
 
 
 def checkpoint_of(config: Config) -> Path:
@@ -83,7 +90,7 @@ def has_changed(config: Config, definitions: Mapping[str, LaneDefinition]) -> bo
     before = kept_starts(folder)
     now = {lane: start_of(config, definition) for lane, definition in definitions.items()}
     changed = any(lane in before and differences(lane, before[lane], start) for lane, start in now.items())
-    return changed or any(lane not in now for lane in before) or rules_changed(folder, definitions)
+    return changed or any(lane not in now for lane in before) or rules_changed(kept_rules(folder, before), definitions)
 
 
 def look(
@@ -103,7 +110,8 @@ def look(
     now = {lane: start_of(config, definition) for lane, definition in definitions.items()}
     changed = {lane: differences(lane, before[lane], start) for lane, start in now.items() if lane in before}
     gone = {lane: start for lane, start in before.items() if lane not in now}
-    ask = rebuild or any(changed.values()) or bool(gone) or rules_changed(folder, definitions)
+    rules = kept_rules(folder, before)
+    ask = rebuild or any(changed.values()) or bool(gone) or rules_changed(rules, definitions)
     kafka, prefix = config.kafka, config.topics.prefix
     # after a crash a transaction may be open until the job takes over: a rebuild compares what is before it
     fresh = rebuild and not config.job.rebuild
@@ -116,16 +124,20 @@ def look(
     for lane, found in began.items():
         unfinished = not rebuild and has_unfinished_batch(checkpoint)
         refuse_changes(lane, found, accepted, markers[lane].block, rebuild=rebuild, unfinished=unfinished)
-    refuse_changed_past(folder, definitions, lambda lane: _block(markers, lane), checkpoint=not rebuild)
+    refuse_changed_past(rules, definitions, lambda lane: _block(markers, lane), checkpoint=not rebuild)
     if rebuild:
         _refuse_needless(accepted, {lane: [*found] for lane, found in began.items()}, retired, compares=True)
         refuse_cut_inputs(config, definitions)
-        _compare(config, definitions, markers, accepted, compared)
+        _compare(config, definitions, markers, accepted, compared, before)
     else:
         _refuse_needless(accepted, began, gone, compares=False)
         refuse_other_topics(config, checkpoint)
     removed = {lane: _removed(start) for lane, start in gone.items()}
-    return Look(folder, definitions, now, removed, accepted, retired)
+    for lane in before.keys() & now.keys():
+        # a rebuild executes every block under the present configuration, but what is emitted stays as it is
+        found = [] if rebuild else began.get(lane, [])
+        now[lane] = with_changes(now[lane], before[lane], found, (_block(markers, lane) or 0) + 1)
+    return Look(folder, now, removed, accepted, retired)
 
 
 def refuse_written(
@@ -224,6 +236,7 @@ def _compare(
     markers: Mapping[str, Marker],
     accepted: Accepted,
     compared: Compared,
+    before: Mapping[str, LaneStart],
 ) -> None:
     codec = job_codec(definitions.values())
     for lane, definition in definitions.items():
@@ -232,4 +245,16 @@ def _compare(
             continue
         last = min(block, accepted.blocks.get(lane, block + 1) - 1)
         compared(lane, last)
-        compare_emitted(config.kafka, config.topics.prefix, codec, definition, last)
+        try:
+            compare_emitted(config.kafka, config.topics.prefix, codec, definition, last)
+        except EmittedDiffers as error:
+            changes = before[lane].changes if lane in before else ()
+            raise UserError("; ".join([str(error), *map(_since, changes)])) from None
+
+
+def _since(change: AcceptedChange) -> str:
+    """Say from which block on a rebuild under the present value of a key can come out as it was emitted."""
+    return (
+        f"blocks before {change.from_block} were executed with {change.key} {change.before}, which was changed to {change.now} with "
+        f"{OPTION}, and a rebuild executes every block under one value"
+    )

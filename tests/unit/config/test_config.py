@@ -242,7 +242,7 @@ def test_invalid_environment_variable_is_reported_as_environment(
             "[topics.retention_ms]\nverdict = 1",
             "topics.retention_ms: 'verdict' is none of the topics; did you mean 'verdicts'?",
         ),
-        ("[topics.retention_ms]\nlanes = 1", "topics.retention_ms: no retention for 'lanes': the topic is compacted"),
+        ("[topics.retention_ms]\nlanes = 1", "topics.retention_ms: no retention for 'lanes': a compacted topic keeps"),
         (
             "[job]\ndriver_memory = '2 GB'",
             "job.driver_memory: expected text that matches ^[1-9][0-9]*[mg]$, found '2 GB'",

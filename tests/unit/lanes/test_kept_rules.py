@@ -11,7 +11,8 @@ from validator.config import load_config
 from validator.errors import UserError
 from validator.lanes.configured import lane_definition
 from validator.lanes.definition import LaneDefinition
-from validator.lanes.kept_rules import keep_rules, refuse_changed_past, rules_changed
+from validator.lanes.kept_rules import kept_rules, refuse_changed_past, rules_changed
+from validator.lanes.kept_start import LaneStart
 
 SEED = "[chains.a]\n"
 AT_10 = SEED + "rules = [{from_block = 10, profile = 'router/2021-09'}]"
@@ -23,6 +24,10 @@ def definition(tmp_path: Path, text: str) -> dict[str, LaneDefinition]:
     file = tmp_path / "validator.toml"
     file.write_text(text)
     return {"a": lane_definition(load_config(file), "a")}
+
+
+def rules_of(definitions: dict[str, LaneDefinition]) -> dict[str, bytes]:
+    return {lane: definition.encode_rules() for lane, definition in definitions.items()}
 
 
 @pytest.mark.parametrize(
@@ -43,13 +48,13 @@ def definition(tmp_path: Path, text: str) -> dict[str, LaneDefinition]:
 def test_rules_may_change_only_for_blocks_to_come(
     tmp_path: Path, before: str, after: str, executed: int | None, changed: int | None
 ) -> None:
-    keep_rules(tmp_path / "lanes", definition(tmp_path, before))
+    kept = rules_of(definition(tmp_path, before))
     now = definition(tmp_path, after)
     if changed is None:
-        refuse_changed_past(tmp_path / "lanes", now, lambda _: executed)
+        refuse_changed_past(kept, now, lambda _: executed)
         return
     with pytest.raises(UserError) as refused:
-        refuse_changed_past(tmp_path / "lanes", now, lambda _: executed)
+        refuse_changed_past(kept, now, lambda _: executed)
     assert str(refused.value).startswith(
         f"lane a: its rules differ from block {changed} on, but block {executed} is already executed"
     )
@@ -58,19 +63,25 @@ def test_rules_may_change_only_for_blocks_to_come(
 
 @pytest.mark.parametrize("text", [SEED, AT_12], ids=["removed", "moved"])
 def test_a_later_first_block_does_not_hide_a_changed_past(tmp_path: Path, text: str) -> None:
-    keep_rules(tmp_path / "lanes", definition(tmp_path, AT_10))
+    kept = rules_of(definition(tmp_path, AT_10))
     now = definition(tmp_path, text.replace(SEED, SEED + "first_block = 40\n"))
     with pytest.raises(UserError, match="its rules differ from block 11 on, but block 11 is already executed"):
-        refuse_changed_past(tmp_path / "lanes", now, lambda _: 11)
-    refuse_changed_past(tmp_path / "lanes", now, lambda _: 9)
+        refuse_changed_past(kept, now, lambda _: 11)
+    refuse_changed_past(kept, now, lambda _: 9)
 
 
-def test_lane_that_is_new_or_whose_file_is_damaged_is_left_to_the_store(tmp_path: Path) -> None:
+def test_lane_that_is_new_or_whose_rules_are_damaged_is_left_to_the_store(tmp_path: Path) -> None:
     now = definition(tmp_path, AT_10)
-    refuse_changed_past(tmp_path / "lanes", now, lambda _: 99)
-    (tmp_path / "lanes").mkdir()
-    (tmp_path / "lanes" / "a.rules").write_bytes(b"\x01damaged")
-    refuse_changed_past(tmp_path / "lanes", now, lambda _: 99)
+    refuse_changed_past({}, now, lambda _: 99)
+    refuse_changed_past({"a": b"\x01damaged"}, now, lambda _: 99)
+
+
+def test_rules_are_in_the_file_of_the_start_or_in_that_of_an_earlier_program(tmp_path: Path) -> None:
+    assert kept_rules(tmp_path / "nowhere", {}) == {}
+    (tmp_path / "a.rules").write_bytes(b"of a")
+    (tmp_path / "b.rules").write_bytes(b"of b")
+    starts = {"a": LaneStart(1, "00", 1, {}), "b": LaneStart(1, "00", 1, {}, rules=b"newer".hex())}
+    assert kept_rules(tmp_path, starts) == {"a": b"of a", "b": b"newer"}
 
 
 def test_rules_that_this_program_does_not_have_are_refused_with_a_checkpoint(tmp_path: Path) -> None:
@@ -78,15 +89,14 @@ def test_rules_that_this_program_does_not_have_are_refused_with_a_checkpoint(tmp
     now = definition(tmp_path, SEED)
     written = now["a"].encode_rules()
     version = written.index(b"router") + len(b"router") + 1 + 4
-    (tmp_path / "lanes").mkdir()
-    (tmp_path / "lanes" / "a.rules").write_bytes(written[:version] + b"\xff" * 4 + written[version + 4 :])
-    assert rules_changed(tmp_path / "lanes", now)
-    refuse_changed_past(tmp_path / "lanes", now, lambda _: 99)
-    refuse_changed_past(tmp_path / "lanes", now, lambda _: None, checkpoint=True)
+    kept = {"a": written[:version] + b"\xff" * 4 + written[version + 4 :]}
+    assert rules_changed(kept, now)
+    refuse_changed_past(kept, now, lambda _: 99)
+    refuse_changed_past(kept, now, lambda _: None, checkpoint=True)
     with pytest.raises(
         UserError, match=r"^lane a: its journal was written under rules of version 4294967295, this"
     ) as error:
-        refuse_changed_past(tmp_path / "lanes", now, lambda _: 99, checkpoint=True)
+        refuse_changed_past(kept, now, lambda _: 99, checkpoint=True)
     assert "\n" not in str(error.value)
 
 
@@ -96,10 +106,9 @@ def test_handlers_that_are_no_longer_installed_are_refused_with_a_checkpoint(tmp
     before = definition(tmp_path, text)
     written = before["a"].encode_rules().replace(b"0.1.0", b"0.0.9")
     assert written != before["a"].encode_rules()
-    (tmp_path / "lanes").mkdir()
-    (tmp_path / "lanes" / "a.rules").write_bytes(written)
-    refuse_changed_past(tmp_path / "lanes", before, lambda _: 9)
+    kept = {"a": written}
+    refuse_changed_past(kept, before, lambda _: 9)
     with pytest.raises(
         UserError, match=r"^lane a: its journal was written under plugins that are no longer installed: remark@0.0.9"
     ):
-        refuse_changed_past(tmp_path / "lanes", before, lambda _: 9, checkpoint=True)
+        refuse_changed_past(kept, before, lambda _: 9, checkpoint=True)

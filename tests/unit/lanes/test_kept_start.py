@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from validator.config.changes import CHAIN, EFFECTS, Effect
 from validator.errors import UserError
 from validator.lanes.accepted import NOTHING, Accepted, read_accepted
 from validator.lanes.configured import lane_definition
-from validator.lanes.kept_rules import keep_rules, refuse_changed_past
+from validator.lanes.kept_rules import refuse_changed_past
 from validator.lanes.kept_start import (
     START_VERSION,
     Difference,
@@ -24,6 +25,7 @@ from validator.lanes.kept_start import (
     kept_starts,
     refuse_changes,
     start_of,
+    with_changes,
 )
 from validator.plugin.lock import write_lock
 from validator.plugin.registry import discover, load_all
@@ -170,13 +172,13 @@ def test_change_of_a_key_is_found_if_its_effect_says_so(key: str, tmp_path: Path
             refuse_changes("a", changed, NOTHING, 30, rebuild=True)
     else:
         assert changed == []
-    keep_rules(tmp_path / "lanes", {"a": lane_definition(before, "a")})
+    kept = {"a": lane_definition(before, "a").encode_rules()}
     now = {"a": lane_definition(after, "a")}
     if wanted is Effect.FROM_BLOCK and key != f"{CHAIN}.handlers.version":
         with pytest.raises(UserError, match=r"(rules|handlers) differ from block (0|10) on, but block 30 is"):
-            refuse_changed_past(tmp_path / "lanes", now, lambda _: 30)
+            refuse_changed_past(kept, now, lambda _: 30)
     elif wanted not in (Effect.NEVER, Effect.ACCEPTED):
-        refuse_changed_past(tmp_path / "lanes", now, lambda _: 30)
+        refuse_changed_past(kept, now, lambda _: 30)
 
 
 def test_limits_written_in_another_way_are_no_change(tmp_path: Path) -> None:
@@ -261,6 +263,27 @@ def test_start_is_read_as_it_was_kept(tmp_path: Path) -> None:
     keep_start(tmp_path / "lanes", "b", LaneStart(1, "00", 1, {}, removed=True))
     assert kept_starts(tmp_path / "lanes") == {"a": start, "b": LaneStart(1, "00", 1, {}, removed=True)}
     assert kept_starts(tmp_path / "nowhere") == {}
+
+
+def test_accepted_changes_are_kept_with_their_blocks(tmp_path: Path) -> None:
+    config = config_of({}, tmp_path)
+    start = start_of(config, lane_definition(config, "a"))
+    once = with_changes(start, start, WEIGHT, 31)
+    twice = with_changes(start, once, BALANCE, 50)
+    keep_start(tmp_path / "lanes", "a", twice)
+    changes = kept_starts(tmp_path / "lanes")["a"].changes
+    assert [(each.from_block, each.key) for each in changes] == [(31, WEIGHT[0].key), (50, BALANCE[0].key)]
+    assert with_changes(start, twice, [], 60).changes == changes
+
+
+def test_start_of_an_earlier_program_is_read(tmp_path: Path) -> None:
+    config = config_of({}, tmp_path)
+    start = start_of(config, lane_definition(config, "a"))
+    keep_start(tmp_path, "a", start)
+    values = json.loads((tmp_path / "a.start").read_text())
+    del values["rules"], values["changes"]
+    (tmp_path / "a.start").write_text(json.dumps({**values, "version": 1}))
+    assert kept_starts(tmp_path) == {"a": replace(start, rules="")}
 
 
 @pytest.mark.parametrize(

@@ -242,7 +242,7 @@ def test_change_of_executed_blocks_is_refused_before_spark_starts(
     starts(31)  # without a request to Kafka, since there is nothing to compare
     definitions = lane_definitions(config(31))
     beginnings = {lane: start_of(config(31), definition) for lane, definition in definitions.items()}
-    Look(tmp_path / "lanes", definitions, beginnings, {}, NOTHING).keep()
+    Look(tmp_path / "lanes", beginnings, {}, NOTHING).keep()
     starts(31)
 
     monkeypatch.setattr(run, "wait_for_topics", lambda *_, **__: None)
