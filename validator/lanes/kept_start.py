@@ -62,7 +62,7 @@ class LaneStart:
     epochs: tuple[StartedEpoch, ...] = ()
     """What the job runs; another program or other libraries have other digests, so they are not compared here."""
     rules: str = ""
-    """`LaneDefinition.encode_rules` in hex; empty in files of version 1, which have it in a file of their own (`lanes.kept_rules`)."""
+    """`LaneDefinition.encode_rules` in hex; empty in files of version 1, which have it in another file (`lanes.kept_rules`)."""
     changes: tuple[AcceptedChange, ...] = ()
     """The accepted changes since the lane began, in the order of their blocks."""
 
