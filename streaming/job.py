@@ -17,9 +17,11 @@ from streaming.held_inputs import ParkingSettings
 from streaming.lane_operator import OUTPUT_SCHEMA, LaneOperator, shipped
 from streaming.options import WHOLE_BYTES_MAX, source_options
 from streaming.sink import WRITTEN_SCHEMA, ExactlyOnceOutput, Output, sink_stage
+from validator.config import Config
 from validator.core.inputs import Source
 from validator.core.limits import DEAD_LETTER_END_BYTES
 from validator.kafka.spark_options import spark_options
+from validator.lanes.configured import job_directory
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import Consumed
 from validator.lanes.parking import Suspect
@@ -55,6 +57,26 @@ class JobSettings:
     def beat(self) -> Beat:
         """The file by which lanes show their progress."""
         return beat_next_to(self.checkpoint)
+
+    @classmethod
+    def of(cls, config: Config, definitions: dict[str, LaneDefinition], output: Output | None) -> JobSettings:
+        """Return the settings of a configuration's job."""
+        job = config.job
+        return cls(
+            definitions=definitions,
+            kafka=config.kafka,
+            prefix=config.topics.prefix,
+            checkpoint=job_directory(config) / "checkpoint",
+            records_per_trigger=job.max_records_per_trigger,
+            trigger_interval_ms=job.trigger_interval_ms,
+            output=output,
+            worker_memory_bytes=_bytes(job.worker_memory),
+        )
+
+
+def _bytes(size: str) -> int:
+    """Return the bytes of a size such as 512m or 4g."""
+    return int(size[:-1]) * {"m": 1024**2, "g": 1024**3}[size[-1]]
 
 
 def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:

@@ -80,25 +80,12 @@ def run_job(config: Config, output: Output | None = None, accepted: Accepted = N
             # a change may be refused, which need not wait for Spark; otherwise Spark and a broker may start at the same time
             found = looked() if has_changed(config, definitions) else None
             with starting_session(SessionSettings.of(config, directory)) as session:
-                settings = _settings(config, definitions, output)
+                from streaming.job import JobSettings  # slow to import, so while Spark's JVM starts
+
+                settings = JobSettings.of(config, definitions, output)
                 return _run_in_session(config, settings, session, lambda: found or looked(), outages)
 
         return ended_in_order(run, outages)
-
-
-def _settings(config: Config, definitions: dict[str, LaneDefinition], output: Output | None) -> JobSettings:
-    from streaming.job import JobSettings  # slow to import, so while Spark's JVM starts
-
-    return JobSettings(
-        definitions=definitions,
-        kafka=config.kafka,
-        prefix=config.topics.prefix,
-        checkpoint=job_directory(config) / "checkpoint",
-        records_per_trigger=config.job.max_records_per_trigger,
-        trigger_interval_ms=config.job.trigger_interval_ms,
-        output=output,
-        worker_memory_bytes=_bytes(config.job.worker_memory),
-    )
 
 
 def _look(config: Config, definitions: dict[str, LaneDefinition], accepted: Accepted, log: Any) -> Look:
@@ -144,11 +131,6 @@ def _run_in_session(
         if jvm_is_gone(spark):
             raise JvmGone from error
         raise
-
-
-def _bytes(size: str) -> int:
-    """Return the bytes of a size such as 512m or 4g."""
-    return int(size[:-1]) * {"m": 1024**2, "g": 1024**3}[size[-1]]
 
 
 def _run_queries(spark: SparkSession, settings: JobSettings, outages: Outages, stalled_after_s: float) -> int:

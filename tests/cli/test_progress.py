@@ -63,6 +63,7 @@ QUICK: Final = {
     "schemas list": "reads files that are installed",
     "schemas show": "reads files that are installed",
     "schemas check": "reads files that are installed",
+    "broker settings": "reads one file",
     "broker status": "looks at a process",
 }
 """Commands that take less than two seconds, and why."""
