@@ -40,7 +40,7 @@ def test_complete_archive_is_used_and_private(archive: ClassArchive) -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda archive: archive.path.write_bytes(b"classe"),
+        lambda archive: archive.path.write_bytes(b"class"),
         lambda archive: archive.path.unlink(),
         lambda archive: archive.path.with_suffix(".json").write_text("{"),
         lambda archive: archive.path.with_suffix(".json").write_text("[]"),
