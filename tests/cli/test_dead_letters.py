@@ -351,7 +351,7 @@ def test_invalid_corrected_record_is_reported_with_its_file(shared: Letters, tmp
     (tmp_path / "corrected.json").write_text(content)
     result = shared.run("replay", "0", f"--as={tmp_path / 'corrected.json'}")
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
-    assert result.stderr.startswith(f"validator: {tmp_path / 'corrected.json'}: ")
+    assert result.stderr.startswith(f"validator: {tmp_path / 'corrected.json'}:")
 
 
 @pytest.mark.parametrize("command", ["list", "show", "replay"])

@@ -51,6 +51,7 @@ def test_lane_without_output_is_listed(chain: Follower) -> None:
             "lag": 0,
             "lag_blocks": 0,
             "lag_complete": True,
+            "parked": None,
         }
     ]
     assert invoke("lanes", chain.option()).stdout == "polkadot  no records yet; starts with block 1\n"
@@ -70,7 +71,8 @@ def test_lanes_shows_executed_block_and_what_is_missing(chain: Follower) -> None
     printed = invoke("lanes", chain.option()).stdout.splitlines()
     assert printed[0] == f"polkadot  executed block 3; {status['waiting_for']}"
     assert printed[1].startswith(f"          consumed {status['consumed']} = ")
-    assert printed[2].startswith("          last receipt: block 3 of session 0, ")
+    assert printed[2].startswith("          in memory: ")
+    assert printed[3].startswith("          last receipt: block 3 of session 0, ")
 
 
 def mark(chain: Follower, lane: str, block: int, **offsets: int) -> None:

@@ -293,7 +293,8 @@ def resume_(
         )
         typer.echo(json.dumps(shown) if as_json else printable(f"lane {lane} is {shown['state']}{detail}"))
 
-    last = resume(config, lane, skips, wait, tell)
+    with working("waiting for the job's answer"):
+        last = resume(config, lane, skips, wait, tell)
     if last is None:
         say(f"lane {lane}: the order is written, and the job has not answered within {wait:g} s: is it running?")
     if last is None or last["state"] == "parked":

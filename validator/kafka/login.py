@@ -11,17 +11,7 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Final
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import (
-    AdminClient,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
-
 from validator.errors import UserError
-from validator.kafka.client import admin_config
-from validator.kafka.retry import answer
 from validator.private import write_private
 
 if TYPE_CHECKING:
@@ -89,6 +79,12 @@ def read_secret(directory: Path) -> str:
 
 def admit_clients(bootstrap_servers: str, own: str, secret: str) -> None:
     """Make a broker that has just started admit clients with this secret. Raises `UserError`."""
+    from confluent_kafka import KafkaException  # a command without a broker does not wait for librdkafka
+    from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+
+    from validator.kafka.client import admin_config
+    from validator.kafka.retry import answer
+
     login = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
