@@ -120,7 +120,7 @@ def _run_in_session(
     for artefact in config.plugins.artefacts:  # in this process, defining the lanes has put them on the path already
         spark.sparkContext.addPyFile(artefact)
     fresh = not has_checkpoint(job_directory(config) / "checkpoint")
-    skipped = skipped_records(config.kafka, config.topics.prefix) if fresh else {}
+    skipped = outages.wait_out(lambda: skipped_records(config.kafka, config.topics.prefix)) if fresh else {}
     found.keep()
     for change in found.accepted.options():
         outages.log.warning("accepted", change=change)
