@@ -7,17 +7,15 @@ lane that nothing else arrives for, and a lane that starts over meets it again.
 
 from __future__ import annotations
 
-from io import BytesIO
 from typing import NamedTuple
-
-from fastavro import schemaless_reader
-from fastavro.read import SchemaResolutionError
 
 from validator.codec.codec import ORDER_SCHEMA
 from validator.codec.encode import write
+from validator.codec.reading import record_reader
 from validator.codec.schemas import HEADER_SIZE, schemas
+from validator.codec.strict import NotCanonical
 from validator.core.inputs import Source
-from validator.core.limits import ORDER_SKIPS_MAX, RECORD_BYTES_MAX
+from validator.core.limits import ORDER_SKIPS_MAX, RECORD_BYTES_MAX, TOPIC_LENGTH_MAX, U32_MAX, U64_MAX
 
 
 class LaneOrder(NamedTuple):
@@ -39,13 +37,17 @@ def decode_order(value: bytes | None, source: Source) -> LaneOrder | None:
     schema = schemas()[ORDER_SCHEMA]
     if value is None or not value.startswith(schema.header) or len(value) > RECORD_BYTES_MAX:
         return None
-    stream = BytesIO(value)
-    stream.seek(HEADER_SIZE)
     try:
-        datum = schemaless_reader(stream, schema.parsed, None)
-    except (EOFError, IndexError, ValueError, OverflowError, SchemaResolutionError):
+        datum = record_reader(schema, schema)(value, HEADER_SIZE)
+    except NotCanonical:
         return None
-    if not isinstance(datum, dict) or stream.tell() != len(value) or len(datum["skips"]) > ORDER_SKIPS_MAX:
+    skips = [Source(skip["topic"], skip["partition"], skip["offset"]) for skip in datum["skips"]]
+    if len(skips) > ORDER_SKIPS_MAX or not all(map(_is_place, skips)):
         return None
-    skips = (Source(skip["topic"], skip["partition"], skip["offset"]) for skip in datum["skips"])
     return LaneOrder(datum["lane"], frozenset(skips), source)
+
+
+def _is_place(source: Source) -> bool:
+    """Return whether a record can be there; anything else could not be kept with a parked lane."""
+    topic, partition, offset = source
+    return len(topic) <= TOPIC_LENGTH_MAX and 0 <= partition <= U32_MAX and 0 <= offset <= U64_MAX

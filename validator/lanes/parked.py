@@ -14,9 +14,10 @@ from typing import Final, NamedTuple, TypeAlias
 
 from validator.codec.encode import BlockOutput, OutputRecord, write
 from validator.codec.inflight import Arrival
+from validator.codec.orders import LaneOrder
 from validator.codec.schemas import schemas
 from validator.core.inputs import Source
-from validator.core.limits import PARK_REASON_CHARACTERS_MAX
+from validator.core.limits import PARK_REASON_CHARACTERS_MAX, PARKED_SKIPS_MAX
 from validator.core.scale import DecodeError, Reader, Upgrade, Writer, upgraded
 from validator.core.types import BlockNumber
 
@@ -77,6 +78,14 @@ class Parked:
     def holding(self, items: Iterable[Arrival]) -> Parked:
         """Return the lane with further inputs held."""
         return replace(self, held=held_with(self.held, items))
+
+    def obeying(self, orders: Iterable[LaneOrder]) -> Parked:
+        """Return the lane after orders to leave records out. Anyone who may write to `blocks` may give orders, so their sum is bounded."""
+        skips = self.skips
+        for order in orders:
+            both = skips | order.skips
+            skips = both if len(both) <= PARKED_SKIPS_MAX else order.skips
+        return replace(self, skips=skips)
 
     def encode(self, head: bytes | None) -> bytes:
         """Return what the store holds: the lane as bytes, with its head."""

@@ -109,10 +109,9 @@ class LaneBatch:
         suspect = self.suspects.get(self.lane)
         point = point_of(stored)
         if suspect is not None and suspect.point == point:
-            held = Parked(Fault.WORKER, "", None) if parked is None else parked
+            held = self._held(parked or Parked(Fault.WORKER, "", None))
             yield from self._park(
-                replace(held.holding(self.items), fault=Fault.WORKER, reason=shortened(suspect.reason), resuming=False),
-                head,
+                replace(held, fault=Fault.WORKER, reason=shortened(suspect.reason), resuming=False), head
             )
             return
         self.noted(self.lane, point)
@@ -120,17 +119,15 @@ class LaneBatch:
 
     def _go_on(self, head: bytes | None) -> Iterator[BlockOutput]:
         """Process what the batch brings."""
-        skips = frozenset(self.known_skips).union(*(item.skips for item in self.items if isinstance(item, LaneOrder)))
-        at_fault = Parked(Fault.BUG, "", None, skips=skips).holding(self.items)
+        at_fault = self._held(Parked(Fault.BUG, "", None, skips=frozenset(self.known_skips)))
         if (yield from self._attempt(head, self.items, at_fault)):
             self.consumed = consumed_by(self.items)
 
     def _stay(self, before: Parked, head: bytes | None) -> Iterator[BlockOutput]:
         """Hold what the batch brings, and take a share of what is held if an order says so."""
-        parked = before.holding(self.items)
-        orders = [item for item in self.items if isinstance(item, LaneOrder)]
-        if orders:
-            parked = replace(parked, resuming=True, skips=parked.skips.union(*(order.skips for order in orders)))
+        parked = self._held(before)
+        if any(isinstance(item, LaneOrder) for item in self.items):
+            parked = replace(parked, resuming=True)
         if not parked.resuming:
             if parked != before:
                 self.backend.save_head(parked.encode(head))
@@ -147,6 +144,10 @@ class LaneBatch:
         if (yield from self._attempt(head, items, parked, after)):
             self.consumed = consumed_by(items)
             yield running(self.lane) if after is None else after.record(self.lane)
+
+    def _held(self, parked: Parked) -> Parked:
+        """Return a parked lane that holds the batch, with the records that its orders leave out."""
+        return parked.holding(self.items).obeying(item for item in self.items if isinstance(item, LaneOrder))
 
     def _take(self, held: dict[Place, Span]) -> tuple[list[Arrival], dict[Place, Span]]:
         """Return the next share of what is held, and the rest."""

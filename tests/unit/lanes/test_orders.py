@@ -23,9 +23,10 @@ from validator.codec.json_form import to_json
 from validator.codec.orders import LaneOrder, decode_order, encode_order
 from validator.core.inputs import DeadReason, Input, RecordKind, Source, Unreadable
 from validator.core.scale import DecodeError
+from validator.lanes import parked as parked_module
 from validator.lanes import parking as parking_module
 from validator.lanes.parked import Fault, Parked, Span, point_of, says_parked, stored_parts
-from validator.lanes.parking import LaneBatch
+from validator.lanes.parking import LaneBatch, Suspect
 from validator.lanes.store import LaneCache, restore_lane
 
 __all__ = ["make"]
@@ -240,3 +241,49 @@ def test_parked_lane_and_order_decode_to_what_was_encoded() -> None:
     source = Source("blocks", 0, 5)
     assert decode_order(order, source) == LaneOrder("alpha", skips, source)
     assert [decode_order(bad, source) for bad in (None, b"", order[:-1], order + b"\0", b"x" + order)] == [None] * 5
+
+
+@pytest.mark.parametrize("place", [("t", -1, 5), ("t", 2**32, 5), ("t", 0, -5), ("t" * 250, 0, 5)])
+def test_order_about_a_place_that_no_record_has_is_none(place: tuple[str, int, int]) -> None:
+    value = encode_order("alpha", frozenset({Source("t", 0, 1), Source(*place)}))
+    assert decode_order(value, Source("blocks", 0, 5)) is None
+
+
+def test_order_has_one_form() -> None:
+    value = encode_order("alpha", frozenset({Source("t", 0, 1)}))
+    lane = value.index(b"\x0aalpha")
+    overlong = value[:lane] + b"\x8a\x00alpha" + value[lane + 6 :]
+    assert decode_order(value, Source("blocks", 0, 5)) is not None
+    assert decode_order(overlong, Source("blocks", 0, 5)) is None
+
+
+def test_orders_to_a_parked_lane_do_not_accumulate_without_limit(
+    make: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parked_module, "PARKED_SKIPS_MAX", 25)
+    running = make()
+    _park(running, monkeypatch)
+    with monkeypatch.context() as patched:
+        failing(MemoryError)(patched, running)
+        for number in range(10):
+            running.order(*(Source("none", number, at) for at in range(10)))
+    parked = running.parked()
+    assert parked is not None
+    assert len(parked.skips) <= 25
+    assert {Source("none", 9, at) for at in range(10)} <= parked.skips, "the last order counts in any case"
+    running.order()
+    assert running.parked() is None
+
+
+def test_skips_of_an_order_outlive_the_deaths_of_workers(
+    make: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = make()
+    batches = _park(running, monkeypatch)
+    skipped = next(item.source for item in batches[-1] if isinstance(item, Input) and item.kind == RecordKind.CANDIDATE)
+    running.suspects[running.chain.lane] = Suspect(point_of(running.store.committed.head), "its worker died 3 times")
+    running.order(skipped)
+    parked = running.parked()
+    assert parked is not None
+    assert parked.fault is Fault.WORKER
+    assert parked.skips == {skipped}
