@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 import pandas as pd
@@ -19,13 +18,15 @@ from streaming.batch_watch import Beat
 from streaming.held_inputs import ParkingSettings
 from streaming.options import CHUNK_BYTES
 from streaming.packing import pack_consumed, pack_outputs
-from streaming.workers import bound_worker, check_plugins, note_point, tune_garbage_collector
+from streaming.workers import bound_worker, check_plugins, forget_point, note_point, tune_garbage_collector
 from validator.codec.encode import BlockOutput, encode_dead_letter
-from validator.codec.inflight import Arrival, unpack
+from validator.codec.inflight import Arrival
 from validator.core.inputs import DeadLetter
+from validator.lanes.arrived import Chunk, arrived, runs
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.genesis import keep_genesis, read_genesis
 from validator.lanes.marker import Consumed, consumed_by, has_taken
+from validator.lanes.parked import Place
 from validator.lanes.parking import LaneBatch
 from validator.lanes.store import LaneCache, Recovery
 
@@ -39,6 +40,12 @@ def _log_recovery(recovery: Recovery) -> None:
     sys.stderr.write(json.dumps({"event": "recovered", **recovery._asdict()}) + "\n")
     sys.stderr.flush()
 
+
+BATCH_BYTES_MAX = 512 * 1024 * 1024
+"""Packed bytes of one lane's inputs in a batch; beyond it the lane is parked, and takes them in shares."""
+
+BATCH_SHARE = 8
+"""The same as a share of a worker's memory: one part in so many. Unpacked, they are larger, and outputs come to them."""
 
 CACHE = LaneCache(_log_recovery)
 """The live lanes of this worker. It is a module global because objects pickled with the plan, or in ``__main__``, are new in every task."""
@@ -121,6 +128,9 @@ class LaneOperator(StatefulProcessor):
         self._retired = dict(retired or {})
         self._parking = parking or ParkingSettings()
         self._worker_memory_bytes = worker_memory_bytes
+        self._batch_bytes_max = BATCH_BYTES_MAX
+        if worker_memory_bytes is not None:
+            self._batch_bytes_max = min(BATCH_BYTES_MAX, worker_memory_bytes // BATCH_SHARE)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state.
@@ -146,18 +156,17 @@ class LaneOperator(StatefulProcessor):
         if self._worker_memory_bytes is not None:  # None if this is not a separate process
             bound_worker(self._worker_memory_bytes)
         lane = key[0]
-        chunks = sorted(
-            (topic, partition, first_offset, chunk)
+        chunks = (
+            Chunk(topic, partition, first_offset, chunk)
             for frame in rows
             for topic, partition, first_offset, chunk in zip(
                 frame["topic"], frame["partition"], frame["first_offset"], frame["chunk"], strict=True
             )
         )
-        items = list(chain.from_iterable(unpack(chunk) for *_, chunk in chunks))
-        del chunks
         definition = self._definitions.get(lane)
         if definition is None:
-            return _packed(lane, _unconfigured(items, self._retired), lambda: consumed_by(items))
+            return _packed(lane, *_unconfigured(runs(chunks, self._batch_bytes_max), self._retired))
+        items, left, too_large = arrived(chunks, self._batch_bytes_max)
         parking = self._parking
         batch = LaneBatch(
             definition,
@@ -167,6 +176,8 @@ class LaneOperator(StatefulProcessor):
             partial(parking.held_inputs, self._definitions),
             parking.suspects,
             parking.skipped.get(lane, ()),
+            left,
+            too_large,
             noted=note_point,
         )
         return _packed(lane, _seen(self._beat, batch.run()), lambda: batch.consumed)
@@ -175,23 +186,34 @@ class LaneOperator(StatefulProcessor):
         """Keep the cache, since the worker stays alive."""
 
 
-def _unconfigured(items: Iterable[Arrival], retired: Mapping[str, Consumed]) -> Iterator[BlockOutput]:
-    """Emit the dead letters that belong to no configured lane; a lane that was configured once has taken some of its records already."""
-    yield BlockOutput(
-        None,
-        [
-            encode_dead_letter(item)
-            for item in items
-            if isinstance(item, DeadLetter) and not has_taken(retired.get(item.lane, {}), item)
-        ],
-    )
+def _unconfigured(
+    parts: Iterable[list[Arrival]], retired: Mapping[str, Consumed]
+) -> tuple[Iterator[BlockOutput], Callable[[], Consumed]]:
+    """Return the dead letters that belong to no configured lane, and what is consumed once all of them have been taken.
+
+    A lane that was configured once has taken some of its records already.
+    """
+    consumed: dict[Place, int] = {}
+
+    def outputs() -> Iterator[BlockOutput]:
+        for items in parts:
+            for item in items:
+                if isinstance(item, DeadLetter) and not has_taken(retired.get(item.lane, {}), item):
+                    yield BlockOutput(None, [encode_dead_letter(item)])
+            for place, end in consumed_by(items).items():
+                consumed[place] = max(end, consumed.get(place, 0))
+
+    return outputs(), lambda: consumed
 
 
 def _seen(beat: Beat | None, outputs: Iterator[BlockOutput]) -> Iterator[BlockOutput]:
-    for each in outputs:
-        if beat is not None:
-            beat.beat()
-        yield each
+    try:
+        for each in outputs:
+            if beat is not None:
+                beat.beat()
+            yield each
+    finally:
+        forget_point()
 
 
 def _packed(lane: str, outputs: Iterator[BlockOutput], consumed: Callable[[], Consumed]) -> Iterator[pd.DataFrame]:

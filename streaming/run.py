@@ -337,6 +337,8 @@ _FORESEEN_BY_SPARK = ("[CONCURRENT_STREAM_LOG_UPDATE]",)
 _HUNG = "a handler did not return and no signal could interrupt it"
 _CALLS_HANDLERS = re.compile(r"core/handlers/dispatch\.py\", line \d+ in _run$")
 
+_OUT_OF_MEMORY = "java.lang.OutOfMemoryError"
+
 _INPUTS_GONE = "data may have been lost because they are not available in Kafka any more"
 """Spark's message if offsets that it has to read no longer exist."""
 
@@ -353,6 +355,8 @@ def _reason(error: StreamingQueryException) -> tuple[str, bool]:
     stuck = _stuck_handler(lines)
     if stuck is not None:
         return f"{_HUNG}, so its worker was killed: {stuck}", True
+    if any(_OUT_OF_MEMORY in line for line in lines):
+        return "Spark's JVM ran out of memory: raise [job] driver_memory (docs/operations.md, Parked lanes)", True
     first = lines[0] if lines else type(error).__name__
     if _INPUTS_GONE in first:
         which = next(

@@ -115,7 +115,11 @@ class SessionStart(threading.Thread):
             gateway.proc.kill()
         self.join()
         if self._session is not None and not _has_ended(gateway, 0.0):
-            self._session.stop()
+            try:
+                self._session.stop()
+            except Exception:
+                if not _has_ended(gateway, JVM_END_S_MAX):
+                    raise
             if os.environ.get(class_archive.OUTPUT_VARIABLE) is not None:
                 _end_jvm(gateway)
         self._sockets.cleanup()

@@ -78,3 +78,9 @@ def note_point(lane: str, point: str) -> None:
         os.ftruncate(_last_words.fileno(), 0)
         _last_words.write(f"{EXECUTES} {json.dumps([lane, point])}\n")
         _last_words.flush()
+
+
+def forget_point() -> None:
+    """Take the last words back: whatever ends the worker from now on, the lane is no longer executed."""
+    if _last_words is not None:
+        os.ftruncate(_last_words.fileno(), 0)

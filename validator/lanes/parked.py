@@ -6,7 +6,7 @@ It stands in the store in place of the lane's head, and contains that head unrea
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import blake2b
@@ -75,9 +75,13 @@ class Parked:
     skips: frozenset[Source] = frozenset()
     resuming: bool = False
 
-    def holding(self, items: Iterable[Arrival]) -> Parked:
-        """Return the lane with further inputs held."""
-        return replace(self, held=held_with(self.held, items))
+    def holding(self, items: Iterable[Arrival], left: Mapping[Place, Span]) -> Parked:
+        """Return the lane with further inputs held; ``left`` are places of more of them."""
+        held = held_with(self.held, items)
+        for place, span in left.items():
+            known = held.get(place, span)
+            held[place] = Span(min(known.first, span.first), max(known.end, span.end))
+        return replace(self, held=held)
 
     def obeying(self, orders: Iterable[LaneOrder]) -> Parked:
         """Return the lane after orders to leave records out. Anyone who may write to `blocks` may give orders, so their sum is bounded."""

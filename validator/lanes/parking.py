@@ -22,6 +22,8 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from fractions import Fraction
+from math import ceil
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -42,7 +44,7 @@ from validator.lanes.store import SKIPPED_DETAIL, LaneCache, Skipped, StateBacke
 RESUMED_OFFSETS_MAX: Final = 50_000
 """Offsets, of any lane, that a resuming lane reads again in one batch."""
 RESUMED_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Bytes of values of one partition after which the rest is left for the next batch."""
+"""Bytes of values, of all partitions together, after which the rest is left for the next batch."""
 
 
 class CannotDecode(Exception):
@@ -76,7 +78,8 @@ class LaneBatch:
     """One batch of one lane.
 
     ``suspects`` is by lane. ``noted`` gets the lane and its point before anything runs that may end the process, ``on_bug`` the
-    exception of a bug. ``known_skips`` are records that the lane skipped before it was started over.
+    exception of a bug. ``known_skips`` are records that the lane skipped before it was started over. ``left`` and ``too_large`` are of
+    `validator.lanes.arrived.Arrived`.
     """
 
     definition: LaneDefinition
@@ -86,6 +89,8 @@ class LaneBatch:
     held_inputs: HeldInputs
     suspects: Mapping[str, Suspect] = field(default_factory=dict)
     known_skips: Collection[Source] = ()
+    left: Mapping[Place, Span] = field(default_factory=dict)
+    too_large: str = ""
     noted: Callable[[str, str], None] = lambda _lane, _point: None
     on_bug: Callable[[BaseException], None] = lambda error: traceback.print_exception(error, file=sys.stderr)
     consumed: dict[Place, int] = field(default_factory=dict)
@@ -120,6 +125,10 @@ class LaneBatch:
     def _go_on(self, head: bytes | None) -> Iterator[BlockOutput]:
         """Process what the batch brings."""
         at_fault = self._held(Parked(Fault.BUG, "", None, skips=frozenset(self.known_skips)))
+        if self.too_large:
+            reason = shortened(f"lane {self.lane}: {self.too_large}")
+            yield from self._park(replace(at_fault, fault=Fault.MEMORY, reason=reason), head)
+            return
         if (yield from self._attempt(head, self.items, at_fault)):
             self.consumed = consumed_by(self.items)
 
@@ -134,11 +143,13 @@ class LaneBatch:
             return
         try:
             items, left = self._take(parked.held)
-        except InputsGone as gone:
-            gone_now = replace(
-                parked, fault=Fault.INPUTS, reason=shortened(f"lane {self.lane}: {gone}"), resuming=False
+        except (InputsGone, MemoryError) as error:
+            gone = isinstance(error, InputsGone)
+            fault, reason = (
+                (Fault.INPUTS, f"lane {self.lane}: {error}") if gone else (Fault.MEMORY, _no_memory(self.lane))
             )
-            yield from self._park(gone_now, head)
+            _release(error)
+            yield from self._park(replace(parked, fault=fault, reason=shortened(reason), resuming=False), head)
             return
         after = replace(parked, held=left) if left else None
         if (yield from self._attempt(head, items, parked, after)):
@@ -147,20 +158,27 @@ class LaneBatch:
 
     def _held(self, parked: Parked) -> Parked:
         """Return a parked lane that holds the batch, with the records that its orders leave out."""
-        return parked.holding(self.items).obeying(item for item in self.items if isinstance(item, LaneOrder))
+        return parked.holding(self.items, self.left).obeying(item for item in self.items if isinstance(item, LaneOrder))
 
     def _take(self, held: dict[Place, Span]) -> tuple[list[Arrival], dict[Place, Span]]:
-        """Return the next share of what is held, and the rest."""
+        """Return the next share of what is held, and the rest.
+
+        If one partition's share has too many bytes, all shares become smaller: blocks without their candidates would only wait.
+        """
         total = sum(span.end - span.first for span in held.values())
-        items: list[Arrival] = []
-        left: dict[Place, Span] = {}
+        found: list[tuple[Place, Span, list[Arrival], int]] = []
         for place, span in sorted(held.items()):
             share = -(-(span.end - span.first) * min(total, RESUMED_OFFSETS_MAX) // total)
             wanted = Span(span.first, min(span.end, span.first + share))
-            found, end = self.held_inputs(self.lane, place, wanted, RESUMED_BYTES_MAX)
-            items += found
-            if end < span.end:
-                left[place] = Span(end, span.end)
+            found.append((place, wanted, *self.held_inputs(self.lane, place, wanted, RESUMED_BYTES_MAX // len(held))))
+        taken = min((Fraction(end - wanted.first, wanted.end - wanted.first) for _, wanted, _, end in found), default=1)
+        items: list[Arrival] = []
+        left: dict[Place, Span] = {}
+        for place, wanted, inputs, _ in found:
+            end = wanted.first + ceil((wanted.end - wanted.first) * taken)
+            items += (item for item in inputs if item.source.offset < end)
+            if end < held[place].end:
+                left[place] = Span(end, held[place].end)
         return items, left
 
     def _attempt(
@@ -234,7 +252,7 @@ def fault_of(error: BaseException) -> Fault:
 
 def _reason(lane: str, fault: Fault, error: BaseException) -> str:
     if fault is Fault.MEMORY:
-        return f"lane {lane}: its worker ran out of memory: raise [job] worker_memory"
+        return _no_memory(lane)
     if isinstance(error, CannotDecode):
         return f"lane {lane}: {error}"
     if fault is Fault.BUG:
@@ -243,6 +261,10 @@ def _reason(lane: str, fault: Fault, error: BaseException) -> str:
         return f"lane {lane}: {type(error).__name__} at {where}: {error}; the worker's log has the traceback"
     text = str(error)
     return text if text.startswith(f"lane {lane}") else f"lane {lane}: {text}"
+
+
+def _no_memory(lane: str) -> str:
+    return f"lane {lane}: its worker ran out of memory: raise [job] worker_memory"
 
 
 def _release(error: BaseException) -> None:

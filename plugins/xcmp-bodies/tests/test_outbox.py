@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from validator_xcmp_bodies import outbox as module
+from validator_xcmp_bodies.inbox import FolderError
 from validator_xcmp_bodies.outbox import Outbox
 from validator_xcmp_bodies.parts import measure
 from validator_xcmp_bodies.sender import Content
@@ -109,3 +111,44 @@ def test_state_is_written_when_it_changes_and_is_no_body(outbox: Outbox, tmp_pat
     assert json.loads((tmp_path / "state.json").read_text()) == {"messages": [1]}
     outbox.look()
     assert (dict(outbox), outbox.refusals) == ({}, {})
+
+
+def test_only_regular_files_are_opened(
+    outbox: Outbox, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    secret = tmp_path_factory.mktemp("elsewhere") / "secret"
+    secret.write_text("root:hash")
+    (tmp_path / "link.json").symlink_to(secret)
+    (tmp_path / "folder.json").mkdir()
+    os.mkfifo(tmp_path / "pipe.json")
+    outbox.look()
+    expected = "expected a regular file, found a link, a pipe or a folder"
+    assert outbox.refusals == dict.fromkeys(("folder.json", "link.json", "pipe.json"), expected)
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_body_that_becomes_another_kind_of_file_is_missing(outbox: Outbox, tmp_path: Path, kind: str) -> None:
+    put(tmp_path, "a.json", ONE)
+    outbox.look()
+    (tmp_path / "a.json").replace(tmp_path / "elsewhere")
+    if kind == "link":
+        (tmp_path / "a.json").symlink_to("elsewhere")
+    else:
+        os.mkfifo(tmp_path / "a.json")
+    assert outbox.get(content(ONE)) is None
+
+
+def test_links_that_wait_in_a_folder_are_not_written_through(
+    outbox: Outbox, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    kept = elsewhere / "kept"
+    kept.write_text("kept")
+    (tmp_path / ".state.json.new").symlink_to(kept)
+    outbox.show({"messages": []})
+    assert kept.read_text() == "kept"
+    assert json.loads((tmp_path / "state.json").read_text()) == {"messages": []}
+    (elsewhere / ".lock").symlink_to(elsewhere / "made")
+    with pytest.raises(FolderError, match="cannot be used"):
+        Outbox(elsewhere, 10)
+    assert not (elsewhere / "made").exists()

@@ -91,6 +91,11 @@ def test_failure_is_logged_whenever_it_happens(script: list[str]) -> None:
         ),
         ("first\nvalidator.errors.UserError: lane a: no\nsecond", True, "validator.errors.UserError: lane a: no"),
         ("\n  something of Spark's  \nmore", False, "something of Spark's"),
+        (
+            "Lost task 0.0: java.lang.OutOfMemoryError: Java heap space\n\tat java.nio.HeapByteBuffer",
+            True,
+            "Spark's JVM ran out of memory: raise [job] driver_memory (docs/operations.md, Parked lanes)",
+        ),
         ("[CONCURRENT_STREAM_LOG_UPDATE] another\nmore", True, "[CONCURRENT_STREAM_LOG_UPDATE] another"),
         ("", False, "StreamingQueryException"),
     ],

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from streaming import workers
+from streaming import lane_operator, workers
+from streaming.deaths import executed_lane
 from streaming.workers import check_plugins
 from tests.throwaway import files_of, importable, install
 from tests.unit.lanes.batches import CHAIN
 from tests.unit.lanes.chains import definition_of
+from validator.codec.encode import BlockOutput
 from validator.errors import UserError
 from validator.lanes.definition import LaneDefinition
 
@@ -91,3 +93,17 @@ def test_failed_check_is_repeated(of: LaneDefinition, tmp_path: Path) -> None:
             check_plugins([of])
     with importable(tmp_path / "driver"):
         check_plugins([of])
+
+
+def test_last_words_name_a_lane_only_while_it_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = tmp_path / "words"
+    with words.open("a", encoding="utf-8") as file:
+        monkeypatch.setattr(workers, "_last_words", file)
+        outputs = lane_operator._seen(None, iter([BlockOutput(1, []), BlockOutput(2, [])]))
+        workers.note_point("alpha", "p")
+        next(outputs)
+        assert executed_lane(words.read_text()) == ("alpha", "p")
+        assert len(list(outputs)) == 1
+        assert words.read_text() == "", "a worker that dies after its last lane says nothing of it"
+        workers.note_point("beta", "q")
+        assert executed_lane(words.read_text()) == ("beta", "q")

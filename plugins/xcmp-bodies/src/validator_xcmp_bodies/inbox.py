@@ -92,7 +92,7 @@ def lock_folder(folder: Path) -> int:
     """Create a folder if it is missing, and lock it for this process; return what is to be closed. Raises `FolderError`."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except OSError as error:
         raise FolderError(f"{folder}: cannot be used: {error.strerror}") from error
     try:
@@ -111,7 +111,9 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
+    """Write a new file: whoever else may write to the folder cannot name another file by a link that waits there."""
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

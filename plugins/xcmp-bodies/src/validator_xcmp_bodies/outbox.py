@@ -3,12 +3,16 @@
 
 A body is a file `*.json`, a list of payloads in hex. Files are known by root and size, and are read again when they are sent, so that
 memory holds none of them. Their owner adds them by renaming, and removes them.
+
+The owner need not be the user of this process, which may have files that the owner cannot read: links are not followed, and nothing but
+regular files is opened for reading.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -20,6 +24,7 @@ from validator_xcmp_bodies.parts import BodyError, cut, measure
 from validator_xcmp_bodies.sender import Content
 
 STATE: Final = "state.json"
+NOT_REGULAR: Final = "expected a regular file, found a link, a pipe or a folder"
 
 
 class _Seen(NamedTuple):
@@ -38,6 +43,8 @@ class Outbox(Mapping[Content, Sequence[bytes]]):
         self._seen: dict[str, _Seen] = {}
         self._names: dict[Content, str] = {}
         self._state: bytes | None = None
+        self.uncounted = 0
+        """Files beyond ``files_max`` at the last look."""
         self._lock = lock_folder(folder)
 
     def close(self) -> None:
@@ -47,7 +54,8 @@ class Outbox(Mapping[Content, Sequence[bytes]]):
     def look(self) -> None:
         """Look at the files that have come, changed or gone; at most ``files_max`` of them, by name."""
         with os.scandir(self._folder) as entries:
-            names = sorted(each.name for each in entries if _is_body(each.name))[: self._files_max]
+            found = sorted(each.name for each in entries if _is_body(each.name))
+        names, self.uncounted = found[: self._files_max], max(0, len(found) - self._files_max)
         self._seen = {name: seen for name in names if (seen := self._read(name)) is not None}
         self._names = {}
         for name, seen in self._seen.items():
@@ -90,7 +98,9 @@ class Outbox(Mapping[Content, Sequence[bytes]]):
     def _read(self, name: str) -> _Seen | None:
         path = self._folder / name
         try:
-            found = path.stat()
+            found = path.lstat()
+            if not stat.S_ISREG(found.st_mode):
+                return _Seen((0, 0, 0), None, NOT_REGULAR)
             stamp = found.st_ino, found.st_mtime_ns, found.st_size
             before = self._seen.get(name)
             if before is not None and before.stamp == stamp:
@@ -112,7 +122,10 @@ def _is_body(name: str) -> bool:
 
 
 def _text(path: Path) -> str:
-    with path.open("rb") as file:
+    # O_NONBLOCK: a pipe that has taken a file's place would be waited for
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise BodyError(NOT_REGULAR)
         content = file.read(OUTBOX_FILE_BYTES_MAX + 1)
     if len(content) > OUTBOX_FILE_BYTES_MAX:
         raise BodyError(f"expected at most {OUTBOX_FILE_BYTES_MAX} bytes, found more")

@@ -192,14 +192,18 @@ class Sending:
         self._free = Condition()
         self._failed: deque[str] = deque(maxlen=1)
         self._refusals: dict[str, str] = {}
+        self._is_crowded = False
 
     def send(self) -> None:
         """Send the bodies that are due, and write what is known of the para's messages. Raises ``RuntimeError`` if Kafka refuses a part."""
         self._outbox.look()
         for name, refusal in self._outbox.refusals.items():
             if self._refusals.get(name) != refusal:
-                LOG.warning("%s: %s", name, refusal)
+                LOG.warning("%s: %s", _visible(name), _visible(refusal))
         self._refusals = self._outbox.refusals
+        if self._outbox.uncounted and not self._is_crowded:
+            LOG.warning("the outbox has more than %d files: the last ones by name do not count", OUTBOX_FILES_MAX)
+        self._is_crowded = self._outbox.uncounted > 0
         parts = 0
         for part in self.sender.due():
             self._enqueue(part.topic, part.key, part.value)
@@ -243,6 +247,11 @@ class Sending:
         credit = ("recipient", "capacity", "unread", "watermark")
         given = [{name: flow[name] for name in credit} for _, flow in sorted(self.credits.items())]
         return {"messages": messages, "credits": given, "refused": self._refusals}
+
+
+def _visible(text: str) -> str:
+    """Return a name or a text of the folder's owner with escapes, so that it stays one line of the log and moves no cursor."""
+    return text.encode("unicode_escape").decode()
 
 
 class Delivering:

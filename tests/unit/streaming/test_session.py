@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The end of a session whose JVM dies meanwhile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from streaming import session as module
+from streaming.session import SessionSettings, SessionStart
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SessionStart:
+    def stop() -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(module, "_start", lambda *_: SimpleNamespace(stop=stop))
+    made = SessionStart(SessionSettings("local[1]", tmp_path, "1g", 1))
+    made.start()
+    made.wait()
+    return made
+
+
+def ended(*answers: bool) -> Any:
+    left = iter(answers)
+    return lambda *_: next(left)
+
+
+def test_end_of_a_jvm_while_it_is_stopped_is_no_error(start: SessionStart, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_has_ended", ended(False, True))
+    start.end()
+
+
+def test_session_that_does_not_stop_is_an_error(start: SessionStart, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_has_ended", ended(False, False))
+    with pytest.raises(ConnectionRefusedError):
+        start.end()
