@@ -56,6 +56,8 @@ RESTARTS_MAX = 5
 RESTART_S = 1.0
 """Seconds before the first restart. Each further restart waits twice as long."""
 
+JVM_GONE = "Spark's JVM was killed, crashed or ran out of memory ([job] driver_memory)"
+
 TOPICS_S_MAX = 60.0
 """Seconds to wait for the topics once Spark is up."""
 
@@ -100,7 +102,7 @@ def ended_in_order(run: Callable[[], int], outages: Outages) -> int:
     try:
         return run()
     except JvmGone:
-        outages.log.error("failed", reason="Spark's JVM was killed or crashed")
+        outages.log.error("failed", reason=JVM_GONE)
     except GivenUp as error:
         outages.log.error("failed", reason=str(error))
     except Unavailable:
@@ -126,11 +128,14 @@ def _run_in_session(
         outages.log.warning("accepted", change=change)
     settings = replace(settings, retired=dict(found.retired), skipped=skipped)
     try:
-        return _run_queries(spark, settings, outages, config.job.stalled_after)
+        code = _run_queries(spark, settings, outages, config.job.stalled_after)
     except Exception as error:
         if jvm_is_gone(spark):
             raise JvmGone from error
         raise
+    if code == exit_codes.INTERNAL_ERROR and jvm_is_gone(spark):  # a JVM that ends fails its query in various ways
+        raise JvmGone
+    return code
 
 
 def _run_queries(spark: SparkSession, settings: JobSettings, outages: Outages, stalled_after_s: float) -> int:

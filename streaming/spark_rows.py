@@ -34,7 +34,7 @@ def variable_prefix(number: int) -> bytes:
 
 def lane_of_key(key: bytes) -> str:
     """Return the lane of a value's or a list's key. Raises `StoreUnreadable`."""
-    return _read(_row(key[_VARIABLE.size :])).decode()
+    return _text(_read(_row(key[_VARIABLE.size :])))
 
 
 def lane_and_slot(key: bytes) -> tuple[str, int]:
@@ -47,7 +47,7 @@ def lane_and_slot(key: bytes) -> tuple[str, int]:
     slot = _read(_row(key[end:]))
     if len(slot) != _NULL_BITS + 8:
         raise StoreUnreadable(f"expected one number in a map's key, found {len(slot)} bytes")
-    return lane.decode(), _INT.unpack_from(slot, _NULL_BITS)[0]
+    return _text(lane), _INT.unpack_from(slot, _NULL_BITS)[0]
 
 
 def binary_of(value: bytes) -> bytes:
@@ -70,6 +70,13 @@ def list_of(value: bytes) -> Iterator[bytes]:
             raise StoreUnreadable(f"a list of {len(value)} bytes is damaged at byte {at}")
         yield binary_of(value[at : at + size])
         at += size
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as wrong:
+        raise StoreUnreadable(f"expected a lane's name in UTF-8, found byte {data[wrong.start]:#04x}") from None
 
 
 def _row(data: bytes) -> bytes:

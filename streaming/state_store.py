@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -96,7 +97,7 @@ def open_store(partition: Path, version: int, folder: Path) -> Iterator[Store]:
     folder.mkdir()
     try:
         metadata = _unpack(partition, snapshot, folder)
-        variables = {str(name): int(number) for name, number in metadata["columnFamilyMapping"].items()}
+        variables = _variables(metadata, partition / f"{snapshot}{SNAPSHOT}")
         tables = _open(folder) if metadata["sstFiles"] else None
         try:
             yield Store(variables, tables, since)
@@ -124,11 +125,20 @@ def _unpack(partition: Path, snapshot: int, folder: Path) -> dict[str, Any]:
         ]
         if version != "v1" or not isinstance(metadata["columnFamilyMapping"], dict):
             raise StoreUnreadable(f"{path} is not a snapshot of version v1 with state variables")
-    except (BadZipFile, ValueError, TypeError, KeyError) as error:
+    except (BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, TypeError, KeyError) as error:
         raise StoreUnreadable(f"{path} is not a snapshot as Spark writes it: {error}") from error
     for kept, name in tables:
         link_or_copy(partition / TABLES / kept, folder / name)
     return metadata
+
+
+def _variables(metadata: dict[str, Any], path: Path) -> dict[str, int]:
+    numbers: dict[Any, Any] = metadata["columnFamilyMapping"]
+    if not all(type(number) is int and 0 <= number < 1 << 16 for number in numbers.values()):
+        raise StoreUnreadable(
+            f"{path} is not a snapshot as Spark writes it: expected the numbers of state variables, found {numbers}"
+        )
+    return {str(name): number for name, number in numbers.items()}
 
 
 def _open(folder: Path) -> Rdict:

@@ -8,11 +8,14 @@ through the login of the broker itself. That one is for a single start and for c
 
 from __future__ import annotations
 
+import os
+import re
 import secrets
+import stat
 from typing import TYPE_CHECKING, Final
 
 from validator.errors import UserError
-from validator.private import write_private
+from validator.private import UMASK, write_private
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +25,10 @@ USER: Final = "validator"
 
 FILE: Final = "secret"
 """File of the clients' password in the broker's folder."""
+
+_BYTES: Final = 32
+_FORM: Final = re.compile(rb"[0-9a-f]{64}\n?")
+"""A file that was cut short would be a password that anybody may guess."""
 
 _OWN_USER: Final = "broker"
 
@@ -58,9 +65,16 @@ def client_login(secret: str) -> dict[str, str]:
 
 
 def kept_secret(directory: Path) -> str:
-    """Return the secret of a broker's folder; make one if there is none."""
-    if not (directory / FILE).exists():
-        write_private(directory / FILE, secrets.token_hex(32) + "\n")
+    """Return the secret of a broker's folder; make one if there is none, or none that only we can know."""
+    path = directory / FILE
+    try:
+        found = path.lstat()
+        own = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & UMASK
+        if own and _FORM.fullmatch(path.read_bytes()):
+            return read_secret(directory)
+    except OSError:
+        pass
+    write_private(path, secrets.token_hex(_BYTES) + "\n")
     return read_secret(directory)
 
 
@@ -68,13 +82,18 @@ def read_secret(directory: Path) -> str:
     """Return the secret of a broker's folder. Raises `UserError`."""
     path = directory / FILE
     try:
-        return path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UserError(
-            f"{path}: the embedded broker's secret cannot be read ({reason}): stop the broker with `validator broker stop` and start it "
-            "again"
-        ) from error
+        found = path.read_bytes()
+    except OSError as error:
+        raise _unreadable(path, f"cannot be read ({error.strerror})") from error
+    if not _FORM.fullmatch(found):
+        raise _unreadable(path, "is damaged")
+    return found.decode().strip()
+
+
+def _unreadable(path: Path, why: str) -> UserError:
+    return UserError(
+        f"{path}: the embedded broker's secret {why}: stop the broker with `validator broker stop` and start it again"
+    )
 
 
 def admit_clients(bootstrap_servers: str, own: str, secret: str) -> None:

@@ -21,8 +21,8 @@ import traceback
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from fractions import Fraction
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol

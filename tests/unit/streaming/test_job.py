@@ -9,6 +9,7 @@ from unittest.mock import MagicMock
 
 from streaming.job import STAGE_VARIABLE, JobSettings, start_query
 from streaming.options import source_options
+from validator.config.model import Job
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.kafka.client import MESSAGE_BYTES_MAX
 from validator.topics import INPUT_TOPICS
@@ -73,3 +74,8 @@ def test_every_stage_has_own_workers() -> None:
     recorder = planned()
     assert recorder.stages == [("mapInArrow", "decode"), ("state", "lanes"), ("mapInArrow", "sink")]
     assert recorder.environment == {}
+
+
+def test_largest_records_of_a_partition_fit_in_half_of_the_default_heap() -> None:
+    assert 2 * int(source_options(["a"], 1)["kafka.max.poll.records"]) * RECORD_BYTES_MAX <= 1024**3
+    assert Job().driver_memory == "2g"

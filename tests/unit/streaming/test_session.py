@@ -25,17 +25,17 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SessionStart:
     return made
 
 
-def ended(*answers: bool) -> Any:
-    left = iter(answers)
+def ended(*answers: str) -> Any:
+    left = iter([answer == "ended" for answer in answers])
     return lambda *_: next(left)
 
 
 def test_end_of_a_jvm_while_it_is_stopped_is_no_error(start: SessionStart, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_has_ended", ended(False, True))
+    monkeypatch.setattr(module, "_has_ended", ended("runs", "ended"))
     start.end()
 
 
 def test_session_that_does_not_stop_is_an_error(start: SessionStart, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_has_ended", ended(False, False))
+    monkeypatch.setattr(module, "_has_ended", ended("runs", "runs"))
     with pytest.raises(ConnectionRefusedError):
         start.end()

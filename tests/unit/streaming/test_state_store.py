@@ -183,6 +183,39 @@ def test_damaged_snapshot_is_refused_in_one_line(partition: Path) -> None:
         heads(partition, 3)
 
 
+@pytest.mark.parametrize(("where", "byte"), [(8, 99), (6, 0x20), (6, 1)], ids=["method", "patched", "encrypted"])
+def test_damaged_directory_of_a_snapshot_is_refused(partition: Path, where: int, byte: int) -> None:
+    """Damage one byte of each entry, in the directory at the end and at the entry itself."""
+    path = partition / "3.zip"
+    data = bytearray(path.read_bytes())
+    for signature, shift in ((b"PK\x03\x04", 0), (b"PK\x01\x02", 2)):
+        at = data.find(signature)
+        while at >= 0:
+            data[at + where + shift] = byte
+            at = data.find(signature, at + 1)
+    path.write_bytes(data)
+    with pytest.raises(StoreUnreadable, match=r"3\.zip is not a snapshot"):
+        heads(partition, 3)
+
+
+@pytest.mark.parametrize("number", ["x", -1, 1 << 16, None, 2.5])
+def test_snapshot_without_a_variable_s_number_is_refused(
+    partition: Path, monkeypatch: pytest.MonkeyPatch, number: object
+) -> None:
+    monkeypatch.setitem(VARIABLES, "head", number)  # type: ignore[arg-type]
+    snapshot(partition, 9, {head_key("a"): value(b"head")})
+    with pytest.raises(StoreUnreadable, match=r"9\.zip .* expected the numbers of state variables"):
+        heads(partition, 9)
+
+
+def test_damaged_name_of_a_lane_is_refused() -> None:
+    key = head_key("alpha").replace(b"alpha", b"alph\xc5")
+    with pytest.raises(StoreUnreadable, match="UTF-8, found byte 0xc5"):
+        lane_of_key(key)
+    with pytest.raises(StoreUnreadable, match="UTF-8, found byte 0xc5"):
+        lane_and_slot(slot_key("alpha", 3).replace(b"alpha", b"alph\xc5"))
+
+
 def test_truncated_changelog_is_refused_at_every_byte(tmp_path: Path) -> None:
     path = tmp_path / "4.changelog"
     whole = changelog((PUT, head_key("a"), value(b"head")), (DELETE, head_key("b"), None))
