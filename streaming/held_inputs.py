@@ -31,13 +31,14 @@ class ParkingSettings:
     """What the lane stage needs in order to park lanes, and to let them continue.
 
     ``suspects`` are lanes at whose point a worker has died too often. ``skipped`` are records that lanes were ordered to skip before they
-    were started over.
+    were started over, ``parked`` the lanes that were parked then.
     """
 
     kafka: dict[str, Any] = field(default_factory=dict)
     prefix: str = ""
     suspects: dict[str, Suspect] = field(default_factory=dict)
     skipped: dict[str, frozenset[Source]] = field(default_factory=dict)
+    parked: frozenset[str] = frozenset()
 
     def held_inputs(
         self, definitions: Mapping[str, LaneDefinition], lane: str, place: Place, span: Span, bytes_max: int

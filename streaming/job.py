@@ -52,6 +52,8 @@ class JobSettings:
     """By lane, the point at which its worker has died too often."""
     skipped: dict[str, frozenset[Source]] = field(default_factory=dict)
     """By lane, the records that it had skipped before it is started over."""
+    parked: frozenset[str] = frozenset()
+    """Lanes that were parked before they are started over."""
 
     @property
     def beat(self) -> Beat:
@@ -93,7 +95,9 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
     definitions = {
         lane: shipped(spark.sparkContext, definition, folder) for lane, definition in settings.definitions.items()
     }
-    parking = ParkingSettings(settings.kafka, settings.prefix, dict(settings.suspects), dict(settings.skipped))
+    parking = ParkingSettings(
+        settings.kafka, settings.prefix, dict(settings.suspects), dict(settings.skipped), settings.parked
+    )
     decode = decode_stage(kinds, definitions)
     inputs = with_own_workers(spark, "decode", lambda: rows.mapInArrow(decode, CHUNK_SCHEMA))
     outputs = with_own_workers(

@@ -177,7 +177,8 @@ class LaneOperator(StatefulProcessor):
             parking.suspects,
             parking.skipped.get(lane, ()),
             left,
-            too_large,
+            too_large=too_large,
+            was_parked=lane in parking.parked,
             noted=note_point,
         )
         return _packed(lane, _seen(self._beat, batch.run()), lambda: batch.consumed)

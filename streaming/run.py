@@ -29,7 +29,7 @@ from validator.lanes.accepted import NOTHING, Accepted
 from validator.lanes.configured import job_directory, lane_definitions
 from validator.service.checkpoint import has_checkpoint
 from validator.service.look import Look, has_changed, look, look_offline
-from validator.service.parked import skipped_records
+from validator.service.parked import lane_reports, skipped_records
 from validator.service.waiting import Patience
 
 if TYPE_CHECKING:
@@ -121,12 +121,18 @@ def _run_in_session(
     spark = session.wait()
     for artefact in config.plugins.artefacts:  # in this process, defining the lanes has put them on the path already
         spark.sparkContext.addPyFile(artefact)
-    fresh = not has_checkpoint(job_directory(config) / "checkpoint")
-    skipped = outages.wait_out(lambda: skipped_records(config.kafka, config.topics.prefix)) if fresh else {}
+    if not has_checkpoint(job_directory(config) / "checkpoint"):  # Kafka may have gone away since the look
+        skipped, parked = outages.wait_out(
+            lambda: (
+                skipped_records(config.kafka, config.topics.prefix),
+                frozenset(lane_reports(config).parked),
+            )
+        )
+        settings = replace(settings, skipped=skipped, parked=parked)
     found.keep()
     for change in found.accepted.options():
         outages.log.warning("accepted", change=change)
-    settings = replace(settings, retired=dict(found.retired), skipped=skipped)
+    settings = replace(settings, retired=dict(found.retired))
     try:
         code = _run_queries(spark, settings, outages, config.job.stalled_after)
     except Exception as error:

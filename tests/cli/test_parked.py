@@ -64,6 +64,14 @@ def test_parked_lane_is_shown_and_ordered_to_continue(kafka: dict[str, Any], tmp
     assert f"PARKED since block 7 (handler): lane {LANE}: it hung" in said
     assert f"{PREFIX}candidates[0] from 1" in said
     assert f"validator lanes resume --lane {LANE}" in said
+    elsewhere = tmp_path / "without.toml"
+    elsewhere.write_text(
+        config.read_text(encoding="utf-8").replace(f"[chains.{LANE}]", "[chains.other]"), encoding="utf-8"
+    )
+    code, said = _ran(elsewhere, "--parked")
+    assert code == 0, "a lane that is not configured any more is no alarm"
+    assert "PARKED" in said
+    assert "nothing, as the lane is not configured any more" in said
     code, said = _ran(config, "--json", "--parked")
     shown = json.loads(said)["parked"]
     assert (code, shown["state"], shown["fault"], shown["since_block"], shown["lost"]) == (

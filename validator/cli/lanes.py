@@ -89,7 +89,7 @@ def lanes(
                 f"{printable(row['lane']):<{width}}  {first}\n" + "".join(f"{'':<{width}}  {line}\n" for line in others)
             )
     too_far = lag_max is not None and any(row["lag"] > lag_max for row in rows)
-    if too_far or (parked and any(row["parked"] is not None for row in rows)):
+    if too_far or (parked and any(row["configured"] and row["parked"] is not None for row in rows)):
         raise typer.Exit(exit_codes.DISAGREEMENT)
 
 
@@ -197,7 +197,11 @@ def _parked_lines(row: dict[str, Any]) -> list[str]:
     if parked["lost"]:
         lines.append(f"NO LONGER IN KAFKA: inputs of {', '.join(parked['lost'])}")
     if parked["state"] == "parked":
-        lines.append(f"what to do: {parked['remedy']}; then `validator lanes resume --lane {row['lane']}`")
+        lines.append(
+            f"what to do: {parked['remedy']}; then `validator lanes resume --lane {row['lane']}`"
+            if row["configured"]
+            else "what to do: nothing, as the lane is not configured any more"
+        )
     return lines
 
 

@@ -79,7 +79,7 @@ class LaneBatch:
 
     ``suspects`` is by lane. ``noted`` gets the lane and its point before anything runs that may end the process, ``on_bug`` the
     exception of a bug. ``known_skips`` are records that the lane skipped before it was started over. ``left`` and ``too_large`` are of
-    `validator.lanes.arrived.Arrived`.
+    `validator.lanes.arrived.Arrived`. ``was_parked`` is true if the lane was parked before it was started over, which it says if it runs.
     """
 
     definition: LaneDefinition
@@ -90,6 +90,7 @@ class LaneBatch:
     suspects: Mapping[str, Suspect] = field(default_factory=dict)
     known_skips: Collection[Source] = ()
     left: Mapping[Place, Span] = field(default_factory=dict)
+    was_parked: bool = False
     too_large: str = ""
     noted: Callable[[str, str], None] = lambda _lane, _point: None
     on_bug: Callable[[BaseException], None] = lambda error: traceback.print_exception(error, file=sys.stderr)
@@ -131,6 +132,8 @@ class LaneBatch:
             return
         if (yield from self._attempt(head, self.items, at_fault)):
             self.consumed = consumed_by(self.items)
+            if self.was_parked and head is None:
+                yield running(self.lane)
 
     def _stay(self, before: Parked, head: bytes | None) -> Iterator[BlockOutput]:
         """Hold what the batch brings, and take a share of what is held if an order says so."""

@@ -67,6 +67,7 @@ class Running:
     kafka: dict[Source, Arrival] = field(default_factory=dict)
     suspects: dict[str, Suspect] = field(default_factory=dict)
     gone: bool = False
+    was_parked: bool = False
     noted: list[tuple[str, str]] = field(default_factory=list)
 
     def run(self, items: list[Arrival]) -> None:
@@ -75,7 +76,7 @@ class Running:
         attempt = self.store.attempt()
         batch = LaneBatch(
             self.definition, attempt, self.cache, items, self.held, self.suspects,
-            noted=lambda *point: self.noted.append(point), on_bug=lambda _: None,
+            was_parked=self.was_parked, noted=lambda *point: self.noted.append(point), on_bug=lambda _: None,
         )  # fmt: skip
         sink = TransactionalSink(lambda _: self.log)
         sink.write(self.chain.lane, list(batch.run()))

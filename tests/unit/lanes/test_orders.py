@@ -287,3 +287,14 @@ def test_skips_of_an_order_outlive_the_deaths_of_workers(
     assert parked is not None
     assert parked.fault is Fault.WORKER
     assert parked.skips == {skipped}
+
+
+def test_lane_that_was_parked_and_is_started_over_says_that_it_runs(make: Callable[..., Running]) -> None:
+    for was_parked in (False, True):
+        running = make()
+        batches = batches_of(running.chain)
+        running.was_parked = was_parked
+        for items in batches:
+            running.run(items)
+        told = [to_json("lanes", each.value)["state"] for each in running.log.records if says_parked(each)]
+        assert told == ["running"] * was_parked
