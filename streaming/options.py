@@ -93,6 +93,8 @@ def session_options(java_options: str, driver_memory: str, state_partitions: int
         "spark.driver.memory": driver_memory,
         # results must not depend on set order: all workers share one hash seed
         "spark.executorEnv.PYTHONHASHSEED": "0",
+        # Arrow's own allocator reserves 1 GiB at once, which counts as used against a worker's limit (`workers.bound_worker`)
+        "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
         "spark.driver.extraJavaOptions": java_options,
     }
 

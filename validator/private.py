@@ -6,17 +6,31 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+from validator.errors import UserError
+
 if TYPE_CHECKING:
     from pathlib import Path
+
+ADMINISTRATOR: Final = 0
+"""ID of the user root."""
 
 UMASK: Final = 0o077
 """What the product's long-running processes take away from the rights of all files that they make."""
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder, or take away the rights of others to an existing one of ours. Raises `OSError`."""
+    """Make a folder, or take away the rights of others to an existing one of ours.
+
+    Raises `OSError`, and `UserError` if it belongs to another user, who could put links in the places of our files. For the
+    administrator it may belong to anyone.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.stat().st_mode & UMASK and folder.stat().st_uid == os.geteuid():
+    found, own = folder.stat(), os.geteuid()
+    if found.st_uid not in (own, ADMINISTRATOR) and own != ADMINISTRATOR:
+        raise UserError(
+            f"{folder}: it belongs to another user, with ID {found.st_uid}; expected a folder of user {own}"
+        )
+    if found.st_mode & UMASK and found.st_uid == own:
         folder.chmod(0o700)
 
 

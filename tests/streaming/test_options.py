@@ -61,6 +61,11 @@ def test_workers_share_one_hash_seed(spark: SparkSession) -> None:
     assert set(spark.sparkContext.parallelize(range(2), 2).map(seen).collect()) == {"0"}
 
 
+def test_allocator_of_a_worker_reserves_no_memory_that_counts_as_used(spark: SparkSession) -> None:
+    seen: Callable[[Any], Any] = lambda _: __import__("pyarrow").default_memory_pool().backend_name  # noqa: E731
+    assert set(spark.sparkContext.parallelize(range(2), 2).map(seen).collect()) == {"system"}
+
+
 def test_spark_logs_to_its_own_file(spark: SparkSession, spark_directory: Path) -> None:
     machine: Any = spark.sparkContext._jvm
     machine.org.apache.logging.log4j.LogManager.getLogger("a test").warn("nobody needs to see this")
