@@ -8,7 +8,10 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
@@ -16,9 +19,11 @@ import typer
 from rich.console import Console
 
 from tests import class_data
+from tests.crash import breaks as deliberate
 from tests.crash.report import Report
 from tests.crash.run import every_step_seen, run
 from tests.crash.schedule import full_schedule, short_schedule
+from validator.kafka.broker import EmbeddedBroker
 
 
 def crash(
@@ -40,10 +45,15 @@ def crash(
         ),
     ] = 1,
     world: Annotated[int | None, typer.Option(min=0, help="Only the share of this world, counted from 0.")] = None,
+    breaks: Annotated[
+        bool, typer.Option("--breaks", help="Break sink and store in copies of the tree; each break must be found.")
+    ] = False,
 ) -> None:
     """Kill processes of a job and of its broker, and compare what readers see with an undisturbed run."""
     console = Console()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: stops every process that was started first
+    if breaks:
+        raise typer.Exit(_breaks(console, only, build))
     schedule = short_schedule(seed) if short else full_schedule(seed, kills)
     if worlds > 1 and world is None:
         _end(_in_parallel(console, seed, worlds, build), console, build, complete=not only)
@@ -65,6 +75,31 @@ def crash(
         log=lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True),
     )
     _end(report, console, build, complete=not only and not first and world is None)
+
+
+def _breaks(console: Console, only: str, build: Path) -> int:
+    """Run the deliberate breaks whose name matches; return the exit code."""
+
+    def log(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    chosen = [each for each in deliberate.BREAKS if re.search(only, each.name)]
+    with ExitStack() as stack:
+
+        @cache
+        def kafka() -> dict[str, object]:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="breaks-"))
+            return stack.enter_context(EmbeddedBroker(Path(folder))).kafka
+
+        try:
+            results = deliberate.run_breaks(chosen, kafka=kafka, log=log)
+        except (deliberate.TextMissing, deliberate.CheckFailed) as error:
+            log(f"FAILED: {error}")
+            return 1
+    deliberate.write_json(results, build / "breaks.json")
+    console.print(deliberate.table(results))
+    log(f"written to {build}/breaks.json")
+    return 0 if results and all(each.caught for each in results) else 1
 
 
 def _in_parallel(console: Console, seed: int, worlds: int, build: Path) -> Report:

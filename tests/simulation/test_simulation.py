@@ -17,12 +17,11 @@ from tests.repetitions import repetitions
 from tests.simulation import spark
 from tests.simulation.inputs import Item, Place
 from tests.simulation.log import Log, Writer
-from tests.simulation.spark import StatesDiffer
-from tests.simulation.world import SimulationFailed, World
+from tests.simulation.search import search
+from tests.simulation.world import World
 from tests.unit.lanes.backend import Attempt
 from validator.codec.encode import BlockOutput, encode_dead_letter, source_of
 from validator.core.inputs import DeadLetter
-from validator.errors import UserError
 from validator.lanes import store
 from validator.lanes.marker import Marker, consumed_by
 from validator.lanes.parked import Parked, Span, held_with
@@ -293,15 +292,7 @@ def test_broken_stage_is_detected(break_it: Callable[[Patch], None], monkeypatch
 
 
 def _assert_found(break_it: Callable[[Log], None] = lambda _: None, *, stages: bool = False) -> None:
-    for seed in range(SCHEDULES_UNTIL_FOUND):
-        try:
-            World(seed, break_it, stages=stages).run()
-        except SimulationFailed as failure:
-            found = failure
-            break
-    else:
-        pytest.fail(f"not detected in {SCHEDULES_UNTIL_FOUND} schedules")
-    assert f"--seed {found.seed} --trace" in str(found)
-    assert isinstance(found.__cause__, UserError | StatesDiffer | None), (
-        "detected by its output or state, not by an accident"
-    )
+    found = search(SCHEDULES_UNTIL_FOUND, break_it, stages=stages)
+    assert found.failure is not None, f"not detected in {SCHEDULES_UNTIL_FOUND} schedules"
+    assert f"--seed {found.failure.seed} --trace" in str(found.failure)
+    assert not found.by_accident, "detected by its output or state, not by an accident"

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The deliberate breaks of sink and store: each a text of a source file, and what replaces it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Check: TypeAlias = Literal["schedules", "stages", "writers"]
+"""``schedules``: `tests.simulation`; ``stages``: the same with the job's stages; ``writers``: real processes (`tests.crash.writers`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """``old`` is in ``file`` exactly once, and ``check`` must find what ``new`` does."""
+
+    name: str
+    file: str
+    check: Check
+    old: str
+    new: str
+
+
+SINK = "validator/lanes/sink.py"
+MARKER = "validator/lanes/marker.py"
+STORE = "validator/lanes/store.py"
+SLOTS = "validator/lanes/slots.py"
+PARKING = "validator/lanes/parking.py"
+STAGE = "streaming/sink.py"
+OPERATOR = "streaming/lane_operator.py"
+WRITER = "streaming/transactions.py"
+
+OF_SINK = (
+    Break("marker ignored", SINK, "schedules", "elif not marker.has_written(block):", "else:"),
+    Break("marker goes back", MARKER, "schedules", "else max(self.block, block)", "else block"),
+    Break(
+        "marker left behind where a transaction is split", SINK, "schedules",
+        "                    marker = marker.after(block, {})\n", "",
+    ),
+    Break("consumed offsets one too low", MARKER, "schedules", "consumed[place] = offset + 1", "consumed[place] = offset"),
+    Break(
+        "dead letters emitted again", MARKER, "schedules",
+        "return reason_of(dead_letter).is_of_record or source_header(source) in dead_letters()", "return False",
+    ),
+    Break(
+        "dead letters dropped", MARKER, "schedules",
+        "return reason_of(dead_letter).is_of_record or source_header(source) in dead_letters()", "return True",
+    ),
+    Break("dead letters without blocks dropped", SINK, "schedules", "        writer.write(others)\n", ""),
+    Break(
+        "writer not discarded after a failed call", STAGE, "stages",
+        "sink = _SINKS.pop(output, None) or output.open()", "sink = _SINKS.setdefault(output, _SINKS.get(output) or output.open())",
+    ),
+    Break(
+        "batch not discarded with its commit", SINK, "schedules",
+        "        del self._batches[lane]\n", "",
+    ),
+)  # fmt: skip
+
+OF_STORE = (
+    Break(
+        "cache token unchecked", STORE, "schedules",
+        "if cached is not None and cached.token == head.token:", "if cached is not None:",
+    ),
+    Break(
+        "token of the last save unchecked", STORE, "schedules",
+        "if cached is not None and cached.saved_token != head.saved_token:", "if cached is not None and not head.token:",
+    ),
+    Break(
+        "journal truncated too early", STORE, "schedules",
+        "        backend.append_journal(entry)\n", "        backend.clear_journal()\n        backend.append_journal(entry)\n",
+    ),
+    Break("journal not truncated", STORE, "schedules", "    backend.clear_journal()\n    return", "    return"),
+    Break("journal not executed again", STORE, "schedules", "here.processor.catch_up(*decode_entry", "(lambda *_: None)(*decode_entry"),
+    Break(
+        "page not written", SLOTS, "schedules",
+        "            store.save_slot(number, data)\n",
+        "            if number not in self.sizes:\n                store.save_slot(number, data)\n",
+    ),
+    Break(
+        "empty page not removed", SLOTS, "schedules",
+        "            store.remove_slot(number)\n", "",
+    ),
+    Break(
+        "head written before its pages", STORE, "schedules",
+        "slots_hash=lane.slots.hash(),", "slots_hash=head.slots_hash,",
+    ),
+    Break(
+        "lane kept in the cache while it executes", STORE, "schedules",
+        "return self._lanes.pop(name, None)", "return self._lanes.get(name)",
+    ),
+)  # fmt: skip
+
+OF_PARKING = (
+    Break(
+        "inputs of a parked lane counted as consumed", PARKING, "schedules",
+        "        if (yield from self._attempt(head, self.items, at_fault)):\n            self.consumed = consumed_by(self.items)\n",
+        "        yield from self._attempt(head, self.items, at_fault)\n        self.consumed = consumed_by(self.items)\n",
+    ),
+    Break("order to resume ignored", PARKING, "schedules", "        if orders:\n", "        if not self.lane:\n"),
+    Break(
+        "order to resume applied twice", PARKING, "schedules",
+        "            items += found\n", "            items += found + found\n",
+    ),
+    Break(
+        "rest of a resuming lane forgotten", PARKING, "schedules",
+        "                left[place] = Span(end, span.end)\n", "                pass\n",
+    ),
+    Break(
+        "pages of a failed batch written", PARKING, "schedules",
+        "self._writes.append(partial(self._backend.save_slot, number, data))", "self._backend.save_slot(number, data)",
+    ),
+    Break(
+        "dead letters of a failed batch emitted", PARKING, "schedules",
+        "                    others.append(output)\n", "                    yield output\n",
+    ),
+    Break(
+        "consumed offsets lost between the stages", OPERATOR, "stages",
+        "pack_consumed(consumed())", "pack_consumed({})",
+    ),
+)  # fmt: skip
+
+OF_WRITER = (
+    Break(
+        "no fencing: a random transactional.id", WRITER, "writers",
+        "transactional_id=group_of(prefix, lane))",
+        'transactional_id=f"{group_of(prefix, lane)}.{__import__(\'os\').urandom(4).hex()}")',
+    ),
+    Break(
+        "produced outside the transaction", WRITER, "writers",
+        "                self._producer.produce(topic, value, key, headers=list(headers) or None, on_delivery=self._delivered)\n",
+        '                outside = self.__dict__.get("outside") or Producer(producer_config(self._kafka))\n'
+        "                self.outside = outside\n"
+        "                outside.produce(topic, value, key, headers=list(headers) or None, on_delivery=self._delivered)\n"
+        "                outside.flush()\n",
+    ),
+    Break(
+        "commit swallowed", WRITER, "writers",
+        "            self._producer.commit_transaction(CALL_S_MAX)\n", "",
+    ),
+    Break(
+        "offsets not in the transaction", WRITER, "writers",
+        "self._producer.send_offsets_to_transaction(offsets, self._offsets.group_metadata(), CALL_S_MAX)",
+        "self._offsets._settled.commit(offsets=offsets, asynchronous=False)",
+    ),
+    Break(
+        "marker in a separate transaction", WRITER, "writers",
+        "        self.write([marker.encode(self._lane)])\n",
+        "        self._begin()\n        self._producer.commit_transaction(CALL_S_MAX)\n        self._open = False\n"
+        "        self.write([marker.encode(self._lane)])\n",
+    ),
+    Break(
+        "another job not refused", WRITER, "writers",
+        "if self._is_further(last) and last.job != self._job:", "if not self._lane:",
+    ),
+)  # fmt: skip
+
+BREAKS = (*OF_SINK, *OF_STORE, *OF_PARKING, *OF_WRITER)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process that emits the same batches as any other of its kind, through the job's sink stage: `python -m tests.crash.writer_process`.
+
+It reads a `Work` as JSON from its standard input. A failed batch is repeated from its beginning, as Spark repeats a task. Exit codes: 0 all
+committed, 3 another job has taken over, 4 a batch failed too often.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, TypedDict
+
+import pyarrow as pa
+
+from streaming.packing import pack_consumed, pack_outputs
+from streaming.sink import ExactlyOnceOutput, write_batches
+from streaming.transactions import WriteFailed, WriterFenced
+from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
+from validator.core.inputs import DeadLetter, DeadReason, Source
+
+LANE = "polkadot"
+BLOCKS_PER_BATCH = 3
+ATTEMPTS_MAX = 4
+FENCED, FAILED = 3, 4
+
+
+class Work(TypedDict):
+    """What a process does: batches ``first`` to ``end``, exclusive; ``job`` is the job in whose name it writes."""
+
+    kafka: dict[str, Any]
+    prefix: str
+    job: str
+    first: int
+    end: int
+
+
+def outputs(prefix: str, batch: int) -> list[BlockOutput]:
+    """Return a batch's output: some blocks with a verdict each, and a dead letter."""
+    first = batch * BLOCKS_PER_BATCH + 1
+    blocks = [
+        BlockOutput(number, [OutputRecord("verdicts", LANE.encode(), b"%d" % number)])
+        for number in range(first, first + BLOCKS_PER_BATCH)
+    ]
+    letter = DeadLetter(LANE, DeadReason.LATE, "late", Source(prefix + "candidates", 0, batch), b"raw %d" % batch)
+    return [*blocks, BlockOutput(None, [encode_dead_letter(letter)])]
+
+
+def write_batch(work: Work, batch: int) -> None:
+    """Pass one batch through the sink stage. Raises what the stage raises."""
+    output = ExactlyOnceOutput.of(work["kafka"], work["prefix"], work["job"])
+    consumed = pack_consumed({(work["prefix"] + "candidates", 0): batch + 1})
+    rows = {"lane": [LANE], "outputs": [pack_outputs(outputs(work["prefix"], batch))], "consumed": [consumed]}
+    for _ in write_batches(output, iter([pa.RecordBatch.from_pydict(rows)])):
+        pass
+
+
+def run(work: Work) -> int:
+    """Write all batches, and return the exit code."""
+    for batch in range(work["first"], work["end"]):
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                write_batch(work, batch)
+                break
+            except WriterFenced:
+                return FENCED
+            except WriteFailed as error:
+                print(f"batch {batch}, attempt {attempt}: {error}", file=sys.stderr)
+        else:
+            return FAILED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run(json.load(sys.stdin)))
