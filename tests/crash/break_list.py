@@ -32,7 +32,7 @@ WRITER = "streaming/transactions.py"
 
 OF_SINK = (
     Break("marker ignored", SINK, "schedules", "elif not marker.has_written(block):", "else:"),
-    Break("marker goes back", MARKER, "schedules", "else max(self.block, block)", "else block"),
+    Break("marker's offsets go back", MARKER, "schedules", "max(offset, self.consumed.get(place, 0))", "offset"),
     Break(
         "marker left behind where a transaction is split", SINK, "schedules",
         "                    marker = marker.after(block, {})\n", "",
@@ -51,10 +51,6 @@ OF_SINK = (
         "writer not discarded after a failed call", STAGE, "stages",
         "sink = _SINKS.pop(output, None) or output.open()", "sink = _SINKS.setdefault(output, _SINKS.get(output) or output.open())",
     ),
-    Break(
-        "batch not discarded with its commit", SINK, "schedules",
-        "        del self._batches[lane]\n", "",
-    ),
 )  # fmt: skip
 
 OF_STORE = (
@@ -63,12 +59,15 @@ OF_STORE = (
         "if cached is not None and cached.token == head.token:", "if cached is not None:",
     ),
     Break(
-        "token of the last save unchecked", STORE, "schedules",
-        "if cached is not None and cached.saved_token != head.saved_token:", "if cached is not None and not head.token:",
-    ),
-    Break(
         "journal truncated too early", STORE, "schedules",
         "        backend.append_journal(entry)\n", "        backend.clear_journal()\n        backend.append_journal(entry)\n",
+    ),
+    Break(
+        "saving decided by the clock",
+        STORE,
+        "schedules",
+        "        head.journal_bytes + entry_bytes >= journal_bytes_max\n",
+        "        time.monotonic_ns() % 3 == 0\n",
     ),
     Break("journal not truncated", STORE, "schedules", "    backend.clear_journal()\n    return", "    return"),
     Break("journal not executed again", STORE, "schedules", "here.processor.catch_up(*decode_entry", "(lambda *_: None)(*decode_entry"),
@@ -76,10 +75,6 @@ OF_STORE = (
         "page not written", SLOTS, "schedules",
         "            store.save_slot(number, data)\n",
         "            if number not in self.sizes:\n                store.save_slot(number, data)\n",
-    ),
-    Break(
-        "empty page not removed", SLOTS, "schedules",
-        "            store.remove_slot(number)\n", "",
     ),
     Break(
         "head written before its pages", STORE, "schedules",

@@ -86,14 +86,14 @@ def applied(tree: Path, each: Break) -> Iterator[None]:
     """Break a file of a copied tree; restore it afterwards. Raises `TextMissing`."""
     path = tree / each.file
     before = path.read_text(encoding="utf-8")
-    _replace(path, broken(before, each))
+    replace_text(path, broken(before, each))
     try:
         yield
     finally:
-        _replace(path, before)
+        replace_text(path, before)
 
 
-def _replace(path: Path, text: str) -> None:
+def replace_text(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
     # the time of a change is too coarse to tell two versions of equal size apart
     Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)

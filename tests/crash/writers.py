@@ -33,7 +33,7 @@ INJECT = Path(__file__).parent / "inject"
 PROCESS_S_MAX = 240.0
 """Seconds for which a process may run, on a busy machine."""
 
-KILLED_AT = ("produced", "offsets-after", "commit-before")
+KILLED_AT = ("produced", "commit-before")
 """Steps between the first record of a batch and its commit."""
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two runs of consecutive Polkadot blocks, and a lane that follows them in this process."""
+"""The runs of consecutive Polkadot blocks, and a lane that follows them in this process."""
 
 from __future__ import annotations
 
@@ -48,6 +48,8 @@ class Run:
 LONG = Run(range(17_844_552, 17_844_572), candidates=360, pending=19, seeded_downward=(2000, 17_844_551))
 # para 2004 processed nothing in its candidate of 15950022, so the message of the next candidate arrived in between
 SHORT = Run(range(15_950_017, 15_950_027), candidates=150, pending=1, sent_downward={15_950_023: 2004})
+SHIPPED = Run(range(17_844_552, 17_844_558), candidates=108, pending=22, seeded_downward=(2000, 17_844_551))
+"""The beginning of the long run; a plain clone has it."""
 RUNS = (LONG, SHORT)
 
 

@@ -12,25 +12,27 @@ import pytest
 
 from tests.realdata.convert import Records, definition, recorded_channels, seed
 from tests.realdata.recorded import Json, blocks, needs_data
-from tests.realdata.runs import LONG, RUNS, SHORT, Followed, Run, follow
+from tests.realdata.runs import LONG, RUNS, SHIPPED, SHORT, Followed, Run, follow
 from validator.core.hashing import message_hash, mqc_link
 from validator.core.outcomes import InputKind
 from validator.core.types import ZERO_HASH
 
-pytestmark = needs_data
-
-each_run = pytest.mark.parametrize("run", RUNS, ids=lambda run: str(run.blocks.start))
+each_run = pytest.mark.parametrize(
+    "run",
+    [pytest.param(SHIPPED, id="shipped")]
+    + [pytest.param(run, id=str(run.blocks.start), marks=needs_data) for run in RUNS],
+)
 
 
 @pytest.fixture(scope="module")
 def followed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Run], Followed]:
-    made: dict[int, Followed] = {}
+    made: dict[range, Followed] = {}
 
     def of(run: Run) -> Followed:
-        if run.blocks.start not in made:
+        if run.blocks not in made:
             lane = run.definition(tmp_path_factory.mktemp("lane"))
-            made[run.blocks.start] = follow(lane, run.conversion().records)
-        return made[run.blocks.start]
+            made[run.blocks] = follow(lane, run.conversion().records)
+        return made[run.blocks]
 
     return of
 
@@ -80,6 +82,7 @@ def test_watermarks_equal_those_of_last_included_candidates(run: Run, followed: 
     assert lane.state.hrmp_watermarks == last
 
 
+@needs_data
 def test_messages_reach_the_recorded_recipients(followed: Callable[[Run], Followed]) -> None:
     lane = followed(LONG)
     queued = {
@@ -169,6 +172,7 @@ def too_large_upward(records: Records, state: Json) -> None:
 WATERMARK, DOWNWARD, OUTBOUND = "HrmpWatermark/", "ProcessedDownwardMessages/", "OutboundHrmp/"
 
 
+@needs_data
 @pytest.mark.parametrize(
     ("change", "rejected"),
     [
@@ -195,12 +199,14 @@ def test_corrupted_run_is_rejected_at_the_corruption(
     assert lane.rejected()[0] == ("candidate", *rejected)
 
 
+@needs_data
 def test_message_at_the_limit_is_accepted(tmp_path: Path) -> None:
     records, state = deepcopy(LONG.conversion().records), LONG.state()
     message_of(17_844_555, 2004, 102_400)(records, state)
     assert follow(definition("polkadot", state, tmp_path), records).rejected() == []
 
 
+@needs_data
 def test_second_run_without_its_unrecorded_message_is_rejected(tmp_path: Path) -> None:
     unsent = Run(SHORT.blocks, SHORT.candidates, SHORT.pending)
     lane = follow(unsent.definition(tmp_path), unsent.conversion().records)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Twenty consecutive Polkadot blocks through Kafka and Spark: every accepted candidate is accepted, and the bytes match the core."""
+"""Consecutive Polkadot blocks through Kafka and Spark: every accepted candidate is accepted, and the bytes match the core."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from random import Random
 
 from tests.realdata.convert import encoded
-from tests.realdata.recorded import needs_data
-from tests.realdata.runs import LONG
+from tests.realdata.recorded import EVERYTHING
+from tests.realdata.runs import LONG, SHIPPED
 from tests.streaming.harness import (
     SAME_WHATEVER_ARRIVES,
     Outputs,
@@ -22,12 +22,12 @@ from tests.streaming.harness import (
 from tests.unit.lanes.chains import inputs_of
 from validator.lanes.processor import LaneProcessor
 
-pytestmark = needs_data
+RUN = LONG if EVERYTHING.exists() else SHIPPED
 
 
 def test_job_accepts_a_run_of_polkadot_blocks(stream: Callable[..., Stream], tmp_path: Path) -> None:
-    definition = LONG.definition(tmp_path)
-    records = encoded(LONG.conversion().records)
+    definition = RUN.definition(tmp_path)
+    records = encoded(RUN.conversion().records)
     expected: Outputs = {topic: [] for topic in SAME_WHATEVER_ARRIVES}
     for output in LaneProcessor.create(definition).process(inputs_of(records)):
         for record in output.records:
@@ -50,8 +50,8 @@ def test_job_accepts_a_run_of_polkadot_blocks(stream: Callable[..., Stream], tmp
     assert first_difference(of_lane(outputs, "polkadot"), expected) is None
     verdicts = decoded(outputs, "verdicts")
     assert all(verdict["ok"] for verdict in verdicts)
-    assert sum(verdict["kind"] == "candidate" for verdict in verdicts) == LONG.candidates
-    assert sum(verdict["kind"] == "inclusion" for verdict in verdicts) == LONG.candidates - LONG.pending
-    assert len(decoded(outputs, "receipts")) == len(LONG.blocks)
+    assert sum(verdict["kind"] == "candidate" for verdict in verdicts) == RUN.candidates
+    assert sum(verdict["kind"] == "inclusion" for verdict in verdicts) == RUN.candidates - RUN.pending
+    assert len(decoded(outputs, "receipts")) == len(RUN.blocks)
     status = last_status(outputs, "polkadot")
-    assert (status["executed_block"], status["consumed"], status["waiting"]) == (LONG.blocks.stop - 1, len(records), 0)
+    assert (status["executed_block"], status["consumed"], status["waiting"]) == (RUN.blocks.stop - 1, len(records), 0)
