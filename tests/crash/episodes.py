@@ -160,17 +160,39 @@ class Episodes:
         assert job.pid is not None
         with full_disk(world, job.pid) as how:
             world.feed(world.traffic.segment())
-            deadline = time.monotonic() + FULL_S_MAX
-            while not job.ended() and time.monotonic() < deadline:
-                self._watch(0.5)
-        note = f"by {how}: "
-        if job.ended():
-            if (code := self._end_of(job)) != exit_codes.STOPPED:
-                raise Failure(f"with a full disk the job ended with code {code}: {job.failure}")
-            note += self._one_line(job.failure or "", "No space left on device" if "file system" in how else "")
-        else:
-            note += "the job survived it"
-        return note, 0
+            self._outlast(job)
+        return self._after_full_disk(job, how), 0
+
+    def _disk_full_during_a_state_write(self) -> tuple[str, int]:
+        """Stop a worker before it writes a lane's head, and let it continue when nothing can be written."""
+        world, job = self._world, self._world.job
+        assert job is not None
+        assert job.pid is not None
+        if not os.path.ismount(world.directory):
+            return "skipped: no separate file system can be mounted here", 0
+        identity = f"full-{self._count}"
+        world.arm("head-before", ("worker",), identity, number=signal.SIGSTOP)
+        world.feed(world.traffic.segment())
+        world.wait(lambda: world.fired(identity), "the worker is stopped before it writes its state")
+        with full_disk(world, job.pid) as how:
+            send(signal.SIGCONT, *(each.pid for each in of_session(job.pid) if each.state == "T"))
+            self._outlast(job)
+        return self._after_full_disk(job, how), 0
+
+    def _outlast(self, job: JobProcess) -> None:
+        """Wait for the end of a job on a full disk, for a while."""
+        deadline = time.monotonic() + FULL_S_MAX
+        while not job.ended() and time.monotonic() < deadline:
+            self._watch(0.5)
+
+    def _after_full_disk(self, job: JobProcess, how: str) -> str:
+        """Return a note about what the job did; if it ended, check how."""
+        if not job.ended():
+            return f"by {how}: the job survived it"
+        if (code := self._end_of(job)) != exit_codes.STOPPED:
+            raise Failure(f"with a full disk the job ended with code {code}: {job.failure}")
+        expected = "No space left on device" if "file system" in how else ""
+        return f"by {how}: " + self._one_line(job.failure or "", expected)
 
     # --- jobs of plugins ---
 

@@ -26,6 +26,7 @@ EPISODES = (
     "last-commit-and-offsets-deleted",
     "checkpoint-deleted",
     "disk-full",
+    "disk-full-during-a-state-write",
     "bodies",
 )
 

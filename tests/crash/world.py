@@ -41,6 +41,9 @@ PATIENCE_S = 420.0
 DEATH_S_MAX = 180.0
 """Seconds within which the JVM and the workers of a dead driver must end."""
 
+GRACE_S = 30.0
+"""Seconds for which processes are watched before they count as live, however long ago their driver ended: nobody may have looked since."""
+
 SNAPSHOT_BYTES = 10_000
 """Journal bytes that trigger a save here, so that one happens every few batches."""
 
@@ -235,10 +238,11 @@ class World:
     def check_deaths(self) -> None:
         """Raise `Failure` if a process of a dead job still lives."""
         for session, died in list(self.ended_sessions.items()):
+            deadline = max(died + DEATH_S_MAX, time.monotonic() + GRACE_S)
             while left := of_session(session):
-                if time.monotonic() > died + DEATH_S_MAX:
+                if time.monotonic() > deadline:
                     send(signal.SIGKILL, *(each.pid for each in left))
-                    raise Failure(f"{DEATH_S_MAX:.0f} s after their driver these still live: {left}")
+                    raise Failure(f"{time.monotonic() - died:.0f} s after their driver these still live: {left}")
                 self.supervise()
                 self.reader.poll(0.1)
             del self.ended_sessions[session]

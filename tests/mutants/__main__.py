@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,10 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.mutants.modules import GROUPS
-from tests.mutants.run import Results, TestsFail, run, sample
+from tests.mutants.operators import Mutant
+from tests.mutants.run import Outcome, Results, TestsFail, run, sample
+
+OUTCOMES: tuple[Outcome, ...] = ("killed", "timed out", "explained", "survived")
 
 
 def main(
@@ -30,9 +34,8 @@ def main(
         raise typer.BadParameter(f"--module: no changed file has {module!r} in its path")
     chosen = sample(seed, files)[:only]
     results = Results.read(output)
-    log = console.out if console.is_terminal else print
     try:
-        run(chosen, results, seconds=seconds, log=log)
+        run(chosen, results, seconds=seconds, log=partial(print, flush=True))
     except TestsFail as error:
         console.print(f"FAILED: {error}", markup=False)
         raise typer.Exit(1) from None
@@ -43,14 +46,14 @@ def main(
         raise typer.Exit(1)
 
 
-def show(console: Console, results: Results, files: list[str], everything: list[object]) -> None:
+def show(console: Console, results: Results, files: list[str], everything: list[Mutant]) -> None:
     """Print the counts by file."""
-    table = Table("file", "mutants", "tested", "killed", "timed out", "explained", "survived", title="mutants")
+    table = Table("file", "mutants", "tested", *OUTCOMES, title="mutants")
     for file in files:
         counts = results.counts([file])
         if counts:
-            there = sum(getattr(each, "file", "") == file for each in everything)
-            cells = (counts[outcome] for outcome in ("killed", "timed out", "explained", "survived"))  # type: ignore[index]
+            there = sum(each.file == file for each in everything)
+            cells = (counts[outcome] for outcome in OUTCOMES)
             table.add_row(file, *map(str, (there, counts.total(), *cells)))
     console.print(table)
 

@@ -39,7 +39,7 @@ GROUPS = (
         (
             *(
                 f"tests/unit/lanes/test_{name}.py"
-                for name in ("sink", "marker", "journal", "orders", "parking", "store")
+                for name in ("sink", "marker", "journal", "orders", "stored", "upgrades")
             ),
             "tests/simulation/test_simulation.py::test_each_verdict_is_emitted_once_under_any_faults",
         ),

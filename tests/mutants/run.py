@@ -18,7 +18,7 @@ from random import Random
 from typing import Any, Literal, TypeAlias
 
 from tests.crash.breaks import copied_tree, environment, replace_text
-from tests.mutants.modules import GROUPS, ROOT, Group, group_of
+from tests.mutants.modules import ROOT, Group, group_of
 from tests.mutants.operators import Mutant, mutants
 
 EXPLAINED = Path(__file__).with_name("explained.toml")
@@ -169,6 +169,3 @@ def _pytest(tree: Path, tests: Sequence[str], seconds_max: float | None) -> int 
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-__all__ = ["GROUPS", "Result", "Results", "TestsFail", "explanations", "is_explained", "run", "sample"]
