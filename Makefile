@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # PYTHONPATH=build/channel-compiled runs the compiled form of Channel, for example `python -m benchmarks channel`.
 COMPILED := build/channel-compiled
 
-.PHONY: help setup demo demo-channel channel-compiled test test-all crash fuzz sbom audit lint format bench clean
+.PHONY: help setup demo demo-channel channel-compiled test test-all crash breaks fuzz mutants sbom audit lint format bench clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,15 @@ SEED  ?= 1
 
 crash: setup ## kill driver, workers and broker over 200 times (about an hour), compare the output after each kill; SEED=, KILLS=
 	$(BIN)/python -m tests.crash --seed $(SEED) --kills $(KILLS)
+
+breaks: setup ## break sink and store in copies of the tree, one break at a time: each must be found (minutes)
+	$(BIN)/python -m tests.crash --breaks
+
+SECONDS_MAX ?= 3600
+MODULE ?=
+
+mutants: setup ## change core, lanes, rules and sink in small ways: which changes does no test notice? MODULE=, SECONDS_MAX=, SEED=
+	nice -n 15 $(BIN)/python -m tests.mutants --module '$(MODULE)' --seconds $(SECONDS_MAX) --seed $(SEED)
 
 INPUTS ?= 1000000
 TARGETS ?=

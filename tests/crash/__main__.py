@@ -20,6 +20,7 @@ from rich.console import Console
 
 from tests import class_data
 from tests.crash import breaks as deliberate
+from tests.crash.break_list import BREAKS
 from tests.crash.report import Report
 from tests.crash.run import every_step_seen, run
 from tests.crash.schedule import full_schedule, short_schedule
@@ -83,7 +84,7 @@ def _breaks(console: Console, only: str, build: Path) -> int:
     def log(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    chosen = [each for each in deliberate.BREAKS if re.search(only, each.name)]
+    chosen = [each for each in BREAKS if re.search(only, each.name)]
     with ExitStack() as stack:
 
         @cache

@@ -95,7 +95,7 @@ def applied(tree: Path, each: Break) -> Iterator[None]:
 
 def replace_text(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
-    # the time of a change is too coarse to tell two versions of equal size apart
+    # the time of a change is too coarse to distinguish two versions of equal size
     Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)
 
 

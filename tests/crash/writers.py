@@ -167,8 +167,8 @@ Episode: TypeAlias = tuple[Callable[[Scene, str], None], str]
 """What happens, and the step at which it does."""
 
 ZOMBIE: Episode = (zombie_comes_back, "marker-read")
-EPISODES: tuple[Episode, ...] = (*((killed_between_producing_and_commit, step) for step in KILLED_AT), ZOMBIE)
-SHORT: tuple[Episode, ...] = ((killed_between_producing_and_commit, "commit-before"), ZOMBIE)
+EPISODES: tuple[Episode, ...] = (ZOMBIE, *((killed_between_producing_and_commit, step) for step in KILLED_AT))
+SHORT: tuple[Episode, ...] = (ZOMBIE, (killed_between_producing_and_commit, "commit-before"))
 """The episodes of `make test`."""
 
 
