@@ -45,7 +45,7 @@ BATCH_BYTES_MAX = 512 * 1024 * 1024
 """Packed bytes of one lane's inputs in a batch; beyond it the lane is parked, and takes them in shares."""
 
 BATCH_SHARE = 8
-"""The same as a share of a worker's memory: one part in so many. Unpacked, they are larger, and outputs come to them."""
+"""The same limit as a share of a worker's memory: one eighth. Unpacked, the inputs are larger, and outputs are added to them."""
 
 CACHE = LaneCache(_log_recovery)
 """The live lanes of this worker. It is a module global because objects pickled with the plan, or in ``__main__``, are new in every task."""

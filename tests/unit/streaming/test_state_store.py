@@ -209,11 +209,11 @@ def test_snapshot_without_a_variable_s_number_is_refused(
 
 
 def test_damaged_name_of_a_lane_is_refused() -> None:
-    key = head_key("alpha").replace(b"alpha", b"alph\xc5")
+    key = head_key("laned").replace(b"laned", b"lane\xc5")
     with pytest.raises(StoreUnreadable, match="UTF-8, found byte 0xc5"):
         lane_of_key(key)
     with pytest.raises(StoreUnreadable, match="UTF-8, found byte 0xc5"):
-        lane_and_slot(slot_key("alpha", 3).replace(b"alpha", b"alph\xc5"))
+        lane_and_slot(slot_key("laned", 3).replace(b"laned", b"lane\xc5"))
 
 
 def test_truncated_changelog_is_refused_at_every_byte(tmp_path: Path) -> None:
