@@ -25,7 +25,7 @@ CHUNK_BYTES = 1024 * 1024
 """Bytes at which a stage passes a packed chunk to the next: large enough to make the cost per row negligible, small enough that the next
 stage starts while this one still works."""
 
-STOP_QUERY_S_MAX = 60
+STOP_QUERY_S_MAX = 120
 """Seconds in which a query that is stopped must end; Spark by default waits forever for a batch that hangs."""
 
 

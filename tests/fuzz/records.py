@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 from tests.avro_data import datum_of, written
 from tests.codecs import codec_for
 from tests.fuzz.target import Target
+from validator.codec.codec import ORDER_SCHEMA
 from validator.codec.decode import decode_record
 from validator.codec.inflight import pack, unpack
 from validator.codec.json_form import encode_input, to_json
+from validator.codec.orders import decode_order, encode_order
 from validator.codec.record_format import RecordFormat, RecordUnreadable
 from validator.codec.schemas import HEADER_SIZE, Schema, SchemaSet
 from validator.codec.strict import StrictReader, strict_reader
@@ -81,7 +83,7 @@ def _check_input(kind: RecordKind, data: bytes) -> bool:
 
 def _check_output(data: bytes) -> bool:
     schema = codec().by_header.get(data[:HEADER_SIZE])
-    if schema is None or schema.topic is None:
+    if schema is None or schema.topic is None or schema.name == ORDER_SCHEMA:
         return False
     try:
         to_json(schema.topic, data, codec())
@@ -92,7 +94,23 @@ def _check_output(data: bytes) -> bool:
 
 
 def _outputs() -> list[bytes]:
-    return [value for schema in codec().schemas.values() if schema.topic for value in _values(schema)]
+    named = (schema for name, schema in codec().schemas.items() if schema.topic and name != ORDER_SCHEMA)
+    return [value for schema in named for value in _values(schema)]
+
+
+def _orders() -> list[bytes]:
+    return [encode_order("polkadot", frozenset(_SKIPS[:count])) for count in range(len(_SKIPS) + 1)]
+
+
+def _check_order(data: bytes) -> bool:
+    order = decode_order(data, Source("blocks", 0, 0))
+    if order is None:
+        return False
+    _is_canonical(data, codec().by_header[data[:HEADER_SIZE]])
+    return True
+
+
+_SKIPS = (Source("blocks", 0, 0), Source("candidates", 3, 2**40), Source("x.downward-messages", 2**32 - 1, 1))
 
 
 @cache
@@ -123,5 +141,6 @@ TARGETS = (
         for kind in RecordKind
     ),
     Target("avro-outputs", _outputs, _check_output),
+    Target("avro-orders", _orders, _check_order),
     Target("avro-bodies", lambda: [value for each in _body_schemas().values() for value in _values(each)], _check_body),
 )

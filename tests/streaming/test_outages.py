@@ -62,7 +62,7 @@ def test_job_waits_out_a_missing_broker_a_stopped_worker_and_a_broker_that_goes(
             return str(running.named("waiting")[times]["reason"])
 
         configuration = write_configuration(
-            tmp_path, chains(), kafka, PREFIX, master="local[2]", stalled_after=10, give_up_after=900
+            tmp_path, chains(), kafka, PREFIX, master="local[2]", stalled_after=40, give_up_after=900
         )
         with job(configuration) as running:
             assert waits(running, 0).startswith(f"no Kafka answers at {kafka['bootstrap.servers']}")
@@ -75,7 +75,7 @@ def test_job_waits_out_a_missing_broker_a_stopped_worker_and_a_broker_that_goes(
             for pid in python_workers(running.process.pid):
                 os.kill(pid, signal.SIGSTOP)
             produce(kafka, PREFIX, later)
-            assert "the batch has made no progress for 1" in waits(running, count)
+            assert "the batch has made no progress for " in waits(running, count)
             executed(running, 20)
 
             count = len(running.named("waiting"))

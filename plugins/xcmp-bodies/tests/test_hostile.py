@@ -72,11 +72,14 @@ def encoded(**changes: Any) -> bytes:
     [
         (None, "expected a record validator.xcmp_bodies.Body, found bytes that start with "),
         (b"\xc3\x01", "expected a record validator.xcmp_bodies.Body, found bytes that start with c301"),
-        (encoded()[:-1], "expected a record validator.xcmp_bodies.Body: "),
-        (encoded() + b"\0", "1 bytes left over"),
+        (
+            encoded()[:-1],
+            "validator.xcmp_bodies.Body.pieces: expected the end of a list, 0 at byte 68, found the end of",
+        ),
+        (encoded() + b"\0", "validator.xcmp_bodies.Body: expected the end of the record at byte 69, found 1 more byte"),
         (
             encoded().replace(b"polkadot", b"\xff\xfe\xfd\xfcadot"),
-            "expected a record validator.xcmp_bodies.Body: Unicode",
+            "validator.xcmp_bodies.Body.lane: expected UTF-8 at byte 11, found 0xff",
         ),
         (encoded(sender=2**40), "sender: expected 0 to 4294967295, found 1099511627776"),
         (encoded(sent_at=-1), "sent_at: expected 0 to 4294967295, found -1"),
@@ -108,7 +111,7 @@ def test_avro_that_announces_more_than_it_has_is_refused() -> None:
             out.append(zigzag & 0x7F | 0x80)
             zigzag >>= 7
         out.append(zigzag)
-        assert "expected a record" in detail(value[:at] + bytes(out) + value[at + 1 :])
+        assert ".pieces[0]: expected a length from 0 to " in detail(value[:at] + bytes(out) + value[at + 1 :])
 
 
 def test_too_many_pieces_are_refused_before_any_is_hashed(monkeypatch: pytest.MonkeyPatch) -> None:

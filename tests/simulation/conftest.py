@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of schedules share."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="package", autouse=True)
+def small_heap() -> Iterator[None]:
+    """Exclude what other tests have left from garbage collections, of which there is one for each lane that is parked."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
