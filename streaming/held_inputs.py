@@ -65,7 +65,7 @@ class ParkingSettings:
         items: list[Arrival] = []
         size = 0
         with TopicReader(
-            self.kafka, self.prefix, [topic], partitions=[partition], nulls=True, patience_s=ANSWER_S_MAX
+            self.kafka, self.prefix, [topic], partitions=[partition], nulls=True, patience_s=ANSWER_S_MAX, sparing=True
         ) as reader:
             first, _ = reader.spans()[place]
             if first > span.first:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from validator.kafka.client import KafkaTable
 
 RECORDS_PER_POLL: Final = 1_000
+SPARING_RECORDS_PER_POLL: Final = 16
+_SPARING: Final = {"fetch.message.max.bytes": 1, "queued.max.messages.kbytes": 16 * 1024}
+"""Fetches hold one batch of a producer, and are begun while less than 16 MiB of values are left."""
 POLL_S: Final = 0.2
 """Seconds that one poll of the topics waits for records."""
 
@@ -43,8 +46,9 @@ class TopicReader:
 
     It starts at the first record or, with ``tail``, that many offsets before each partition's end. Records without a value, which delete a
     key from a compacted topic, are left out; with ``nulls`` they are returned with an empty value. Kafka has ``patience_s``, by default
-    `retry.ANSWER_S_MAX`, to answer a request, and to come back if all brokers are gone. As a context manager it closes its connections on
-    exit. Every method raises `UserError` if the topics do not exist, and `Unavailable` if no broker answers.
+    `retry.ANSWER_S_MAX`, to answer a request, and to come back if all brokers are gone. With ``sparing`` it holds few records in advance: a
+    fetch is bounded in compressed bytes only, and may otherwise become gigabytes. As a context manager it closes its connections on exit.
+    Every method raises `UserError` if the topics do not exist, and `Unavailable` if no broker answers.
     """
 
     def __init__(
@@ -57,12 +61,16 @@ class TopicReader:
         tail: int | None = None,
         nulls: bool = False,
         patience_s: float | None = None,
+        sparing: bool = False,
     ) -> None:
         self._kafka = kafka
         self._prefix = prefix
         self._nulls = nulls
         self._patience_s = retry.ANSWER_S_MAX if patience_s is None else patience_s
         config = consumer_config(kafka, group_id="validator-reader", partition_eof=True)
+        if sparing:
+            config |= _SPARING
+        self._records_per_poll = SPARING_RECORDS_PER_POLL if sparing else RECORDS_PER_POLL
         self._bootstrap = config["bootstrap.servers"]
         self._ends: dict[tuple[str, int], int] = {}
         """By full topic and partition, the last end that was reached."""
@@ -105,7 +113,7 @@ class TopicReader:
         """Return the records that have arrived, waiting up to ``timeout_s`` for them."""
         records = []
         with self._translated():
-            messages = available(self._consumer, RECORDS_PER_POLL, timeout_s)
+            messages = available(self._consumer, self._records_per_poll, timeout_s)
         for message in messages:
             error = message.error()
             if error is None:
