@@ -49,6 +49,7 @@ class HeldInputs:
     job: Job
     suspects: dict[str, Any] = field(default_factory=dict)
     skipped: dict[str, Any] = field(default_factory=dict)
+    parked: frozenset[str] = frozenset()
 
     def held_inputs(self, _: object, *span: Any) -> tuple[list[Item], int]:
         """Read a lane's inputs again."""
