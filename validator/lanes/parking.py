@@ -128,7 +128,8 @@ class LaneBatch:
         at_fault = self._held(Parked(Fault.BUG, "", None, skips=frozenset(self.known_skips)))
         if self.too_large:
             reason = shortened(f"lane {self.lane}: {self.too_large}")
-            yield from self._park(replace(at_fault, fault=Fault.MEMORY, reason=reason), head)
+            # the lane itself is not at fault: whatever arrives next lets it take a share
+            yield from self._park(replace(at_fault, fault=Fault.MEMORY, reason=reason, resuming=True), head)
             return
         if (yield from self._attempt(head, self.items, at_fault)):
             self.consumed = consumed_by(self.items)

@@ -78,10 +78,15 @@ def test_lane_with_too_large_a_batch_is_parked_and_takes_it_in_shares(
     assert parked is not None
     assert parked.fault is Fault.MEMORY
     assert parked.reason == "lane polkadot: its records in one batch have more than 1 bytes"
+    assert parked.resuming
     assert running.output() == []
-    for items in batches[1:]:
-        running.run(items)
     monkeypatch.setattr(parking_module, "RESUMED_OFFSETS_MAX", 20)
+    for items in batches[1:]:
+        before = running.parked()
+        running.run(items)
+        after = running.parked()
+        assert before is None or after is None or after.held != before.held, "each batch takes a share"
+    assert running.output() != []
     while running.parked() is not None:
         running.order()
     assert running.output() == undisturbed(running).output()
