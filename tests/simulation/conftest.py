@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture(scope="package", autouse=True)
 def small_heap() -> Iterator[None]:
-    """Exclude what other tests have left from garbage collections, of which there is one for each lane that is parked."""
+    """Exclude what other tests have left from garbage collections: each lane that is parked starts one."""
     gc.freeze()
     yield
     gc.unfreeze()

@@ -22,7 +22,7 @@ from tests.simulation.world import World
 from tests.unit.lanes.backend import Attempt
 from validator.codec.encode import BlockOutput, encode_dead_letter, source_of
 from validator.core.inputs import DeadLetter
-from validator.lanes import store
+from validator.lanes import arrived, store
 from validator.lanes.marker import Marker, consumed_by
 from validator.lanes.parked import Parked, Span, held_with
 from validator.lanes.parking import CollectedWrites, LaneBatch
@@ -200,14 +200,14 @@ def dead_letters_of_a_failed_batch_are_emitted(patch: Patch) -> None:
 
 
 def parked_lane_forgets_what_it_holds(patch: Patch) -> None:
-    def only_the_last(self: Parked, items: Any) -> Parked:
+    def only_the_last(self: Parked, items: Any, _: object) -> Parked:
         return replace(self, held=held_with({}, items) or self.held)
 
     patch.setattr(Parked, "holding", only_the_last)
 
 
 def parked_lane_holds_one_record_too_many(patch: Patch) -> None:
-    def and_the_one_before(self: Parked, items: Any) -> Parked:
+    def and_the_one_before(self: Parked, items: Any, _: object) -> Parked:
         held = {place: Span(max(0, first - 1), end) for place, (first, end) in held_with(self.held, items).items()}
         return replace(self, held=held)
 
@@ -278,7 +278,7 @@ def test_log_without_its_guarantees_is_detected(break_it: Callable[[Log], None])
 
 
 def chunks_are_processed_unsorted(patch: Patch) -> None:
-    patch.setattr(lane_operator, "sorted", list, raising=False)
+    patch.setattr(arrived, "sorted", list, raising=False)
 
 
 def consumed_offsets_are_lost_between_stages(patch: Patch) -> None:
