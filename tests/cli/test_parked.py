@@ -11,7 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.sending import send
+from tests.throwaway import files_of, packed
 from tests.unit.lanes.chains import Record, record
+from tests.unit.plugin.distributions import on_path
 from validator.cli.lanes import app
 from validator.codec.inflight import Arrival
 from validator.codec.orders import LaneOrder, decode_order
@@ -21,9 +23,16 @@ from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
 from validator.lanes.marker import Marker
 from validator.lanes.parked import Fault, Parked, Span, running
+from validator.plugin.pack import pack
 
 PREFIX = "parked-cli."
 LANE = "alpha"
+HANDLER = """
+def ends(context, payload):
+    raise SystemExit(0)
+
+KINDS = [(b"*", "ends", ends)]
+"""
 
 
 def _candidate(block: int) -> Record:
@@ -104,6 +113,29 @@ def test_parked_lane_is_shown_and_ordered_to_continue(kafka: dict[str, Any], tmp
 
     send(kafka, PREFIX, [(each.topic, each.key, each.value) for each in running(LANE).records])
     assert _ran(config, "--parked")[0] == 0
+
+
+def test_a_record_is_skipped_although_the_chain_has_a_handler_of_an_artefact(
+    kafka: dict[str, Any], tmp_path: Path
+) -> None:
+    prefix = "parked-artefact."
+    create_topics(kafka, prefix=prefix)
+    wheel = packed(tmp_path / "throwaway_exits-1.0.0-py3-none-any.whl", files_of("exits", "1.0.0", HANDLER))
+    artefact = pack(str(wheel), tmp_path / "artefacts").path
+    config = tmp_path / "validator.toml"
+    table = "\n".join(f"{json.dumps(name)} = {json.dumps(value)}" for name, value in kafka.items())
+    config.write_text(
+        f'[kafka]\n{table}\n[topics]\nprefix = "{prefix}"\n[job]\ndirectory = "{tmp_path / "job"}"\n'
+        f'[plugins]\nartefacts = ["{artefact}"]\n'
+        f'[chains.{LANE}]\nhost_configuration = {{preset = "polkadot-2023"}}\nhandlers = [{{name = "exits"}}]\n',
+        encoding="utf-8",
+    )
+    parked = Parked(Fault.HANDLER, f"lane {LANE}: it hung", 0, {(f"{prefix}candidates", 0): Span(0, 1)})
+    told = [(each.topic, each.key, each.value) for each in parked.record(LANE).records]
+    send(kafka, prefix, [("candidates", LANE.encode(), _candidate(1).value), *told])
+    with on_path():
+        code, said = _ran(config, "resume", "--lane", LANE, "--wait", "0", "--skip", "candidates:0:0")
+    assert (code, said) == (0, f"lane {LANE}: the order to continue is written\n")
 
 
 pytestmark = pytest.mark.broker

@@ -18,6 +18,7 @@ from validator.errors import UserError
 from validator.kafka.reader import POLL_S, TopicReader
 from validator.lanes.configured import chain_runtime, configured_codec
 from validator.lanes.parked import Fault, parked_key
+from validator.plugin.pack import use_artefacts
 from validator.service.markers import read_markers
 from validator.service.sender import RecordSender
 from validator.topics import DEAD_LETTERS, INPUT_TOPICS
@@ -110,8 +111,8 @@ def place_of(text: str, prefix: str) -> Source:
 def order_to_resume(config: Config, lane: str, skips: Collection[Source]) -> None:
     """Write the order that lets a parked lane continue without some records.
 
-    Errors, in order, each a `UserError`: the lane is not configured; it is not parked; too many records are named; one of them is not in
-    Kafka, belongs to another lane, or to a block whose output is already committed.
+    Errors, in order, each a `UserError`: the lane is not configured; it is not parked; too many records are named; an artefact cannot be
+    used; a record is not in Kafka, belongs to another lane, or to a block whose output is already committed.
     """
     if lane not in config.chains:
         raise UserError(f"--lane: no chain {lane!r} is configured; configured are {', '.join(sorted(config.chains))}")
@@ -119,6 +120,8 @@ def order_to_resume(config: Config, lane: str, skips: Collection[Source]) -> Non
         raise UserError(f"lane {lane} is not parked")
     if len(skips) > ORDER_SKIPS_MAX:
         raise UserError(f"--skip: expected at most {ORDER_SKIPS_MAX} records, found {len(skips)}")
+    if skips:
+        use_artefacts(config.plugins.artefacts)  # a record is read with the schemas of its chain
     for source in sorted(skips):
         _check_skip(config, lane, source)
     _write_order(config, lane, skips)
