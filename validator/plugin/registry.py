@@ -28,7 +28,7 @@ from validator.plugin.files import same_name
 from validator.plugin.hookspecs import GROUPS
 from validator.plugin.protocol_api import ProtocolDefinition
 
-_FIX_CONFIG: Final = "fix the chain's configuration"
+_FIX_CONFIG: Final = "fix its configuration"
 
 
 class Found(NamedTuple):
@@ -372,6 +372,8 @@ def _of_validation(plugin: Plugin, error: Any) -> Problem:
     where = ".".join(["config", *map(str, error["loc"])])
     if error["type"] in ("missing", "missing_argument"):
         return Problem(str(plugin), f"{where}: expected a value, found none", _FIX_CONFIG)
+    if error["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        return Problem(str(plugin), f"{where}: no such key", _FIX_CONFIG)
     if error["type"] in ("value_error", "assertion_error"):
         return Problem(str(plugin), f"{where}: {error['msg'].partition(', ')[2]}", _FIX_CONFIG)
     expected = error["msg"].removeprefix("Input should be ").replace("a valid integer", "an integer")

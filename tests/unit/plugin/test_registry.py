@@ -17,17 +17,23 @@ from validator.plugin.runtime import HandlerUse, Runtime, RuntimePlan, make_runt
 WHO = MANIFEST.format(name="memo", version="1.0.0")
 WHAT = HANDLERS.format(kind="memo", prefix="01")
 HOOKS = "the hooks of this group are validator_handlers(config), validator_manifest()"
-FIX = "fix the chain's configuration"
+FIX = "fix its configuration"
 
 CONFIG = f"""\
 {IMPORTS}
 from dataclasses import dataclass
 
 @dataclass(frozen=True)
+class Fee:
+    __pydantic_config__ = {{"extra": "forbid"}}
+    base: int = 1
+
+@dataclass(frozen=True)
 class Config:
     pallet: int
     deposit: int = 5
     names: tuple[str, ...] = ()
+    fees: tuple[Fee, ...] = ()
 
     def __post_init__(self):
         if self.deposit > 9:
@@ -183,11 +189,12 @@ def test_hook_that_raises_or_yields_wrong_type_is_reported(tmp_path: Path, body:
         ('{"pallet":1.0}', ["config.pallet: expected an integer, found 1.0"]),
         ('{"deposit":true,"pallet":1}', ["config.deposit: expected an integer, found true"]),
         ('{"names":["a",1],"pallet":1}', ["config.names.1: expected a string, found 1"]),
+        ('{"fees":[{"bas":2}],"pallet":1}', ["config.fees.0.bas: no such key"]),
         ('{"deposit":10,"pallet":1}', ["config: deposit: expected at most 9"]),
         (
             '{"palet":1}',
             [
-                "config.palet: no such key, known are pallet, deposit, names",
+                "config.palet: no such key, known are pallet, deposit, names, fees",
                 "config.pallet: expected a value, found none",
             ],
         ),
