@@ -133,11 +133,13 @@ class Service:
         })  # fmt: skip
 
     def _has_lost_broker(self) -> bool:
-        """Return, once, whether the broker's process has ended, and say so."""
-        if self.broker is None or self._broker_pid is None:
+        """Return, once for each process of the broker, whether it has ended, and say so; anybody may have started it again."""
+        if self.broker is None:
             return False
         status = self.broker.status()
         if status.running:
+            self._broker_pid = status.pid
+        if status.running or self._broker_pid is None:
             return False
         self._on_event({"event": "broker ended", "pid": self._broker_pid, "log": status.log})
         self._broker_pid = None

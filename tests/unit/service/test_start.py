@@ -227,3 +227,28 @@ def test_broker_that_ended_is_reported_at_once(
     assert service.run() == exit_codes.OK
     assert named(events, "broker ended") == ["broker ended"]
     assert broker.starts == 1
+
+
+def test_broker_that_somebody_started_again_is_watched_again(
+    make: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start, "POLL_S", 0.01)
+    service, broker, events = make(WAITS)
+    service.start()
+    broker.running = False
+    append, status, polls = events.append, broker.status, iter(range(9))
+
+    def polled() -> Any:
+        if named(events, "broker ended"):
+            broker.running = next(polls) < 2  # it runs again for a while
+        return status()
+
+    def heard(event: dict[str, Any]) -> None:
+        append(event)
+        if len(named(events, "broker ended")) == 2:
+            (tmp_path / "job" / "end").touch()
+
+    broker.status, service._on_event = polled, heard
+    assert service.run() == exit_codes.OK
+    assert named(events, "broker ended") == ["broker ended", "broker ended"]
+    assert broker.starts == 1
