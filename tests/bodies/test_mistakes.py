@@ -46,3 +46,13 @@ def test_a_mistake_is_one_line(arguments: tuple[str, ...], message: str, tmp_pat
     done = invoke("messages", *line, f"--config={tmp_path / 'validator.toml'}")
     assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert message in done.stderr
+
+
+def test_status_refuses_an_alarm_that_is_no_number(tmp_path: Path) -> None:
+    config = tmp_path / "validator.toml"
+    config.write_text(f'{CONFIG}[jobs.xcmp-bodies]\nalarm_blocks = "x"\n', encoding="utf-8")
+    done = invoke("messages", "status", "--check", f"--config={config}")
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "validator: [jobs.xcmp-bodies] alarm_blocks: expected 1 to 4294967295, found 'x'\n",
+    )

@@ -26,6 +26,7 @@ from validator.kafka.jars import ensure_jars
 from validator.kafka.reader import POLL_S, TopicReader, TopicRecord
 from validator.kafka.topics import wait_for_topics
 from validator.service.job import JobProcess
+from validator.service.parked import lane_reports
 from validator.service.plugin_job import configured_job, create_job_topics, of_job
 from validator.service.sender import RecordSender
 from validator.service.waiting import Patience, wait_out
@@ -43,6 +44,7 @@ __all__ = [
     "VisibleConsole",
     "configured_job",
     "connected",
+    "executed_blocks",
     "read_line",
     "run_plugin_job",
     "say",
@@ -60,6 +62,12 @@ def connected(config_path: ConfigPath) -> Config:
     """Return the configuration with the address of its Kafka, or of the embedded broker, which must be running. Raises `UserError`."""
     config = load_config(config_path)
     return config.model_copy(update={"kafka": kafka_table(config)})
+
+
+def executed_blocks(config: Config) -> dict[str, int]:
+    """Return the last executed block of each lane that has one, as the lanes' job says it. Raises `UserError`."""
+    statuses = lane_reports(config).statuses
+    return {lane: row["executed_block"] for lane, row in statuses.items() if row["executed_block"] is not None}
 
 
 SideTask = Callable[[Config, Callable[[dict[str, Any]], None], threading.Event], None]

@@ -21,6 +21,7 @@ from validator.cli.command_api import (
     TopicReader,
     UserError,
     connected,
+    executed_blocks,
     read_line,
     run_plugin_job,
     say,
@@ -35,12 +36,14 @@ from validator_xcmp_bodies.fetch import BodyFetcher
 from validator_xcmp_bodies.follow import START, Delivery, Follower, Position
 from validator_xcmp_bodies.job import JOB
 from validator_xcmp_bodies.limits import REPORTS_PER_BLOCK, REPORTS_PER_BLOCK_MAX
+from validator_xcmp_bodies.options import alarm_blocks
 from validator_xcmp_bodies.parts import BodyError
 from validator_xcmp_bodies.reports import Position as Stored
 from validator_xcmp_bodies.reports import Wish
 from validator_xcmp_bodies.reports import make as make_reports
 from validator_xcmp_bodies.sender import Content, Sender, by_content
 from validator_xcmp_bodies.shown import show_messages, show_statuses
+from validator_xcmp_bodies.statuses import aged
 
 app = typer.Typer(
     add_completion=False,
@@ -86,11 +89,12 @@ def status(
 ) -> None:
     """Show each recipient's queue: unread and missing messages, the age of the front in blocks, the alarm.
 
-    The age counts from the block in which the front was sent to the last block that the operator knows.
+    The age counts from the block in which the front was sent to the last block that the chain has executed. So --check also notices an
+    operator that has stopped, once a front that it last saw is `alarm_blocks` old. `height` is the last block that it has seen.
     """
     config = connected(config_path)
     with working("reading the queues"):
-        rows = sorted(_statuses(config), key=lambda row: (row["lane"], row["recipient"]))
+        rows = _statuses(config)
     if as_json:
         sys.stdout.write("".join(json.dumps(row) + "\n" for row in rows))
     else:
@@ -247,18 +251,10 @@ def _followed(config: Config, chain: str, para: int, follower: Follower, *, once
 
 
 def _statuses(config: Config) -> list[dict[str, Any]]:
-    rows: dict[tuple[str, int], dict[str, Any]] = {}
+    blocks = alarm_blocks(JOB, config.jobs.get(JOB) or {})
     with TopicReader(config.kafka, config.topics.prefix, [records.QUEUES]) as reader:
-        for record in reader.read_to_end():
-            row = records.decode(records.QUEUES, record.value)
-            rows[row["lane"], row["recipient"]] = row
-    heights: dict[str, int] = {}
-    for row in rows.values():
-        heights[row["lane"]] = max(heights.get(row["lane"], 0), row["height"])
-    for row in rows.values():
-        front = row["front"]
-        row["front_age_blocks"] = None if front is None else heights[row["lane"]] - front["sent_at"]
-    return list(rows.values())
+        queues = [records.decode(records.QUEUES, record.value) for record in reader.read_to_end()]
+    return aged(queues, executed_blocks(config), blocks)
 
 
 # --- sending ---

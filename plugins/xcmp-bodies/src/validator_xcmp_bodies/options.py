@@ -50,15 +50,25 @@ class Options:
         for key, value in options.items():
             if key not in _RANGES:
                 raise UserError(f"{where} {key}: no such key; there are chains, {', '.join(_RANGES)}")
-            least, most = _RANGES[key]
-            if type(value) is not int or not least <= value <= most:
-                raise UserError(f"{where} {key}: expected {least} to {most}, found {value!r}")
+            _number(where, key, value)
         buckets = options.pop("buckets", 1)
         retention = options.pop("retention_hours", limits.RETENTION_HOURS_MIN)
         settings = {
             lane: Settings(**{"capacity_messages": _capacity(context.chains[lane]), **options}) for lane in chains
         }
         return cls(chains, settings, buckets, retention)
+
+
+def alarm_blocks(name: str, table: Mapping[str, Any]) -> int:
+    """Return the key of a job's table, or its default; other keys are not looked at. Raises `UserError`."""
+    return _number(f"[jobs.{name}]", "alarm_blocks", table.get("alarm_blocks", limits.ALARM_BLOCKS))
+
+
+def _number(where: str, key: str, value: Any) -> int:
+    least, most = _RANGES[key]
+    if type(value) is not int or not least <= value <= most:
+        raise UserError(f"{where} {key}: expected {least} to {most}, found {value!r}")
+    return value
 
 
 def _chains(where: str, named: Any, configured: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
