@@ -62,7 +62,7 @@ def test_executors_import_artefact_and_its_fault_parks_the_lane(kafka: dict[str,
         running.wait_for_records(kafka, prefix, "lanes", statuses + 1)
         assert running.terminate() == exit_codes.OK
     parked = decoded(consume(kafka, prefix, ("lanes",)), "lanes")[-1]
-    assert parked["reason"].endswith("handler faulty@1.0.0 (exits): SystemExit raised")
+    assert f"handler faulty@1.0.0 (exits): SystemExit raised; block {FAULT_AT}, para " in parked["reason"]
     dispatches = decoded(consume(kafka, prefix, ("dispatches",)), "dispatches")
     assert {each["handler"] for each in dispatches} == {"faulty@1.0.0"}
     assert {each["block"] for each in dispatches} == set(range(1, FAULT_AT))

@@ -16,6 +16,7 @@ from typing import Any
 from validator.core.counters import COUNTERS, Counters
 from validator.core.execute import Intervals, execute
 from validator.core.far import FarRecords
+from validator.core.handlers.errors import HandlerFault
 from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
 from validator.core.limits import (
     BLOCKS_AHEAD_MAX_DEFAULT,
@@ -127,7 +128,12 @@ class Lane:
             waiting = self._waiting.blocks[number]
             if waiting.missing():
                 break
-            executed = execute(self.rules, self._assemble(waiting), self.settings.intervals)
+            block = self._assemble(waiting)
+            try:
+                executed = execute(self.rules, block, self.settings.intervals)
+            except HandlerFault as fault:
+                fault.place(number, waiting.candidates_of(fault.para, block))
+                raise
             self._count(executed, len(waiting.places))
             del self._waiting.child_of[self.executed_block]
             self._waiting.remove(number)

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from validator.core.inputs import Input, RecordKind, Source
 from validator.core.resident import BLOCK_BYTES, record_bytes
 from validator.core.scale import Reader, Writer
-from validator.core.types import BlockNumber, BlockRecord
+from validator.core.types import Block, BlockNumber, BlockRecord, ParaId
 from validator.core.window import Place
 
 
@@ -27,6 +27,11 @@ class WaitingBlock:
         """Return how many of the block's records are missing; valid only once the block record has arrived."""
         assert self.record is not None
         return 1 + self.record.requests + self.record.downward + self.record.candidates - len(self.places)
+
+    def candidates_of(self, para: ParaId | None, block: Block) -> list[str]:
+        """Return where a para's candidates in the block were read from, as ``topic:partition:offset``."""
+        found = (at for at, candidate in enumerate(block.candidates) if candidate.para_id == para)
+        return [":".join(map(str, self.places[RecordKind.CANDIDATE, at].source)) for at in found]
 
 
 @dataclass(slots=True)

@@ -179,13 +179,13 @@ class HandlerDispatcher:
             context._exhausted = True
         except (MemoryError, RecursionError) as error:
             # how much of either is left depends on the process
-            raise HandlerFault(bound.name, handler.kind, f"{type(error).__name__} is not a verdict") from error
+            raise HandlerFault(bound.name, handler.kind, f"{type(error).__name__} is not a verdict", para) from error
         except HandlerInterrupted as interruption:
-            raise HandlerFault(bound.name, handler.kind, str(interruption)) from None
+            raise HandlerFault(bound.name, handler.kind, str(interruption), para) from None
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit and the like would end the process
-            raise HandlerFault(bound.name, handler.kind, f"{type(error).__name__} raised") from error
+            raise HandlerFault(bound.name, handler.kind, f"{type(error).__name__} raised", para) from error
         if context._exhausted:
             host.roll_back()
             return Processed(limit, DispatchOutcome.OUT_OF_WEIGHT, None, bound.name, handler.kind)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class OutOfWeight(BaseException):
     """The message has used up its weight.
@@ -17,10 +19,20 @@ class HandlerInterrupted(BaseException):
 
 
 class HandlerFault(Exception):
-    """A handler failed in a way that must not become a verdict, since another machine might see something else: the query stops."""
+    """A handler failed in a way that must not become a verdict, since another machine might see something else: the lane stops.
 
-    def __init__(self, name: str, kind: str, what: str) -> None:
+    ``para`` sent the message, if it is known.
+    """
+
+    def __init__(self, name: str, kind: str, what: str, para: int | None = None) -> None:
         super().__init__(f"handler {name} ({kind}): {what}")
+        self.para = para
+
+    def place(self, block: int, candidates: Sequence[str]) -> None:
+        """Add where the message is to the text: the block, and the records of the para's candidates in it."""
+        found = f"whose candidate in it is {', '.join(candidates)}" if candidates else "which has no candidate in it"
+        para = "" if self.para is None else f", para {self.para}, {found}"
+        self.args = (f"{self.args[0]}; block {block}{para}",)
 
 
 class ContextError(Exception):
