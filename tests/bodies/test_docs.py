@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -15,6 +16,7 @@ from validator_xcmp_bodies.errors import KINDS
 from validator_xcmp_bodies.job import BodiesJob
 from validator_xcmp_bodies.options import _RANGES, Options
 from validator_xcmp_bodies.outcomes import Settings
+from validator_xcmp_bodies.parts import measure
 
 from validator.cli.common import load_job_config
 from validator.service.plugin_job import configured_job
@@ -77,3 +79,18 @@ def test_keys_in_the_advice_have_the_defaults_that_hold() -> None:
 def test_example_is_a_chain_with_bodies() -> None:
     config = load_job_config(ROOT / "examples" / "xcmp-network.toml", rebuild=False)
     assert configured_job(config, "xcmp-bodies").keys == ("network/xcmp-bodies/0-1",)
+
+
+def test_first_message_lists_the_root_and_size_of_its_body() -> None:
+    section = PAGE.partition("## A first message")[2].partition("\n## ")[0]
+    echoed = [json.loads(line) for line in re.findall(r"^\$ echo '([^']+)'", section, re.MULTILINE)]
+    proved, sends, first, body, acknowledges, second = echoed
+    found = measure([bytes.fromhex(payload) for payload in body])
+    assert proved["payloads"] == body
+    assert sends["outbox"] == [{"recipient": acknowledges["para_id"], "root": found.root.hex(), "size": found.size}]
+    assert acknowledges["acks"] == [[sends["block"], sends["para_id"]]]
+    assert f'{{"root": "{found.root.hex()}"' in section
+    assert [(block["block"], block["candidates"], block["requests"]) for block in (first, second)] == [
+        (1, 1, 0),
+        (2, 1, 1),
+    ]

@@ -161,7 +161,7 @@ def send(
     _check_chain(config, chain)
     bodies = _read_bodies(files)
     sender = Sender(chain, para, bodies, replica=replica)
-    say(f"{len(bodies)} bodies of para {para}; waiting for the chain to list them")
+    say(f"{len(bodies)} bodies of para {para}{'' if once else '; waiting for the chain to list them'}")
     with terminated_as_interrupted(), working("serving bodies"):
         try:
             _serve(config, chain, para, sender, once=once)
@@ -291,6 +291,7 @@ def _serve(config: Config, chain: str, para: int, sender: Sender, *, once: bool)
     topics = [records.INGRESS, records.HELD, records.WANTED]
     out = RecordSender(config.kafka, config.topics.prefix)
     out.check(records.BODIES)
+    sent = 0
     with TopicReader(config.kafka, config.topics.prefix, topics) as reader:
         while True:
             answers = []
@@ -311,7 +312,10 @@ def _serve(config: Config, chain: str, para: int, sender: Sender, *, once: bool)
             for part in parts:
                 out.send(part.topic, part.key, part.value)
             out.flush()
+            sent += len(parts)
             if parts:
                 say(f"{len(parts)} parts sent")
             if once and reader.caught_up and not parts:
+                if not sent:
+                    say("nothing sent: the chain lists none of the bodies that is not held")
                 return
