@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from validator.core.scale import DecodeError, Reader, Writer
+from validator.core.scale import DecodeError, Reader, Writer, decoding, upgraded
 
 
 @given(
@@ -92,3 +92,40 @@ def test_choice_and_boolean_decode_by_index() -> None:
     reader = Reader(bytes((0, 1, 1, 0)))
     assert (reader.boolean(), reader.boolean()) == (False, True)
     assert (reader.choice("ab"), reader.choice("ab")) == ("b", "a")
+
+
+def test_count_beyond_the_bytes_left_is_refused_before_a_value_is_read() -> None:
+    def unread() -> None:
+        pytest.fail("a value was read")
+
+    with pytest.raises(DecodeError, match=r"^3 values expected at offset 0, 2 bytes left$"):
+        Reader(b"\x0c\x01\x02").items(unread)
+    reader = Reader(b"\x0c\x01\x02\x03")
+    assert reader.items(reader.u8) == [1, 2, 3]
+    reader.end()
+
+
+def test_bytes_left_over_are_refused() -> None:
+    reader = Reader(b"\x01\x02\x03")
+    reader.u8()
+    with pytest.raises(DecodeError, match=r"^2 bytes left over at offset 1$"):
+        reader.end()
+
+
+def test_value_is_upgraded_one_version_at_a_time() -> None:
+    upgrades = {1: lambda data: b"\x02" + data[1:] + b"a", 2: lambda data: b"\x03" + data[1:] + b"b"}
+    reader = upgraded(b"\x01.", 3, upgrades, "page")
+    assert (reader.data, reader.position) == (b"\x03.ab", 1)
+    assert upgraded(b"\x03.", 3, upgrades, "page").data == b"\x03."
+    for data, found in ((b"", None), (b"\x04.", 4), (b"\x00.", 0)):
+        with pytest.raises(DecodeError, match=rf"^page version {found}, expected 3$"):
+            upgraded(data, 3, upgrades, "page")
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError, AssertionError])
+def test_what_damaged_bytes_lead_to_is_an_error_of_decoding(error: type[Exception]) -> None:
+    with pytest.raises(DecodeError, match=rf"^a page is damaged: {error.__name__}: ") as caught, decoding("a page"):
+        raise error("x")
+    assert isinstance(caught.value.__cause__, error)
+    with pytest.raises(DecodeError, match=r"^as it was$"), decoding("a page"):
+        raise DecodeError("as it was")
