@@ -97,6 +97,12 @@ def test_empty_document_gives_empty_state() -> None:
     assert set(STATE_KEYS) == set(view(empty))
 
 
+def test_largest_para_id_is_read() -> None:
+    largest = 2**32 - 1
+    state = read({"valid_paras": [largest], "watermarks": {str(largest): 3, "0": 1}}, mid_chain_state())
+    assert state.hrmp_watermarks == {largest: 3, 0: 1}
+
+
 def test_unrelated_keys_are_ignored() -> None:
     assert view(read({"first_block": 7, "recorded_by": "somebody"}, mid_chain_state())) == view(
         read({}, mid_chain_state())
