@@ -141,8 +141,9 @@ OF_WRITER = (
     Break(
         "marker in a separate transaction", WRITER, "writers",
         "        self.write([marker.encode(self._lane)])\n",
-        "        self._begin()\n        self._producer.commit_transaction(CALL_S_MAX)\n        self._open = False\n"
-        "        self.write([marker.encode(self._lane)])\n",
+        "        try:\n            self._begin()\n            self._producer.commit_transaction(CALL_S_MAX)\n"
+        "        except KafkaException as error:\n            raise self._failed(error) from error\n"
+        "        self._open = False\n        self.write([marker.encode(self._lane)])\n",
     ),
     Break(
         "another job not refused", WRITER, "writers",

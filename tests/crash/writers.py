@@ -33,20 +33,35 @@ INJECT = Path(__file__).parent / "inject"
 PROCESS_S_MAX = 240.0
 """Seconds for which a process may run, on a busy machine."""
 
+TRACEBACK = 1
+"""Python's exit code after an exception that nothing has caught."""
+
 KILLED_AT = ("produced", "commit-before")
 """Steps between the first record of a batch and its commit."""
 
 
 @dataclass
 class Found:
-    """``tries`` counts the processes that were killed or stopped; ``found`` is empty or says what is wrong."""
+    """``tries`` counts the processes that were killed or stopped; ``found`` is empty or says what is wrong.
+
+    A process that has ended with a traceback is wrong ``by_accident``: that says nothing about its output.
+    """
 
     tries: int = 0
     found: str = ""
+    by_accident: bool = False
 
 
 class Wrong(Exception):
     """A process or its output is not as it must be."""
+
+    by_accident = False
+
+
+class Crashed(Wrong):
+    """A process has ended with a traceback."""
+
+    by_accident = True
 
 
 class Scene:
@@ -99,7 +114,8 @@ class Scene:
             raise Wrong(f"a writer does not end within {PROCESS_S_MAX:.0f} s") from None
         if code != expected:
             last = [*process.stderr.read().splitlines(), "no message"][-1]
-            raise Wrong(f"a writer ended with code {code}, expected {expected}: {last}")
+            kind = Crashed if code == TRACEBACK else Wrong
+            raise kind(f"a writer ended with code {code}, expected {expected}: {last}")
 
     def stopped(self, process: Any) -> None:
         """Wait until a process is stopped. Raises `Wrong` if it ends instead."""
@@ -182,6 +198,7 @@ def play(kafka: Mapping[str, Any], prefix: str, episodes: Sequence[Episode] = EP
                 episode(scene, step)
             except Wrong as wrong:
                 result.found = f"{episode.__name__.replace('_', ' ')}, at {step}: {wrong}"
+                result.by_accident = wrong.by_accident
                 return result
     return result
 
@@ -195,4 +212,4 @@ def _scene(kafka: Mapping[str, Any], prefix: str) -> Iterator[Scene]:
 if __name__ == "__main__":
     given = json.load(sys.stdin)
     played = play(given["kafka"], given["prefix"])
-    json.dump({"tries": played.tries, "found": played.found, "by_accident": False}, sys.stdout)
+    json.dump({"tries": played.tries, "found": played.found, "by_accident": played.by_accident}, sys.stdout)

@@ -108,12 +108,12 @@ def sample(seed: int, files: Sequence[str]) -> list[Mutant]:
 
 
 def run(chosen: Sequence[Mutant], results: Results, *, seconds: float, log: Callable[[str], None] = print) -> Results:
-    """Test the mutants that have no result yet, until the time is over. Raises `TestsFail`."""
+    """Test earlier survivors again, then the mutants that have no result yet, until the time is over. Raises `TestsFail`."""
     ends = time.monotonic() + seconds
     listed = explanations()
     allowed: dict[str, float] = {}
     with copied_tree() as tree:
-        for mutant in chosen:
+        for mutant in sorted(chosen, key=lambda each: each not in results.found):
             if mutant in results.found and not _outdated(results.found[mutant], listed):
                 continue
             if time.monotonic() >= ends:
