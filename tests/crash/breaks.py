@@ -169,7 +169,7 @@ def table(results: Sequence[Caught]) -> Table:
     shown.add_column("after", justify="right")
     shown.add_column("seconds", justify="right")
     for each in results:
-        unit = "kills" if each.check == "writers" else "schedules"
+        unit = ("kill" if each.check == "writers" else "schedule") + "s" * (each.tries != 1)
         by = each.check if each.caught else "NOT CAUGHT"
         shown.add_row(each.name, each.file, by, f"{each.tries} {unit}", f"{each.seconds:.0f}")
     return shown
