@@ -48,13 +48,17 @@ def test_every_operator_has_its_places() -> None:
     assert found == sorted(found)
 
 
-def test_every_mutant_of_the_modules_is_another_program() -> None:
+EVERY = 23
+"""One of this many mutants is parsed: all of them would take a minute."""
+
+
+def test_mutants_of_the_modules_are_other_programs() -> None:
     for group in GROUPS:
         assert group.files(), group.name
         for file in group.files():
             source = (ROOT / file).read_text(encoding="utf-8")
             before = ast.dump(ast.parse(source))
-            for mutant in mutants(file, source):
+            for mutant in mutants(file, source)[::EVERY]:
                 assert ast.dump(ast.parse(mutant.apply(source))) != before, mutant
 
 
