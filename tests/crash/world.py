@@ -47,6 +47,8 @@ GRACE_S = 30.0
 SNAPSHOT_BYTES = 10_000
 """Journal bytes that trigger a save here, so that one happens every few batches."""
 
+STALLED_S = 120
+"""Seconds without any progress after which a job ends its batch and begins again: less than `PATIENCE_S`."""
 
 DISK_BYTES = 512 << 20
 """Of the file system under the job's directory."""
@@ -131,6 +133,7 @@ class World:
             "master": "local[2]",
             "driver_memory": "768m",
             "max_records_per_trigger": self.records_per_trigger,
+            "stalled_after": STALLED_S,
         }
         return config_of(*self.chains, job=job | changes, topics={"prefix": PREFIX}, kafka=self.kafka)
 

@@ -119,9 +119,13 @@ def run(chosen: Sequence[Mutant], results: Results, *, seconds: float, log: Call
             if time.monotonic() >= ends:
                 break
             group = group_of(mutant.file)
+            source = (tree / mutant.file).read_text(encoding="utf-8")
+            if is_explained(mutant, source, listed):
+                results.add(Result(mutant, "explained", 0.0, _hash(source)))
+                continue
             if group.name not in allowed:
                 allowed[group.name] = _time_allowed(tree, group)
-            result = _test(tree, mutant, group, allowed[group.name], listed)
+            result = _test(tree, mutant, group, allowed[group.name])
             results.add(result)
             log(f"{result.outcome:9} {mutant.place} {mutant.operator}: {mutant.old!r} -> {mutant.new!r}")
     return results
@@ -134,11 +138,9 @@ def _outdated(result: Result, listed: Sequence[dict[str, str]]) -> bool:
     )
 
 
-def _test(tree: Path, mutant: Mutant, group: Group, seconds_max: float, listed: Sequence[dict[str, str]]) -> Result:
+def _test(tree: Path, mutant: Mutant, group: Group, seconds_max: float) -> Result:
     path, began = tree / mutant.file, time.monotonic()
     source = path.read_text(encoding="utf-8")
-    if is_explained(mutant, source, listed):
-        return Result(mutant, "explained", 0.0, _hash(source))
     replace_text(path, mutant.apply(source))
     try:
         code = _pytest(tree, group.tests, seconds_max)
