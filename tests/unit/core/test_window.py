@@ -16,7 +16,7 @@ CANDIDATE: Place = (RecordKind.CANDIDATE, 1)
 
 def window() -> DuplicateWindow:
     made = DuplicateWindow(blocks_max=2)
-    made.remember(7, {CANDIDATE: b"candidat", BLOCK: b"block 7 "})
+    made.remember(7, {CANDIDATE: b"proposal", BLOCK: b"block 7 "})
     made.remember(9, {})
     return made
 
@@ -25,7 +25,7 @@ def test_bytes_are_blocks_in_order_with_their_records_by_place() -> None:
     out = Writer()
     window().write(out)
     first, second = sorted([BLOCK, CANDIDATE])
-    texts = {BLOCK: b"block 7 ", CANDIDATE: b"candidat"}
+    texts = {BLOCK: b"block 7 ", CANDIDATE: b"proposal"}
     records = b"".join(
         bytes([kind]) + index.to_bytes(4, "little") + texts[kind, index] for kind, index in (first, second)
     )
