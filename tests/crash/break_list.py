@@ -88,18 +88,32 @@ OF_STORE = (
 
 OF_PARKING = (
     Break(
-        "inputs of a parked lane counted as consumed", PARKING, "schedules",
-        "        if (yield from self._attempt(head, self.items, at_fault)):\n            self.consumed = consumed_by(self.items)\n",
-        "        yield from self._attempt(head, self.items, at_fault)\n        self.consumed = consumed_by(self.items)\n",
-    ),
-    Break("order to resume ignored", PARKING, "schedules", "        if orders:\n", "        if not self.lane:\n"),
-    Break(
-        "order to resume applied twice", PARKING, "schedules",
-        "            items += found\n", "            items += found + found\n",
+        "inputs of a parked lane counted as consumed",
+        PARKING,
+        "schedules",
+        '        if (yield from self._attempt(head, self.items, at_fault)):\n            self.consumed = consumed_by(self.items)\n',
+        '        if [(yield from self._attempt(head, self.items, at_fault))]:\n            self.consumed = consumed_by(self.items)\n',
     ),
     Break(
-        "rest of a resuming lane forgotten", PARKING, "schedules",
-        "                left[place] = Span(end, span.end)\n", "                pass\n",
+        "order to resume ignored",
+        PARKING,
+        "schedules",
+        '            parked = replace(parked, resuming=True)\n',
+        '            pass\n',
+    ),
+    Break(
+        "order to resume applied twice",
+        PARKING,
+        "schedules",
+        '            items += (item for item in inputs if item.source.offset < end)\n',
+        '            items += [item for item in inputs if item.source.offset < end] * 2\n',
+    ),
+    Break(
+        "rest of a resuming lane forgotten",
+        PARKING,
+        "schedules",
+        '                left[place] = Span(end, held[place].end)\n',
+        '                pass\n',
     ),
     Break(
         "pages of a failed batch written", PARKING, "schedules",
