@@ -68,15 +68,19 @@ def install(
 
 @contextmanager
 def on_path(*folders: Path) -> Iterator[None]:
-    """Put folders or archives at the start of the path, in this order; afterwards unload the modules imported from them."""
-    before, modules = list(sys.path), set(sys.modules)
+    """Put folders or archives at the start of the path, in this order; afterwards unload the modules imported from them.
+
+    Their bytecode is not kept: a module that a test writes again within a second, in as many bytes, would be taken for the earlier one.
+    """
+    before, modules, bytecode = list(sys.path), set(sys.modules), sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
     sys.path[:0] = map(str, folders)
     importlib.invalidate_caches()
     make_runtime.cache_clear()
     try:
         yield
     finally:
-        sys.path[:] = before
+        sys.path[:], sys.dont_write_bytecode = before, bytecode
         for name in set(sys.modules) - modules:
             if name.startswith("plugin_"):
                 del sys.modules[name]
