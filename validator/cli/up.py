@@ -97,5 +97,5 @@ def _how_to_reach(config: Config, config_path: Path | None) -> str:
         f"  send:  validator submit{option} candidates candidates.jsonl\n"
         f"  watch: validator watch{option} verdicts --follow\n"
         f"         validator lanes{option}\n"
-        "The first verdict takes about half a minute. Press Ctrl-C to stop."
+        "The first verdict takes about 15 seconds, longer on a busy machine. Press Ctrl-C to stop."
     )
