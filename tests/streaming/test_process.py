@@ -105,8 +105,10 @@ def test_overflow_parks_lanes_and_cluster_with_wider_limit_continues(
     assert {name for name, _ in heard} == {"java"}  # workers listen on sockets in the file system
     assert shared(tmp_path / "job") == []
     # a worker may be too late for Spark on a busy machine: then the query begins again
-    restarts = [at for at, event in enumerate(running.events()) if event["event"] == "restarting"]
-    passed = [event for at, event in enumerate(running.events()) if at not in restarts and at - 1 not in restarts]
+    events = running.events()
+    restarts = [at for at, event in enumerate(events) if event["event"] == "restarting"]
+    assert {events[at + 1]["event"] for at in restarts} <= {"ready"}
+    passed = [event for at, event in enumerate(events) if at not in restarts and at - 1 not in restarts]
     names = [event["event"] for event in passed]
     assert names == ["started", "ready", *["batch"] * (len(names) - 3), "stopped"]
     assert len(names) > 3
