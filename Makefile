@@ -40,10 +40,10 @@ channel-compiled: setup ## compile Channel into build/channel-compiled (needs a 
 	HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(PIP) install --quiet --no-build-isolation --no-deps --target $(COMPILED) ./plugins/channel
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -n $(WORKERS) plugins/channel
 
-test: setup ## run every test, three files at a time; WORKERS=
-	$(BIN)/python -m pytest -n $(WORKERS)
+test: setup ## run the tests except long ones, three files at a time; WORKERS=
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not long"
 
-test-all: setup ## run every test with all of its repetitions under other seeds
+test-all: setup ## run every test, long ones too, with all repetitions under other seeds
 	VALIDATOR_TESTS=all $(BIN)/python -m pytest -n $(WORKERS)
 
 KILLS ?= 220

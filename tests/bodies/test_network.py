@@ -147,6 +147,7 @@ def processes(tmp_path: Path, kafka: dict[str, Any], monkeypatch: pytest.MonkeyP
     made.close()
 
 
+@pytest.mark.long
 def test_recipient_acknowledges_bodies_that_are_reported(
     tmp_path: Path, kafka: dict[str, Any], processes: Processes
 ) -> None:

@@ -28,6 +28,7 @@ def run_demo(folder: Path, *options: str, **environment: str) -> dict[str, Any]:
     return summary  # type: ignore[no-any-return]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.broker
 def test_gw03_each_candidate_has_one_verdict_although_the_gateway_died_before_acknowledging(tmp_path: Path) -> None:

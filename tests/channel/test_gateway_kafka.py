@@ -191,6 +191,7 @@ OUTAGE_S_MAX = 300.0
 """How long the test of an outage may take: it waits for Kafka's session, two starts of a gateway and one of the broker."""
 
 
+@pytest.mark.long
 @pytest.mark.broker
 def test_gateway_continues_by_itself_after_an_outage_longer_than_its_session(
     own_broker: EmbeddedBroker, tmp_path: Path

@@ -135,6 +135,7 @@ def test_killed_broker_loses_and_doubles_nothing(world: World) -> None:
     assert world.received() == sent
 
 
+@pytest.mark.long
 @pytest.mark.broker
 def test_after_an_outage_longer_than_the_session_the_process_continues_by_itself(world: World) -> None:
     running = world.begin(**{"session.timeout.ms": 6_000})

@@ -25,6 +25,7 @@ def test_every_block_is_a_file_or_commands() -> None:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.broker
 def test_page_works(tmp_path: Path) -> None:

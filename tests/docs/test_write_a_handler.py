@@ -41,6 +41,7 @@ def test_page_up_to_the_job_works(before_job: Ran) -> None:
     before_job.check()
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_page_from_the_job_on_works(before_job: Ran, tmp_path: Path) -> None:
     before_job.check()

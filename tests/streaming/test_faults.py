@@ -201,6 +201,7 @@ def parked_lanes(outputs: Outputs) -> dict[str, tuple[str, str, str]]:
     return {each["lane"]: (each["state"], each["fault"], each["reason"]) for each in found}
 
 
+@pytest.mark.long
 def test_nine_lanes_fail_in_nine_ways_and_the_tenth_goes_on(stream: Callable[..., Stream]) -> None:
     given = {lane: records(FAULTS.get(lane, (COUNTS,))[0], lane) for lane in (*FAULTS, HEALTHY)}
     right = lane_definitions()

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.streaming.harness import Stream, decoded, first_difference, last_status, of_lane
 from tests.streaming.reference import output_alone
 from tests.unit.lanes.chains import chain, definition_of
@@ -12,6 +14,7 @@ from validator.simulate import SimulationSettings
 from validator.simulate.settings import PROFILES
 
 
+@pytest.mark.long
 def test_history_through_the_job_matches_core_and_model(stream: Callable[..., Stream]) -> None:
     history = chain(SimulationSettings(**{**PROFILES["history"], "seed": 11}))
     definition = definition_of(history)

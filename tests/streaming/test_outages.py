@@ -31,6 +31,7 @@ def python_workers(process: int) -> list[int]:
     return [pid for pid, parent, _ in rows if parent in daemons]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.broker
 def test_job_waits_out_a_missing_broker_a_stopped_worker_and_a_broker_that_goes(tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ def test_process_exits_with_code_of_user_error(arguments: list[str], expected: s
     assert (ended.returncode, ended.stdout, ended.stderr) == (exit_codes.USER_ERROR, "", expected)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_overflow_parks_lanes_and_cluster_with_wider_limit_continues(
     kafka: dict[str, Any], broker: EmbeddedBroker, tmp_path: Path
