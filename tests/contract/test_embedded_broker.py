@@ -82,22 +82,22 @@ def test_broker_listens_on_loopback_only(broker: EmbeddedBroker) -> None:
     assert {address for address, _ in found} <= {"0100007F", "0000000000000000FFFF00000100007F"}
 
 
-def clients(table: dict[str, object]) -> list[Callable[[], object]]:
-    """Return what reads and what writes with a table."""
+def clients(table: dict[str, object], patience_s: float) -> list[Callable[[], object]]:
+    """Return what reads and what writes with a table, each within some seconds."""
     reader = Consumer(consumer_config(table, group_id="stranger") | {"log_level": 0})
     producer = Producer(producer_config(table) | {"log_level": 0})
 
     def write() -> None:
         producer.produce("open", b"x")
-        assert producer.flush(1.0) == 0
+        assert producer.flush(patience_s) == 0
 
-    return [lambda: reader.list_topics(timeout=1.0), write]
+    return [lambda: reader.list_topics(timeout=patience_s), write]
 
 
 def test_other_users_of_the_machine_neither_read_nor_write(broker: EmbeddedBroker) -> None:
     login = broker.kafka
     create_topic(broker, "open")
-    for ask in clients(login):
+    for ask in clients(login, 60.0):
         ask()
     plain: dict[str, object] = {"bootstrap.servers": login["bootstrap.servers"]}
     for stranger in (
@@ -110,7 +110,7 @@ def test_other_users_of_the_machine_neither_read_nor_write(broker: EmbeddedBroke
             "bootstrap.servers": f"{HOST}:{json.loads((broker.directory / 'broker.json').read_text())['controller_port']}"
         },
     ):
-        for ask in clients(stranger):
+        for ask in clients(stranger, 1.0):
             with pytest.raises((KafkaException, AssertionError)):
                 ask()
 

@@ -18,9 +18,10 @@ UP = "validator up"
 IN_FIRST_TERMINAL = """up_log=$(mktemp)
 validator up > $up_log 2>&1 &
 until grep -q Ctrl-C $up_log; do kill -0 $! || { cat $up_log; exit 1; }; sleep 0.2; done
-cat $up_log
+grep -v "^..:..:..  waiting  " $up_log
 cd $first_folder"""
-"""What `UP` becomes: it continues in the background, and the commands after it run as in a second terminal, in the first folder."""
+"""What `UP` becomes: it continues in the background, and the commands after it run as in a second terminal, in the first folder. On a busy
+machine the job may wait for its broker, and say so."""
 AS_ON_A_TERMINAL = ["exec 2>&1"]
 """For a page that shows what a person sees, standard error included."""
 
