@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from streaming.options import CHUNK_BYTES
+from streaming.options import BATCH_BYTES_MAX, CHUNK_BYTES
 from streaming.workers import check_plugins, tune_garbage_collector
-from validator.codec.arrivals import arrival, oversized
+from validator.codec.arrivals import NO_LANE, arrival, oversized
+from validator.codec.dead_letters import fitted
 from validator.codec.inflight import Arrival, pack
 from validator.codec.orders import LaneOrder
-from validator.core.inputs import RecordKind, Source
+from validator.core.inputs import DeadLetter, Input, RecordKind, Source, Unreadable, Withheld
+from validator.core.limits import DEAD_LETTER_END_BYTES
 from validator.lanes.definition import LaneDefinition, job_codec
 
 CHUNK_SCHEMA = "lane string, topic string, partition int, first_offset long, chunk binary"
@@ -28,13 +30,14 @@ _ARROW = pa.schema([
 
 
 def decode_stage(
-    kinds: dict[str, RecordKind], definitions: dict[str, LaneDefinition]
+    kinds: dict[str, RecordKind], definitions: dict[str, LaneDefinition], lane_bytes_max: int = BATCH_BYTES_MAX
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the stage's function.
 
     ``kinds`` maps each input topic's full name to its record kind; ``definitions`` has the configured lanes. Records of lanes that are not
-    configured, and dead letters that name no lane, go to the lane with the empty name, which has no state. The stage raises `UserError` in
-    a worker whose plugins differ from the driver's.
+    configured, and dead letters that name no lane, go to the lane with the empty name, which has no state. Once a task has more than
+    ``lane_bytes_max`` bytes for a lane, it passes on further records without their contents: a batch is bounded in records, and records
+    that compress well may be 8 MiB each. The stage raises `UserError` in a worker whose plugins differ from the driver's.
     """
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -42,6 +45,7 @@ def decode_stage(
         check_plugins(definitions.values())
         codec = job_codec(definitions.values())
         lanes = {lane: definition.records for lane, definition in definitions.items()}
+        passed: dict[str, int] = dict.fromkeys((*lanes, NO_LANE), 0)
         for batch in batches:
             runs = _Runs()
             rows = zip(
@@ -56,13 +60,27 @@ def decode_stage(
                     if cut
                     else arrival(codec, kinds[topic], value, source, key, lanes)
                 )
-                runs.add(lane, source, item, 0 if isinstance(item, LaneOrder) else len(item.raw))
+                if passed[lane] > lane_bytes_max:
+                    item = without_contents(lane, item)
+                raw_bytes = len(item.raw) if isinstance(item, Input | DeadLetter | Unreadable) else 0
+                passed[lane] += raw_bytes
+                runs.add(lane, source, item, raw_bytes)
                 if runs.bytes >= CHUNK_BYTES:
                     yield runs.take()
             if runs.bytes:
                 yield runs.take()
 
     return decode
+
+
+def without_contents(lane: str, item: Arrival) -> Arrival:
+    """Return what is passed on of an input beyond its lane's bytes: its place; orders whole, and of what no lane takes both ends."""
+    if isinstance(item, LaneOrder):
+        return item
+    if lane != NO_LANE:
+        return Withheld(lane, item.source)
+    assert isinstance(item, DeadLetter)
+    return fitted(item, 2 * DEAD_LETTER_END_BYTES)
 
 
 class _Runs:

@@ -15,7 +15,7 @@ from streaming.batch_watch import Beat, beat_next_to
 from streaming.decode_stage import CHUNK_SCHEMA, decode_stage
 from streaming.held_inputs import ParkingSettings
 from streaming.lane_operator import OUTPUT_SCHEMA, LaneOperator, shipped
-from streaming.options import WHOLE_BYTES_MAX, source_options
+from streaming.options import WHOLE_BYTES_MAX, batch_bytes_max, source_options
 from streaming.sink import WRITTEN_SCHEMA, ExactlyOnceOutput, Output, sink_stage
 from validator.config import Config
 from validator.core.inputs import Source
@@ -98,7 +98,7 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
     parking = ParkingSettings(
         settings.kafka, settings.prefix, dict(settings.suspects), dict(settings.skipped), settings.parked
     )
-    decode = decode_stage(kinds, definitions)
+    decode = decode_stage(kinds, definitions, batch_bytes_max(settings.worker_memory_bytes))
     inputs = with_own_workers(spark, "decode", lambda: rows.mapInArrow(decode, CHUNK_SCHEMA))
     outputs = with_own_workers(
         spark,

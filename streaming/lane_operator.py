@@ -16,7 +16,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from streaming.batch_watch import Beat
 from streaming.held_inputs import ParkingSettings
-from streaming.options import CHUNK_BYTES
+from streaming.options import CHUNK_BYTES, batch_bytes_max
 from streaming.packing import pack_consumed, pack_outputs
 from streaming.workers import bound_worker, check_plugins, forget_point, note_point, tune_garbage_collector
 from validator.codec.encode import BlockOutput, encode_dead_letter
@@ -40,12 +40,6 @@ def _log_recovery(recovery: Recovery) -> None:
     sys.stderr.write(json.dumps({"event": "recovered", **recovery._asdict()}) + "\n")
     sys.stderr.flush()
 
-
-BATCH_BYTES_MAX = 512 * 1024 * 1024
-"""Packed bytes of one lane's inputs in a batch; beyond it the lane is parked, and takes them in shares."""
-
-BATCH_SHARE = 8
-"""The same limit as a share of a worker's memory: one eighth. Unpacked, the inputs are larger, and outputs are added to them."""
 
 CACHE = LaneCache(_log_recovery)
 """The live lanes of this worker. It is a module global because objects pickled with the plan, or in ``__main__``, are new in every task."""
@@ -128,9 +122,7 @@ class LaneOperator(StatefulProcessor):
         self._retired = dict(retired or {})
         self._parking = parking or ParkingSettings()
         self._worker_memory_bytes = worker_memory_bytes
-        self._batch_bytes_max = BATCH_BYTES_MAX
-        if worker_memory_bytes is not None:
-            self._batch_bytes_max = min(BATCH_BYTES_MAX, worker_memory_bytes // BATCH_SHARE)
+        self._batch_bytes_max = batch_bytes_max(worker_memory_bytes)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state.

@@ -34,6 +34,19 @@ WHOLE_BYTES_MAX = 64 * 1024 * 1024
 a value of any size, whatever the topic's limit."""
 
 
+BATCH_BYTES_MAX = 512 * 1024 * 1024
+"""Bytes of one lane's inputs that a decode task passes on, and that the lane takes of a batch. Of further ones only the places are passed
+on: the lane is parked, and takes all of them from Kafka again, in shares."""
+
+BATCH_SHARE = 8
+"""The same limit as a share of the memory of a lane's worker: one eighth. Unpacked, inputs are larger, and outputs are added to them."""
+
+
+def batch_bytes_max(worker_memory_bytes: int | None) -> int:
+    """Return the bytes of one lane's inputs in a batch, for workers with some memory; None if it is unlimited."""
+    return BATCH_BYTES_MAX if worker_memory_bytes is None else min(BATCH_BYTES_MAX, worker_memory_bytes // BATCH_SHARE)
+
+
 JIT = {
     # without the second compiler a start takes half the processor time, and the lanes, which are in Python, run as fast
     "quick": "-XX:TieredStopAtLevel=1",

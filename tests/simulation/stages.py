@@ -16,7 +16,7 @@ from unittest.mock import patch
 import pandas as pd
 import pyarrow as pa
 
-from streaming import decode_stage, lane_operator, sink, workers
+from streaming import decode_stage, lane_operator, options, sink, workers
 from streaming.lane_operator import LaneOperator
 from streaming.options import CHUNK_BYTES
 from tests.simulation.inputs import Item
@@ -141,7 +141,7 @@ def run_stages(job: Job, worker: Worker, by_lane: dict[str, list[Item]], states:
 
 def _decoded(job: Job, by_lane: dict[str, list[Item]]) -> list[dict[str, Any]]:
     kinds = {PREFIX + topic: kind for topic, kind in INPUT_TOPICS.items()}
-    decode = decode_stage.decode_stage(kinds, job.inputs.definitions)
+    decode = decode_stage.decode_stage(kinds, job.inputs.definitions, options.batch_bytes_max(None))
     rows = sorted(
         (*item.source, (item.lane if isinstance(item, DeadLetter) else lane).encode(), *_sized(_value(item)))
         for lane, items in by_lane.items()
@@ -179,10 +179,11 @@ def _frames(schedule: Schedule, chunks: list[dict[str, Any]]) -> Iterator[pd.Dat
 
 @contextmanager
 def short_runs(schedule: Schedule) -> Iterator[None]:
-    """Make the stages hand over as little at a time as they do under load; restore this process afterwards."""
+    """Make the stages hand over as little at a time as they do under load, or find a batch too large; restore this process afterwards."""
     with (
         patch.multiple(decode_stage, CHUNK_BYTES=schedule.choose((1, 1000, CHUNK_BYTES))),
         patch.multiple(lane_operator, CHUNK_BYTES=schedule.choose((1, 1000, CHUNK_BYTES))),
+        patch.multiple(options, BATCH_BYTES_MAX=schedule.choose((2000, *[options.BATCH_BYTES_MAX] * 5))),
         patch.multiple(workers, _tuned=True),
         patch.multiple(sink, _SINKS={}),
     ):

@@ -12,12 +12,12 @@ import marshal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from validator.codec.orders import LaneOrder
-from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source, Unreadable, Whole
+from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source, Unreadable, Whole, Withheld
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-Arrival: TypeAlias = Input | DeadLetter | LaneOrder | Unreadable
+Arrival: TypeAlias = Input | DeadLetter | LaneOrder | Unreadable | Withheld
 """What arrives for a lane."""
 
 _KINDS = tuple(RecordKind)
@@ -42,6 +42,8 @@ def _plain(item: Arrival) -> tuple[Any, ...]:
         return None, item.lane, [tuple(skip) for skip in sorted(item.skips)], tuple(item.source)
     if isinstance(item, Unreadable):
         return None, item.lane, item.detail, tuple(item.source), item.raw
+    if isinstance(item, Withheld):
+        return None, item.lane, None, tuple(item.source)
     lane, reason, detail, source, raw, dead_block, dead_index, whole = item
     return lane, int(reason), detail, tuple(source), raw, dead_block, dead_index, whole and tuple(whole)
 
@@ -58,6 +60,8 @@ def _typed(plain: tuple[Any, ...]) -> Arrival:
 
 
 def _typed_other(lane: str, what: Any, source: Any, raw: bytes | None = None) -> Arrival:
+    if what is None:
+        return Withheld(lane, Source._make(source))
     if raw is None:
         return LaneOrder(lane, frozenset(map(Source._make, what)), Source._make(source))
     return Unreadable(lane, what, Source._make(source), raw)

@@ -84,6 +84,13 @@ class DeadLetter(NamedTuple):
     whole: Whole | None = None
 
 
+class Withheld(NamedTuple):
+    """A record of which only the place is handed over, since a batch brings its lane too many bytes: the lane takes it from Kafka again."""
+
+    lane: str
+    source: Source
+
+
 class Unreadable(NamedTuple):
     """A record on which decoding itself has failed, through a bug: its lane cannot continue until that is fixed or the record skipped."""
 

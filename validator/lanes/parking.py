@@ -32,7 +32,7 @@ from validator.codec.encode import BlockOutput
 from validator.codec.inflight import Arrival
 from validator.codec.orders import LaneOrder
 from validator.core.handlers.errors import HandlerFault
-from validator.core.inputs import DeadLetter, DeadReason, Input, Source, Unreadable
+from validator.core.inputs import DeadLetter, DeadReason, Input, Source, Unreadable, Withheld
 from validator.core.lane import WaitingOverflow
 from validator.core.scale import DecodeError
 from validator.errors import UserError
@@ -237,6 +237,7 @@ def _inputs(items: Iterable[Arrival], skips: frozenset[Source]) -> Iterator[Inpu
                 DeadLetter(item.lane, DeadReason.SKIPPED, f"{SKIPPED_DETAIL}: {item.detail}", item.source, item.raw)
             )
         elif not isinstance(item, LaneOrder):
+            assert not isinstance(item, Withheld)  # `arrived` has found such a batch too large
             yield item
 
 

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a decode task passes on is bounded in bytes for each lane, whatever its records decompress to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from streaming import workers
+from streaming.decode_stage import decode_stage
+from streaming.options import BATCH_BYTES_MAX, batch_bytes_max
+from tests.unit.lanes.chains import PREFIX, chain, definition_of, inputs_of
+from validator.codec.inflight import Arrival, unpack
+from validator.codec.orders import LaneOrder, encode_order
+from validator.core.inputs import DeadLetter, DeadReason, Input, Source, Withheld
+from validator.core.limits import DEAD_LETTER_END_BYTES
+from validator.lanes.arrived import Chunk, arrived
+from validator.simulate import SimulationSettings
+from validator.topics import INPUT_TOPICS
+
+CHAIN = chain(SimulationSettings(seed=3, blocks=8, candidates_per_block=4, session_length_blocks=5))
+DEFINITIONS = {CHAIN.lane: definition_of(CHAIN)}
+ITEMS = inputs_of(CHAIN.records)
+KINDS = {PREFIX + topic: kind for topic, kind in INPUT_TOPICS.items()}
+NAMES = ("topic", "partition", "offset", "key", "value", "size")
+ORDER = (f"{PREFIX}blocks", 7, 3, CHAIN.lane.encode(), encode_order(CHAIN.lane, frozenset()))
+
+
+@pytest.fixture(autouse=True)
+def _without_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_tuned", True)
+
+
+def rows() -> list[tuple[Any, ...]]:
+    return [*((*item.source, CHAIN.lane.encode(), item.raw) for item in ITEMS), ORDER]
+
+
+def decoded(records: Iterable[tuple[Any, ...]], bytes_max: int) -> list[dict[str, Any]]:
+    """Return the chunks of one task, with its rows in batches of five."""
+    sized = [(*row, len(row[-1])) for row in records]
+    parts = [sized[at : at + 5] for at in range(0, len(sized), 5)]
+    batches = (
+        pa.RecordBatch.from_pydict(dict(zip(NAMES, map(list, zip(*part, strict=True)), strict=True))) for part in parts
+    )
+    return [row for batch in decode_stage(KINDS, DEFINITIONS, bytes_max)(batches) for row in batch.to_pylist()]
+
+
+def items_of(chunks: list[dict[str, Any]]) -> list[Arrival]:
+    return [item for each in chunks for item in unpack(each["chunk"])]
+
+
+def test_of_what_exceeds_a_lanes_bytes_only_the_places_are_passed_on() -> None:
+    everything = decoded(rows(), BATCH_BYTES_MAX)
+    assert not any(isinstance(item, Withheld) for item in items_of(everything))
+    whole = sum(len(item.raw) for item in ITEMS)
+    largest = max(len(item.raw) for item in ITEMS)
+    for bytes_max in (0, whole // 3, whole - 1):
+        chunks = decoded(rows(), bytes_max)
+        items = items_of(chunks)
+        passed = sum(len(item.raw) for item in items if isinstance(item, Input))
+        assert bytes_max < passed <= bytes_max + largest
+        assert {item.source for item in items} == {item.source for item in items_of(everything)}
+        # the lane finds that it is too much, and holds all of it
+        found = arrived(
+            (Chunk(each["topic"], each["partition"], each["first_offset"], each["chunk"]) for each in chunks), bytes_max
+        )
+        assert found.too_large
+        assert [type(item) for item in found.items] == [LaneOrder]
+        for item in ITEMS:
+            span = found.left[item.source[:2]]
+            assert span.first <= item.source.offset < span.end
+
+
+def test_of_what_belongs_to_no_lane_only_the_ends_are_passed_on() -> None:
+    value = bytes(range(256)) * 256
+    records = [(f"{PREFIX}blocks", 0, at, b"nobody", value) for at in range(9)]
+    letters = items_of(decoded(records, 3 * len(value)))
+    assert all(isinstance(letter, DeadLetter) and letter.reason is DeadReason.UNDECODABLE for letter in letters)
+    assert [letter.source for letter in letters] == [Source(f"{PREFIX}blocks", 0, at) for at in range(9)]
+    assert [len(letter.raw) for letter in letters] == [len(value)] * 4 + [2 * DEAD_LETTER_END_BYTES] * 5  # type: ignore[union-attr]
+    assert [letter.whole and letter.whole.size for letter in letters] == [None] * 4 + [len(value)] * 5  # type: ignore[union-attr]
+
+
+def test_lane_takes_an_eighth_of_its_workers_memory() -> None:
+    assert batch_bytes_max(None) == batch_bytes_max(64 * 1024**3) == BATCH_BYTES_MAX
+    assert batch_bytes_max(1024**3) == 128 * 1024**2
