@@ -45,8 +45,13 @@ whose lane nobody takes over."""
 ABANDONED_S_MAX: Final = TRANSACTION_MS_MAX / 1_000 + 60.0
 """Seconds after which an abandoned transaction has ended, whoever left it."""
 
+QUEUED_KIB_MAX: Final = 64 * 1024
+"""KiB of records of one lane that wait in the worker to be sent, unless `[kafka]` says otherwise; librdkafka's default is 1 GiB."""
+
 TAKEN_OVER_AT_ONCE: Final = 8
 """Lanes that `take_over` handles in parallel."""
+
+_QUEUED: Final = "queue.buffering.max.kbytes"
 
 _FENCED: Final = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
@@ -85,7 +90,7 @@ def _unread(error: UserError) -> WriteFailed:
 
 def _open_producer(kafka: KafkaTable, prefix: str, lane: str) -> Producer:
     config = producer_config(kafka, transactional_id=group_of(prefix, lane))
-    producer = Producer(config | {"transaction.timeout.ms": TRANSACTION_MS_MAX})
+    producer = Producer({_QUEUED: QUEUED_KIB_MAX} | config | {"transaction.timeout.ms": TRANSACTION_MS_MAX})
     answer(producer.init_transactions, patience_s=CALL_S_MAX)
     return producer
 

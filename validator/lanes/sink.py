@@ -56,8 +56,8 @@ class BatchWriter(Protocol):
 class TransactionalSink:
     """Emits everything exactly once: a lane's batch and its marker are one transaction of its `BatchWriter`.
 
-    A batch larger than `TRANSACTION_BYTES_MAX` is several transactions, each with the marker of its last block. Exceptions of the writer
-    propagate; after one the sink is unusable.
+    A batch larger than `TRANSACTION_BYTES_MAX` is several transactions, each with the marker of its last block; all its dead letters are
+    in the last one, with the marker of what the batch took. Exceptions of the writer propagate; after one the sink is unusable.
     """
 
     def __init__(self, open_writer: Callable[[str], BatchWriter]) -> None:
@@ -66,17 +66,22 @@ class TransactionalSink:
         self._batches: dict[str, _Batch] = {}
 
     def write(self, lane: str, output: list[BlockOutput]) -> None:
-        """Write the output of blocks at once; the rest waits for `commit`, which knows what the batch took."""
+        """Write the output at once, except for the lane's status, which waits for `commit`: a batch without news emits none."""
         writer, batch = self._begin(lane)
         marker = writer.marker(())
         for block, records in output:
             if block is None:
-                batch.without_block += records
+                batch.statuses += (record for record in records if not _is_news(record))
+                news = marker.unwritten(list(filter(_is_news, records)), writer.written_dead_letters)
+                if news:
+                    writer.write(news)
+                    batch.count(news)
+                    batch.has_news = True
             elif not marker.has_written(block):
                 writer.write(records)
                 batch.count(records)
                 batch.last_block = block
-                if batch.open_bytes >= TRANSACTION_BYTES_MAX:
+                if batch.open_bytes >= TRANSACTION_BYTES_MAX and not batch.has_news:
                     marker = marker.after(block, {})
                     writer.commit(marker)
                     batch.last_block, batch.open_bytes = None, 0
@@ -86,12 +91,10 @@ class TransactionalSink:
         writer, batch = self._begin(lane)
         del self._batches[lane]
         marker = writer.marker(consumed)
-        others = marker.unwritten(batch.without_block, writer.written_dead_letters)
-        needed = any(record.topic == "dead-letters" or says_parked(record) for record in others)
-        if batch.last_block is None and not needed and not marker.is_news(consumed):
+        if batch.last_block is None and not batch.has_news and not marker.is_news(consumed):
             return batch.written
-        writer.write(others)
-        batch.count(others)
+        writer.write(batch.statuses)
+        batch.count(batch.statuses)
         writer.commit(marker.after(batch.last_block, consumed))
         return batch.written
 
@@ -106,11 +109,19 @@ class TransactionalSink:
         return self._writers[lane], batch
 
 
+def _is_news(record: OutputRecord) -> bool:
+    """Return whether a record that belongs to no block is emitted even if nothing else is; a status is not."""
+    return record.topic == "dead-letters" or says_parked(record)
+
+
 @dataclass(slots=True)
 class _Batch:
     """A lane's batch so far."""
 
-    without_block: list[OutputRecord] = field(default_factory=list)
+    statuses: list[OutputRecord] = field(default_factory=list)
+    """Records that are emitted only with others."""
+    has_news: bool = False
+    """Whether the open transaction has records that belong to no block, which only the batch's own marker may commit."""
     last_block: BlockNumber | None = None
     open_bytes: int = 0
     """Bytes of record values in the open transaction."""

@@ -35,6 +35,10 @@ class Log:
     def written_dead_letters(self) -> set[bytes]:
         return self.dead_letters
 
+    @property
+    def handed_on(self) -> int:
+        return len(self._open)
+
     def write(self, records: Iterable[OutputRecord]) -> None:
         self._open += [record.value for record in records]
 
@@ -102,3 +106,35 @@ def test_missing_dead_letters_are_written_by_batch_without_news() -> None:
     sink.write(LANE, [BlockOutput(None, letters), block(3), STATUS])
     assert sink.commit(LANE, {("blocks", 0): 9}) == {"dead-letters": 1, "lanes": 1}
     assert log.transactions == [([letters[0].value, b"status"], Marker(3, {("blocks", 0): 9}))]
+
+
+def letter(offset: int, reason: DeadReason = DeadReason.UNDECODABLE) -> OutputRecord:
+    return encode_dead_letter(DeadLetter(LANE, reason, "dead", Source("blocks", 0, offset), b"raw"))
+
+
+def test_dead_letters_are_handed_on_as_they_come_and_committed_with_what_the_batch_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sink_module, "TRANSACTION_BYTES_MAX", 3)
+    log = Log()
+    sink = TransactionalSink(lambda _: log)
+    sink.write(LANE, [STATUS])
+    assert log.handed_on == 0
+    for offset in range(50):
+        sink.write(LANE, [BlockOutput(None, [letter(offset)]), BlockOutput(None, [letter(100 + offset)])])
+        assert log.handed_on == 2 * (offset + 1), "the sink keeps none of them"
+    # a marker of a block would say nothing of the letters before it, so a second attempt would emit them again
+    sink.write(LANE, [block(1), block(2)])
+    assert log.transactions == []
+    assert sink.commit(LANE, {("blocks", 0): 150}) == {"dead-letters": 100, "verdicts": 4, "lanes": 1}
+    ((values, marker),) = log.transactions
+    assert (len(values), values[-1], marker) == (105, b"status", Marker(2, {("blocks", 0): 150}))
+
+
+def test_dead_letters_that_are_all_written_already_are_no_news() -> None:
+    log = Log()
+    log.last = Marker(3, {("blocks", 0): 9})
+    sink = TransactionalSink(lambda _: log)
+    sink.write(LANE, [BlockOutput(None, [letter(4), letter(5)]), STATUS])
+    assert sink.commit(LANE, {("blocks", 0): 9}) == {}
+    assert log.transactions == []
