@@ -61,13 +61,17 @@ class ParkingSettings:
         codec = job_codec(definitions.values())
         lanes = {name: definition.records for name, definition in definitions.items()}
         topic, partition = place
-        kind = INPUT_TOPICS[topic]
+        kind = INPUT_TOPICS.get(topic)
+        if kind is None:  # as an order may say
+            raise InputsGone(f"{topic} is not an input topic")
         items: list[Arrival] = []
         size = 0
-        with TopicReader(
-            self.kafka, self.prefix, [topic], partitions=[partition], nulls=True, patience_s=ANSWER_S_MAX, sparing=True
-        ) as reader:
-            first, _ = reader.spans()[place]
+        with TopicReader(self.kafka, self.prefix, [topic], nulls=True, patience_s=ANSWER_S_MAX, sparing=True) as reader:
+            first, end = reader.spans().get(place, (0, 0))
+            if end < span.end:
+                raise InputsGone(
+                    f"{self.prefix}{topic}[{partition}] ends at {end}, and held are inputs up to {span.end}"
+                )
             if first > span.first:
                 raise InputsGone(
                     f"retention removed the held inputs of {self.prefix}{topic}[{partition}] from {span.first} to {first - 1}: remove the "

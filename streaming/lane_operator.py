@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pandas as pd
-from pyspark import SparkContext, SparkFiles
+from pyspark import SparkContext, SparkFiles, TaskContext
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from streaming.batch_watch import Beat
@@ -170,6 +170,7 @@ class LaneOperator(StatefulProcessor):
             parking.skipped.get(lane, ()),
             left,
             too_large=too_large,
+            checkpoint=_query(),
             was_parked=lane in parking.parked,
             noted=note_point,
         )
@@ -197,6 +198,12 @@ def _unconfigured(
                 consumed[place] = max(end, consumed.get(place, 0))
 
     return outputs(), lambda: consumed
+
+
+def _query() -> str:
+    """Return the id of the query, which Spark keeps in its checkpoint and gives to tasks; empty outside a task."""
+    task = TaskContext.get()
+    return "" if task is None else task.getLocalProperty("sql.streaming.queryId") or ""
 
 
 def _seen(beat: Beat | None, outputs: Iterator[BlockOutput]) -> Iterator[BlockOutput]:

@@ -16,7 +16,7 @@ from tests.unit.lanes.chains import Record, record
 from tests.unit.plugin.distributions import on_path
 from validator.cli.lanes import app
 from validator.codec.inflight import Arrival
-from validator.codec.orders import LaneOrder, decode_order
+from validator.codec.orders import InputSpan, LaneOrder, decode_order
 from validator.core.inputs import Source
 from validator.errors import UserError
 from validator.kafka.reader import TopicReader
@@ -111,8 +111,28 @@ def test_parked_lane_is_shown_and_ordered_to_continue(kafka: dict[str, Any], tmp
     code, said = _ran(config, "resume", "--lane", LANE, "--wait", "0", "--json")
     assert (code, json.loads(said)) == (0, {"lane": LANE, "state": "ordered"})
 
+    code, said = _ran(config, "resume", "--lane", LANE, "--wait", "0", "--rebuild")
+    assert code
+    assert f"lane {LANE}: --rebuild is for the machine with the job's checkpoint" in said
+    _keep_checkpoint(tmp_path / "job" / "checkpoint", {f"{PREFIX}candidates": {"0": 2, "7": 4}})
+    code, said = _ran(config, "resume", "--lane", LANE, "--wait", "0", "--rebuild")
+    assert (code, said) == (0, f"lane {LANE}: the order to continue is written\n")
+    with TopicReader(kafka, PREFIX, ["blocks"]) as reader:
+        *_, written = reader.read_to_end()
+    order = decode_order(written.value, source)
+    assert isinstance(order, LaneOrder)
+    assert (order.inputs, order.checkpoint) == ((InputSpan(f"{PREFIX}candidates", 0, 0, 2),), "an-id")
+
     send(kafka, PREFIX, [(each.topic, each.key, each.value) for each in running(LANE).records])
     assert _ran(config, "--parked")[0] == 0
+
+
+def _keep_checkpoint(checkpoint: Path, consumed: dict[str, Any]) -> None:
+    """Write what Spark keeps of a query after its first batch."""
+    for folder, text in (("offsets", f"v1\n{{}}\n{json.dumps(consumed)}"), ("commits", "v1\n{}")):
+        (checkpoint / folder).mkdir(parents=True)
+        (checkpoint / folder / "0").write_text(text, encoding="utf-8")
+    (checkpoint / "metadata").write_text('{"id": "an-id"}', encoding="utf-8")
 
 
 def test_a_record_is_skipped_although_the_chain_has_a_handler_of_an_artefact(

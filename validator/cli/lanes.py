@@ -28,7 +28,7 @@ from validator.lanes.configured import (
 from validator.lanes.kept_start import LaneStart, StartedEpoch, epoch_at, kept_starts, started_epochs
 from validator.plugin.pack import use_artefacts
 from validator.service.lag import Lag, lags
-from validator.service.parked import lane_reports, lost_inputs, place_of, remedy_of
+from validator.service.parked import command_of, lane_reports, lost_inputs, place_of, remedy_of
 
 if TYPE_CHECKING:
     from validator.config import Config
@@ -198,7 +198,7 @@ def _parked_lines(row: dict[str, Any]) -> list[str]:
         lines.append(f"NO LONGER IN KAFKA: inputs of {', '.join(parked['lost'])}")
     if parked["state"] == "parked":
         lines.append(
-            f"what to do: {parked['remedy']}; then `validator lanes resume --lane {row['lane']}`"
+            f"what to do: {parked['remedy']}; then `{command_of(row['lane'], parked['fault'])}`"
             if row["configured"]
             else "what to do: nothing, as the lane is not configured any more"
         )
@@ -262,6 +262,12 @@ def resume_(
             help="Continue without this record, which becomes a dead letter. May be repeated.",
         ),
     ] = None,
+    rebuild: Annotated[
+        bool,
+        typer.Option(
+            "--rebuild", help="Give the lane's state up, and execute all its inputs again: for a state that is damaged."
+        ),
+    ] = False,
     wait: Annotated[
         float,
         typer.Option(
@@ -273,6 +279,8 @@ def resume_(
 ) -> None:
     """Let a parked lane continue: it takes the inputs that it has not taken, and then all others.
 
+    With `--rebuild` it takes all of them again, as far as the job has read, and emits only what is missing.
+
     The order is a record of the topic `blocks`, so the job gets it whenever it runs. Exits with code 1 if the lane is parked again, or if
     the job does not answer.
     """
@@ -282,7 +290,8 @@ def resume_(
     config = config.model_copy(update={"kafka": kafka_table(config)})
     skips = [place_of(text, config.topics.prefix) for text in skip or ()]
     if not wait:
-        order_to_resume(config, lane, skips)
+        with working("looking at the lane"):
+            order_to_resume(config, lane, skips, rebuild=rebuild)
         typer.echo(
             json.dumps({"lane": lane, "state": "ordered"})
             if as_json
@@ -298,7 +307,7 @@ def resume_(
         typer.echo(json.dumps(shown) if as_json else printable(f"lane {lane} is {shown['state']}{detail}"))
 
     with working("waiting for the job's answer"):
-        last = resume(config, lane, skips, wait, tell)
+        last = resume(config, lane, skips, wait, tell, rebuild=rebuild)
     if last is None:
         say(f"lane {lane}: the order is written, and the job has not answered within {wait:g} s: is it running?")
     if last is None or last["state"] == "parked":

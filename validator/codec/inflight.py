@@ -11,7 +11,7 @@ from __future__ import annotations
 import marshal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from validator.codec.orders import LaneOrder
+from validator.codec.orders import InputSpan, LaneOrder
 from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source, Unreadable, Whole, Withheld
 
 if TYPE_CHECKING:
@@ -39,13 +39,17 @@ def _plain(item: Arrival) -> tuple[Any, ...]:
         kind, block, index, fingerprint, source, raw, fields = item
         return int(kind), block, index, fingerprint, tuple(source), raw, fields
     if isinstance(item, LaneOrder):
-        return None, item.lane, [tuple(skip) for skip in sorted(item.skips)], tuple(item.source)
+        skips, inputs = [tuple(skip) for skip in sorted(item.skips)], [tuple(span) for span in item.inputs]
+        return None, _ORDER, item.lane, skips, tuple(item.source), inputs, item.checkpoint
     if isinstance(item, Unreadable):
-        return None, item.lane, item.detail, tuple(item.source), item.raw
+        return None, _UNREADABLE, item.lane, item.detail, tuple(item.source), item.raw
     if isinstance(item, Withheld):
-        return None, item.lane, None, tuple(item.source)
+        return None, _WITHHELD, item.lane, tuple(item.source)
     lane, reason, detail, source, raw, dead_block, dead_index, whole = item
     return lane, int(reason), detail, tuple(source), raw, dead_block, dead_index, whole and tuple(whole)
+
+
+_ORDER, _UNREADABLE, _WITHHELD = range(3)
 
 
 def _typed(plain: tuple[Any, ...]) -> Arrival:
@@ -59,9 +63,12 @@ def _typed(plain: tuple[Any, ...]) -> Arrival:
     return DeadLetter(lane, _REASONS[reason], detail, Source._make(source), raw, dead_block, dead_index, whole)
 
 
-def _typed_other(lane: str, what: Any, source: Any, raw: bytes | None = None) -> Arrival:
-    if what is None:
-        return Withheld(lane, Source._make(source))
-    if raw is None:
-        return LaneOrder(lane, frozenset(map(Source._make, what)), Source._make(source))
-    return Unreadable(lane, what, Source._make(source), raw)
+def _typed_other(what: int, lane: str, *parts: Any) -> Arrival:
+    if what == _ORDER:
+        skips, source, inputs, checkpoint = parts
+        spans = tuple(map(InputSpan._make, inputs))
+        return LaneOrder(lane, frozenset(map(Source._make, skips)), Source._make(source), spans, checkpoint)
+    if what == _UNREADABLE:
+        detail, source, raw = parts
+        return Unreadable(lane, detail, Source._make(source), raw)
+    return Withheld(lane, Source._make(*parts))

@@ -28,6 +28,8 @@ DEAD_LETTER_DETAIL_CHARACTERS_MAX = 2_000
 """Characters of a dead letter's detail, which may quote the record."""
 ORDER_SKIPS_MAX = 10_000
 """Records that an order to a parked lane may name."""
+ORDER_SPANS_MAX = 10_000
+"""Partitions that an order to start over may name."""
 PARKED_SKIPS_MAX = 50_000
 """Records of all orders together that a parked lane leaves out; if there are more, only those of the last order count."""
 TOPIC_LENGTH_MAX = 249

@@ -278,13 +278,12 @@ def _read_use(reader: Reader) -> HandlerUse:
 
 def journal_under_others(lane: str, error: PluginError | RulesOutdated) -> str:
     """Return, in one line, what a user can do about a lane whose journal was written under rules or plugins that are not here any more."""
+    again = f"`validator lanes resume --lane {lane} --rebuild` executes its inputs again"
     if isinstance(error, RulesOutdated):
-        return (
-            f"lane {lane}: its journal was written under {error}: remove the job's checkpoint and start with --rebuild"
-        )
+        return f"lane {lane}: its journal was written under {error}: {again}"
     return (
         f"lane {lane}: its journal was written under plugins that are no longer installed: {error.line}: install them next to the new ones "
-        "for one start, or remove the job's checkpoint and start with --rebuild"
+        f"for one start; otherwise {again}"
     )
 
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from validator.codec.encode import BlockOutput, OutputRecord, write
 from validator.codec.inflight import Arrival
-from validator.codec.orders import LaneOrder
+from validator.codec.orders import InputSpan, LaneOrder
 from validator.codec.schemas import schemas
 from validator.core.inputs import Source
 from validator.core.limits import PARK_REASON_CHARACTERS_MAX, PARKED_SKIPS_MAX
@@ -77,19 +77,21 @@ class Parked:
 
     def holding(self, items: Iterable[Arrival], left: Mapping[Place, Span]) -> Parked:
         """Return the lane with further inputs held; ``left`` are places of more of them."""
-        held = held_with(self.held, items)
-        for place, span in left.items():
-            known = held.get(place, span)
-            held[place] = Span(min(known.first, span.first), max(known.end, span.end))
-        return replace(self, held=held)
+        spans = [InputSpan(*place, *span) for place, span in left.items()]
+        return replace(self, held=_with_spans(held_with(self.held, items), spans))
 
     def obeying(self, orders: Iterable[LaneOrder]) -> Parked:
-        """Return the lane after orders to leave records out. Anyone who may write to `blocks` may give orders, so their sum is bounded."""
-        skips = self.skips
+        """Return the lane after orders to leave records out, or to start over.
+
+        Anyone who may write to `blocks` may give orders, so their sum is bounded.
+        """
+        skips, held, since_block = self.skips, self.held, self.since_block
         for order in orders:
             both = skips | order.skips
             skips = both if len(both) <= PARKED_SKIPS_MAX else order.skips
-        return replace(self, skips=skips)
+            if order.inputs:
+                held, since_block = _with_spans(held, order.inputs), None
+        return replace(self, skips=skips, held=held, since_block=since_block)
 
     def encode(self, head: bytes | None) -> bytes:
         """Return what the store holds: the lane as bytes, with its head."""
@@ -150,6 +152,15 @@ def held_with(held: dict[Place, Span], items: Iterable[Arrival]) -> dict[Place, 
         known = held.get((topic, partition))
         first, end = (offset, offset + 1) if known is None else (min(known.first, offset), max(known.end, offset + 1))
         held[topic, partition] = Span(first, end)
+    return held
+
+
+def _with_spans(held: Mapping[Place, Span], spans: Iterable[InputSpan]) -> dict[Place, Span]:
+    """Return what is held once further spans are."""
+    held = dict(held)
+    for topic, partition, first, end in spans:
+        known = held.get((topic, partition), Span(first, end))
+        held[topic, partition] = Span(min(known.first, first), max(known.end, end))
     return held
 
 

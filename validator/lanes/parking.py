@@ -7,7 +7,8 @@ consumed.
 
 A parked lane keeps no inputs. It remembers per partition the first one that it has not taken and the last one that it has seen, and takes
 them from Kafka again when an order (`codec.orders`) lets it continue. So it costs nothing, however long it is parked; the price is that
-retention may remove what it holds, which parks it again instead of losing it silently.
+retention may remove what it holds, which parks it again instead of losing it silently. A lane whose state is damaged may be ordered to
+start over: it gives its state up, and takes all its inputs from Kafka again; the marker leaves out what it has emitted.
 
 A batch of a resuming lane takes a bounded share of what is held, from each partition in proportion, so that it delays the batch's other
 lanes by a bounded time.
@@ -79,7 +80,8 @@ class LaneBatch:
 
     ``suspects`` is by lane. ``noted`` gets the lane and its point before anything runs that may end the process, ``on_bug`` the
     exception of a bug. ``known_skips`` are records that the lane skipped before it was started over. ``left`` and ``too_large`` are of
-    `validator.lanes.arrived.Arrived`. ``was_parked`` is true if the lane was parked before it was started over, which it says if it runs.
+    `validator.lanes.arrived.Arrived`. ``checkpoint`` is the id of the job's checkpoint. ``was_parked`` is true if the lane was parked
+    before it was started over, which it says if it runs.
     """
 
     definition: LaneDefinition
@@ -92,6 +94,7 @@ class LaneBatch:
     left: Mapping[Place, Span] = field(default_factory=dict)
     was_parked: bool = False
     too_large: str = ""
+    checkpoint: str = ""
     noted: Callable[[str, str], None] = lambda _lane, _point: None
     on_bug: Callable[[BaseException], None] = lambda error: traceback.print_exception(error, file=sys.stderr)
     consumed: dict[Place, int] = field(default_factory=dict)
@@ -138,8 +141,13 @@ class LaneBatch:
 
     def _stay(self, before: Parked, head: bytes | None) -> Iterator[BlockOutput]:
         """Hold what the batch brings, and take a share of what is held if an order says so."""
-        parked = self._held(before)
-        if any(isinstance(item, LaneOrder) for item in self.items):
+        parked, orders = self._held(before), self._orders()
+        if any(order.inputs for order in orders):
+            head = None
+        elif orders and head is None and parked.fault is Fault.STATE:
+            yield from self._park(parked, None)  # nothing is known of its state: only an order to start over helps
+            return
+        if orders:
             parked = replace(parked, resuming=True)
         if not parked.resuming:
             if parked != before:
@@ -162,7 +170,16 @@ class LaneBatch:
 
     def _held(self, parked: Parked) -> Parked:
         """Return a parked lane that holds the batch, with the records that its orders leave out."""
-        return parked.holding(self.items, self.left).obeying(item for item in self.items if isinstance(item, LaneOrder))
+        return parked.holding(self.items, self.left).obeying(self._orders())
+
+    def _orders(self) -> list[LaneOrder]:
+        """Return the batch's orders.
+
+        One to start over counts only with the checkpoint that has consumed what it names: another one may not have come as far when it
+        meets the order, and would bring the rest again.
+        """
+        orders = [item for item in self.items if isinstance(item, LaneOrder)]
+        return [each if each.checkpoint == self.checkpoint else each._replace(inputs=()) for each in orders]
 
     def _take(self, held: dict[Place, Span]) -> tuple[list[Arrival], dict[Place, Span]]:
         """Return the next share of what is held, and the rest.
@@ -193,6 +210,8 @@ class LaneBatch:
         With ``after`` the lane has more to take afterwards.
         """
         state = CollectedWrites(self.backend, head)
+        if head is None:  # a lane that starts over may have left pages
+            state.remove_slots()
         skipped = Skipped(at_fault.skips, at_fault.since_block)
         others: list[BlockOutput] = []
         since = at_fault.since_block
@@ -321,6 +340,11 @@ class CollectedWrites:
     def remove_slot(self, number: int) -> None:
         """Remove an existing slot."""
         self._writes.append(partial(self._backend.remove_slot, number))
+
+    def remove_slots(self) -> None:
+        """Remove every slot."""
+        for number in sorted(self.load_slots()):
+            self.remove_slot(number)
 
     def append_journal(self, entry: bytes) -> None:
         """Append an entry to the journal."""

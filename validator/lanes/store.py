@@ -349,7 +349,8 @@ def _explained(lane: str) -> Iterator[None]:
         raise StateUnusable(journal_under_others(lane, error)) from None
     except (DecodeError, JournalUnreadable) as error:
         raise StateUnusable(
-            f"lane {lane}: its state in the checkpoint cannot be used: {error}: remove the job's checkpoint and start with --rebuild"
+            f"lane {lane}: its state in the checkpoint cannot be used: {error}: `validator lanes resume --lane {lane} --rebuild` "
+            "executes its inputs again"
         ) from error
 
 

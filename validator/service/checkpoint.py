@@ -72,6 +72,17 @@ def _of_offsets(checkpoint: Path, batch: int, parse: Callable[[str, str], T]) ->
         raise UserError(f"{path}: expected the offsets of a batch as Spark writes them: {error}") from error
 
 
+def checkpoint_id(checkpoint: Path) -> str:
+    """Return the id that Spark has given to a checkpoint. Raises `UserError`."""
+    path = checkpoint / "metadata"
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["id"])
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path}: expected the id of a checkpoint as Spark writes it: {error}") from error
+
+
 def has_checkpoint(checkpoint: Path) -> bool:
     """Return whether a job has begun a batch."""
     return bool(_batches(checkpoint, OFFSETS))

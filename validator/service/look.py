@@ -128,7 +128,7 @@ def look(
     if rebuild:
         _refuse_needless(accepted, {lane: [*found] for lane, found in began.items()}, retired, compares=True)
         refuse_cut_inputs(config, definitions)
-        _compare(config, definitions, markers, accepted, compared, before)
+        compare(config, definitions, markers, accepted, compared, before)
     else:
         _refuse_needless(accepted, began, gone, compares=False)
         refuse_other_topics(config, checkpoint)
@@ -230,7 +230,7 @@ def _refuse_needless(
             raise UserError(f"{OPTION} {text}: nothing of lane {lane} has changed so: start without it")
 
 
-def _compare(
+def compare(
     config: Config,
     definitions: Mapping[str, LaneDefinition],
     markers: Mapping[str, Marker],
@@ -238,6 +238,7 @@ def _compare(
     compared: Compared,
     before: Mapping[str, LaneStart],
 ) -> None:
+    """Execute lanes again up to what they have emitted. Raises `UserError` at the first difference."""
     codec = job_codec(definitions.values())
     for lane, definition in definitions.items():
         block = _block(markers, lane)

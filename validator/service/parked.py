@@ -11,14 +11,15 @@ from validator.codec.arrivals import arrival
 from validator.codec.encode import OutputRecord, source_of
 from validator.codec.inflight import Arrival
 from validator.codec.json_form import shown_json
-from validator.codec.orders import LaneOrder, encode_order
+from validator.codec.orders import InputSpan, LaneOrder, encode_order
 from validator.core.inputs import DeadLetter, DeadReason, Input, Source
 from validator.core.limits import ORDER_SKIPS_MAX
 from validator.errors import UserError
 from validator.kafka.reader import POLL_S, TopicReader
-from validator.lanes.configured import chain_runtime, configured_codec
+from validator.lanes.configured import chain_runtime, configured_codec, job_directory
 from validator.lanes.parked import Fault, parked_key
 from validator.plugin.pack import use_artefacts
+from validator.service.checkpoint import checkpoint_id
 from validator.service.markers import read_markers
 from validator.service.sender import RecordSender
 from validator.topics import DEAD_LETTERS, INPUT_TOPICS
@@ -37,7 +38,7 @@ REMEDIES: Final[dict[str, str]] = {
     Fault.HANDLER: "deploy a handler that ends and restart the job, or skip the record with the message (--skip)",
     Fault.MEMORY: "nothing if a batch was too large; else raise [job] worker_memory and restart the job",
     Fault.WORKER: "raise [job] worker_memory, or deploy another version of the plugin, and restart the job",
-    Fault.STATE: "remove the job's checkpoint and start with --rebuild",
+    Fault.STATE: "nothing, if Kafka still has all its inputs: they are executed again",
     Fault.CONFIGURATION: "correct the configuration and restart the job",
     Fault.INPUTS: "remove the job's checkpoint and import a later state of the lane with `validator lanes import`",
     Fault.BUG: "report the bug with the traceback in the job's log; skip the record (--skip) if one is named",
@@ -85,6 +86,11 @@ def remedy_of(parked: dict[str, Any]) -> str:
     return REMEDIES.get(parked["fault"], "see docs/operations.md, Parked lanes")
 
 
+def command_of(lane: str, fault: str) -> str:
+    """Return the command that lets a lane continue after a fault."""
+    return f"validator lanes resume --lane {lane}{' --rebuild' if fault == Fault.STATE else ''}"
+
+
 def lost_inputs(config: Config, parked: dict[str, Any]) -> list[str]:
     """Return, in words, which held inputs of a lane are no longer in Kafka."""
     prefix = config.topics.prefix
@@ -108,29 +114,46 @@ def place_of(text: str, prefix: str) -> Source:
     return Source(prefix + name, int(numbers[0]), int(numbers[1]))
 
 
-def order_to_resume(config: Config, lane: str, skips: Collection[Source]) -> None:
-    """Write the order that lets a parked lane continue without some records.
+def order_to_resume(config: Config, lane: str, skips: Collection[Source], *, rebuild: bool = False) -> None:
+    """Write the order that lets a parked lane continue without some records, with ``rebuild`` from its beginning.
 
     Errors, in order, each a `UserError`: the lane is not configured; it is not parked; too many records are named; an artefact cannot be
-    used; a record is not in Kafka, belongs to another lane, or to a block whose output is already committed.
+    used; a record is not in Kafka, belongs to another lane, or to a block whose output is already committed; those of
+    `validator.service.starting_over.check_beginning`.
     """
     if lane not in config.chains:
         raise UserError(f"--lane: no chain {lane!r} is configured; configured are {', '.join(sorted(config.chains))}")
-    if lane not in lane_reports(config).parked:
+    parked = lane_reports(config).parked.get(lane)
+    if parked is None:
         raise UserError(f"lane {lane} is not parked")
+    if rebuild and parked["state"] != "parked":
+        raise UserError(f"lane {lane} is {parked['state']}: --rebuild is for a lane that is parked")
+    named = skips
+    if rebuild:  # what was skipped before is skipped again
+        skips = {*named, *skipped_records(config.kafka, config.topics.prefix).get(lane, ())}
     if len(skips) > ORDER_SKIPS_MAX:
         raise UserError(f"--skip: expected at most {ORDER_SKIPS_MAX} records, found {len(skips)}")
-    if skips:
+    if skips or rebuild:
         use_artefacts(config.plugins.artefacts)  # a record is read with the schemas of its chain
-    for source in sorted(skips):
+    for source in sorted(named):
         _check_skip(config, lane, source)
-    _write_order(config, lane, skips)
+    inputs: tuple[InputSpan, ...] = ()
+    checkpoint = ""
+    if rebuild:
+        from validator.service.starting_over import check_beginning, inputs_of_job  # slow to import
+
+        check_beginning(config, lane)
+        inputs = inputs_of_job(config, lane)
+        checkpoint = checkpoint_id(job_directory(config) / "checkpoint")
+    _write_order(config, lane, skips, inputs, checkpoint)
 
 
-def _write_order(config: Config, lane: str, skips: Collection[Source]) -> None:
+def _write_order(
+    config: Config, lane: str, skips: Collection[Source], inputs: tuple[InputSpan, ...] = (), checkpoint: str = ""
+) -> None:
     sender = RecordSender(config.kafka, config.topics.prefix)
     sender.check(BLOCKS)
-    sender.send(BLOCKS, lane.encode(), encode_order(lane, frozenset(skips)))
+    sender.send(BLOCKS, lane.encode(), encode_order(lane, frozenset(skips), inputs, checkpoint))
     sender.flush()
 
 
@@ -163,7 +186,13 @@ def _record_at(config: Config, source: Source) -> tuple[str, Arrival]:
 
 
 def resume(
-    config: Config, lane: str, skips: Collection[Source], seconds_max: float, told: Callable[[dict[str, Any]], None]
+    config: Config,
+    lane: str,
+    skips: Collection[Source],
+    seconds_max: float,
+    told: Callable[[dict[str, Any]], None],
+    *,
+    rebuild: bool = False,
 ) -> dict[str, Any] | None:
     """Order a lane to continue, and order it on after each share of its inputs, since it may have no others that would wake it.
 
@@ -173,7 +202,7 @@ def resume(
     with TopicReader(config.kafka, config.topics.prefix, ["lanes"]) as reader:
         for _ in reader.read_to_end():
             pass
-        order_to_resume(config, lane, skips)
+        order_to_resume(config, lane, skips, rebuild=rebuild)
         deadline = time.monotonic() + seconds_max
         while time.monotonic() < deadline:
             for record in reader.poll(POLL_S):

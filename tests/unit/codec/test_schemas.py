@@ -79,7 +79,7 @@ def test_fingerprints_of_released_schemas_do_not_change() -> None:
         "validator.Dispatch": ["2c990e959a62e565"],
         "validator.DownwardMessage": ["3c2c9780265a1f03"],
         "validator.IngressEvent": ["07051c8f5cdd5213"],
-        "validator.LaneOrder": ["22100389eb4c85ef"],
+        "validator.LaneOrder": ["22100389eb4c85ef", "2b93975f9c178629"],
         "validator.LaneParked": ["71b28e7560f8e3bf"],
         "validator.LaneStatus": ["1932551b338403e2", "528a5e6dd6a5cce3"],
         "validator.Marker": ["ed29aa327e9c1506"],

@@ -14,7 +14,7 @@ from tests.unit.lanes.backend import Store
 from tests.unit.lanes.chains import PREFIX, Chain, chain, definition_of, inputs_of
 from validator.codec.encode import BlockOutput, OutputRecord
 from validator.codec.inflight import Arrival
-from validator.codec.orders import LaneOrder
+from validator.codec.orders import InputSpan, LaneOrder
 from validator.core.inputs import Source
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import Marker
@@ -76,7 +76,7 @@ class Running:
         attempt = self.store.attempt()
         batch = LaneBatch(
             self.definition, attempt, self.cache, items, self.held, self.suspects,
-            was_parked=self.was_parked, noted=lambda *point: self.noted.append(point), on_bug=lambda _: None,
+            checkpoint="here", was_parked=self.was_parked, noted=lambda *point: self.noted.append(point), on_bug=lambda _: None,
         )  # fmt: skip
         sink = TransactionalSink(lambda _: self.log)
         sink.write(self.chain.lane, list(batch.run()))
@@ -92,10 +92,14 @@ class Running:
         offsets = range(span.first, span.end)
         return [self.kafka[Source(*place, at)] for at in offsets if Source(*place, at) in self.kafka], span.end
 
-    def order(self, *skips: Source) -> None:
-        """Order the lane to continue."""
+    def order(self, *skips: Source, start_over: bool = False, checkpoint: str = "here") -> None:
+        """Order the lane to continue, or to start over with all that Kafka has."""
         orders = sum(source[:2] == ORDERS for source in self.kafka)
-        self.run([LaneOrder(self.chain.lane, frozenset(skips), Source(*ORDERS, orders))])
+        ends: dict[Place, int] = {}
+        for topic, partition, offset in self.kafka if start_over else ():
+            ends[topic, partition] = max(offset + 1, ends.get((topic, partition), 0))
+        inputs = tuple(InputSpan(*place, 0, end) for place, end in sorted(ends.items()))
+        self.run([LaneOrder(self.chain.lane, frozenset(skips), Source(*ORDERS, orders), inputs, checkpoint)])
 
     def parked(self) -> Parked | None:
         """Return how the lane is parked."""
