@@ -16,6 +16,7 @@ from streaming.decode_stage import CHUNK_SCHEMA, decode_stage
 from streaming.held_inputs import ParkingSettings
 from streaming.lane_operator import OUTPUT_SCHEMA, LaneOperator, shipped
 from streaming.options import WHOLE_BYTES_MAX, batch_bytes_max, source_options
+from streaming.pace import QUICK, SINGLE, Pace
 from streaming.sink import WRITTEN_SCHEMA, ExactlyOnceOutput, Output, sink_stage
 from validator.config import Config
 from validator.core.inputs import Source
@@ -55,13 +56,17 @@ class JobSettings:
     parked: frozenset[str] = frozenset()
     """Lanes that were parked before they are started over."""
 
+    pace: Pace = QUICK
+
     @property
     def beat(self) -> Beat:
         """The file by which lanes show their progress."""
         return beat_next_to(self.checkpoint)
 
     @classmethod
-    def of(cls, config: Config, definitions: dict[str, LaneDefinition], output: Output | None) -> JobSettings:
+    def of(
+        cls, config: Config, definitions: dict[str, LaneDefinition], output: Output | None, pace: Pace = QUICK
+    ) -> JobSettings:
         """Return the settings of a configuration's job."""
         job = config.job
         return cls(
@@ -73,6 +78,7 @@ class JobSettings:
             trigger_interval_ms=job.trigger_interval_ms,
             output=output,
             worker_memory_bytes=_bytes(job.worker_memory),
+            pace=pace,
         )
 
 
@@ -85,9 +91,11 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
     """Start the query, which runs until it is stopped or fails."""
     kinds = {settings.prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}
     reader = spark.readStream.format("kafka")
-    for name, value in source_options(list(kinds), settings.records_per_trigger).items():
-        reader = reader.option(name, value)
-    for name, value in spark_options(settings.kafka).items():
+    options = source_options(list(kinds), settings.records_per_trigger, poll_records=settings.pace.poll_records)
+    options |= spark_options(settings.kafka)
+    if settings.pace is SINGLE:  # what is configured was too much
+        options["kafka.max.poll.records"] = str(SINGLE.poll_records)
+    for name, value in options.items():
         reader = reader.option(name, value)
     rows = bounded_values(reader.load())
 

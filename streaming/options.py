@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from streaming.pace import STEADY
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.private import UMASK
 
@@ -15,11 +16,6 @@ always finds it in its cache. On a cluster, use a few for each single-core execu
 RECORDS_PER_TASK = 50_000
 """Kafka records per decode task. A backlog on one partition is split into tasks of this size, so that every core decodes. A small batch
 stays one task per topic with new records."""
-
-POLL_RECORDS = 64
-"""Records that Kafka's client gives a decode task at once, as complete values: fetches are bounded in compressed bytes only. The task holds
-twice as many for a moment. With Kafka's default of 500, records of `RECORD_BYTES_MAX` exceeded the JVM's heap. Measured with records of
-400 bytes: a record costs 7 us more than with 500; with 32, 21 us, since Spark asks for the partition's ends after each poll."""
 
 CHUNK_BYTES = 1024 * 1024
 """Bytes at which a stage passes a packed chunk to the next: large enough to make the cost per row negligible, small enough that the next
@@ -143,7 +139,10 @@ def protection_options(master: str, sockets: Path | None) -> dict[str, str]:
 
 
 def source_options(
-    topics: list[str], records_per_trigger: int | None, records_per_task: int = RECORDS_PER_TASK
+    topics: list[str],
+    records_per_trigger: int | None,
+    records_per_task: int = RECORDS_PER_TASK,
+    poll_records: int = STEADY.poll_records,
 ) -> dict[str, str]:
     """Return the options of the Kafka source, without the connection options (`validator.kafka.spark_options`).
 
@@ -163,7 +162,8 @@ def source_options(
         "kafka.isolation.level": "read_committed",
         # a fetch must hold the largest record
         "kafka.max.partition.fetch.bytes": str(2 * RECORD_BYTES_MAX),
-        "kafka.max.poll.records": str(POLL_RECORDS),
+        # see `streaming.pace`
+        "kafka.max.poll.records": str(poll_records),
     }
     if records_per_trigger is not None:
         # upper bound of a batch: limits memory and the work that a restart repeats

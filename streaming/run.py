@@ -3,23 +3,32 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from streaming.batch_watch import BatchWatch, Stalled, signs_of
-from streaming.deaths import WORKER_DIED, Deaths, worker_died
+from streaming.deaths import Deaths, worker_died
 from streaming.job_offsets import JobOffsets
 from streaming.logs import locked, logger, own_output
 from streaming.outside import WRITER_GONE, Outages, StopSignal, is_outside
-from streaming.session import SPARK_LOG, JvmGone, SessionSettings, SessionStart, jvm_is_gone, starting_session
+from streaming.pace import OUT_OF_MEMORY, BatchPassed, OutOfMemory, Pace, passing, run_at_paces
+from streaming.parked_log import ParkedLog
+from streaming.reasons import reason_of
+from streaming.session import (
+    SPARK_LOG,
+    JvmGone,
+    SessionSettings,
+    SessionStart,
+    jvm_is_gone,
+    reason_gone,
+    starting_session,
+)
 from streaming.transactions import KafkaGone, WriteFailed, take_over
 from validator import exit_codes
 from validator.config import Config
@@ -78,16 +87,28 @@ def run_job(config: Config, output: Output | None = None, accepted: Accepted = N
         def looked() -> Look:
             return outages.wait_out(lambda: _look(config, definitions, accepted, log))
 
-        def run() -> int:
+        found: list[Look] = []
+
+        def look_once() -> Look:
+            if not found:
+                found.append(looked())
+            return found[0]
+
+        def run(pace: Pace) -> int:
             # a change may be refused, which need not wait for Spark; otherwise Spark and a broker may start at the same time
-            found = looked() if has_changed(config, definitions) else None
-            with starting_session(SessionSettings.of(config, directory)) as session:
+            if has_changed(config, definitions):
+                look_once()
+            with starting_session(SessionSettings.of(config, directory, pace)) as session:
                 from streaming.job import JobSettings  # slow to import, so while Spark's JVM starts
 
-                settings = JobSettings.of(config, definitions, output)
-                return _run_in_session(config, settings, session, lambda: found or looked(), outages)
+                settings = JobSettings.of(config, definitions, output, pace)
+                try:
+                    return _run_in_session(config, settings, session, look_once, outages)
+                except OutOfMemory:
+                    session.kill()
+                    raise
 
-        return ended_in_order(run, outages)
+        return ended_in_order(lambda: run_at_paces(run, log), outages)
 
 
 def _look(config: Config, definitions: dict[str, LaneDefinition], accepted: Accepted, log: Any) -> Look:
@@ -103,7 +124,7 @@ def ended_in_order(run: Callable[[], int], outages: Outages) -> int:
         return run()
     except JvmGone:
         outages.log.error("failed", reason=JVM_GONE)
-    except GivenUp as error:
+    except (GivenUp, OutOfMemory) as error:
         outages.log.error("failed", reason=str(error))
     except Unavailable:
         if not outages.stop.requested:
@@ -135,12 +156,14 @@ def _run_in_session(
     settings = replace(settings, retired=dict(found.retired))
     try:
         code = _run_queries(spark, settings, outages, config.job.stalled_after)
+    except (OutOfMemory, BatchPassed):
+        raise
     except Exception as error:
         if jvm_is_gone(spark):
-            raise JvmGone from error
+            raise reason_gone(spark) from error
         raise
     if code == exit_codes.INTERNAL_ERROR and jvm_is_gone(spark):  # a JVM that ends fails its query in various ways
-        raise JvmGone
+        raise reason_gone(spark)
     return code
 
 
@@ -158,8 +181,9 @@ def _run_queries(spark: SparkSession, settings: JobSettings, outages: Outages, s
     def watch(query: StreamingQuery) -> BatchWatch:
         return BatchWatch(stalled_after_s, signs_of(spark, query, settings.beat))
 
-    with closing(JobOffsets(settings.kafka, settings.prefix)) as offsets:
-        return run_queries(start, outages, watch, offsets.commit, deaths)
+    parked = ParkedLog(settings.kafka, settings.prefix, settings.definitions, outages.log)
+    with closing(JobOffsets(settings.kafka, settings.prefix)) as offsets, parked:
+        return run_queries(start, outages, watch, passing(settings.pace, offsets.commit), deaths)
 
 
 def run_queries(
@@ -253,11 +277,16 @@ def _follow(
             if watch is not None:
                 watch.look()
         _stop_between_batches(query)
+    except BatchPassed:
+        _stop_between_batches(query)
+        raise
     except Stalled as stalled:
         _end(query, str(stalled))
         raise BatchFailed(str(stalled), progressed=last_batch >= 0, outside=True) from None
     except StreamingQueryException as error:
-        reason, foreseen = _reason(error)
+        reason, foreseen = reason_of(error)
+        if reason == OUT_OF_MEMORY:
+            raise OutOfMemory from None
         if is_outside(str(error)) and (not foreseen or WRITER_GONE in reason):
             last_batch = _log_batches(query, last_batch, log, commit)
             raise BatchFailed(reason, progressed=last_batch >= 0, outside=True) from None
@@ -324,67 +353,3 @@ def _stop_between_batches(query: StreamingQuery) -> None:
 def _finished_batch(query: StreamingQuery) -> int:
     progress = query.lastProgress
     return -1 if progress is None else progress.batchId
-
-
-_FORESEEN = (
-    ".HandlerFault:",
-    ".WaitingOverflow:",
-    ".PluginError:",
-    ".UserError:",
-    ".ReadFailed:",
-    ".WriteFailed:",
-    ".WriterFenced:",
-    ".KafkaGone:",
-)
-"""Errors that a worker raises although the program is correct. `ReadFailed` and `WriteFailed` are retried, `KafkaGone` is waited for.
-
-What stops a single lane parks it (`validator.lanes.parking`), so the others come from what all lanes need: the worker's plugins, another
-job.
-"""
-
-_FORESEEN_BY_SPARK = ("[CONCURRENT_STREAM_LOG_UPDATE]",)
-"""Spark's message if another job writes the checkpoint, too."""
-
-_HUNG = "a handler did not return and no signal could interrupt it"
-_CALLS_HANDLERS = re.compile(r"core/handlers/dispatch\.py\", line \d+ in _run$")
-
-_OUT_OF_MEMORY = "java.lang.OutOfMemoryError"
-
-_INPUTS_GONE = "data may have been lost because they are not available in Kafka any more"
-"""Spark's message if offsets that it has to read no longer exist."""
-
-
-def _reason(error: StreamingQueryException) -> tuple[str, bool]:
-    """Return in one line why the query failed, and whether that is a foreseen error.
-
-    The line is the last foreseen error of a worker if there is one, otherwise Spark's first line.
-    """
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    foreseen = [line for line in lines if any(name in line for name in _FORESEEN)]
-    if foreseen:
-        return foreseen[-1], True
-    stuck = _stuck_handler(lines)
-    if stuck is not None:
-        return f"{_HUNG}, so its worker was killed: {stuck}", True
-    if any(_OUT_OF_MEMORY in line for line in lines):
-        return "Spark's JVM ran out of memory: raise [job] driver_memory (docs/operations.md, Parked lanes)", True
-    first = lines[0] if lines else type(error).__name__
-    if _INPUTS_GONE in first:
-        which = next(
-            (line.removeprefix("Reason: ") for line in lines if line.startswith("Reason: ")), "Spark does not say which"
-        )
-        return (
-            f"retention removed inputs from Kafka before the job read them ({which}): remove the checkpoint and import a later state of "
-            "the lanes with `validator lanes import`"
-        ), True
-    return first, any(sign in first for sign in _FORESEEN_BY_SPARK)
-
-
-def _stuck_handler(lines: list[str]) -> str | None:
-    """Return the plugin's line at which a worker was killed, from the stack that it left; innermost call first. None if there is none."""
-    if not any(WORKER_DIED in line for line in lines):
-        return None
-    for inner, outer in pairwise(lines):
-        if inner.startswith("File ") and _CALLS_HANDLERS.search(outer):
-            return inner
-    return None

@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from streaming.options import LOOPBACK, is_local, jvm_options, protection_options, session_options
+from streaming.pace import QUICK, OutOfMemory, Pace
 from validator.errors import UserError
 from validator.kafka import class_archive
 from validator.kafka.jars import ensure_jars
@@ -36,6 +37,9 @@ JVM_END_S_MAX = 5.0
 
 ARCHIVE_S_MAX = 300.0
 """Seconds within which a JVM has to write an archive of its classes, which takes 10 s."""
+
+OUT_OF_MEMORY_CODE = 52
+"""Code with which Spark ends its JVM if a task has run out of memory."""
 
 _LOG_CONFIGURATION = """\
 # Spark's log goes to a separate file, so that the job's log stays readable.
@@ -73,10 +77,11 @@ class SessionSettings:
     jit: str = "quick"
 
     @classmethod
-    def of(cls, config: Config, directory: Path) -> SessionSettings:
+    def of(cls, config: Config, directory: Path, pace: Pace = QUICK) -> SessionSettings:
         """Return the settings of a configuration's job."""
         job = config.job
-        return cls(job.master, directory, job.driver_memory, job.state_partitions, job.jit)
+        alone = pace.alone and job.master.startswith("local[")
+        return cls("local[1]" if alone else job.master, directory, job.driver_memory, job.state_partitions, job.jit)
 
 
 class SessionStart(threading.Thread):
@@ -123,6 +128,17 @@ class SessionStart(threading.Thread):
             if os.environ.get(class_archive.OUTPUT_VARIABLE) is not None:
                 _end_jvm(gateway)
         self._sockets.cleanup()
+        if gateway is not None and gateway.proc is not None and gateway.proc.poll() is not None:
+            _forget_jvm()
+
+    def kill(self) -> None:
+        """Kill a JVM that may not be able to stop by itself."""
+        from pyspark import SparkContext
+
+        gateway = SparkContext._gateway
+        if gateway is not None and gateway.proc is not None:
+            gateway.proc.kill()
+            gateway.proc.wait()
 
 
 @contextmanager
@@ -193,6 +209,15 @@ def _started(options: dict[str, str]) -> SparkSession:
         raise
 
 
+def _forget_jvm() -> None:
+    """Let the next session of this process start a JVM of its own."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+
+
 def _end_jvm(gateway: Any) -> None:
     """End a JVM, and wait until it has written its archive."""
     gateway.proc.stdin.close()
@@ -203,6 +228,12 @@ def _end_jvm(gateway: Any) -> None:
 def jvm_is_gone(spark: SparkSession) -> bool:
     """Return whether a session's JVM has ended or ends within `JVM_END_S_MAX`. A JVM that was started elsewhere counts as running."""
     return _has_ended(spark.sparkContext._gateway, JVM_END_S_MAX)
+
+
+def reason_gone(spark: SparkSession) -> Exception:
+    """Return why a session's JVM, which has ended, did so."""
+    gateway: Any = spark.sparkContext._gateway
+    return OutOfMemory() if gateway.proc.returncode == OUT_OF_MEMORY_CODE else JvmGone()
 
 
 def _has_ended(gateway: Any, patience_s: float) -> bool:

@@ -25,6 +25,7 @@ from validator.lanes.configured import (
 )
 from validator.lanes.kept_start import StartedEpoch, start_of
 from validator.lanes.marker import Marker
+from validator.lanes.parked import Fault, Parked, Span, running
 from validator.service import lag
 from validator.service.look import Look
 
@@ -134,6 +135,27 @@ def test_complete_batch_of_the_job_shortens_what_is_counted(
         path.write_text(f"v1\n{{}}\n{json.dumps({f'{prefix}candidates': {'0': 30}})}")
     (row,) = lines(invoke("lanes", "--json", chain.option()).stdout)
     assert (row["lag"], row["lag_complete"]) == (2, True)
+
+
+def test_lag_of_a_parked_lane_is_what_it_holds(chain: Follower, kafka: dict[str, Any]) -> None:
+    prefix = chain.config.topics.prefix
+    send(kafka, prefix, [("candidates", b"polkadot", b"x")] * 6)
+    mark(chain, "polkadot", 2, candidates=2)
+    for folder in ("commits", "offsets"):
+        path = job_directory(chain.config) / "checkpoint" / folder / "4"
+        path.parent.mkdir(parents=True)
+        path.write_text(f"v1\n{{}}\n{json.dumps({f'{prefix}candidates': {'0': 6}})}")
+    assert lag_of(chain) == {"polkadot": 0}
+    held = {(f"{prefix}candidates", 0): Span(3, 5)}
+    for parked, lag_records in (
+        (Parked(Fault.MEMORY, "why", 2, held), 3),
+        (Parked(Fault.MEMORY, "why", 2), 4),  # what it does not name has arrived since
+        (Parked(Fault.STATE, "why", None, {(f"{prefix}candidates", 0): Span(0, 5)}, resuming=True), 6),
+    ):
+        send(kafka, prefix, [(each.topic, each.key, each.value) for each in parked.record("polkadot").records])
+        assert lag_of(chain) == {"polkadot": lag_records}
+    send(kafka, prefix, [(each.topic, each.key, each.value) for each in running("polkadot").records])
+    assert lag_of(chain) == {"polkadot": 0}
 
 
 def test_plugins_are_those_of_the_job(chain: Follower) -> None:

@@ -199,11 +199,21 @@ def test_json_option_prints_the_jobs_log(chain: Follower, monkeypatch: pytest.Mo
     assert [event["event"] for event in lines(result.stderr)] == ["started", "failed"]
 
 
-def test_user_error_of_the_job_is_passed_on(chain: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("command", ["run", "up"])
+def test_user_error_of_the_job_is_passed_on(chain: Follower, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     stand_in(monkeypatch, "import sys; sys.stderr.write('validator: no Java here\\n'); sys.exit(2)")
-    result = invoke("run", chain.option())
+    result = invoke(command, chain.option())
     assert result.exit_code == 2
-    assert result.stderr == "validator: no Java here\n"
+    assert result.stderr.splitlines()[-1] == "validator: no Java here"
+    assert "Ctrl-C" not in result.stderr, "nothing is running"
+
+
+def test_up_says_how_to_reach_what_is_ready(chain: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready = """import sys; print('{"event": "ready"}', file=sys.stderr)"""
+    stand_in(monkeypatch, f"{ready}; {ready}")
+    result = invoke("up", chain.option())
+    assert result.stderr.count(f"Kafka at {chain.config.kafka['bootstrap.servers']}; lanes ") == 1
+    assert result.stderr.index("the query is running") < result.stderr.index("Press Ctrl-C to stop.")
 
 
 WAITS = """

@@ -17,7 +17,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from streaming.deaths import DEATHS_MAX, Deaths
-from streaming.run import BatchFailed, _may_pass, _reason
+from streaming.reasons import reason_of
+from streaming.run import BatchFailed, _may_pass
 from tests.streaming.harness import (
     PATIENCE_S,
     SAME_WHATEVER_ARRIVES,
@@ -185,7 +186,7 @@ def settled(running: Stream, deaths: Deaths) -> None:
         try:
             running.settle()
         except StreamingQueryException as failure:
-            reason, _ = _reason(failure)
+            reason, _ = reason_of(failure)
             if not _may_pass(str(failure), reason):
                 raise
             deaths.count(BatchFailed(reason, progressed=False, error=str(failure)))
@@ -257,7 +258,7 @@ def test_worker_without_the_drivers_version_ends_query_in_one_line(
         query = running.start()
         with pytest.raises(StreamingQueryException) as failed:
             query.awaitTermination(int(PATIENCE_S))
-    reason, foreseen = _reason(failed.value)
+    reason, foreseen = reason_of(failed.value)
     assert foreseen
     assert not _may_pass(str(failed.value), reason)
     assert (

@@ -15,7 +15,8 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 
-from streaming.run import _may_pass, _reason, _stop_between_batches
+from streaming.reasons import reason_of
+from streaming.run import _may_pass, _stop_between_batches
 from tests.streaming.harness import (
     PATIENCE_S,
     Stream,
@@ -119,7 +120,7 @@ def test_stop_in_mid_batch_and_dying_workers_emit_everything_once(
     wait_until(lambda: dies_with_its_workers(running), "a batch fails", running.log)
     failure = query.exception()
     assert failure is not None
-    assert _may_pass(str(failure), _reason(failure)[0]), str(failure)  # the job would restart the query
+    assert _may_pass(str(failure), reason_of(failure)[0]), str(failure)  # the job would restart the query
     running.start()
     running.settle()
     running.stop()
@@ -171,7 +172,7 @@ def test_inputs_removed_by_retention_stop_the_job_in_one_line(
     query = running.start()
     with pytest.raises(StreamingQueryException) as failed:
         query.awaitTermination(int(PATIENCE_S))
-    reason, foreseen = _reason(failed.value)
+    reason, foreseen = reason_of(failed.value)
     assert foreseen
     assert "\n" not in reason
     assert reason.startswith(

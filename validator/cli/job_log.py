@@ -23,6 +23,8 @@ _STYLES = {
     "ready": "bold green",
     "stopped": "yellow",
     "waiting": "yellow",
+    "parked": "bold red",
+    "resumed": "bold green",
     "batch": "cyan",
 }
 
@@ -68,6 +70,12 @@ def describe(event: Event) -> str:
         case "waiting":
             waited = f" after {event['waited']:.0f} s" if event["waited"] >= 1 else ""
             return f"{event['reason']}; tries again in {event['seconds']:.0f} s{waited}, gives up after {event['give_up_after']:g} s"
+        case "parked":
+            return f"{event['reason']}; what to do: {event['to_do']}; then `{event['command']}`"
+        case "resumed":
+            return f"lane {event['lane']} is no longer parked"
+        case "resuming":
+            return f"lane {event['lane']} takes the inputs that it held"
         case "stopped":
             return f"after batch {event['last_batch']}" if event["last_batch"] >= 0 else "before the first batch"
         case "broker":

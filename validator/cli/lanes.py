@@ -70,7 +70,7 @@ def lanes(
         names = sorted({*config.chains, *found, *reports.parked})
         checkpoint = job_directory(config) / "checkpoint"
         use_artefacts(config.plugins.artefacts)
-        behind = lags(config.kafka, config.topics.prefix, configured_codec(config), names, checkpoint)
+        behind = lags(config.kafka, config.topics.prefix, configured_codec(config), names, checkpoint, reports.parked)
         kept = kept_starts(job_directory(config) / "lanes")
         rows = [
             {

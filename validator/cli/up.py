@@ -18,9 +18,11 @@ from validator.lanes.accepted import read_accepted
 from validator.service.start import JOB_RESTARTS_MAX, Service
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from validator.config import Config
+    from validator.service.job import Event
 
 
 def up(
@@ -58,19 +60,35 @@ def up(
         ensure_jars("spark", progress=progress)
         if embedded:
             ensure_jars("broker", progress=progress)
-    service = Service(config, embedded_broker(port) if embedded else None, log_printer(as_json=as_json), accepted)
+    printer = log_printer(as_json=as_json)
+    service = Service(
+        config,
+        embedded_broker(port) if embedded else None,
+        printer if as_json else _explaining(printer, lambda: _how_to_reach(service.config, config_path)),
+        accepted,
+    )
     with terminated_as_interrupted():
         restarts_max = JOB_RESTARTS_MAX if restart else 0
-        raise typer.Exit(
-            _serve(service, config_path, restarts_max=restarts_max, keep_broker=keep_broker, as_json=as_json)
-        )
+        raise typer.Exit(_serve(service, restarts_max=restarts_max, keep_broker=keep_broker, as_json=as_json))
 
 
-def _serve(service: Service, config_path: Path | None, *, restarts_max: int, keep_broker: bool, as_json: bool) -> int:
+def _explaining(printer: Callable[[Event], None], explain: Callable[[], str]) -> Callable[[Event], None]:
+    """Return a printer that says, once the job is ready for the first time, how to reach it: until then it may refuse to start."""
+    explained = False
+
+    def print_event(event: Event) -> None:
+        nonlocal explained
+        printer(event)
+        if event["event"] == "ready" and not explained:
+            explained = True
+            say(explain())
+
+    return print_event
+
+
+def _serve(service: Service, *, restarts_max: int, keep_broker: bool, as_json: bool) -> int:
     try:
         service.start()
-        if not as_json:
-            say(_how_to_reach(service.config, config_path))
         return service.run(restarts_max)
     except KeyboardInterrupt:
         if not as_json:
@@ -97,5 +115,5 @@ def _how_to_reach(config: Config, config_path: Path | None) -> str:
         f"  send:  validator submit{option} candidates candidates.jsonl\n"
         f"  watch: validator watch{option} verdicts --follow\n"
         f"         validator lanes{option}\n"
-        "The first verdict takes about 15 seconds, longer on a busy machine. Press Ctrl-C to stop."
+        "Press Ctrl-C to stop."
     )

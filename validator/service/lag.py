@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 from validator.codec.decode import decode_record
 from validator.core.inputs import DeadLetter, RecordKind, Source
@@ -30,6 +31,9 @@ LAG_RECORDS_MAX: Final = 1_000_000
 """Records of one partition, of any lane, that are read to count; beyond them, the lag is at least what was counted."""
 
 
+_NONE: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType({})
+
+
 @dataclass(slots=True)
 class Lag:
     """A lane's own records that it has not consumed, and how many of them are blocks; ``complete`` unless there may be more."""
@@ -40,13 +44,18 @@ class Lag:
 
 
 def lags(
-    kafka: KafkaTable, prefix: str, codec: Codec, lanes: Collection[str], checkpoint: Path | None = None
+    kafka: KafkaTable,
+    prefix: str,
+    codec: Codec,
+    lanes: Collection[str],
+    checkpoint: Path | None = None,
+    parked: Mapping[str, Mapping[str, Any]] = _NONE,
 ) -> dict[str, Lag]:
     """Return the lag of some lanes, and of every lane that has a marker.
 
     A lane has consumed what its marker says, and what the last complete batch of the job's ``checkpoint`` has, whoever's records those
-    are; without a checkpoint more records must be read. ``codec`` reads records whose key names no lane. Raises `UserError` if Kafka or a
-    topic is not available.
+    are; without a checkpoint more records must be read. A lane of ``parked`` (by lane, its last `LaneParked` record) has not consumed what
+    it holds. ``codec`` reads records whose key names no lane. Raises `UserError` if Kafka or a topic is not available.
     """
     markers = {lane: marker for lane, marker in read_markers(kafka, prefix).items() if lane}
     by_job = {} if checkpoint is None else _consumed_by_job(checkpoint)
@@ -55,7 +64,7 @@ def lags(
         spans = reader.spans()
     for (topic, partition), (low, end) in spans.items():
         place = (prefix + topic, partition)
-        starts = {lane: max(low, _taken(markers, lane, place), by_job.get(place, 0)) for lane in found}
+        starts = {lane: max(low, _start(markers.get(lane), parked.get(lane), place, by_job)) for lane in found}
         if min(starts.values(), default=end) < end:
             _count(kafka, prefix, codec, (topic, partition), starts, found)
     return found
@@ -93,9 +102,13 @@ def _lane_of(codec: Codec, kind: RecordKind, record: TopicRecord) -> str:
     return decoded.lane if isinstance(decoded, DeadLetter) else decoded[0]
 
 
-def _taken(markers: Mapping[str, Marker], lane: str, place: tuple[str, int]) -> int:
-    marker = markers.get(lane)
-    return 0 if marker is None else marker.consumed.get(place, 0)
+def _start(marker: Marker | None, parked: Mapping[str, Any] | None, place: tuple[str, int], by_job: Consumed) -> int:
+    """Return the offset from which on a lane's own records of a partition count."""
+    taken = 0 if marker is None else marker.consumed.get(place, 0)
+    if parked is None:
+        return max(taken, by_job.get(place, 0))
+    firsts = (held["first"] for held in parked["held"] if (held["topic"], held["partition"]) == place)
+    return next(firsts, taken)
 
 
 def _consumed_by_job(checkpoint: Path) -> Consumed:

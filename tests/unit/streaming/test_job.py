@@ -9,6 +9,7 @@ from unittest.mock import MagicMock
 
 from streaming.job import STAGE_VARIABLE, JobSettings, start_query
 from streaming.options import source_options
+from streaming.pace import QUICK, SINGLE, STEADY, Pace
 from validator.config.model import Job
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.kafka.client import MESSAGE_BYTES_MAX
@@ -43,9 +44,9 @@ class Recorder:
         return then
 
 
-def planned(**kafka: Any) -> Recorder:
+def planned(pace: Pace = QUICK, **kafka: Any) -> Recorder:
     recorder = Recorder()
-    settings = JobSettings({}, {"bootstrap.servers": "a:1", **kafka}, "p.", Path("there"), 77, 250)
+    settings = JobSettings({}, {"bootstrap.servers": "a:1", **kafka}, "p.", Path("there"), 77, 250, pace=pace)
     start_query(recorder.session(), settings)
     return recorder
 
@@ -53,7 +54,7 @@ def planned(**kafka: Any) -> Recorder:
 def test_reader_has_all_options_and_kafka_address() -> None:
     reader = planned().reader
     topics = ["p." + topic for topic in INPUT_TOPICS]
-    assert reader == {**source_options(topics, 77), "kafka.bootstrap.servers": "a:1"}
+    assert reader == {**source_options(topics, 77, poll_records=500), "kafka.bootstrap.servers": "a:1"}
     assert reader["subscribe"].split(",") == topics
     assert reader["maxOffsetsPerTrigger"] == "77"
     assert int(reader["kafka.max.partition.fetch.bytes"]) > MESSAGE_BYTES_MAX >= RECORD_BYTES_MAX
@@ -63,6 +64,7 @@ def test_user_table_overrides_reader_options_but_not_guarantees() -> None:
     reader = planned(**{"max.partition.fetch.bytes": 123, "spark.max.poll.records": 9}).reader
     assert reader["kafka.max.partition.fetch.bytes"] == "123"
     assert reader["kafka.max.poll.records"] == "9"
+    assert planned(SINGLE, **{"spark.max.poll.records": 9}).reader["kafka.max.poll.records"] == "1"
     assert reader["kafka.isolation.level"] == "read_committed"
 
 
@@ -76,6 +78,7 @@ def test_every_stage_has_own_workers() -> None:
     assert recorder.environment == {}
 
 
-def test_largest_records_of_a_partition_fit_in_half_of_the_default_heap() -> None:
-    assert 2 * int(source_options(["a"], 1)["kafka.max.poll.records"]) * RECORD_BYTES_MAX <= 1024**3
+def test_largest_records_of_a_partition_fit_in_half_of_the_default_heap_at_the_steady_pace() -> None:
+    assert planned(STEADY).reader["kafka.max.poll.records"] == source_options(["a"], 1)["kafka.max.poll.records"]
+    assert 2 * int(planned(STEADY).reader["kafka.max.poll.records"]) * RECORD_BYTES_MAX <= 1024**3
     assert Job().driver_memory == "2g"

@@ -13,7 +13,8 @@ from pyspark.errors import StreamingQueryException
 from streaming import run
 from streaming.deaths import DEATHS_MAX, Deaths, executed_lane
 from streaming.outside import Outages
-from streaming.run import BatchFailed, _follow, _may_pass, _reason, run_queries
+from streaming.reasons import reason_of
+from streaming.run import BatchFailed, _follow, _may_pass, run_queries
 from streaming.workers import EXECUTES
 from tests.unit.streaming.queries import ANOTHER_CONNECTION, CUT_OFF, KILLED, LATE, TRACEBACK, Log, Query, Stop
 from validator import exit_codes
@@ -101,7 +102,7 @@ def test_failure_is_logged_whenever_it_happens(script: list[str]) -> None:
     ],
 )  # fmt: skip
 def test_failure_reason_is_one_line(text: str, reason: str, foreseen: bool) -> None:
-    assert _reason(StreamingQueryException(text)) == (reason, foreseen)
+    assert reason_of(StreamingQueryException(text)) == (reason, foreseen)
 
 
 @pytest.mark.parametrize("progressed", [False, True])

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Says in one line why a query has failed."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+from pyspark.errors import StreamingQueryException
+
+from streaming.deaths import WORKER_DIED
+from streaming.pace import OUT_OF_MEMORY
+
+_FORESEEN = (
+    ".HandlerFault:",
+    ".WaitingOverflow:",
+    ".PluginError:",
+    ".UserError:",
+    ".ReadFailed:",
+    ".WriteFailed:",
+    ".WriterFenced:",
+    ".KafkaGone:",
+)
+"""Errors that a worker raises although the program is correct. `ReadFailed` and `WriteFailed` are retried, `KafkaGone` is waited for.
+
+What stops a single lane parks it (`validator.lanes.parking`), so the others come from what all lanes need: the worker's plugins, another
+job.
+"""
+
+_FORESEEN_BY_SPARK = ("[CONCURRENT_STREAM_LOG_UPDATE]",)
+"""Spark's message if another job writes the checkpoint, too."""
+
+_HUNG = "a handler did not return and no signal could interrupt it"
+_CALLS_HANDLERS = re.compile(r"core/handlers/dispatch\.py\", line \d+ in _run$")
+
+_NO_MEMORY = ("java.lang.OutOfMemoryError", "Command exited with code 52")
+"""What Spark says if its JVM, or an executor's, runs out of memory."""
+
+_INPUTS_GONE = "data may have been lost because they are not available in Kafka any more"
+"""Spark's message if offsets that it has to read no longer exist."""
+
+
+def reason_of(error: StreamingQueryException) -> tuple[str, bool]:
+    """Return in one line why the query failed, and whether that is a foreseen error.
+
+    The line is the last foreseen error of a worker if there is one, otherwise Spark's first line.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    foreseen = [line for line in lines if any(name in line for name in _FORESEEN)]
+    if foreseen:
+        return foreseen[-1], True
+    stuck = _stuck_handler(lines)
+    if stuck is not None:
+        return f"{_HUNG}, so its worker was killed: {stuck}", True
+    if any(sign in line for line in lines for sign in _NO_MEMORY):
+        return OUT_OF_MEMORY, True
+    first = lines[0] if lines else type(error).__name__
+    if _INPUTS_GONE in first:
+        which = next(
+            (line.removeprefix("Reason: ") for line in lines if line.startswith("Reason: ")), "Spark does not say which"
+        )
+        return (
+            f"retention removed inputs from Kafka before the job read them ({which}): remove the checkpoint and import a later state of "
+            "the lanes with `validator lanes import`"
+        ), True
+    return first, any(sign in first for sign in _FORESEEN_BY_SPARK)
+
+
+def _stuck_handler(lines: list[str]) -> str | None:
+    """Return the plugin's line at which a worker was killed, from the stack that it left; innermost call first. None if there is none."""
+    if not any(WORKER_DIED in line for line in lines):
+        return None
+    for inner, outer in pairwise(lines):
+        if inner.startswith("File ") and _CALLS_HANDLERS.search(outer):
+            return inner
+    return None

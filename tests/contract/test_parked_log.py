@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job says when a lane is parked and when it continues, from the records of the topic `lanes`."""
+
+from __future__ import annotations
+
+import queue
+from typing import Any
+
+import pytest
+
+from streaming.parked_log import ParkedLog
+from tests.sending import send
+from validator.cli.job_log import describe
+from validator.codec.encode import BlockOutput
+from validator.kafka.topics import create_topics
+from validator.lanes.parked import Fault, Parked, running
+
+PREFIX = "parked-log."
+AWAITED_S_MAX = 60.0
+
+
+class Said:
+    """A log whose events are awaited."""
+
+    def __init__(self) -> None:
+        self._events: queue.Queue[dict[str, Any]] = queue.Queue()
+
+    def info(self, event: str, **values: Any) -> None:
+        self._events.put({"event": event, **values})
+
+    warning = info
+
+    def next(self) -> dict[str, Any]:
+        return self._events.get(timeout=AWAITED_S_MAX)
+
+
+def test_job_logs_how_its_lanes_are_and_become(kafka: dict[str, Any]) -> None:
+    create_topics(kafka, prefix=PREFIX)
+
+    def tell(*outputs: BlockOutput) -> None:
+        records = [record for output in outputs for record in output.records]
+        send(kafka, PREFIX, [(each.topic, each.key, each.value) for each in records])
+
+    hung, damaged = Parked(Fault.HANDLER, "lane a: it hung", 7), Parked(Fault.STATE, "lane b: damaged", None)
+    resuming = Parked(Fault.STATE, "lane b: damaged", None, resuming=True)
+    tell(damaged.record("a"), running("a"), hung.record("a"), running("b"), hung.record("gone"))
+    log = Said()
+    with ParkedLog(kafka, PREFIX, {"a", "b"}, log):
+        first = log.next()
+        assert (first["event"], first["lane"], first["fault"]) == ("parked", "a", "handler"), (
+            "what holds, not what held"
+        )
+        assert describe(first).startswith("lane a: it hung; what to do: deploy a handler")
+        assert describe(first).endswith("then `validator lanes resume --lane a`")
+        tell(damaged.record("b"))
+        second = log.next()
+        assert (second["lane"], second["command"]) == ("b", "validator lanes resume --lane b --rebuild")
+        tell(resuming.record("b"))
+        assert log.next() == {"event": "resuming", "lane": "b"}
+        tell(running("b"))
+        assert log.next() == {"event": "resumed", "lane": "b"}
+        tell(running("a"))
+        assert describe(log.next()) == "lane a is no longer parked"
+
+
+pytestmark = pytest.mark.broker
