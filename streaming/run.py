@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -25,7 +26,6 @@ from streaming.session import (
     JvmGone,
     SessionSettings,
     SessionStart,
-    jvm_is_gone,
     reason_gone,
     starting_session,
 )
@@ -155,16 +155,14 @@ def _run_in_session(
         outages.log.warning("accepted", change=change)
     settings = replace(settings, retired=dict(found.retired))
     try:
-        code = _run_queries(spark, settings, outages, config.job.stalled_after)
-    except (OutOfMemory, BatchPassed):
+        return _run_queries(spark, settings, outages, config.job.stalled_after)
+    except (OutOfMemory, JvmGone, BatchPassed):
         raise
     except Exception as error:
-        if jvm_is_gone(spark):
-            raise reason_gone(spark) from error
+        gone = reason_gone(spark)
+        if gone is not None:
+            raise gone from error
         raise
-    if code == exit_codes.INTERNAL_ERROR and jvm_is_gone(spark):  # a JVM that ends fails its query in various ways
-        raise reason_gone(spark)
-    return code
 
 
 def _run_queries(spark: SparkSession, settings: JobSettings, outages: Outages, stalled_after_s: float) -> int:
@@ -182,8 +180,9 @@ def _run_queries(spark: SparkSession, settings: JobSettings, outages: Outages, s
         return BatchWatch(stalled_after_s, signs_of(spark, query, settings.beat))
 
     parked = ParkedLog(settings.kafka, settings.prefix, settings.definitions, outages.log)
+    gone = partial(reason_gone, spark)
     with closing(JobOffsets(settings.kafka, settings.prefix)) as offsets, parked:
-        return run_queries(start, outages, watch, passing(settings.pace, offsets.commit), deaths)
+        return run_queries(start, outages, watch, passing(settings.pace, offsets.commit), deaths, gone)
 
 
 def run_queries(
@@ -192,6 +191,7 @@ def run_queries(
     watch: Callable[[StreamingQuery], BatchWatch],
     commit: Callable[[str], None] = lambda _: None,
     deaths: Deaths | None = None,
+    gone: Callable[[], Exception | None] = lambda: None,
 ) -> int:
     """Run a query, and restart it if a batch fails for a transient reason. Each attempt continues after the last committed output.
 
@@ -204,7 +204,7 @@ def run_queries(
         try:
             query = _started(start)
             log.info("ready", query=str(query.id), run=str(query.runId))
-            return _follow(query, stop, log, commit, watch(query))
+            return _follow(query, stop, log, commit, watch(query), gone)
         except BatchFailed as failure:
             if failure.progressed:
                 failures = 0
@@ -268,8 +268,12 @@ def _follow(
     log: Any,
     commit: Callable[[str], None] = lambda _: None,
     watch: BatchWatch | None = None,
+    gone: Callable[[], Exception | None] = lambda: None,
 ) -> int:
-    """Log batches until the query ends or stops, and return the job's exit code; ``commit`` gets the end of each batch's inputs."""
+    """Log batches until the query ends or stops, and return the job's exit code; ``commit`` gets the end of each batch's inputs.
+
+    If the query fails in a way that nobody has foreseen, ``gone`` says whether the JVM has ended, which fails it in various ways.
+    """
     last_batch = -1
     try:
         while not query.awaitTermination(POLL_S) and not stop.requested:  # type: ignore[arg-type]  # Spark takes fractions
@@ -293,6 +297,8 @@ def _follow(
         if _may_pass(str(error), reason):
             last_batch = _log_batches(query, last_batch, log, commit)
             raise BatchFailed(reason, progressed=last_batch >= 0, error=str(error)) from None
+        if not foreseen and (ended := gone()) is not None:
+            raise ended from None
         log.error("failed", reason=reason)
         return exit_codes.STOPPED if foreseen else exit_codes.INTERNAL_ERROR
     last_batch = _log_batches(query, last_batch, log, commit)

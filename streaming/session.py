@@ -230,8 +230,10 @@ def jvm_is_gone(spark: SparkSession) -> bool:
     return _has_ended(spark.sparkContext._gateway, JVM_END_S_MAX)
 
 
-def reason_gone(spark: SparkSession) -> Exception:
-    """Return why a session's JVM, which has ended, did so."""
+def reason_gone(spark: SparkSession) -> JvmGone | OutOfMemory | None:
+    """Return why a session's JVM has ended; None if it runs, as `jvm_is_gone` says."""
+    if not jvm_is_gone(spark):
+        return None
     gateway: Any = spark.sparkContext._gateway
     return OutOfMemory() if gateway.proc.returncode == OUT_OF_MEMORY_CODE else JvmGone()
 

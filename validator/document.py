@@ -92,6 +92,8 @@ class Node:
         """Return bytes written in lower-case hex without a prefix, exactly ``size`` of them if that is given."""
         expected = "bytes in hex" if size is None else f"{size} bytes in hex"
         text = self.text()
+        if text.startswith("0x"):
+            expected += " without the prefix 0x"
         try:
             data = bytes.fromhex(text)
         except ValueError:

@@ -48,6 +48,22 @@ def test_a_mistake_is_one_line(arguments: tuple[str, ...], message: str, tmp_pat
     assert message in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("named", "line"),
+    [
+        ("polkadt", "no chain 'polkadt' is configured; did you mean 'polkadot'?"),
+        ("x", "no chain 'x' is configured; configured are polkadot"),
+    ],
+)
+def test_transport_of_an_unknown_chain_is_refused(named: str, line: str, tmp_path: Path) -> None:
+    config = tmp_path / "validator.toml"
+    inbox = f'[transports.xcmp-bodies.paras."{named}/2000"]\ninbox = "{tmp_path / "inbox"}"\n'
+    config.write_text(CONFIG + inbox, encoding="utf-8")
+    done = invoke("transport", "run", f"xcmp-bodies.{named}-2000", f"--config={config}")
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.endswith(f": transport xcmp-bodies.{named}-2000: {line}\n")
+
+
 def test_status_refuses_an_alarm_that_is_no_number(tmp_path: Path) -> None:
     config = tmp_path / "validator.toml"
     config.write_text(f'{CONFIG}[jobs.xcmp-bodies]\nalarm_blocks = "x"\n', encoding="utf-8")

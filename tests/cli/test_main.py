@@ -10,6 +10,7 @@ import sys
 from importlib import import_module
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -84,6 +85,27 @@ def test_misspelt_command_gets_a_suggestion(tmp_path: Path) -> None:
     assert "Did you mean 'broker'?" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("state", "show", "--para", "x"), "Invalid value for '--para': expected an integer, found 'x'"),
+        (
+            ("state", "show", "--para", "-1"),
+            "Invalid value for '--para': expected a number greater than or equal to 0, found '-1'",
+        ),
+        (("lanes", "resume", "--lane", "a", "--wait", "x"), "Invalid value for '--wait': expected a number, found 'x'"),
+        (
+            ("state", "show"),
+            "validator: --lane: expected one of the configured chains (none), found none",
+        ),
+    ],
+)
+def test_wrong_option_says_what_was_expected_and_found(tmp_path: Path, arguments: tuple[str, ...], line: str) -> None:
+    done = run(*arguments, home=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].removeprefix("Error: ") == line
+
+
 def test_status_of_no_broker_exits_with_code_1(tmp_path: Path) -> None:
     done = run("broker", "status", "--json", home=tmp_path)
     assert done.returncode == 1
@@ -119,5 +141,8 @@ def test_commands_of_plugins_are_listed_and_cannot_replace_those_of_the_product(
     entries = [EntryPoint(name, "no_such_module:app", module.PLUGIN_COMMANDS) for name in ("mail", "run")]
     monkeypatch.setattr(module, "entry_points", lambda **wanted: entries)
     assert set(module._plugin_commands()) == {"mail"}
+    assert module._plugin_help(entries[0]) == "Commands of the plugin mail."
+    dist = SimpleNamespace(metadata={"Summary": "Letters between paras."})
+    assert module._plugin_help(SimpleNamespace(name="mail", dist=dist)) == "Letters between paras."
     with pytest.raises(UserError, match="mail: importing no_such_module:app failed"):
         module._target("mail")

@@ -145,9 +145,12 @@ def test_show_prints_every_field(site: Path) -> None:
 def test_show_of_broken_plugin_protocol_and_transport(site: Path) -> None:
     configure("[chains.a]\n[transports.out]\npassword = 'secret'\n")
     broken = run(site, "show", "broken")
-    assert broken.exit_code == 0
+    assert broken.exit_code == 1
+    assert run(site, "show", "broken", "--json").exit_code == 1
     assert "  problem        importing plugin_" in broken.stdout
-    (router,) = rows(run(site, "show", "router", "--json")).values()
+    shown = run(site, "show", "router", "--json")
+    assert shown.exit_code == 0
+    (router,) = rows(shown).values()
     assert [use["table"] for use in router["used_by"]] == ["chains.a"]
     out = run(site, "show", "out")
     assert "  used by        transports.out\n" in out.stdout

@@ -99,3 +99,9 @@ def test_missing_or_too_large_file_is_reported(tmp_path: Path, monkeypatch: pyte
         2,
         f"validator: {file}: expected at most {size - 1} bytes, found more\n",
     )
+
+
+def test_prefix_of_hex_is_refused_by_name() -> None:
+    result = run("prove", "head", {**HEADS, "heads": {"2000": "0x" + HASH}})
+    assert result.exit_code == 2
+    assert "expected 32 bytes in hex without the prefix 0x, found" in result.stderr

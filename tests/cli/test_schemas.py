@@ -34,3 +34,13 @@ def test_wrong_name_gets_a_suggestion() -> None:
     result = invoke("schemas", "show", "router.Candidates")
     assert result.exit_code == 2
     assert result.stderr == "validator: schema 'router.Candidates': no such record; did you mean 'router.Candidate'?\n"
+
+
+def test_records_of_installed_protocols_and_jobs_are_listed_shown_and_checked() -> None:
+    rows = {row["name"]: row for row in map(json.loads, invoke("schemas", "list", "--json").stdout.splitlines())}
+    assert set(schemas().current) < set(rows)
+    assert rows["validator.xcmp.Candidate"]["topic"] == "candidates"
+    assert rows["validator.early_hrmp.ChannelRequest"]["topic"] == "channel-requests"
+    assert rows["validator.xcmp_bodies.Body"]["topic"].startswith("xcmp-bodies")
+    assert json.loads(invoke("schemas", "show", "xcmp.Candidate").stdout)["name"] == "validator.xcmp.Candidate"
+    assert set(json.loads(invoke("schemas", "check", "--json").stdout)["problems"]) == set(rows)

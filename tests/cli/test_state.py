@@ -130,6 +130,7 @@ def test_unknown_item_is_one_error_line(job: Callable[..., Job], tmp_path: Path)
     refused(followed.show(), "no lane 'polkadot' in the checkpoint after batch 17; lanes in it: none, ")
     followed.follow(followed.chain.records)
     refused(invoke("state", "show", "--lane=kusama", followed.chain.option()), "no lane 'kusama'")
+    assert invoke("state", "show", followed.chain.option()).stdout == followed.show().stdout, "the only lane"
     refused(followed.show("--para=9999"), "--para: lane polkadot knows no para 9999 after block 30; valid paras: ")
     sender, recipient = next(iter(followed.state().hrmp_channels))
     gone = followed.show(f"--channel={sender},9999")

@@ -83,8 +83,8 @@ def _plugin_commands() -> dict[str, EntryPoint]:
 
 
 def _plugin_help(entry: EntryPoint) -> str:
-    of = f" of {entry.dist.name}" if entry.dist is not None else ""
-    return f"Commands of a plugin{of}."
+    summary = None if entry.dist is None else entry.dist.metadata.get("Summary")
+    return summary or f"Commands of the plugin {entry.name}."
 
 
 def _target(name: str) -> typer.Typer | Callable[..., Any]:
@@ -111,6 +111,18 @@ def _load(name: str) -> TyperCommand | TyperGroup:
     return command
 
 
+def _expected(cause: BaseException) -> str | None:
+    """Return what was expected of an option's value and what was found; None if typer's own words stand."""
+    from pydantic import ValidationError  # typer has imported it to find the error
+
+    from validator.config.explain import explain
+
+    if not isinstance(cause, ValidationError):
+        return None
+    first = cause.errors(include_url=False)[0]
+    return explain({**first, "loc": ("value",)}).removeprefix("value: ")
+
+
 class LazyGroup(TyperGroup):
     """Lists the table, imports a sub-command when it is called, and prints a `UserError` in one line."""
 
@@ -130,6 +142,10 @@ class LazyGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except typer.BadParameter as error:
+            if error.__cause__ is not None:
+                error.message = _expected(error.__cause__) or error.message
+            raise
         except UserError as error:
             from validator.cli.visible import printable_lines  # only errors need it
 

@@ -64,7 +64,10 @@ def show(
     config_path: ConfigPath = None,
     as_json: Json = False,
 ) -> None:
-    """Show a plugin in full: its files, what it provides, its configuration, and the chains that use it."""
+    """Show a plugin in full: its files, what it provides, its configuration, and the chains that use it.
+
+    Exit code 1 if it has a problem.
+    """
     config = _config(config_path)
     wanted, _, version = name.partition("@")
     with working("loading every plugin"):
@@ -76,9 +79,11 @@ def show(
         raise UserError(f"plugin {name!r} is not installed; installed are {known}")
     if as_json:
         _print_json(rows)
-        return
-    for row in rows:
-        sys.stdout.write(printable_lines("\n".join(describe(row))) + "\n")
+    else:
+        for row in rows:
+            sys.stdout.write(printable_lines("\n".join(describe(row))) + "\n")
+    if any(row["problems"] for row in rows):
+        raise typer.Exit(exit_codes.DISAGREEMENT)
 
 
 @app.command()

@@ -12,6 +12,7 @@ import typer
 from rich.table import Column, Table
 
 from validator import exit_codes
+from validator.cli.progress import working
 from validator.cli.table import print_table
 from validator.codec.compatibility import check_schemas, policy
 from validator.codec.schemas import Schema, schemas
@@ -21,6 +22,8 @@ from validator.topics import TOPICS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from validator.codec.schemas import SchemaSet
+
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="List, show and check the Avro schemas.")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -28,26 +31,27 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """List the record schemas with topic, fingerprint and number of released versions."""
-    known = schemas()
+    """List the schemas of all records, also those of installed plugins, with topic, fingerprint and number of released versions."""
+    known, topics = _installed()
+    order = {topic.name: number for number, topic in enumerate(TOPICS)}
     rows: list[dict[str, Any]] = [
         {
             "name": schema.name,
-            "topic": topic.name,
+            "topic": schema.topic or topics.get(schema.name),
             "fingerprint": schema.fingerprint.hex(),
             "versions": len(known.versions[schema.name]),
             "compatibility": policy(schema),
         }
-        for topic in TOPICS
-        for schema in known.of_topic(topic.name)
+        for schema in known.current.values()
     ]
+    rows.sort(key=lambda row: (order.get(row["topic"], len(order)), row["topic"] or "", row["name"]))
     if as_json:
         for row in rows:
             _write(json.dumps(row))
         return
     table = Table("record", "topic", "fingerprint", Column("versions", justify="right"), box=None)
     for row in rows:
-        table.add_row(row["name"], row["topic"], row["fingerprint"], str(row["versions"]))
+        table.add_row(row["name"], row["topic"] or "", row["fingerprint"], str(row["versions"]))
     print_table(table)
 
 
@@ -70,7 +74,7 @@ def show(
 @app.command()
 def check(as_json: Json = False) -> None:
     """Check every schema against all its released versions. Exit code 1 if one is not compatible."""
-    known = schemas()
+    known, _ = _installed()
     problems = check_schemas(known)
     if as_json:
         _write(json.dumps({"ok": not any(problems.values()), "problems": problems}))
@@ -89,8 +93,8 @@ def check(as_json: Json = False) -> None:
 
 
 def _find(name: str, version: int | None) -> Schema:
-    known = schemas()
-    by_name = _names(known.current)
+    known, _ = _installed()
+    by_name = {**_names(known.current), **_names(schemas().current)}
     full = by_name.get(name)
     if full is None:
         close = get_close_matches(name, by_name, 1)
@@ -103,6 +107,13 @@ def _find(name: str, version: int | None) -> Schema:
             return schema
     numbers = ", ".join(str(schema.version) for schema in known.versions[full]) or "none"
     raise UserError(f"schema {full}: expected a released version ({numbers}), found {version}")
+
+
+def _installed() -> tuple[SchemaSet, dict[str, str]]:
+    from validator.service.all_schemas import all_schemas
+
+    with working("loading every plugin"):
+        return all_schemas()
 
 
 def _names(current: Iterable[str]) -> dict[str, str]:

@@ -42,7 +42,9 @@ app = typer.Typer(
 
 @app.command()
 def show(
-    lane: Annotated[str, typer.Option(help="The lane.")],
+    lane: Annotated[
+        str | None, typer.Option(help="The lane; may be left out if the configuration has a single chain.")
+    ] = None,
     para: Annotated[
         int | None, typer.Option(min=0, max=U32_MAX, help="Only this para's state, with its channels.")
     ] = None,
@@ -70,6 +72,7 @@ def show(
         raise UserError(f"expected one of --para, --channel and --plugin, found {' and '.join(given)}")
     channel_id = None if channel is None else _channel_id(channel)
     config = load_config(config_path)
+    lane = _only_lane(config) if lane is None else lane
     with _stored(config, [lane]) as stored:
         restored = restore(stored, lane)
     if as_json:
@@ -162,6 +165,14 @@ def _verify(config: Config, restored: RestoredState, *, as_json: bool) -> bool:
             f"DIFFERENT: lane {name} {where} differs from the lane rebuilt from {rebuilt.records:,} records\n{words}"
         )
     return same
+
+
+def _only_lane(config: Config) -> str:
+    """Return the single configured chain. Raises `UserError`."""
+    if len(config.chains) != 1:
+        known = ", ".join(sorted(config.chains)) or "none"
+        raise UserError(f"--lane: expected one of the configured chains ({known}), found none")
+    return next(iter(config.chains))
 
 
 def _channel_id(text: str) -> tuple[int, int]:

@@ -22,6 +22,7 @@ class RecordFormat:
     """Reads every released version of a record, and writes the current one."""
 
     def __init__(self, schemas: SchemaSet, name: str) -> None:
+        self.schemas = schemas
         self.schema: Schema = schemas[name]
         self._readers = {each.header: record_reader(each, self.schema) for each in schemas.every_version(name)}
 

@@ -38,6 +38,7 @@ def explain(error: ErrorDetails, names_at: Callable[[tuple[int | str, ...]], Ite
     expected = (
         message.removeprefix("Input should be ").replace("a valid integer", "an integer").replace("a valid ", "a ")
     )
+    expected = expected.partition(", unable to parse")[0]
     if error["type"] in ("model_type", "dict_type"):
         expected = "a table"
     elif error["type"] == "string_pattern_mismatch":

@@ -51,7 +51,7 @@ __all__ = [
     "hookimpl",
 ]
 
-API_VERSION: Final = (1, 2)
+API_VERSION: Final = (1, 3)
 """Major and minor. A plugin runs if its major version equals this one and its minor version is not greater."""
 
 LANE_API_VERSION: Final = (1, 0)
@@ -207,10 +207,11 @@ class Transport:
 
     ``run`` works until `TransportContext.stopping`. ``topics`` are the output topics to receive, without their prefix. ``jobs`` names
     installed jobs (`validator.plugin.job_api`): what they read of their topics counts as input, and all of their topics as output. Since
-    API 1.2.
+    API 1.2. ``lanes`` are chains that the transport is for: one that is not configured is refused. Since API 1.3.
     """
 
     name: str
     run: Callable[[TransportContext], None]
     topics: tuple[str, ...] = ()
     jobs: tuple[str, ...] = ()
+    lanes: tuple[str, ...] = ()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock
@@ -61,8 +62,8 @@ def choose_transport(config: Config, name: str) -> Chosen:
     """Return an installed plugin's transport, configured by ``[transports.<plugin>]``.
 
     ``name`` is ``plugin``, or ``plugin.transport`` if the plugin has several. Raises `UserError`, in this order: no such plugin, or several
-    versions of it; the plugin or its configuration is invalid; no such transport, or several to choose from; a job that is not installed or
-    whose options are wrong; a topic that is not an output.
+    versions of it; the plugin or its configuration is invalid; no such transport, or several to choose from; a chain that is not
+    configured; a job that is not installed or whose options are wrong; a topic that is not an output.
     """
     use_artefacts(config.plugins.artefacts)
     known = {found.name for found in discover(GROUP)}
@@ -81,6 +82,11 @@ def choose_transport(config: Config, name: str) -> Chosen:
         there = f"expected one of {', '.join(sorted(transports))}" if transports else "the table configures none"
         raise UserError(f"{plugin}: no transport {name!r} under [transports.{plugin_name}], {there}")
     transport = transports[wanted]
+    for lane in transport.lanes:
+        if config.chains and lane not in config.chains:
+            close = get_close_matches(lane, config.chains, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"configured are {', '.join(sorted(config.chains))}"
+            raise UserError(f"{plugin}: transport {wanted}: no chain {lane!r} is configured; {hint}")
     jobs = tuple(configured_job(config, job) for job in transport.jobs)
     forms = record_forms(config, jobs)
     for topic in transport.topics:

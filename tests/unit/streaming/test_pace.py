@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -62,11 +63,33 @@ def test_query_whose_jvm_runs_out_of_memory_says_so(text: str) -> None:
         _follow(query, Stop(9), Log())  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("code", "reason"), [(OUT_OF_MEMORY_CODE, OutOfMemory), (137, JvmGone), (None, JvmGone)])
-def test_end_of_the_jvm_is_told_by_its_code(code: int | None, reason: type[Exception]) -> None:
-    gateway = SimpleNamespace(proc=SimpleNamespace(returncode=code))
-    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=gateway))
-    assert isinstance(reason_gone(spark), reason)
+class Ended:
+    """A JVM's process that has ended with a code, or runs."""
+
+    def __init__(self, code: int | None) -> None:
+        self.returncode = code
+
+    def wait(self, seconds: float) -> None:
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired("java", seconds)
+
+
+@pytest.mark.parametrize(("code", "reason"), [(OUT_OF_MEMORY_CODE, OutOfMemory), (137, JvmGone), (None, type(None))])
+def test_end_of_the_jvm_is_told_by_its_code_before_its_query_counts_as_failed(
+    code: int | None, reason: type[object]
+) -> None:
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=Ended(code))))
+    gone = reason_gone(spark)
+    assert isinstance(gone, reason)
+    query, log = Query([]), Log()
+    text = "Cannot invoke DAGScheduler.cleanupQueryJobs(long)"
+    query.awaitTermination = lambda _: (_ for _ in ()).throw(StreamingQueryException(text))  # type: ignore[method-assign]
+    if gone is None:
+        assert _follow(query, Stop(9), log, gone=lambda: gone) == exit_codes.INTERNAL_ERROR  # type: ignore[arg-type]
+    else:
+        with pytest.raises(type(gone)):
+            _follow(query, Stop(9), log, gone=lambda: gone)  # type: ignore[arg-type]
+    assert [event for event, _ in log.events] == ["failed"] * (gone is None)
 
 
 def test_job_is_slow_for_one_batch_which_is_committed() -> None:

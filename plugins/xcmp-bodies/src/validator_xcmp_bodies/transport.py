@@ -84,14 +84,14 @@ def _split(name: str) -> tuple[str, int]:
 @hookimpl
 def validator_manifest() -> Manifest:
     """Return the identity of this plugin."""
-    return Manifest(JOB, __version__, (1, 2), Configuration)
+    return Manifest(JOB, __version__, (1, 3), Configuration)
 
 
 @hookimpl
 def validator_transports(config: Configuration | None) -> Iterator[Transport]:
     """Yield a transport for each para: its name is the chain and the para with a hyphen in between."""
     for name in sorted(config.paras if config is not None else ()):
-        yield Transport(name.replace("/", "-"), partial(run, name), (), (JOB,))
+        yield Transport(name.replace("/", "-"), partial(run, name), (), (JOB,), (_split(name)[0],))
 
 
 def run(name: str, context: TransportContext) -> None:
