@@ -4,8 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 STAMP  := $(VENV)/.made
-# Much of the tests is waiting: a third worker keeps two cores busy.
-WORKERS ?= 3
+# Much of the tests is waiting: four workers keep two cores busy.
+WORKERS ?= 4
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
 
 .DEFAULT_GOAL := help
@@ -40,7 +40,7 @@ channel-compiled: setup ## compile Channel into build/channel-compiled (needs a 
 	HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(PIP) install --quiet --no-build-isolation --no-deps --target $(COMPILED) ./plugins/channel
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -n $(WORKERS) plugins/channel
 
-test: setup ## run the tests except long ones, three files at a time; WORKERS=
+test: setup ## run the tests except long ones, four files at a time; WORKERS=
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not long"
 
 test-all: setup ## run every test, long ones too, with all repetitions under other seeds

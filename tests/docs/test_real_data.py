@@ -29,6 +29,7 @@ def test_every_block_is_a_file_or_commands() -> None:
     assert not blocks(text[text.index(AFTER) :])
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.broker
 def test_example_works(tmp_path: Path) -> None:

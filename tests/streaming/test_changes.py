@@ -42,6 +42,7 @@ def refused(running: JobProcess, line: str) -> None:
     assert not any('"ready"' in each for each in running.lines)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_change_is_refused_before_the_job_is_ready(kafka: dict[str, Any], tmp_path: Path) -> None:
     create_topics(kafka, prefix=PREFIX)

@@ -176,6 +176,7 @@ def test_reader_moves_to_a_later_batch_if_its_batch_is_removed(
     assert restore(StateExport(tmp_path / "lanes"), IMMEDIATE.lane).processor.lane.executed_block == 60
 
 
+@pytest.mark.long
 def test_every_lane_is_read_as_by_spark(stream: Callable[..., Stream], tmp_path: Path) -> None:
     """With changelogs alone, with a snapshot and changelogs after it, and as a kill between state and commit leaves the files."""
     running = stream(definitions(), records_per_trigger=150)

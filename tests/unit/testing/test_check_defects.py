@@ -38,9 +38,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (('prefix=b"\\x00\\x02"', 'prefix=b"\\x00\\x01"'), RECORDS, "have two owners"),
         (('kind="ask"', 'kind=min({"ask", "beg"}, key=hash)'), SEEDS, "it yields ["),
         (("PREFIX = ", "import time\nPREFIX = "), CLEAN, f"{MODULE}.py:11:1: clock: import time"),
-        (("PREFIX = ", BUSY + "PREFIX = "), SEEDS, "importing it takes"),
+        pytest.param(("PREFIX = ", BUSY + "PREFIX = "), SEEDS, "importing it takes", marks=pytest.mark.long),
         (("PREFIX = ", "open(__file__).read()\nPREFIX = "), ARCHIVE, "NotADirectoryError"),
-        (("PREFIX = ", "print('hello')\nPREFIX = "), CLEAN, "print()"),
+        pytest.param(("PREFIX = ", "print('hello')\nPREFIX = "), CLEAN, "print()", marks=pytest.mark.long),
         (
             ("PREFIX = ", "__import__('os')._exit(7)\nPREFIX = "),
             "runs to completion",
