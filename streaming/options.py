@@ -51,10 +51,16 @@ JIT = {
 """Java's option for each value of `[job] jit`."""
 
 
-def jvm_options(log_configuration: Path, jit: str, archive: str) -> str:
-    """Return the options of the driver's JVM; ``archive`` has those of the class archive."""
-    # Spark's own log goes to a separate file
-    options = (f"-Dlog4j2.configurationFile={log_configuration.as_uri()}", JIT[jit], archive)
+def jvm_options(log_configuration: Path, jit: str, archive: str, scratch: Path) -> str:
+    """Return the options of the driver's JVM; ``archive`` has those of the class archive, ``scratch`` is for files of one session."""
+    options = (
+        # Spark's own log goes to a separate file
+        f"-Dlog4j2.configurationFile={log_configuration.as_uri()}",
+        # a JVM that is killed leaves its files; where others' are, nobody would remove them
+        f'"-Djava.io.tmpdir={scratch}"',
+        JIT[jit],
+        archive,
+    )
     return " ".join(option for option in options if option)
 
 

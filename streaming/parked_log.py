@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says in the job's log that a lane is parked, or continues: the lanes are executed in workers, which have no other way to tell."""
+"""Says in the job's log what its workers see and cannot tell: that a lane is parked, or continues, and that Kafka is away.
+
+In a batch, Spark waits two minutes for a record and a worker one minute for Kafka's answer, without a word. The thread here asks Kafka all
+the time, and says after a few seconds that it does not answer.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +12,29 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from validator.codec.json_form import shown_json
-from validator.errors import UserError
+from validator.errors import GivenUp, UserError
 from validator.kafka.reader import POLL_S, TopicReader
 from validator.service.parked import command_of, remedy_of
 
 if TYPE_CHECKING:
     from validator.kafka.client import KafkaTable
+    from validator.service.waiting import Patience
 
-AGAIN_S: Final = 10.0
-"""Seconds before the topic is read again after Kafka could not be asked; the job itself says that it waits."""
+END_S_MAX: Final = 2.0
+"""Seconds that the end of the thread is waited for."""
 
 
 class ParkedLog(threading.Thread):
-    """Follows the records of parked lanes on the topic `lanes`, while it is a context; ``lanes`` are the configured ones."""
+    """Follows the records of parked lanes on the topic `lanes`, while it is a context.
 
-    def __init__(self, kafka: KafkaTable, prefix: str, lanes: Collection[str], log: Any) -> None:
+    ``lanes`` are the configured ones. ``patience`` is for this thread alone: once it ends, the thread says nothing more of Kafka, and the
+    job decides.
+    """
+
+    def __init__(self, kafka: KafkaTable, prefix: str, lanes: Collection[str], log: Any, patience: Patience) -> None:
         super().__init__(name="parked-lanes", daemon=True)
         self._kafka, self._prefix, self._lanes, self._log = kafka, prefix, lanes, log
+        self._patience = patience
         self._end = threading.Event()
         self._last: dict[str, dict[str, Any]] = {}
         """By lane, what was said last."""
@@ -35,15 +45,26 @@ class ParkedLog(threading.Thread):
 
     def __exit__(self, *_: object) -> None:
         self._end.set()
-        self.join()
+        self.join(END_S_MAX)  # it may just be asking a Kafka that is away
 
     def run(self) -> None:
         while not self._end.is_set():
             try:
                 with TopicReader(self._kafka, self._prefix, ["lanes"]) as reader:
                     self._follow(reader)
-            except UserError:
-                self._end.wait(AGAIN_S)
+            except UserError as error:
+                if not self._wait(str(error)):
+                    return
+
+    def _wait(self, reason: str) -> bool:
+        """Say that Kafka is away, and wait; return whether to ask again."""
+        try:
+            pause = self._patience.pause(reason)
+        except GivenUp:
+            return False
+        self._log.warning("waiting", **pause.event())
+        self._patience.sleep(pause, self._end.is_set)
+        return True
 
     def _follow(self, reader: TopicReader) -> None:
         """Log how each lane is once all records so far are read, and then every change."""
@@ -54,6 +75,7 @@ class ParkedLog(threading.Thread):
                     shown = shown_json("lanes", record.value)
                     news[shown["lane"]] = shown
             if reader.caught_up:
+                self._patience.ended()
                 for shown in news.values():
                     self._tell(shown)
                 news.clear()

@@ -155,7 +155,7 @@ def _run_in_session(
         outages.log.warning("accepted", change=change)
     settings = replace(settings, retired=dict(found.retired))
     try:
-        return _run_queries(spark, settings, outages, config.job.stalled_after)
+        return _run_queries(spark, settings, outages, config)
     except (OutOfMemory, JvmGone, BatchPassed):
         raise
     except Exception as error:
@@ -165,7 +165,7 @@ def _run_in_session(
         raise
 
 
-def _run_queries(spark: SparkSession, settings: JobSettings, outages: Outages, stalled_after_s: float) -> int:
+def _run_queries(spark: SparkSession, settings: JobSettings, outages: Outages, config: Config) -> int:
     from streaming.job import start_query
 
     deaths = Deaths()
@@ -177,9 +177,11 @@ def _run_queries(spark: SparkSession, settings: JobSettings, outages: Outages, s
         return start_query(spark, replace(settings, suspects=deaths.suspects()))
 
     def watch(query: StreamingQuery) -> BatchWatch:
-        return BatchWatch(stalled_after_s, signs_of(spark, query, settings.beat))
+        return BatchWatch(config.job.stalled_after, signs_of(spark, query, settings.beat))
 
-    parked = ParkedLog(settings.kafka, settings.prefix, settings.definitions, outages.log)
+    parked = ParkedLog(
+        settings.kafka, settings.prefix, settings.definitions, outages.log, Patience(config.job.give_up_after)
+    )
     gone = partial(reason_gone, spark)
     with closing(JobOffsets(settings.kafka, settings.prefix)) as offsets, parked:
         return run_queries(start, outages, watch, passing(settings.pace, offsets.commit), deaths, gone)

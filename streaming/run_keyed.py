@@ -16,6 +16,7 @@ from streaming.outside import Outages, StopSignal
 from streaming.run import TOPICS_S_MAX, BatchFailed, end_open_transactions, ended_in_order, run_queries
 from streaming.session import SPARK_LOG, JvmGone, SessionSettings, jvm_is_gone, spark_session
 from streaming.transactions import ABANDONED_S_MAX
+from validator.core.limits import RECORD_BYTES_MAX
 from validator.errors import Unavailable, UserError
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import wait_for_topics
@@ -33,25 +34,36 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from validator.config import Config
+    from validator.plugin.job_api import Job
 
 RECOVERY = "recovery.json"
 """In the job's folder, what a rebuild begins with."""
 
 EFFECTS_PER_TRIGGER_MAX = 10_000
-"""Records of effects in a batch, at most; `[job] max_records_per_trigger` may lower it. They may have hundreds of KiB each. The
-state stage holds what `Job.condense` leaves of all of them, the other stages a chunk. A batch has fixed costs of about a second, so a
-backlog needs large ones; lower `max_records_per_trigger` where condensed records are large."""
+"""Records of effects in a batch, at most; `[job] max_records_per_trigger` may lower it. A batch has fixed costs of about a second, so a
+backlog needs large ones."""
+
+EFFECTS_BYTES_MAX = 768 * 1024 * 1024
+"""Bytes of effects in a batch if each is as large as its topic's form allows. The state stage holds what `Job.condense` leaves of all of
+them, which may be nearly everything; the other stages hold a chunk."""
+
+
+def effects_per_trigger(job: Job, configured: int) -> int:
+    """Return how many records of effects a batch of a job may have; ``configured`` are those of `[job] max_records_per_trigger`."""
+    largest = max((job.forms[topic].bytes_max for topic in job.effects if topic in job.forms), default=RECORD_BYTES_MAX)
+    return max(1, min(EFFECTS_PER_TRIGGER_MAX, configured, EFFECTS_BYTES_MAX // largest))
 
 
 def run_keyed_job(config: Config, name: str) -> int:
     """Run the job of a plugin and return its exit code. Raises `UserError`."""
     directory = job_directory(config)
+    job = configured_job(config, name)
     settings = KeyedJobSettings(
-        job=configured_job(config, name),
+        job=job,
         kafka=config.kafka,
         prefix=config.topics.prefix,
         checkpoint=directory / "checkpoint",
-        effects_per_trigger=min(EFFECTS_PER_TRIGGER_MAX, config.job.max_records_per_trigger),
+        effects_per_trigger=effects_per_trigger(job, config.job.max_records_per_trigger),
         trigger_interval_ms=config.job.trigger_interval_ms,
     )
     stop = StopSignal()

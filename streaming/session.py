@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 import threading
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from validator.config import Config
 
 SPARK_LOG = "spark.log"
+
+SCRATCH = "tmp"
+"""Folder below the job's for what Spark's JVM keeps while it runs: shuffled records, libraries, last words of workers."""
 
 JVM_END_S_MAX = 5.0
 """Seconds within which the process of a JVM that no longer answers has to exit."""
@@ -169,7 +173,8 @@ def _start(settings: SessionSettings, sockets: Path) -> SparkSession:
     logs.mkdir(parents=True, exist_ok=True)
     log_configuration = logs / "log4j2.properties"
     log_configuration.write_text(_LOG_CONFIGURATION.format(log=logs / SPARK_LOG), encoding="utf-8")
-    java_options = jvm_options(log_configuration, settings.jit, class_archive.java_options())
+    scratch = scratch_folder(settings.directory)
+    java_options = jvm_options(log_configuration, settings.jit, class_archive.java_options(), scratch)
     options = session_options(java_options, settings.driver_memory, settings.state_partitions)
     jars = list(map(str, ensure_jars("spark")))
     # for the executors; in the driver the class path has them, since the class archive holds only what comes from there
@@ -177,6 +182,17 @@ def _start(settings: SessionSettings, sockets: Path) -> SparkSession:
     options |= {"spark.master": settings.master, "spark.app.name": "validator"}
     options |= protection_options(settings.master, sockets if is_local(settings.master) else None)
     return _started(options)
+
+
+def scratch_folder(directory: Path) -> Path:
+    """Return the folder for the files of one session, without those that a killed JVM has left; a JVM of this process keeps its own."""
+    from pyspark import SparkContext
+
+    scratch = (directory / SCRATCH).absolute()
+    if SparkContext._gateway is None:
+        shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return scratch
 
 
 def _started(options: dict[str, str]) -> SparkSession:

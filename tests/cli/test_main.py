@@ -142,7 +142,7 @@ def test_commands_of_plugins_are_listed_and_cannot_replace_those_of_the_product(
     monkeypatch.setattr(module, "entry_points", lambda **wanted: entries)
     assert set(module._plugin_commands()) == {"mail"}
     assert module._plugin_help(entries[0]) == "Commands of the plugin mail."
-    dist = SimpleNamespace(metadata={"Summary": "Letters between paras."})
+    dist = SimpleNamespace(metadata=SimpleNamespace(json={"summary": "Letters between paras."}))
     assert module._plugin_help(SimpleNamespace(name="mail", dist=dist)) == "Letters between paras."
     with pytest.raises(UserError, match="mail: importing no_such_module:app failed"):
         module._target("mail")

@@ -12,11 +12,15 @@ from streaming.parked_log import ParkedLog
 from tests.sending import send
 from validator.cli.job_log import describe
 from validator.codec.encode import BlockOutput
+from validator.errors import Unavailable
+from validator.kafka.reader import TopicReader, TopicRecord
 from validator.kafka.topics import create_topics
 from validator.lanes.parked import Fault, Parked, running
+from validator.service.waiting import Patience
 
 PREFIX = "parked-log."
 AWAITED_S_MAX = 60.0
+HUNG = Parked(Fault.HANDLER, "lane a: it hung", 7)
 
 
 class Said:
@@ -41,11 +45,11 @@ def test_job_logs_how_its_lanes_are_and_become(kafka: dict[str, Any]) -> None:
         records = [record for output in outputs for record in output.records]
         send(kafka, PREFIX, [(each.topic, each.key, each.value) for each in records])
 
-    hung, damaged = Parked(Fault.HANDLER, "lane a: it hung", 7), Parked(Fault.STATE, "lane b: damaged", None)
+    hung, damaged = HUNG, Parked(Fault.STATE, "lane b: damaged", None)
     resuming = Parked(Fault.STATE, "lane b: damaged", None, resuming=True)
     tell(damaged.record("a"), running("a"), hung.record("a"), running("b"), hung.record("gone"))
     log = Said()
-    with ParkedLog(kafka, PREFIX, {"a", "b"}, log):
+    with ParkedLog(kafka, PREFIX, {"a", "b"}, log, Patience(60)):
         first = log.next()
         assert (first["event"], first["lane"], first["fault"]) == ("parked", "a", "handler"), (
             "what holds, not what held"
@@ -61,6 +65,36 @@ def test_job_logs_how_its_lanes_are_and_become(kafka: dict[str, Any]) -> None:
         assert log.next() == {"event": "resumed", "lane": "b"}
         tell(running("a"))
         assert describe(log.next()) == "lane a is no longer parked"
+
+
+def test_job_says_that_kafka_is_away_whatever_its_workers_wait_for(
+    kafka: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = "parked-log-away."
+    create_topics(kafka, prefix=prefix)
+    log = Said()
+    poll, away = TopicReader.poll, [True, True]
+
+    def fails(self: TopicReader, timeout_s: float) -> list[TopicRecord]:
+        if away:
+            away.pop()
+            raise Unavailable("no broker answers at a:1")
+        return poll(self, timeout_s)
+
+    monkeypatch.setattr(TopicReader, "poll", fails)
+    with ParkedLog(kafka, prefix, {"a"}, log, Patience(60)):
+        pauses = [log.next() for _ in range(2)]
+        assert [(each["event"], each["reason"], each["seconds"]) for each in pauses] == [
+            ("waiting", "no broker answers at a:1", 1.0),
+            ("waiting", "no broker answers at a:1", 2.0),
+        ]
+        send(kafka, prefix, [(each.topic, each.key, each.value) for each in HUNG.record("a").records])
+        assert log.next()["event"] == "parked", "it goes on"
+    quiet = ParkedLog(kafka, prefix, {"a"}, log, Patience(0))
+    away += [True] * 9
+    quiet.start()
+    quiet.join(AWAITED_S_MAX)
+    assert not quiet.is_alive(), "the job decides when to give up"
 
 
 pytestmark = pytest.mark.broker

@@ -18,7 +18,9 @@ from validator.kafka import class_archive
 @pytest.fixture
 def options(spark_directory: Path) -> dict[str, str]:
     archive = class_archive.java_options()
-    java_options = jvm_options(spark_directory / "logs" / "log4j2.properties", "quick", archive)
+    java_options = jvm_options(
+        spark_directory / "logs" / "log4j2.properties", "quick", archive, spark_directory / "tmp"
+    )
     return session_options(java_options, DRIVER_MEMORY, 1)
 
 
@@ -50,10 +52,16 @@ def test_cluster_is_reached_from_outside_and_authenticates(master: str) -> None:
 def test_options_set_at_start_reach_the_jvm(spark: SparkSession, options: dict[str, str]) -> None:
     machine: Any = spark.sparkContext._jvm
     arguments = list(machine.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments())
-    assert set(options["spark.driver.extraJavaOptions"].split()) <= set(arguments)
+    assert {each.strip('"') for each in options["spark.driver.extraJavaOptions"].split()} <= set(arguments)
     assert "-XX:TieredStopAtLevel=1" in arguments
     assert f"-Xmx{DRIVER_MEMORY}" in arguments
     assert spark.sparkContext.uiWebUrl is None
+
+
+def test_what_a_session_keeps_is_below_the_jobs_folder(spark: SparkSession, spark_directory: Path) -> None:
+    machine: Any = spark.sparkContext._jvm
+    folders = machine.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager().localDirsString()
+    assert [Path(each).parent for each in folders] == [spark_directory / "tmp"]
 
 
 def test_workers_share_one_hash_seed(spark: SparkSession) -> None:

@@ -83,8 +83,8 @@ def _plugin_commands() -> dict[str, EntryPoint]:
 
 
 def _plugin_help(entry: EntryPoint) -> str:
-    summary = None if entry.dist is None else entry.dist.metadata.get("Summary")
-    return summary or f"Commands of the plugin {entry.name}."
+    summary = None if entry.dist is None else entry.dist.metadata.json.get("summary")
+    return str(summary or f"Commands of the plugin {entry.name}.")
 
 
 def _target(name: str) -> typer.Typer | Callable[..., Any]:

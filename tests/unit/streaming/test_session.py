@@ -39,3 +39,18 @@ def test_session_that_does_not_stop_is_an_error(start: SessionStart, monkeypatch
     monkeypatch.setattr(module, "_has_ended", ended("runs", "runs"))
     with pytest.raises(ConnectionRefusedError):
         start.end()
+
+
+def test_scratch_of_a_killed_jvm_is_removed_and_that_of_a_running_one_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = tmp_path / "job" / module.SCRATCH / "blockmgr-1" / "shuffle"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"x")
+    monkeypatch.setattr("pyspark.SparkContext._gateway", object())
+    assert module.scratch_folder(tmp_path / "job") == tmp_path / "job" / module.SCRATCH
+    assert left.exists()
+    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
+    scratch = module.scratch_folder(tmp_path / "job")
+    assert list(scratch.iterdir()) == []
+    assert scratch.stat().st_mode & 0o077 == 0
