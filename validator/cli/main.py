@@ -46,6 +46,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "validator.cli.state:app",
         "Show a lane's state from the job's checkpoint, or verify it against the topics.",
     ),
+    "dry-run": (
+        "validator.cli.dry_run:dry_run",
+        "Ask what a lane would say to a candidate now: all violations, and what would be left.",
+    ),
     "explain": (
         "validator.cli.explain:explain",
         "Explain a rule, reading, invariant or error by its code, kind or clause.",

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, NoReturn, TypeAlias
 
 FieldValue: TypeAlias = int | str | Sequence[int] | Sequence[Sequence[int]] | Mapping[str, int]
 """A number, a name, a tuple of numbers or of such tuples, or numbers by name."""
@@ -30,6 +30,18 @@ class Violation(Exception):
 
     def __str__(self) -> str:
         return f"{self.kind}({', '.join(f'{name}={value}' for name, value in self.details().items())})"
+
+
+Report: TypeAlias = Callable[[Violation], object]
+"""What a check calls for each violation that it finds, in order: `refuse` ends it at the first, a list's ``append`` collects all of them.
+
+A check that continues leaves out what the violation makes meaningless.
+"""
+
+
+def refuse(violation: Violation) -> NoReturn:
+    """Raise a violation: the `Report` of a lane, where the first violation decides."""
+    raise violation
 
 
 class LimitError(Exception):

@@ -12,8 +12,9 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from validator.core.errors import Violation
 from validator.core.events import EventLog, IngressLog
 from validator.core.hashing import blake2b_256
 from validator.core.limits import U32_MAX
@@ -22,6 +23,7 @@ from validator.core.root import merkle_root
 from validator.core.types import (
     Balances,
     BlockNumber,
+    ChannelId,
     DownwardMessage,
     Enactment,
     Hash,
@@ -111,6 +113,9 @@ class RuleSet(ABC, Generic[S]):
     and ``profile`` is the profile of the rules in force.
     """
 
+    lists_violations: ClassVar[bool] = False
+    """Whether `violations` returns all violations of a candidate, or only the first."""
+
     def __init__(
         self, state: S, settings: ChainSettings | None = None, page_hashes: dict[int, Hash] | None = None
     ) -> None:
@@ -172,6 +177,17 @@ class RuleSet(ABC, Generic[S]):
     def check_candidate(self, candidate: Any) -> None:
         """Raise the violation that makes a candidate unacceptable, if there is one."""
 
+    def violations(self, candidate: Any) -> list[Violation]:
+        """Return what makes a candidate unacceptable, in the order of the checks; the first is the one that `check_candidate` raises.
+
+        A rule set whose checks report to a `errors.Report` overrides this, and sets `lists_violations`.
+        """
+        try:
+            self.check_candidate(candidate)
+        except Violation as violation:
+            return [violation.with_traceback(None)]
+        return []
+
     @abstractmethod
     def enact_candidate(self, candidate: Any) -> Effects:
         """Apply an accepted candidate; cannot fail."""
@@ -195,6 +211,14 @@ class RuleSet(ABC, Generic[S]):
     @abstractmethod
     def take_headroom(self) -> list[ParaHeadroom | ChannelHeadroom]:
         """Return the headroom of everything that changed since the last call: paras, then channels, each ascending."""
+
+    def para_headroom(self, para: ParaId) -> ParaHeadroom | None:  # noqa: ARG002
+        """Return a para's headroom now; None if the protocol has none for single paras."""
+        return None
+
+    def channel_headroom(self, channel_id: ChannelId) -> ChannelHeadroom | None:  # noqa: ARG002
+        """Return a channel's headroom now; None if the protocol has none for single channels."""
+        return None
 
     @property
     def session(self) -> SessionIndex:

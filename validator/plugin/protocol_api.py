@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from validator.codec.record_types import RECORD_TOPICS, RecordType, check_count, check_payload, check_u32, relay_parent
 from validator.compare import first_difference
-from validator.core.errors import InvariantBroken, LimitError, Violation
+from validator.core.errors import InvariantBroken, LimitError, Report, Violation, refuse
 from validator.core.events import EventLog, IngressLog
 from validator.core.handlers.state import HandlerStates
 from validator.core.hashing import blake2b_256, compact, message_hash, mqc_link
@@ -127,6 +127,7 @@ __all__ = [
     "ProtocolDefinition",
     "Reader",
     "RecordType",
+    "Report",
     "RuleProfiles",
     "RuleSet",
     "RulesEpoch",
@@ -152,6 +153,7 @@ __all__ = [
     "message_hash",
     "mqc_link",
     "read_para",
+    "refuse",
     "relay_parent",
     "section_title",
     "upgraded",

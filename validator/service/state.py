@@ -54,6 +54,8 @@ class RestoredState:
     slots: int
     processor: LaneProcessor
     protocol: ProtocolDefinition
+    definition: LaneDefinition
+    """The lane under those rules; its initial state is unknown."""
     plugins: tuple[str, ...] = ()
     """The plugins active in the next block as ``name@version``, the protocol first."""
 
@@ -127,7 +129,7 @@ def restore(stored: StateExport, lane: str) -> RestoredState:
     under = definition.under(head.rules)
     plugins = tuple(under.plugins_at(processor.lane.executed_block + 1))
     return RestoredState(
-        lane, stored.batch, stored.consumed, head, len(backend.slots), processor, under.protocol, plugins
+        lane, stored.batch, stored.consumed, head, len(backend.slots), processor, under.protocol, under, plugins
     )
 
 

@@ -13,6 +13,7 @@ from functools import cache
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from validator.core.errors import Report
 from validator.core.events import EventLog
 from validator.core.handlers.context import Host
 from validator.core.handlers.upward import UpwardDispatcher
@@ -47,7 +48,7 @@ class UpwardRules(NamedTuple):
     ``may_offboard`` refuses the offboarding of a para, ``drop`` removes all of a para's messages.
     """
 
-    check: Callable[[RouterState, ParaId, Sequence[bytes]], None]
+    check: Callable[[RouterState, ParaId, Sequence[bytes], Report], None]
     enact: Callable[[RouterState, ParaId, Sequence[bytes]], None]
     serve: Callable[[RouterState, UpwardDispatcher, Host, BlockNumber, list[Dispatch]], None]
     may_offboard: Callable[[RouterState, ParaId], None]
@@ -63,8 +64,8 @@ class Profile:
     """
 
     features: frozenset[str]
-    check_processed_downward_messages: Callable[[RouterState, ParaId, int, BlockNumber], None]
-    check_hrmp_watermark: Callable[[RouterState, ParaId, BlockNumber, BlockNumber], None]
+    check_processed_downward_messages: Callable[[RouterState, ParaId, int, BlockNumber, Report], None]
+    check_hrmp_watermark: Callable[[RouterState, ParaId, BlockNumber, BlockNumber, Report], None]
     valid_watermarks: Callable[[RouterState, ParaId], tuple[BlockNumber, ...]]
     upward: UpwardRules
     notification: Callable[[HostConfiguration, bytes], bytes] | None

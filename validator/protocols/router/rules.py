@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+from validator.core.errors import Violation
 from validator.core.handlers.state import FIRST_OWNER
 from validator.core.handlers.upward import FixedWeightDispatcher, UpwardDispatcher
 from validator.core.hashing import blake2b_256
@@ -40,6 +41,8 @@ _ENACTED = Effects()
 
 class Router(PendingCandidates[RouterState]):
     """A relay chain's message queues under the rules of router.txt and the features in force."""
+
+    lists_violations: ClassVar[bool] = True
 
     def __init__(
         self, state: RouterState, settings: ChainSettings | None = None, page_hashes: dict[int, Hash] | None = None
@@ -112,6 +115,12 @@ class Router(PendingCandidates[RouterState]):
     def check_candidate(self, candidate: Candidate) -> None:
         """Raise the first rule violation of a candidate, if any (`acceptance.check_candidate`)."""
         check_candidate(self.state, self.rules, candidate)
+
+    def violations(self, candidate: Candidate) -> list[Violation]:
+        """Return all rule violations of a candidate, in the order of the checks."""
+        found: list[Violation] = []
+        check_candidate(self.state, self.rules, candidate, found.append)
+        return found
 
     def enact_candidate(self, candidate: Candidate) -> Effects:
         """Apply an accepted candidate and return the queue positions of its messages."""

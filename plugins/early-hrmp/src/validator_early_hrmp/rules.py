@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 from validator.plugin.protocol_api import (
     HEADROOM_WATERMARKS_MAX,
@@ -17,6 +17,7 @@ from validator.plugin.protocol_api import (
     ParaHeadroom,
     ParaId,
     SessionChange,
+    Violation,
     blake2b_256,
     merkle_root,
 )
@@ -51,6 +52,8 @@ from validator_early_hrmp.state import EarlyHrmpState
 
 class EarlyHrmp(PendingCandidates[EarlyHrmpState]):
     """A relay chain's channels and downward queues under the rules of early_hrmp.txt."""
+
+    lists_violations: ClassVar[bool] = True
 
     @classmethod
     def at_genesis(cls, settings: ChainSettings) -> EarlyHrmp:
@@ -97,6 +100,12 @@ class EarlyHrmp(PendingCandidates[EarlyHrmpState]):
     def check_candidate(self, candidate: Candidate) -> None:
         """Raise the first rule violation of a candidate, if any (`acceptance.check_candidate`)."""
         check_candidate(self.state, candidate)
+
+    def violations(self, candidate: Candidate) -> list[Violation]:
+        """Return all rule violations of a candidate, in the order of the checks."""
+        found: list[Violation] = []
+        check_candidate(self.state, candidate, found.append)
+        return found
 
     def enact_candidate(self, candidate: Candidate) -> Effects:
         """Apply an accepted candidate and return the queue positions of its messages."""

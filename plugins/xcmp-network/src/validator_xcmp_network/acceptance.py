@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Candidate acceptance. It reads the state, raises the first violation and changes nothing.
+"""Candidate acceptance. It reads the state, reports violations and changes nothing.
 
 Its cost is in proportion to the messages that the candidate sends and acknowledges, not to the channels or the unread messages.
 Source: xcmp_rules 1.4 "Acceptance at relay parent rp".
@@ -13,7 +13,7 @@ from itertools import islice, pairwise
 from validator_xcmp import acceptance as xcmp
 from validator_xcmp.records import Candidate as XcmpCandidate
 
-from validator.plugin.protocol_api import BlockNumber, ParaId
+from validator.plugin.protocol_api import BlockNumber, ParaId, Report, refuse
 from validator.protocols.kit import channel_name
 from validator_xcmp_network.configuration import IntraBlock
 from validator_xcmp_network.errors import (
@@ -24,7 +24,6 @@ from validator_xcmp_network.errors import (
     AckNoProgress,
     AckOutOfOrder,
     AckUnknownMessage,
-    CandidateUnknownPara,
     OutboxBitfieldMismatch,
     OutboxBytesExceeded,
     OutboxChannelFull,
@@ -47,27 +46,21 @@ from validator_xcmp_network.state import (
 _NOTHING = IngressQueue()
 
 
-def check_para(state: NetworkState, para: ParaId) -> None:
-    """Check that a candidate's para is registered. Raises `CandidateUnknownPara`."""
-    if para not in state.paras:
-        raise CandidateUnknownPara(para=para)
-
-
-def check_candidate(state: NetworkState, candidate: Candidate) -> None:
+def check_candidate(state: NetworkState, candidate: Candidate, report: Report = refuse) -> None:
     """Check a registered para's candidate.
 
-    Where the rules of XCMP channels hold, theirs come first: bitfield, message root, watermark. Then raises the first violation of: order
+    Where the rules of XCMP channels hold, theirs come first: bitfield, message root, watermark. Then reports the violations of: order
     of recipients, channels, bounds, bitfield against outbox, acknowledgements, liveness, transitivity and fairness, order inside the
     highest block, bodies.
     """
     if state.is_composed:
         part = channel_part(state, candidate)
-        xcmp.check_bitfield(state, part.para_id, part.bitfield, part.message_root)
-        xcmp.check_watermark(state, part.para_id, part.relay_parent_number, part.watermark)
-    check_outbox(state, candidate.para_id, candidate.outbox)
+        xcmp.check_bitfield(state, part.para_id, part.bitfield, part.message_root, report)
+        xcmp.check_watermark(state, part.para_id, part.relay_parent_number, part.watermark, report)
+    check_outbox(state, candidate.para_id, candidate.outbox, report)
     if state.is_composed:
-        check_bitfield_against_outbox(state, candidate)
-    check_acks(state, candidate.para_id, candidate.acks, candidate.relay_parent_number)
+        check_bitfield_against_outbox(state, candidate, report)
+    check_acks(state, candidate.para_id, candidate.acks, candidate.relay_parent_number, report)
 
 
 def channel_part(state: NetworkState, candidate: Candidate) -> XcmpCandidate:
@@ -86,83 +79,95 @@ def channel_part(state: NetworkState, candidate: Candidate) -> XcmpCandidate:
 # --- outbox ------------------------------------------------------------------------------------------------------------------------------
 
 
-def check_outbox(state: NetworkState, para: ParaId, outbox: tuple[OutboxMessage, ...]) -> None:
+def check_outbox(state: NetworkState, para: ParaId, outbox: tuple[OutboxMessage, ...], report: Report = refuse) -> None:
     """Check that recipients ascend, that channels lead to them, and that the messages fit; each for the whole list before the next.
 
-    Raises `OutboxNotSorted`, `OutboxDuplicateRecipient`, `OutboxNoSuchChannel`, `OutboxChannelFull`, `OutboxIngressFull`,
+    Reports `OutboxNotSorted`, `OutboxDuplicateRecipient`, `OutboxNoSuchChannel`, `OutboxChannelFull`, `OutboxIngressFull`,
     `OutboxBytesExceeded`.
     """
     for idx, (before, message) in enumerate(pairwise(outbox), 1):
         if message.recipient < before.recipient:
-            raise OutboxNotSorted(idx=idx)
+            report(OutboxNotSorted(idx=idx))
         if message.recipient == before.recipient:
-            raise OutboxDuplicateRecipient(idx=idx, recipient=message.recipient)
+            report(OutboxDuplicateRecipient(idx=idx, recipient=message.recipient))
     for idx, message in enumerate(outbox):
         channel_id = para, message.recipient
         if not has_channel(state, channel_id):
-            raise OutboxNoSuchChannel(idx=idx, channel=channel_name(channel_id))
+            report(OutboxNoSuchChannel(idx=idx, channel=channel_name(channel_id)))
     for idx, message in enumerate(outbox):
-        _check_places(state, idx, para, message.recipient)
+        if has_channel(state, (para, message.recipient)):
+            _check_places(state, idx, para, message.recipient, report)
     total = sum(message.size for message in outbox)
     if total > state.network.max_block_bytes:
-        raise OutboxBytesExceeded(total=total, limit=state.network.max_block_bytes)
+        report(OutboxBytesExceeded(total=total, limit=state.network.max_block_bytes))
 
 
-def _check_places(state: NetworkState, idx: int, para: ParaId, recipient: ParaId) -> None:
+def _check_places(state: NetworkState, idx: int, para: ParaId, recipient: ParaId, report: Report) -> None:
     channel_id = para, recipient
     count, limit = unread_in_channel(state, channel_id) + 1, channel_limit(state, channel_id)
     if count > limit:
-        raise OutboxChannelFull(idx=idx, channel=channel_name(channel_id), count=count, limit=limit)
+        report(OutboxChannelFull(idx=idx, channel=channel_name(channel_id), count=count, limit=limit))
     count, ingress_limit = unread_of_recipient(state, recipient) + 1, state.network.max_ingress_messages
     if ingress_limit is not None and count > ingress_limit:
-        raise OutboxIngressFull(idx=idx, recipient=recipient, count=count, limit=ingress_limit)
+        report(OutboxIngressFull(idx=idx, recipient=recipient, count=count, limit=ingress_limit))
 
 
-def check_bitfield_against_outbox(state: NetworkState, candidate: Candidate) -> None:
-    """Check that the candidate sends exactly over the marked channels. Raises `OutboxBitfieldMismatch`."""
+def check_bitfield_against_outbox(state: NetworkState, candidate: Candidate, report: Report = refuse) -> None:
+    """Check that the candidate sends exactly over the marked channels. Reports `OutboxBitfieldMismatch`."""
     row = state.rows.get(candidate.para_id, [])
-    marked = sorted(row[index].recipient for index in xcmp.marked_columns(candidate.bitfield))
+    marked = sorted(row[index].recipient for index in xcmp.marked_columns(candidate.bitfield[: len(row)]))
     if marked != [message.recipient for message in candidate.outbox]:
-        raise OutboxBitfieldMismatch
+        report(OutboxBitfieldMismatch())
 
 
 # --- acknowledgements --------------------------------------------------------------------------------------------------------------------
 
 
 def check_acks(
-    state: NetworkState, para: ParaId, acks: tuple[MessageName, ...], relay_parent_number: BlockNumber
+    state: NetworkState,
+    para: ParaId,
+    acks: tuple[MessageName, ...],
+    relay_parent_number: BlockNumber,
+    report: Report = refuse,
 ) -> None:
     """Check a recipient's acknowledgements.
 
-    Raises, for each in turn, `AckAheadRelayParent`, `AckAlreadyAcked` or `AckUnknownMessage`; then `AckNoProgress`, `AckGap`,
+    Reports, for each in turn, `AckAheadRelayParent`, `AckAlreadyAcked` or `AckUnknownMessage`; then `AckNoProgress`, `AckGap`,
     `AckOutOfOrder`, `AckBodyMissing`.
     """
     queue = state.queues.get(para, _NOTHING)
-    _check_names(queue, acks, relay_parent_number)
+    if not _check_names(queue, acks, relay_parent_number, report):
+        return
     if not acks:
         if queue.has_unread(relay_parent_number):
-            raise AckNoProgress(pending=_names(entry for entry in queue if entry.sent_at <= relay_parent_number))
+            report(AckNoProgress(pending=_names(entry for entry in queue if entry.sent_at <= relay_parent_number)))
         return
     covered = queue.covered(acks)
     highest = max(covered)
-    _check_fairness(queue, covered, highest)
+    _check_fairness(queue, covered, highest, report)
     if state.network.intra_block is IntraBlock.PREFIX:
-        _check_order(queue, covered[highest], highest)
+        _check_order(queue, covered[highest], highest, report)
     if state.network.require_bodies:
-        _check_bodies(covered)
+        _check_bodies(covered, report)
 
 
-def _check_names(queue: IngressQueue, acks: tuple[MessageName, ...], relay_parent_number: BlockNumber) -> None:
-    """Check that each acknowledgement names an unread message, once, that is visible at the relay parent (N-I05, N-I09, N-I13)."""
+def _check_names(
+    queue: IngressQueue, acks: tuple[MessageName, ...], relay_parent_number: BlockNumber, report: Report
+) -> bool:
+    """Return whether each acknowledgement names an unread message, once, that is visible at the relay parent (N-I05, N-I09, N-I13)."""
     named: set[MessageName] = set()
+    good = 0
     for block, sender in acks:
         if block > relay_parent_number:
-            raise AckAheadRelayParent(block=block, sender=sender)
-        if (block, sender) in named or (queue.find(block, sender) is None and _was_acked(queue, block, sender)):
-            raise AckAlreadyAcked(block=block, sender=sender)
-        if queue.find(block, sender) is None:
-            raise AckUnknownMessage(block=block, sender=sender)
+            report(AckAheadRelayParent(block=block, sender=sender))
+        elif (block, sender) in named or (queue.find(block, sender) is None and _was_acked(queue, block, sender)):
+            report(AckAlreadyAcked(block=block, sender=sender))
+        elif queue.find(block, sender) is None:
+            report(AckUnknownMessage(block=block, sender=sender))
+        else:
+            good += 1
         named.add((block, sender))
+    return good == len(acks)
 
 
 def _was_acked(queue: IngressQueue, block: BlockNumber, sender: ParaId) -> bool:
@@ -171,13 +176,16 @@ def _was_acked(queue: IngressQueue, block: BlockNumber, sender: ParaId) -> bool:
     return (block == queue.watermark and sender in queue.acked) or queue.memory.has(block, sender)
 
 
-def _check_fairness(queue: IngressQueue, covered: dict[BlockNumber, list[Entry]], highest: BlockNumber) -> None:
+def _check_fairness(
+    queue: IngressQueue, covered: dict[BlockNumber, list[Entry]], highest: BlockNumber, report: Report
+) -> None:
     """Check that everything below the highest acknowledged block is covered. Stops at the first block that is not."""
     for height in queue.heights:
         if height >= highest:
             return
         if len(covered.get(height, ())) < len(queue.blocks[height].entries):
-            raise AckGap(block=highest, missing=_names(_uncovered(queue, covered, highest)))
+            report(AckGap(block=highest, missing=_names(_uncovered(queue, covered, highest))))
+            return
 
 
 def _uncovered(queue: IngressQueue, covered: dict[BlockNumber, list[Entry]], highest: BlockNumber) -> Iterator[Entry]:
@@ -189,18 +197,18 @@ def _uncovered(queue: IngressQueue, covered: dict[BlockNumber, list[Entry]], hig
             yield entry
 
 
-def _check_order(queue: IngressQueue, chosen: list[Entry], block: BlockNumber) -> None:
+def _check_order(queue: IngressQueue, chosen: list[Entry], block: BlockNumber, report: Report) -> None:
     """Check that the chosen messages of a block come from its lowest senders (N-I01, N-I14)."""
     expected = queue.blocks[block].senders()[: len(chosen)]
     if sorted(entry.sender for entry in chosen) != expected:
-        raise AckOutOfOrder(block=block, expected=tuple(expected[:SHOWN_MAX]))
+        report(AckOutOfOrder(block=block, expected=tuple(expected[:SHOWN_MAX])))
 
 
-def _check_bodies(covered: dict[BlockNumber, list[Entry]]) -> None:
+def _check_bodies(covered: dict[BlockNumber, list[Entry]], report: Report) -> None:
     missing = [(block, entry.sender) for block, entries in covered.items() for entry in entries if not entry.held]
     if missing:
         block, sender = min(missing)
-        raise AckBodyMissing(block=block, sender=sender)
+        report(AckBodyMissing(block=block, sender=sender))
 
 
 def _names(messages: Iterator[Entry]) -> tuple[MessageName, ...]:

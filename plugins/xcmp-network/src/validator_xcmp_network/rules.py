@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 from validator_xcmp.enactment import queue_downward_message
 from validator_xcmp.records import AcceptOpenChannel, AcceptOpenChannelFrom, InitOpenChannel
@@ -25,15 +25,18 @@ from validator.plugin.protocol_api import (
     ParaHeadroom,
     ParaId,
     PendingRef,
+    Report,
     SessionChange,
+    Violation,
+    refuse,
 )
 from validator.protocols.kit import PendingCandidates
 from validator_xcmp_network import records
-from validator_xcmp_network.acceptance import check_candidate, check_para
+from validator_xcmp_network.acceptance import check_candidate
 from validator_xcmp_network.bodies import report_body
 from validator_xcmp_network.configuration import Setup
 from validator_xcmp_network.enactment import enact_candidate
-from validator_xcmp_network.errors import CandidateAlreadyEnactedInBlock, RequestNotInForce
+from validator_xcmp_network.errors import CandidateAlreadyEnactedInBlock, CandidateUnknownPara, RequestNotInForce
 from validator_xcmp_network.fixed_channels import FixedChannels
 from validator_xcmp_network.pages import (
     PAGES,
@@ -56,6 +59,8 @@ _REQUEST_NAMES: dict[type[Any], str] = {
 
 class XcmpNetwork(PendingCandidates[NetworkState]):
     """A relay chain's ingress queues under the rules of xcmp_networking.txt."""
+
+    lists_violations: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -121,11 +126,22 @@ class XcmpNetwork(PendingCandidates[NetworkState]):
 
         Raises `CandidateUnknownPara`, `CandidateAlreadyEnactedInBlock`, then as `acceptance.check_candidate`.
         """
+        self._check(candidate, refuse)
+
+    def violations(self, candidate: Candidate) -> list[Violation]:
+        """Return all rule violations of a candidate, in the order of the checks."""
+        found: list[Violation] = []
+        self._check(candidate, found.append)
+        return found
+
+    def _check(self, candidate: Candidate, report: Report) -> None:
         para = candidate.para_id
-        check_para(self.state, para)
+        if para not in self.state.paras:
+            report(CandidateUnknownPara(para=para))
+            return
         if self._has_candidate_in_block(para):
-            raise CandidateAlreadyEnactedInBlock(para=para, block=self.now)
-        check_candidate(self.state, candidate)
+            report(CandidateAlreadyEnactedInBlock(para=para, block=self.now))
+        check_candidate(self.state, candidate, report)
 
     def keep_pending(self, candidate: Candidate) -> None:
         """Keep an accepted candidate until it is included or times out, on a chain with fixed channels only what counts there."""

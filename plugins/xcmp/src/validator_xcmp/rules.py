@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from validator.plugin.protocol_api import (
     HEADROOM_WATERMARKS_MAX,
@@ -15,6 +15,7 @@ from validator.plugin.protocol_api import (
     ParaHeadroom,
     ParaId,
     SessionChange,
+    Violation,
 )
 from validator.protocols.kit import PendingCandidates
 from validator_xcmp import records
@@ -35,6 +36,8 @@ from validator_xcmp.state import XcmpState
 
 class Xcmp(PendingCandidates[XcmpState]):
     """A relay chain's channels under the rules of xcmp_channels.txt."""
+
+    lists_violations: ClassVar[bool] = True
 
     @classmethod
     def at_genesis(cls, settings: ChainSettings) -> Xcmp:
@@ -72,6 +75,12 @@ class Xcmp(PendingCandidates[XcmpState]):
     def check_candidate(self, candidate: Candidate) -> None:
         """Raise the first rule violation of a candidate, if any (`acceptance.check_candidate`)."""
         check_candidate(self.state, candidate)
+
+    def violations(self, candidate: Candidate) -> list[Violation]:
+        """Return all rule violations of a candidate, in the order of the checks."""
+        found: list[Violation] = []
+        check_candidate(self.state, candidate, found.append)
+        return found
 
     def enact_candidate(self, candidate: Candidate) -> Effects:
         """Apply an accepted candidate."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from validator.core.errors import Report, refuse
 from validator.core.handlers.context import Host
 from validator.core.handlers.upward import UpwardDispatcher
 from validator.core.limits import U64_MAX
@@ -45,27 +46,29 @@ def queue_of(state: RouterState) -> MessageQueue:
 # --- acceptance, enactment, offboarding ---------------------------------------------------------------------------------------
 
 
-def check_upward_messages(state: RouterState, para: ParaId, messages: Sequence[bytes]) -> None:
+def check_upward_messages(state: RouterState, para: ParaId, messages: Sequence[bytes], report: Report = refuse) -> None:
     """Check number and sizes, and that the para's queue has room; messages that were set aside count, and limits are inclusive.
 
-    Raises `UpwardIsOffboarding`, `UpwardMoreMessagesThanPermitted`, `UpwardCapacityExceeded`, then for each message in order
+    Reports `UpwardIsOffboarding`, `UpwardMoreMessagesThanPermitted`, `UpwardCapacityExceeded`, then for each message in order
     `UpwardMessageSize`, `UpwardTotalSizeExceeded`.
     """
     if messages and para in state.outgoing_paras:
-        raise UpwardIsOffboarding
+        report(UpwardIsOffboarding())
     config = state.host_configuration
     if len(messages) > config.max_upward_message_num_per_candidate:
-        raise UpwardMoreMessagesThanPermitted(sent=len(messages), permitted=config.max_upward_message_num_per_candidate)
+        report(
+            UpwardMoreMessagesThanPermitted(sent=len(messages), permitted=config.max_upward_message_num_per_candidate)
+        )
     count, total_size = state.relay_dispatch_queue_size.get(para, (0, 0))
     count += len(messages)
     if count > config.max_upward_queue_count:
-        raise UpwardCapacityExceeded(count=count, limit=config.max_upward_queue_count)
+        report(UpwardCapacityExceeded(count=count, limit=config.max_upward_queue_count))
     for idx, message in enumerate(messages):
         if len(message) > config.max_upward_message_size:
-            raise UpwardMessageSize(idx=idx, msg_size=len(message), max_size=config.max_upward_message_size)
+            report(UpwardMessageSize(idx=idx, msg_size=len(message), max_size=config.max_upward_message_size))
         total_size += len(message)
         if total_size > config.max_upward_queue_size:
-            raise UpwardTotalSizeExceeded(total_size=total_size, limit=config.max_upward_queue_size)
+            report(UpwardTotalSizeExceeded(total_size=total_size, limit=config.max_upward_queue_size))
 
 
 def enact_upward_messages(state: RouterState, para: ParaId, messages: Iterable[bytes]) -> None:

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator dry-run`, on state files and on a checkpoint made in this process."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cli.follower import invoke
+from tests.cli.stored_job import BATCH, refused, write_store
+from tests.unit.lanes.backend import Store
+from tests.unit.lanes.chains import chain, inputs_of
+from validator.config import load_config
+from validator.core.rules import pages
+from validator.lanes.configured import lane_definition
+from validator.lanes.store import LaneCache, process_batch, restore_lane
+from validator.service import state
+from validator.service.toml import to_toml
+from validator.simulate.settings import SimulationSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from validator.lanes.processor import LaneProcessor
+
+LANE = "rococo"
+BLOCKS = 40
+
+
+class Lane:
+    """A lane in a checkpoint, and what would come next."""
+
+    def __init__(self, folder: Path, protocol: str) -> None:
+        of = chain(SimulationSettings(seed=31, blocks=BLOCKS + 1, lane=LANE), protocol)
+        self.protocol = protocol
+        self.config_path = folder / "validator.toml"
+        job = {"directory": str(folder / "job")}
+        self.config_path.write_text(to_toml({"job": job, "chains": {LANE: of.table}}), encoding="utf-8")
+        self.definition = lane_definition(load_config(self.config_path), LANE)
+        self.store = Store()
+        attempt = self.store.attempt()
+        taken = [each for each in of.records if each.block <= BLOCKS]
+        list(process_batch(self.definition, attempt, LaneCache(), inputs_of(taken, protocol)))
+        self.store.commit(attempt)
+        commits = folder / "job" / "checkpoint" / "commits"
+        commits.mkdir(parents=True)
+        (commits / str(BATCH)).write_text("v1\n{}")
+        self.next = of.blocks[BLOCKS]
+
+    def processor(self) -> LaneProcessor:
+        restored = restore_lane(self.definition, self.store.attempt())
+        assert restored is not None
+        return restored
+
+    def ask(self, record: Any, *arguments: str) -> Any:
+        option = f"--config={self.config_path}"
+        data = (record if isinstance(record, str) else json.dumps(record)).encode()
+        return invoke("dry-run", "-", f"--lane={LANE}", option, *arguments, stdin=data)
+
+    def answer(self, record: dict[str, Any], *arguments: str) -> dict[str, Any]:
+        result = self.ask(record, "--json", *arguments)
+        found: dict[str, Any] = json.loads(result.stdout)
+        assert result.exit_code == (0 if found["ok"] else 1), result.output
+        return found
+
+
+@pytest.fixture
+def lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Lane]:
+    def make(protocol: str = "router") -> Lane:
+        made = Lane(tmp_path, protocol)
+        monkeypatch.setattr(
+            state, "read_checkpoint", lambda _, output, lanes: write_store(output, made.store, {}, lanes, LANE)
+        )
+        return made
+
+    return make
+
+
+@pytest.mark.parametrize("protocol", ["router", "early-hrmp", "xcmp", "xcmp-network"])
+def test_verdict_of_the_first_candidate_of_the_next_block_is_foretold(
+    protocol: str, lane: Callable[[str], Lane]
+) -> None:
+    asked = lane(protocol)
+    records = [record for kind, record in asked.next.records if kind == "candidates"]
+    first: dict[int, dict[str, Any]] = {}
+    for record in records:
+        first.setdefault(record["para_id"], record)
+    expected = {verdict["index"]: verdict for verdict in asked.next.expected if verdict["kind"] == "candidate"}
+    others = [kind for kind, _ in asked.next.records if kind not in ("candidates", "blocks")]
+    compared = 0
+    for record in first.values():
+        found = asked.answer(record)
+        verdict = expected[record["index"]]
+        if others and found["ok"] != verdict["ok"]:
+            continue  # a request or message of the same block came first
+        assert found["ok"] == verdict["ok"], (record, found, verdict)
+        if not found["ok"]:
+            assert found["errors"][0]["kind"] == verdict["error"]["kind"]
+        assert found["complete"]
+        compared += 1
+    assert compared > 0
+
+
+def test_all_violations_are_listed_with_their_rules(lane: Callable[[str], Lane]) -> None:
+    asked = lane("router")
+    rules = asked.processor().lane.rules
+    para = rules.state.hrmp_egress_channels_index and min(rules.state.hrmp_egress_channels_index)  # type: ignore[attr-defined]
+    record = {
+        "para_id": para,
+        "hrmp_watermark": BLOCKS + 50,
+        "processed_downward_messages": 4_000,
+        "horizontal_messages": [{"recipient": 9, "data": "00"}, {"recipient": 8, "data": "00"}],
+    }
+    found = asked.answer(record)
+    kinds = [error["kind"] for error in found["errors"]]
+    assert kinds == [
+        "ProcessedDownwardMessages/Underflow",
+        "HrmpWatermark/AheadRelayParent",
+        "OutboundHrmp/NoSuchChannel",
+        "OutboundHrmp/NotSorted",
+        "OutboundHrmp/NoSuchChannel",
+    ]
+    assert (found["executed_block"], found["block"]) == (BLOCKS, BLOCKS + 1)
+    assert all(error["rule"].startswith("docs/rules/router.md#") for error in found["errors"])
+    assert found["headroom_after"] is None
+    assert found["headroom"][0]["para_id"] == para
+    printed = asked.ask(record)
+    assert printed.exit_code == 1
+    assert "rejected: 5 violations, the lane names the first" in printed.stdout
+    assert "OutboundHrmp/NotSorted  idx 1" in printed.stdout
+
+
+def test_headroom_shrinks_by_what_an_accepted_candidate_sends(lane: Callable[[str], Lane]) -> None:
+    asked = lane("router")
+    processor = asked.processor()
+    before = pages(processor.lane.rules)
+    rules: Any = processor.lane.rules
+    (sender, recipient), channel = next(
+        (name, each)
+        for name, each in sorted(rules.state.hrmp_channels.items())
+        if each.used_places + 1 <= each.limit_used_places
+        and each.used_bytes + 2 <= each.limit_used_bytes
+        and not rules.state.downward_message_queues.get(name[0])
+    )
+    record = {
+        "para_id": sender,
+        "hrmp_watermark": BLOCKS,
+        "upward_messages": ["0102"],
+        "horizontal_messages": [{"recipient": recipient, "data": "0a0b"}],
+    }
+    found = asked.answer(record)
+    assert found["ok"], found
+    now, then = (
+        {(each.get("sender"), each.get("recipient")): each for each in found[name]}
+        for name in ("headroom", "headroom_after")
+    )
+    assert now[sender, recipient]["places_left"] == channel.limit_used_places - channel.used_places
+    assert then[sender, recipient]["places_left"] == now[sender, recipient]["places_left"] - 1
+    assert then[sender, recipient]["bytes_left"] == now[sender, recipient]["bytes_left"] - 2
+    assert then[None, None]["upward_count_left"] == now[None, None]["upward_count_left"] - 1
+    assert found["messages"][0]["sequence_number"] == channel.messages_sent + 1
+    assert "accepted" in asked.ask(record).stdout
+    assert pages(asked.processor().lane.rules) == before, "the checkpoint is as it was"
+
+
+def test_state_file_is_asked_instead_of_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = {
+        "host_configuration": {"preset": "polkadot-2023"},
+        "genesis_paras": [{"para_id": 2000, "balance": 10**12}, {"para_id": 2004, "balance": 10**12}],
+    }
+    (tmp_path / "validator.toml").write_text(to_toml({"chains": {LANE: table}}), encoding="utf-8")
+    (tmp_path / "STATE.json").write_text(json.dumps({"first_block": 8, "state": {"valid_paras": [2000, 2004]}}))
+    candidate = tmp_path / "candidate.json"
+    candidate.write_text(json.dumps({"para_id": 2000, "hrmp_watermark": 7}))
+    result = invoke("dry-run", "candidate.json", f"--lane={LANE}", "--state=STATE.json", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["block"] == 8
+    request = {"kind": "init_open_channel", "origin": 2000, "recipient": 2000, "max_places": 0, "max_message_size": 0}
+    candidate.write_text(json.dumps(request))
+    result = invoke(
+        "dry-run", "candidate.json", f"--lane={LANE}", "--state=STATE.json", "--kind=channel-requests", "--json"
+    )
+    answer = json.loads(result.stdout)
+    assert (result.exit_code, answer["ok"], answer["complete"]) == (1, False, False)
+    refused(invoke("dry-run", "candidate.json", "--lane=kusama", "--state=STATE.json"), "no chain 'kusama'")
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        ("[]", "standard input: record: expected an object, found []"),
+        ("{", "standard input"),
+        ({"para_id": -1, "hrmp_watermark": 1}, "standard input: para_id: expected an integer from 0"),
+        ({"para_id": 1, "hrmp_watermark": 1, "block": 3}, f"block: expected a block after {BLOCKS}"),
+        ({"para_id": 1, "hrmp_watermark": 1, "lane": "kusama"}, "lane: expected 'rococo', found 'kusama'"),
+        ({"para_id": 1, "watermark": 1}, "watermark: no such field; did you mean 'hrmp_watermark'?"),
+    ],
+)
+def test_bad_records_are_refused_in_one_line(record: Any, words: str, lane: Callable[[str], Lane]) -> None:
+    refused(lane("router").ask(record), words)
+
+
+def test_unknown_kind_is_refused(lane: Callable[[str], Lane]) -> None:
+    refused(lane("router").ask({}, "--kind=blocks"), "--kind: expected candidates, channel-requests")

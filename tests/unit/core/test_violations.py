@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A dry run lists every violation; its first is the one that the lane raises, in each candidate of every shipped suite."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+
+from validator.core.errors import Violation
+from validator.core.types import Para
+from validator.document import Node, parse_document
+from validator.plugin.protocol_api import ChainSettings
+from validator.plugin.runtime import installed_protocol
+from validator.protocols.router.configuration import read_configuration
+from validator.protocols.router.presets import LIMITS_TABLE
+from validator.protocols.router.records import Candidate, HorizontalMessage
+from validator.protocols.router.rules import Router
+from validator.replay.run import run_scenario
+from validator.replay.scenario import read_scenarios
+from validator.replay.suites import suite_files, suite_names
+
+INSTALLED = cache(installed_protocol)
+
+
+def raised(check: Callable[[], object]) -> Violation | None:
+    try:
+        check()
+    except Violation as violation:
+        return violation
+    return None
+
+
+def meaning(violation: Violation) -> tuple[str, dict[str, Any]]:
+    return violation.kind, violation.details()
+
+
+@pytest.mark.parametrize("protocol", suite_names())
+def test_first_of_all_violations_is_the_one_that_the_lane_raises(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: Counter[int] = Counter()
+    scenarios = [
+        each
+        for file in suite_files(protocol)
+        if "vectors" not in file.name
+        for each in read_scenarios(parse_document(file.read_bytes(), file.name), installed=INSTALLED)
+    ]
+    rules = type(next(genesis(each) for each in scenarios if each.protocol is not None))
+    assert rules.lists_violations
+    original = rules.check_candidate
+
+    def compared(self: Any, candidate: Any) -> None:
+        found = self.violations(candidate)
+        counts[len(found)] += 1
+        first = raised(lambda: original(self, candidate))
+        assert [meaning(each) for each in found[:1]] == ([] if first is None else [meaning(first)])
+        if first is not None:
+            raise first
+
+    monkeypatch.setattr(rules, "check_candidate", compared)
+    for scenario in scenarios:
+        run_scenario(scenario)
+    assert counts[0] > 10
+    assert counts[1] > 5
+    assert sum(count for number, count in counts.items() if number > 1) > 0, "no candidate that breaks two rules"
+
+
+def genesis(scenario: Any) -> Any:
+    return scenario.protocol.genesis(ChainSettings(scenario.config, scenario.genesis_paras, rules=scenario.rules))
+
+
+def test_violations_of_all_groups_are_listed_in_their_order() -> None:
+    limits = {
+        **LIMITS_TABLE.presets["polkadot-2023"],
+        "max_upward_message_num_per_candidate": 1,
+        "max_upward_message_size": 2,
+    }
+    router = Router.at_genesis(ChainSettings(read_configuration(Node(limits, "limits")), (Para(2000), Para(2004))))
+    router.begin_block(1)
+    messages = (HorizontalMessage(2004, b"x"), HorizontalMessage(2000, b"y"))
+    candidate = Candidate(2000, 0, 5, (b"long", b"too"), 3, messages)
+    assert [meaning(each) for each in router.violations(candidate)] == [
+        ("ProcessedDownwardMessages/Underflow", {"processed_downward_messages": 3, "dmq_length": 0}),
+        ("UpwardMessages/MoreMessagesThanPermitted", {"sent": 2, "permitted": 1}),
+        ("UpwardMessages/MessageSize", {"idx": 0, "msg_size": 4, "max_size": 2}),
+        ("UpwardMessages/MessageSize", {"idx": 1, "msg_size": 3, "max_size": 2}),
+        ("HrmpWatermark/AheadRelayParent", {"new_watermark": 5, "relay_chain_parent_number": 0}),
+        ("OutboundHrmp/NoSuchChannel", {"idx": 0, "channel_id": {"sender": 2000, "recipient": 2004}}),
+        ("OutboundHrmp/NotSorted", {"idx": 1}),
+        ("OutboundHrmp/NoSuchChannel", {"idx": 1, "channel_id": {"sender": 2000, "recipient": 2000}}),
+    ]

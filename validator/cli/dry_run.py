@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator dry-run`: what would a lane say to a record now?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.table import Column, Table
+from rich.text import Text
+
+from validator import exit_codes
+from validator.cli.common import ConfigPath, Json, terminated_as_interrupted
+from validator.cli.json_lines import LINE_BYTES_MAX, opened, parse
+from validator.cli.progress import working
+from validator.cli.rows import ROWS, why
+from validator.cli.table import cells, print_table
+from validator.config import load_config
+from validator.errors import UserError
+from validator.lanes.configured import chain_runtime, configured_lock, job_directory, read_state_file
+from validator.plugin.pack import use_artefacts
+from validator.plugin.rule_pages import RuleReferences, installed_pages
+from validator.service.dry_run import KINDS, Standing, ask, document_of
+
+if TYPE_CHECKING:
+    from validator.config import Config
+
+
+def dry_run(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE|-", help="A JSON object as `submit` takes it, or - for standard input.")
+    ],
+    lane: Annotated[str, typer.Option(help="The lane.")],
+    kind: Annotated[
+        str, typer.Option(metavar="KIND", help="candidates, channel-requests or downward-messages.")
+    ] = "candidates",
+    state: Annotated[
+        Path | None, typer.Option(metavar="STATE.json", help="Ask this state instead of the job's checkpoint.")
+    ] = None,
+    config_path: ConfigPath = None,
+    as_json: Json = False,
+) -> None:
+    """Ask what a lane would say to a record, and how much headroom would be left; nothing is sent.
+
+    The lane's state is that after the job's last committed batch; the job may be running. A candidate's violations are all listed, in the
+    order of the checks: the lane rejects it for the first. The record's lane, block and index may be left out; the block is then the next
+    one. Exit code 0 if the record would be accepted, 1 if not.
+    """
+    if kind not in KINDS:
+        raise UserError(f"--kind: expected {', '.join(KINDS)}, found {kind!r}")
+    with opened(file) as (stream, name):
+        data = stream.read(LINE_BYTES_MAX + 1)
+    if len(data) > LINE_BYTES_MAX:
+        raise UserError(f"{name}: expected at most {LINE_BYTES_MAX} bytes, found more")
+    document = parse(data, name)
+    config = load_config(config_path)
+    use_artefacts(config.plugins.artefacts)
+    with terminated_as_interrupted(), working("reading the state"):
+        standing = _of_checkpoint(config, lane) if state is None else _of_file(config, lane, state)
+    try:
+        answer = document_of(ask(standing, kind, document))
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from None
+    references = RuleReferences(installed_pages([standing.protocol.name])[0])
+    for each in answer["errors"]:
+        each["rule"] = references.of(each["kind"], each["clause"], standing.protocol.name)
+    if as_json:
+        sys.stdout.write(json.dumps(answer) + "\n")
+    else:
+        print_table(_tables(answer))
+    raise typer.Exit(exit_codes.OK if answer["ok"] else exit_codes.DISAGREEMENT)
+
+
+def _of_checkpoint(config: Config, lane: str) -> Standing:
+    from validator.service.state import restore, stored_lanes
+
+    with stored_lanes(job_directory(config), [lane]) as stored:
+        restored = restore(stored, lane)
+    under = restored.definition
+    return Standing(
+        lane,
+        restored.processor.lane.executed_block,
+        restored.rules,
+        restored.protocol,
+        under.codec,
+        under.records,
+    )
+
+
+def _of_file(config: Config, lane: str, path: Path) -> Standing:
+    chain = config.chains.get(lane)
+    if chain is None:
+        known = ", ".join(sorted(config.chains)) or "none"
+        raise UserError(
+            f"--lane: a state file needs the chain's configuration, and no chain {lane!r} is configured; configured are {known}"
+        )
+    runtime = chain_runtime(chain, lane, configured_lock(config))
+    first_block, rules = read_state_file(path, chain, lane, runtime)
+    return Standing(lane, first_block - 1, rules, runtime.protocol, runtime.codec, runtime.records)
+
+
+def _tables(answer: dict[str, Any]) -> Group:
+    title = f"{answer['lane']} · {answer['kind']} of para {answer['para_id']} in block {answer['block']}"
+    where = f"on the state after block {answer['executed_block']}"
+    errors = answer["errors"]
+    if not errors:
+        said = "accepted"
+    elif answer["complete"]:
+        said = f"rejected: {len(errors)} violation{'s' if len(errors) > 1 else ''}, the lane names the first"
+    else:
+        said = "rejected: the first violation; there may be others"
+    parts: list[Any] = [Text(f"{title}, {where}"), Text(f"  {said}")]
+    if errors:
+        table = _table("violation", "broken clause")
+        for error in errors:
+            shown = {name: value for name, value in error.items() if name not in ("clause", "rule")}
+            table.add_row(*cells((why(shown), error["clause"])))
+        parts += [Text(""), table]
+    after = answer["headroom_after"] or [None] * len(answer["headroom"])
+    table = _table("headroom of", "now", *(["after it"] if answer["ok"] else []), "details")
+    for now, then in zip(answer["headroom"], after, strict=True):
+        _, _, who, left, details = ROWS["headroom"](now)
+        if then is None:
+            table.add_row(*cells((who, left, details)))
+        else:
+            _, _, _, left_then, details = ROWS["headroom"](then)
+            table.add_row(*cells((who, left, left_then, details)))
+    return Group(*parts, Text(""), table)
+
+
+def _table(*headings: str) -> Table:
+    return Table(*(Column(heading, overflow="fold") for heading in headings), box=None, padding=(0, 2, 0, 0))

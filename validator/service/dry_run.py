@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asks a lane's state what it would say to a record now: every violation, and the headroom before and after.
+
+The state is a copy in this process. The record is judged alone, at the beginning of the next block: other records of that block, its
+dispatch round and a session change are not known yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from validator.codec.decode import decode_record
+from validator.codec.encode import RUNTIME_DIGEST_BYTES, Encoder
+from validator.codec.json_form import encode_input, shown_json
+from validator.core.errors import Violation
+from validator.core.inputs import DeadLetter, Input, Source
+from validator.core.outcomes import InputKind, Verdict
+from validator.core.rules import Effects
+from validator.errors import UserError
+from validator.service.plain_view import plain_view
+from validator.topics import INPUT_TOPICS
+
+if TYPE_CHECKING:
+    from validator.codec.codec import Codec, RecordChecks
+    from validator.core.outcomes import ChannelHeadroom, ParaHeadroom
+    from validator.core.rules import RuleSet
+    from validator.core.types import BlockNumber, ParaId
+    from validator.plugin.protocol_api import ProtocolDefinition, StateView
+
+KINDS: Final = {
+    "candidates": InputKind.CANDIDATE,
+    "channel-requests": InputKind.REQUEST,
+    "downward-messages": InputKind.DOWNWARD,
+}
+"""The topics whose records can be judged alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A lane's state after ``executed_block``, to be changed by dry runs; ``codec`` and ``records`` read and check its records."""
+
+    lane: str
+    executed_block: BlockNumber
+    rules: RuleSet[Any]
+    protocol: ProtocolDefinition
+    codec: Codec
+    records: RecordChecks
+
+    @property
+    def view(self) -> StateView:
+        """The protocol's state view, or a plain view of its trace format."""
+        return self.protocol.state_view or plain_view(self.protocol.traces)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a lane would say to a record in ``block``.
+
+    ``violations`` are in the order of the checks: the lane would reject the record for the first. ``complete`` says whether they are all.
+    ``before`` and ``after`` are the headroom of the para and of the channels that it sends over. ``after`` is empty if there are
+    violations.
+    """
+
+    lane: str
+    kind: InputKind
+    executed_block: BlockNumber
+    block: BlockNumber
+    para_id: ParaId
+    violations: tuple[Violation, ...]
+    complete: bool
+    effects: Effects | None
+    before: tuple[ParaHeadroom | ChannelHeadroom, ...]
+    after: tuple[ParaHeadroom | ChannelHeadroom, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the record would be accepted."""
+        return not self.violations
+
+
+def ask(standing: Standing, topic: str, document: Any) -> Answer:
+    """Judge a record, given as `validator submit` takes it; ``lane``, ``block`` and ``index`` may be left out.
+
+    Changes the state of ``standing``. ``topic`` is one of `KINDS`. Raises `UserError`: the document is no record of the topic, it belongs
+    to another lane, one of its values is out of range, or its block is executed.
+    """
+    item = _decoded(standing, topic, document)
+    rules, kind = standing.rules, KINDS[topic]
+    rules.begin_block(item.block, standing.executed_block)
+    record, para = _record(rules, kind, item)
+    before = _headroom(standing, para)
+    complete = kind is InputKind.CANDIDATE and rules.lists_violations
+    violations, effects = _judge(rules, kind, record)
+    return Answer(
+        standing.lane,
+        kind,
+        standing.executed_block,
+        item.block,
+        para,
+        tuple(violations),
+        complete or not violations,
+        effects,
+        before,
+        () if violations else _headroom(standing, para),
+    )
+
+
+def document_of(answer: Answer) -> dict[str, Any]:
+    """Return an answer as JSON; errors, messages and headroom have the form of the output topics."""
+    encoder = Encoder(answer.lane, bytes(RUNTIME_DIGEST_BYTES))
+    errors = []
+    for violation in answer.violations:
+        verdict = Verdict(answer.kind, answer.block, 0, answer.para_id, violation)
+        shown = shown_json("verdicts", encoder.verdict(verdict))
+        errors.append({**shown["error"], "clause": shown["clause"]})
+    effects = answer.effects or Effects(enacted=False)
+    accepted = shown_json(
+        "verdicts", encoder.verdict(Verdict(answer.kind, answer.block, 0, answer.para_id, None, *effects))
+    )
+    before, after = (
+        [shown_json("headroom", encoder.headroom(answer.executed_block, each).value) for each in headroom]
+        for headroom in (answer.before, answer.after)
+    )
+    return {
+        "lane": answer.lane,
+        "executed_block": answer.executed_block,
+        "block": answer.block,
+        "kind": answer.kind.value,
+        "para_id": answer.para_id,
+        "ok": answer.ok,
+        "errors": errors,
+        "complete": answer.complete,
+        "messages": accepted["messages"],
+        "effective_session": accepted["effective_session"],
+        "headroom": before,
+        "headroom_after": after if answer.ok else None,
+    }
+
+
+def _decoded(standing: Standing, topic: str, document: Any) -> Input:
+    if not isinstance(document, dict):
+        raise UserError(f"record: expected an object, found {document!r:.60}")
+    place = {"lane": standing.lane, "block": standing.executed_block + 1, "index": 0}
+    whole = {**place, **document}
+    kind = INPUT_TOPICS[topic]
+    value = encode_input(standing.codec, kind, whole, standing.protocol.name)
+    if whole["lane"] != standing.lane:
+        raise UserError(f"lane: expected {standing.lane!r}, found {whole['lane']!r}")
+    decoded = decode_record(standing.codec, kind, value, Source(topic, 0, 0), None, {standing.lane: standing.records})
+    if isinstance(decoded, DeadLetter):
+        raise UserError(decoded.detail)
+    item = decoded[1]
+    if item.block <= standing.executed_block:
+        raise UserError(
+            f"block: expected a block after {standing.executed_block}, which is executed, found {item.block}"
+        )
+    return item
+
+
+def _record(rules: RuleSet[Any], kind: InputKind, item: Input) -> tuple[Any, ParaId]:
+    if kind is InputKind.REQUEST:
+        request = rules.request(item.fields)
+        return request, request[0]  # the first field of every request is the para that sends it
+    record = rules.candidate(item.fields) if kind is InputKind.CANDIDATE else rules.downward(item.fields)
+    return record, record.para_id
+
+
+def _judge(rules: RuleSet[Any], kind: InputKind, record: Any) -> tuple[list[Violation], Effects | None]:
+    if kind is InputKind.CANDIDATE:
+        violations = rules.violations(record)
+        return violations, None if violations else rules.enact_candidate(record)
+    try:
+        apply = rules.apply_request if kind is InputKind.REQUEST else rules.apply_downward
+        return [], apply(record)
+    except Violation as violation:
+        return [violation], None
+
+
+def _headroom(standing: Standing, para: ParaId) -> tuple[ParaHeadroom | ChannelHeadroom, ...]:
+    rules = standing.rules
+    channels = [each for each in standing.view.channels(rules) if each[0] == para]
+    found = [rules.para_headroom(para), *map(rules.channel_headroom, channels)]
+    return tuple(each for each in found if each is not None)
