@@ -54,6 +54,7 @@ ELSEWHERE: Final = {
     "state show": "tests/cli/test_state.py",
     "state verify": "tests/cli/test_state_verify.py",
     "up": "tests/cli/test_run_up.py",
+    "what-if": "tests/cli/test_what_if.py",
 }
 """Commands with ``--json`` whose output other tests read as lines of JSON."""
 

@@ -50,6 +50,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "validator.cli.dry_run:dry_run",
         "Ask what a lane would say to a candidate now: all violations, and what would be left.",
     ),
+    "what-if": (
+        "validator.cli.what_if:what_if",
+        "Replay a lane's recorded inputs under another configuration, and show which verdicts differ.",
+    ),
     "explain": (
         "validator.cli.explain:explain",
         "Explain a rule, reading, invariant or error by its code, kind or clause.",

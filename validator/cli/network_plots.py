@@ -45,14 +45,15 @@ def drawing(directory: Path, formats: Sequence[str]) -> Callable[[Sequence[Playe
             for name, plot in PLOTS.items():
                 figure = plot(played)
                 if figure is not None:
-                    yield from _save(figure, directory, name, formats)
+                    yield from save(figure, directory, f"{NAME}-{name}", formats)
 
     return draw
 
 
-def _save(figure: Figure, directory: Path, name: str, formats: Sequence[str]) -> Iterator[Path]:
+def save(figure: Figure, directory: Path, name: str, formats: Sequence[str]) -> Iterator[Path]:
+    """Write a figure in each of the formats and yield the paths of the files. Raises `UserError`."""
     for form in formats:
-        path = directory / f"{NAME}-{name}.{form}"
+        path = directory / f"{name}.{form}"
         try:
             directory.mkdir(parents=True, exist_ok=True)
             figure.savefig(path, dpi=120, metadata=METADATA[form])

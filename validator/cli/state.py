@@ -9,15 +9,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
-from validator.cli.progress import working
-from validator.cli.table import VisibleConsole, print_table
+from validator.cli.progress import counting, working
+from validator.cli.table import print_table
 from validator.config import load_config
 from validator.core.limits import U32_MAX
 from validator.errors import UserError
@@ -25,7 +24,7 @@ from validator.lanes.configured import configured_codec, job_directory, lane_def
 from validator.plugin.pack import use_artefacts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from validator.config import Config
     from validator.lanes.definition import LaneDefinition
@@ -131,7 +130,7 @@ def _verify(config: Config, restored: RestoredState, *, as_json: bool) -> bool:
 
     name = restored.name
     definition = _definition(config, name)
-    with _reading(f"lane {name}: executing its inputs") as progress:
+    with counting(f"lane {name}: executing its inputs") as progress:
         rebuilt = rebuild(config.kafka, config.topics.prefix, configured_codec(config), definition, restored, progress)
     checks = compare(restored, rebuilt, config.kafka, config.topics.prefix)
     same = all(check.same for check in checks)
@@ -199,24 +198,3 @@ def _stored(config: Config, lanes: list[str]) -> Iterator[StateExport]:
         with working("reading the checkpoint"):
             stored = stack.enter_context(stored_lanes(job_directory(config), lanes))
         yield stored
-
-
-@contextmanager
-def _reading(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that shows progress: offsets read so far, and their total."""
-    columns: tuple[Any, ...] = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-    )
-    console = VisibleConsole(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(what, total=None, rate="")
-
-        def show_progress(done: int, total: int) -> None:
-            speed = bar.tasks[0].speed
-            bar.update(task, completed=done, total=total, rate=f"{speed:,.0f}/s" if speed else "")
-
-        yield show_progress

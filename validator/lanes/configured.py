@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,28 @@ def read_state_file(path: Path, chain: Chain, lane: str, runtime: Runtime) -> tu
     except ValueError as error:
         raise UserError(f"{state.path}.{error}") from None
     return first_block, rules
+
+
+def restated(
+    config: Config, definition: LaneDefinition, rules: RuleSet[Any], executed_block: BlockNumber
+) -> LaneDefinition:
+    """Return a lane that begins after ``executed_block`` with a state in the form of a state file, under the lane's configuration.
+
+    What a state file has no key for is lost: numbers of messages, the session's number, pending candidates. Raises `UserError`: the
+    protocol has no state files, the state cannot exist under the configuration.
+    """
+    lane = definition.name
+    chain, runtime = config.chains[lane], make_runtime(definition.plan)
+    state_file = runtime.protocol.state_file
+    if state_file is None:
+        raise UserError(f"lane {lane}: protocol {runtime.protocol.name} cannot start from a state file")
+    node = Node(state_file.write(rules), f"state after block {executed_block}")
+    started = state_file.read(node, _settings(chain, lane, runtime))
+    try:
+        started.check_start(executed_block + 1)
+    except ValueError as error:
+        raise UserError(f"{node.path}.{error}") from None
+    return replace(definition, genesis=tuple(pages(started)), first_block=executed_block + 1)
 
 
 def _checked_runtime(config: Config, chain: Chain, lane: str) -> Runtime:

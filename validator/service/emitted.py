@@ -8,21 +8,19 @@ may differ, since it names versions of programs. State roots are compared where 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from validator.codec.json_form import to_json
 from validator.core.handlers.errors import HandlerFault
-from validator.core.inputs import DeadLetter, Input
 from validator.core.limits import U32_MAX, U64_MAX
 from validator.errors import UserError
 from validator.kafka.reader import TopicReader
 from validator.lanes.accepted import OPTION
 from validator.lanes.processor import LaneProcessor
-from validator.service.lane_inputs import InputPartition, by_block
-from validator.topics import INPUT_TOPICS
+from validator.service.lane_inputs import recorded_inputs
 
 if TYPE_CHECKING:
     from validator.codec.codec import Codec
@@ -42,7 +40,15 @@ DIFFERENCE_CHARACTERS_MAX: Final = 200
 
 
 class EmittedDiffers(UserError):
-    """A block would not be rebuilt as it was emitted."""
+    """A block would not be rebuilt as it was emitted; ``topic`` has what ``there`` says, a second execution what ``here`` says."""
+
+    def __init__(self, lane: str, block: BlockNumber, topic: str, there: str, here: str) -> None:
+        self.block, self.topic, self.there, self.here = block, topic, there, here
+        super().__init__(
+            f"lane {lane}: block {block} would not be rebuilt as it was emitted: {topic} has {there}, the rebuild {here}: start "
+            f"with the configuration, plugins and program of then, or accept other results from this block on with {OPTION} "
+            f"{lane}:{block}"
+        )
 
 
 def compare_emitted(
@@ -55,8 +61,8 @@ def compare_emitted(
     settings = replace(definition.settings, blocks_ahead_max=U32_MAX, waiting_bytes_max=U64_MAX)
     processor = LaneProcessor.create(replace(definition, settings=settings))
     compared = None
-    emitted = [_Emitted(kafka, prefix, topic, definition.name) for topic in COMPARED]
-    inputs = _inputs(kafka, prefix, codec, definition)
+    emitted = [Emitted(kafka, prefix, topic, definition.name) for topic in COMPARED]
+    inputs = recorded_inputs(kafka, prefix, codec, definition)
     try:
         while items := list(islice(inputs, RECORDS_PER_STEP)):
             for block, records in processor.process(items):
@@ -76,22 +82,7 @@ def compare_emitted(
     return compared
 
 
-def _inputs(kafka: KafkaTable, prefix: str, codec: Codec, definition: LaneDefinition) -> Generator[Input | DeadLetter]:
-    with TopicReader(kafka, prefix, list(INPUT_TOPICS)) as reader:
-        ends = {(prefix + topic, partition): end for (topic, partition), (_, end) in reader.spans().items()}
-    kinds = {prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}
-    partitions = [InputPartition(kafka, place, end) for place, end in sorted(ends.items())]
-    try:
-        yield from by_block(
-            partition.inputs(codec, kinds[partition.topic], definition.name, definition.records)
-            for partition in partitions
-        )
-    finally:
-        for partition in partitions:
-            partition.close()
-
-
-class _Emitted:
+class Emitted:
     """What a lane has emitted to one topic, block by block."""
 
     def __init__(self, kafka: KafkaTable, prefix: str, topic: str, lane: str) -> None:
@@ -139,11 +130,7 @@ class _Emitted:
                 raise self._differs(block, f"{place}{name} {_short(one.get(name))}", _short(other.get(name)))
 
     def _differs(self, block: BlockNumber, there: str, here: str) -> EmittedDiffers:
-        return EmittedDiffers(
-            f"lane {self._lane}: block {block} would not be rebuilt as it was emitted: {self.name} has {there}, the rebuild {here}: start "
-            f"with the configuration, plugins and program of then, or accept other results from this block on with {OPTION} "
-            f"{self._lane}:{block}"
-        )
+        return EmittedDiffers(self._lane, block, self.name, there, here)
 
     def _read(self) -> Iterator[tuple[BlockNumber, list[bytes]]]:
         key = self._lane.encode()

@@ -3,19 +3,43 @@
 
 from __future__ import annotations
 
+import gc
+from contextlib import contextmanager
 from heapq import merge
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from validator.codec.decode import decode_record
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.errors import UserError
 from validator.kafka.reader import TopicReader, TopicRecord
+from validator.topics import INPUT_TOPICS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from validator.codec.codec import Codec, RecordChecks
     from validator.kafka.client import KafkaTable
+    from validator.lanes.definition import LaneDefinition
+
+    Progress = Callable[[int, int], None]
+    """Called with the number of offsets read so far and their total."""
+
+_COLLECTOR: Final = (100_000, 50, 1_000_000)
+"""Thresholds of the cyclic garbage collector, which would otherwise scan the complete state repeatedly."""
+
+PROGRESS_RECORDS: Final = 1_000
+"""Records between two calls of a `Progress`."""
+
+
+@contextmanager
+def rare_collection() -> Iterator[None]:
+    """Let the cyclic garbage collector run rarely: an executed lane is a large state that lives on."""
+    thresholds = gc.get_threshold()
+    gc.set_threshold(*_COLLECTOR)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
 
 
 def by_block(streams: Iterable[Iterator[Input | DeadLetter]]) -> Iterator[Input | DeadLetter]:
@@ -65,3 +89,31 @@ class InputPartition:
             self.read = record.offset + 1 - self.low
             yield record
         self.read = self.offsets  # only transaction markers remain up to the end
+
+
+def recorded_inputs(
+    kafka: KafkaTable,
+    prefix: str,
+    codec: Codec,
+    definition: LaneDefinition,
+    progress: Progress = lambda _done, _total: None,
+) -> Generator[Input | DeadLetter]:
+    """Yield all inputs of a lane that are on the topics now, merged by block. Raises `UserError` if no broker answers."""
+    with TopicReader(kafka, prefix, list(INPUT_TOPICS)) as reader:
+        ends = {(prefix + topic, partition): end for (topic, partition), (_, end) in reader.spans().items()}
+    kinds = {prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}
+    partitions = [InputPartition(kafka, place, end) for place, end in sorted(ends.items())]
+    total = sum(partition.offsets for partition in partitions)
+    try:
+        merged = by_block(
+            partition.inputs(codec, kinds[partition.topic], definition.name, definition.records)
+            for partition in partitions
+        )
+        for number, item in enumerate(merged):
+            if number % PROGRESS_RECORDS == 0:
+                progress(sum(partition.read for partition in partitions), total)
+            yield item
+        progress(total, total)
+    finally:
+        for partition in partitions:
+            partition.close()

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import gc
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +19,7 @@ from validator.core.inputs import Input, RecordKind
 from validator.errors import UserError
 from validator.kafka.reader import TopicReader
 from validator.lanes.processor import LaneProcessor
-from validator.service.lane_inputs import InputPartition, by_block
+from validator.service.lane_inputs import InputPartition, by_block, rare_collection
 from validator.service.retention import missing_blocks
 from validator.service.state import UNLIMITED, RestoredState
 from validator.topics import INPUT_TOPICS
@@ -31,17 +31,13 @@ if TYPE_CHECKING:
     from validator.core.types import ParaId
     from validator.kafka.client import KafkaTable
     from validator.lanes.definition import LaneDefinition
+    from validator.service.lane_inputs import Progress
 
-    Progress = Callable[[int, int], None]
-    """Called with the number of offsets read so far and their total."""
 
 RECORDS_PER_CATCH_UP: Final = 1_000
 
 RECEIPTS_KEPT: Final = 2_000
 """Number of last receipts that are compared with those on the topic."""
-
-_COLLECTOR: Final = (100_000, 50, 1_000_000)
-"""Thresholds of the cyclic garbage collector, which would otherwise scan the complete state repeatedly."""
 
 
 @dataclass(slots=True)
@@ -97,9 +93,10 @@ def rebuild(
     rebuilt = Rebuilt(LaneProcessor.create(under))
     partitions = [InputPartition(kafka, place, end) for place, end in sorted(lane.consumed.items())]
     rebuilt.cut = [f"{each.topic}[{each.partition}]" for each in partitions if each.low]
-    thresholds = gc.get_threshold()
-    gc.set_threshold(*_COLLECTOR)
-    try:
+    with ExitStack() as stack:
+        stack.enter_context(rare_collection())
+        for partition in partitions:
+            stack.callback(partition.close)
         total = sum(partition.offsets for partition in partitions)
         kinds = {prefix + topic: kind for topic, kind in INPUT_TOPICS.items()}
         items = by_block(
@@ -114,10 +111,6 @@ def rebuild(
             rebuilt.records += len(batch)
             progress(sum(partition.read for partition in partitions), total)
         progress(total, total)
-    finally:
-        gc.set_threshold(*thresholds)
-        for partition in partitions:
-            partition.close()
     return rebuilt
 
 
@@ -132,7 +125,7 @@ def compare(stored: RestoredState, rebuilt: Rebuilt, kafka: KafkaTable, prefix: 
         *_counters(ours.counters, theirs.counters),
         _check("state root", ours.rules.state_root().hex(), theirs.rules.state_root().hex()),
         _check("session, configuration, requests", *(_hash(lane.rules.common_pages()[0]) for lane in (ours, theirs))),
-        _pages(ours, theirs),
+        compare_pages(ours, theirs),
         _waiting(ours, theirs),
     ]
     # the next values are hashed with all counters; the split between duplicates and dead letters must not count
@@ -161,7 +154,8 @@ def _counters(ours: Counters, theirs: Counters) -> Iterator[Check]:
     yield Check("duplicate + dead", stored, rebuilt, ours.duplicate + ours.dead == theirs.duplicate + theirs.dead)
 
 
-def _pages(ours: Lane, theirs: Lane) -> Check:
+def compare_pages(ours: Lane, theirs: Lane) -> Check:
+    """Compare the pages of all owners."""
     owners = sorted({*ours.rules.owners(), *theirs.rules.owners()})
     differing: list[ParaId] = []
     counts = [0, 0]

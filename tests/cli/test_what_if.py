@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator what-if`, against lanes that are executed one after the other and compared by their encoded verdicts."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cli.follower import LANE, follower, invoke, lines
+from tests.cli.stored_job import refused
+from tests.codecs import encoded
+from tests.sending import send
+from tests.unit.lanes.chains import inputs_of, record
+from validator.codec.json_form import to_json
+from validator.config import load_config
+from validator.errors import UserError
+from validator.lanes.configured import lane_definition
+from validator.lanes.processor import LaneProcessor
+from validator.service.cases import read_sweep
+from validator.service.toml import to_toml
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BLOCKS = 60
+LIMIT = "hrmp_max_message_num_per_candidate"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a simulated chain's records and its configuration."""
+    out = tmp_path_factory.mktemp("what-if") / "chain"
+    result = invoke("simulate", f"--blocks={BLOCKS}", "--seed=5", "--lane=polkadot", f"--out={out}")
+    assert result.exit_code == 0, result.output
+    text = (out / "validator.toml").read_text(encoding="utf-8")
+    (out / "validator.toml").write_text(text + to_toml({"job": {"directory": str(out / "job")}}), encoding="utf-8")
+    return out
+
+
+def ask(folder: Path, *arguments: str) -> Any:
+    own, records = f"--own={folder / 'validator.toml'}", f"--records={folder}"
+    return invoke("what-if", f"--lane={LANE}", own, records, *arguments)
+
+
+def answers(folder: Path, *arguments: str) -> list[dict[str, Any]]:
+    result = ask(folder, "--json", *arguments)
+    assert result.exit_code == 0, result.output
+    return lines(result.stdout)
+
+
+def with_limit(folder: Path, limit: str, value: int) -> Path:
+    """Write the chain's configuration with another limit."""
+    other = folder / f"{limit}-{value}.toml"
+    table = load_config(folder / "validator.toml").chains[LANE].model_dump(mode="json", exclude_none=True)
+    table["host_configuration"][limit] = value
+    job = {"directory": str(folder / "elsewhere")}
+    other.write_text(to_toml({"job": job, "chains": {LANE: table}}), encoding="utf-8")
+    return other
+
+
+def verdicts(folder: Path, config: Path) -> dict[tuple[int, str, int], dict[str, Any]]:
+    """Execute the records alone, and return the verdicts by place."""
+    definition = lane_definition(load_config(config), LANE)
+    processor = LaneProcessor.create(definition)
+    kinds = ("blocks", "channel-requests", "downward-messages", "candidates")
+    records = [
+        record(kind, each) for kind in kinds for each in lines((folder / f"{kind}.jsonl").read_text(encoding="utf-8"))
+    ]
+    found = {}
+    for _, output in processor.process(inputs_of(records)):
+        for each in output:
+            if each.topic == "verdicts":
+                verdict = to_json("verdicts", each.value)
+                found[verdict["block"], verdict["kind"], verdict["index"]] = verdict
+    return found
+
+
+def change(own: dict[str, Any], other: dict[str, Any]) -> str | None:
+    if own["ok"] != other["ok"]:
+        return "newly_rejected" if own["ok"] else "newly_accepted"
+    same = {name: value for name, value in own.items() if name != "runtime_digest"} == {
+        name: value for name, value in other.items() if name != "runtime_digest"
+    }
+    return None if same else "other_effect" if own["ok"] else "other_error"
+
+
+def test_same_configuration_changes_nothing(folder: Path) -> None:
+    (summary,) = answers(folder, f"--config={folder / 'validator.toml'}")
+    assert set(summary["changes"].values()) == {0}
+    assert (summary["kinds"], summary["paras"], summary["differing_blocks"]) == ([], [], {})
+    assert (summary["first_block"], summary["last_block"], summary["blocks"]) == (1, BLOCKS, BLOCKS)
+    assert summary["verdicts"] == len(verdicts(folder, folder / "validator.toml"))
+    assert summary["levels"]["own"] == summary["levels"]["other"]
+    assert len(summary["levels"]["own"]) == BLOCKS
+
+
+def test_differences_are_those_of_two_separate_executions(folder: Path) -> None:
+    other = with_limit(folder, LIMIT, 1)
+    own_verdicts, other_verdicts = verdicts(folder, folder / "validator.toml"), verdicts(folder, other)
+    expected = {
+        place: found
+        for place, verdict in own_verdicts.items()
+        if (found := change(verdict, other_verdicts[place])) is not None
+    }
+    assert len(set(expected.values())) > 1, "a limit that changes little proves little"
+    *differences, summary = answers(folder, f"--config={other}", "--limit=10000")
+    assert {(each["block"], each["kind"], each["index"]): each["change"] for each in differences} == expected
+    assert summary["changes"] == {
+        name: Counter(expected.values())[name]
+        for name in ("newly_rejected", "newly_accepted", "other_error", "other_effect")
+    }
+    assert summary["differing_blocks"] == {
+        str(block): n for block, n in sorted(Counter(block for block, _, _ in expected).items())
+    }
+    by_para = Counter((own_verdicts[place]["para_id"], found) for place, found in expected.items())
+    assert {(each["para_id"], each["change"]): each["number"] for each in summary["paras"]} == by_para
+    for each in differences[:20]:
+        place = each["block"], each["kind"], each["index"]
+        assert each["own"].get("error", {}).get("kind") == own_verdicts[place].get("error", {}).get("kind")
+        assert each["other"].get("error", {}).get("kind") == other_verdicts[place].get("error", {}).get("kind")
+
+    printed = ask(folder, f"--config={other}", "--limit=3").stdout
+    assert f"{sum(Counter(expected.values()).values()):,} of {summary['verdicts']:,} verdicts differ" in printed
+    assert "newly rejected" in printed
+    assert "least places left of a channel" in printed
+    assert f"and {len(expected) - 3:,} more" in printed
+
+
+def test_sweep_compares_each_value_with_the_own_configuration(folder: Path) -> None:
+    swept = answers(folder, f"--sweep={LIMIT}=1,2,10", "--limit=0")
+    assert [each["configuration"] for each in swept] == [f"{LIMIT}={value}" for value in (1, 2, 10)]
+    *_, alone = answers(folder, f"--config={with_limit(folder, LIMIT, 1)}", "--limit=0")
+    assert {**swept[0], "configuration": ""} == {**alone, "configuration": ""}
+    assert swept[0]["changes"]["newly_rejected"] > swept[1]["changes"]["newly_rejected"]
+    printed = ask(folder, f"--sweep={LIMIT}=1,2,10").stdout.splitlines()
+    assert [line.split()[0] for line in printed[-4:]] == ["own", *(each["configuration"] for each in swept)]
+
+
+def test_other_configuration_applies_from_a_block(folder: Path) -> None:
+    at = 31
+    (summary,) = answers(folder, f"--sweep={LIMIT}=1", f"--from-block={at}", "--to-block=45", "--limit=0")
+    assert (summary["first_block"], summary["last_block"], summary["blocks"]) == (at, 45, 15)
+    assert summary["changes"]["newly_rejected"] > 0
+    assert min(map(int, summary["differing_blocks"])) >= at
+    (same,) = answers(folder, f"--config={folder / 'validator.toml'}", f"--from-block={at}", "--limit=0")
+    assert set(same["changes"].values()) == {0}
+    refused(ask(folder, f"--sweep={LIMIT}=1", "--from-block=900"), "--from-block: the inputs do not lead to block 900")
+    refused(
+        ask(folder, f"--sweep={LIMIT}=1", "--from-block=9", "--to-block=8"), "--to-block: expected a block from 9 on"
+    )
+
+
+def test_plots_show_queues_and_headroom(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the extra plots is not installed")
+    result = ask(folder, f"--sweep={LIMIT}=1,2", f"--plots={tmp_path / 'plots'}")
+    assert result.exit_code == 0, result.output
+    drawn = {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "plots").iterdir()}
+    assert sorted(drawn) == ["what-if-channels.svg", "what-if-queues.svg", "what-if-upward.svg"]
+    for text in drawn.values():
+        assert f"{LIMIT}=1" in text
+        assert "own" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "expected --config OTHER.toml, --sweep LIMIT=N,N,... or both, found neither"),
+        (["--sweep=places"], "--sweep: expected LIMIT=NUMBER,NUMBER,..., found 'places'"),
+        (["--sweep=places=1"], "chains.polkadot.host_configuration.places"),
+        (["--sweep=hrmp_channel_max_places=-1"], "--sweep: expected LIMIT=NUMBER"),
+        (["--config=missing.toml"], "missing.toml"),
+    ],
+)
+def test_wrong_arguments_are_refused_in_one_line(folder: Path, arguments: list[str], words: str) -> None:
+    refused(ask(folder, *arguments), words)
+
+
+def test_another_protocol_is_refused(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text(to_toml({"chains": {LANE: {"protocol": "xcmp"}}}), encoding="utf-8")
+    refused(
+        ask(folder, f"--config={other}"),
+        "chains.polkadot.protocol: expected router, which the records are of, found xcmp",
+    )
+
+
+def test_bad_line_of_a_file_is_named(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "blocks.jsonl").write_text('{"lane": "polkadot", "block": 1, "candidate": 1}\n')
+    result = invoke(
+        "what-if", f"--lane={LANE}", f"--own={folder / 'validator.toml'}", f"--records={tmp_path}", f"--sweep={LIMIT}=1"
+    )
+    refused(result, "blocks.jsonl, line 1: candidate: no such field")
+
+
+def test_sweep_is_read() -> None:
+    assert read_sweep("hrmp_channel_max_places=100,200") == ("hrmp_channel_max_places", (100, 200))
+    with pytest.raises(UserError):
+        read_sweep("=1")
+
+
+def test_inputs_are_read_from_the_topics(
+    folder: Path, kafka: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed = follower(tmp_path, kafka, "what-if.", blocks=12)
+    records = [(kind, LANE.encode(), encoded(kind, each)) for kind, each in followed.records]
+    send(followed.config.kafka, followed.config.topics.prefix, records)
+    monkeypatch.chdir(tmp_path)
+    result = invoke("what-if", f"--lane={LANE}", f"--sweep={LIMIT}=1", "--json", "--limit=0")
+    assert result.exit_code == 0, result.output
+    summary = json.loads(result.stdout)
+    assert (summary["last_block"], summary["records"]) == (12, len(records))
+    assert summary["verdicts"] == len(followed.expected)

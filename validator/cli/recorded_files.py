@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a lane's inputs from a folder of JSON lines, one file for each topic, as `validator simulate` writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from validator.cli.json_lines import lines, opened, parse
+from validator.codec.decode import decode_record
+from validator.codec.json_form import encode_input
+from validator.core.inputs import DeadLetter, Source
+from validator.errors import UserError
+from validator.service.lane_inputs import PROGRESS_RECORDS, by_block
+from validator.topics import INPUT_TOPICS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from validator.core.inputs import Input
+    from validator.lanes.definition import LaneDefinition
+    from validator.service.lane_inputs import Progress
+
+
+def file_inputs(folder: Path, definition: LaneDefinition, progress: Progress) -> Iterator[Input | DeadLetter]:
+    """Yield a lane's inputs, merged by block; records of other lanes are left out, and so are files that do not exist.
+
+    ``progress`` gets bytes. Raises `UserError`: there is no blocks.jsonl, a line is no record of its topic.
+    """
+    paths = {topic: folder / f"{topic}.jsonl" for topic in INPUT_TOPICS}
+    if not paths["blocks"].is_file():
+        raise UserError(
+            f"{paths['blocks']}: no such file: expected a folder with blocks.jsonl, candidates.jsonl and so on"
+        )
+    there = {topic: path for topic, path in paths.items() if path.is_file()}
+    total = sum(path.stat().st_size for path in there.values())
+    read = dict.fromkeys(there, 0)
+
+    def items(topic: str, path: Path) -> Iterator[Input | DeadLetter]:
+        with opened(str(path)) as (stream, name):
+            for number, line in lines(stream, name):
+                read[topic] += len(line)
+                if definition.name.encode() in line:  # most records of other lanes need not be parsed
+                    yield from _item(definition, topic, line, f"{name}, line {number}", number)
+
+    merged = by_block(items(topic, path) for topic, path in there.items())
+    for number, item in enumerate(merged):
+        if number % PROGRESS_RECORDS == 0:
+            progress(sum(read.values()), total)
+        yield item
+    progress(total, total)
+
+
+def _item(definition: LaneDefinition, topic: str, line: bytes, where: str, number: int) -> Iterator[Input | DeadLetter]:
+    record = parse(line, where)
+    if not isinstance(record, dict) or record.get("lane", definition.name) != definition.name:
+        return
+    kind = INPUT_TOPICS[topic]
+    try:
+        value = encode_input(definition.codec, kind, record, definition.protocol.name)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
+    decoded = decode_record(
+        definition.codec, kind, value, Source(topic, 0, number), None, {definition.name: definition.records}
+    )
+    yield decoded if isinstance(decoded, DeadLetter) else decoded[1]

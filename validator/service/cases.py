@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lane under its own configuration and under others, as cases of `service.what_if`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from validator.config.limits import find_limits
+from validator.errors import UserError
+from validator.lanes.configured import lane_definition, restated
+from validator.service.what_if import Case
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from validator.config import Config
+    from validator.core.lane import Lane
+    from validator.lanes.definition import LaneDefinition
+
+
+class Sweep(NamedTuple):
+    """A limit of the chain, and the values to try."""
+
+    limit: str
+    values: tuple[int, ...]
+
+
+def read_sweep(text: str) -> Sweep:
+    """Return the sweep that ``limit=value,value`` describes. Raises `UserError`."""
+    name, equals, values = text.partition("=")
+    parts = values.split(",")
+    if not name or not equals or not all(part.isascii() and part.isdecimal() for part in parts):
+        raise UserError(f"--sweep: expected LIMIT=NUMBER,NUMBER,..., found {text!r}")
+    return Sweep(name, tuple(map(int, parts)))
+
+
+def case_of(name: str, config: Config, lane: str) -> Case:
+    """Return a configuration as a case. Raises `UserError` if its chain is not usable."""
+    definition = lane_definition(config, lane)
+
+    def restate(after: Lane) -> LaneDefinition:
+        return restated(config, definition, after.rules, after.executed_block)
+
+    return Case(name, definition, restate)
+
+
+def other_cases(own: Config, other: Config | None, name: str, lane: str, sweep: Sweep | None) -> Sequence[Case]:
+    """Return the cases to compare with the lane's own: the other configuration, or that with each value of the sweep.
+
+    ``other`` None means the lane's own. Raises `UserError`: the chain is not configured, has another protocol, or another value is wrong.
+    """
+    if other is not None:
+        chain = other.chains.get(lane)
+        if chain is None:
+            known = ", ".join(sorted(other.chains)) or "none"
+            raise UserError(f"{name}: expected a chain {lane}, found {known}")
+        if chain.protocol != own.chains[lane].protocol:
+            raise UserError(
+                f"{name}: chains.{lane}.protocol: expected {own.chains[lane].protocol}, which the records are of, found {chain.protocol}"
+            )
+    # imported states lie in the folder of the lane's own job
+    config = own if other is None else other.model_copy(update={"job": own.job})
+    if sweep is None:
+        return [case_of(name, config, lane)]
+    return [
+        case_of(f"{sweep.limit}={value}", _with_limit(config, lane, sweep.limit, value), lane) for value in sweep.values
+    ]
+
+
+def _with_limit(config: Config, lane: str, limit: str, value: int) -> Config:
+    chain = config.chains[lane]
+    key = find_limits(chain.protocol).key
+    table: dict[str, Any] = {**chain.limit_tables().get(key, {}), limit: value}
+    changed = chain.model_copy(update={key: table})
+    return config.model_copy(update={"chains": {**config.chains, lane: changed}})
