@@ -13,6 +13,7 @@ finishes or aborts the open transaction. The marker is then read again (`streami
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -107,6 +108,8 @@ class TransactionalWriter:
         self._topics: dict[str, str] = {}
         self._open = False
         self._failure: KafkaError | None = None
+        self._refused = ""
+        """Which record the failure is about."""
         self._marker: Marker | None = None
         self._seen = LastWrite(None, None)
         self._dead_letters: set[bytes] | None = None
@@ -154,6 +157,8 @@ class TransactionalWriter:
                     self._dead_letters.add(dict(headers)["source"])
             self._producer.poll(0)
         except KafkaException as error:
+            with suppress(KafkaException):  # the report on a record that failed says more
+                self._producer.poll(0)
             raise self._failed(error) from error
 
     def commit(self, marker: Marker) -> None:
@@ -173,9 +178,11 @@ class TransactionalWriter:
                 self._producer.send_offsets_to_transaction(offsets, self._offsets.group_metadata(), CALL_S_MAX)
             self._producer.commit_transaction(CALL_S_MAX)
         except KafkaException as error:
+            with suppress(KafkaException):  # the report on a record that failed says more
+                self._producer.poll(0)
             raise self._failed(error) from error
         if self._failure is not None:
-            raise _failure(self._failure, f"Kafka refused a record: {self._failure.str()}")
+            raise _failure(self._failure, self._not_taken(self._failure))
         self._open = False
         self._marker = marker
         self._seen = LastWrite(None if marker.block is None else marker.block + 1, self._job)
@@ -193,9 +200,10 @@ class TransactionalWriter:
             except BufferError:
                 self._producer.poll(0.1)
 
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:  # noqa: ARG002 - librdkafka's signature
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None and self._failure is None:
             self._failure = error
+            self._refused = f"a record of {message.topic()} with {len(message.value() or b'')} bytes"
 
     def _last_write(self) -> LastWrite:
         try:
@@ -211,12 +219,16 @@ class TransactionalWriter:
         if self._is_further(last) and last.job != self._job:
             raise WriterFenced(f"another job has taken over lane {self._lane}: {last.job}")
 
+    def _not_taken(self, failure: KafkaError) -> str:
+        return f"Kafka refused {self._refused}, of lane {self._lane}: {failure.str()}"
+
     def _failed(self, error: KafkaException) -> WriteFailed | WriterFenced:
         reason: KafkaError = error.args[0]
         if reason.code() not in _FENCED:
             # a transaction that must be aborted says that some record failed, and the record why
-            cause = reason if self._failure is None else self._failure
-            return _failure(cause, f"Kafka did not accept the batch: {reason.str()}")
+            if self._failure is not None:
+                return _failure(self._failure, self._not_taken(self._failure))
+            return _failure(reason, f"Kafka did not accept the batch of lane {self._lane}: {reason.str()}")
         try:
             self._refuse_another_job(self._last_write())
         except WriterFenced as fenced:

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from streaming import markers
 from streaming.markers import group_of, read_marker
@@ -149,6 +150,22 @@ def test_writer_fenced_in_mid_batch_fails_the_batch(kafka: dict[str, Any], prefi
         workers[1].commit(LANE, {(f"{prefix}candidates", 0): 7})
     other.commit(LANE, {(f"{prefix}candidates", 0): 7})
     assert committed(kafka, prefix + "verdicts")[-1] == b"7"
+
+
+def test_record_that_kafka_refuses_is_named_with_lane_topic_and_size(kafka: dict[str, Any], prefix: str) -> None:
+    """Nobody else says which of many lanes and topics an operator has to look at."""
+    limit = ConfigEntry("max.message.bytes", "2000", incremental_operation=AlterConfigOpType.SET)
+    topic = ConfigResource(ConfigResource.Type.TOPIC, prefix + "verdicts", incremental_configs=[limit])
+    admin = AdminClient(admin_config(kafka))
+    for done in admin.incremental_alter_configs([topic]).values():
+        done.result(60)
+    sink = opened(kafka, prefix)
+    incompressible = random.Random(1).randbytes(3000)
+    sink.write(LANE, [BlockOutput(1, [OutputRecord("verdicts", b"polkadot", incompressible)])])
+    with pytest.raises(
+        WriteFailed, match=rf"Kafka refused a record of {prefix}verdicts with 3000 bytes, of lane polkadot: "
+    ):
+        sink.commit(LANE, {(f"{prefix}candidates", 0): 1})
 
 
 def test_each_lane_has_a_separate_marker(kafka: dict[str, Any], prefix: str) -> None:

@@ -39,7 +39,10 @@ GROUPS = (
         (
             *(
                 f"tests/unit/lanes/test_{name}.py"
-                for name in ("sink", "marker", "journal", "orders", "stored", "upgrades")
+                for name in (
+                    *("sink", "marker", "journal", "orders", "stored", "upgrades"),
+                    *("arrived", "starting_over", "store", "store_contents"),
+                )
             ),
             "tests/simulation/test_simulation.py::test_each_verdict_is_emitted_once_under_any_faults",
         ),

@@ -284,6 +284,12 @@ def test_orders_to_a_parked_lane_do_not_accumulate_without_limit(
         failing(MemoryError)(patched, running)
         for number in range(10):
             running.order(*(Source("none", number, at) for at in range(10)))
+        for number, size, kept in ((20, 10, 10), (21, 10, 20), (22, 5, 25), (23, 10, 10)):
+            running.order(*(Source("none", number, at) for at in range(size)))
+            parked = running.parked()
+            assert parked is not None
+            assert len(parked.skips) == kept, "as many as allowed, and never more"
+        running.order(*(Source("none", 9, at) for at in range(10)))
     parked = running.parked()
     assert parked is not None
     assert len(parked.skips) <= 25

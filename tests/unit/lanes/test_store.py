@@ -15,6 +15,7 @@ from tests.unit.lanes.batches import CHAIN, DEFINITION, DELAYED, Batch, cut, liv
 from tests.unit.lanes.chains import Chain, chain, definition_of, inputs_of, record
 from validator.core.lane import WaitingOverflow
 from validator.core.rules import RulesEpoch
+from validator.core.scale import DecodeError
 from validator.errors import UserError
 from validator.lanes import slots as slots_module
 from validator.lanes import store as store_module
@@ -296,3 +297,31 @@ def test_recovery_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rebuilt == (CHAIN.lane, True, head.slots_bytes, 2, rebuilt.seconds)
     assert caught_up == (CHAIN.lane, False, head.slots_bytes, 2, caught_up.seconds)
     assert rebuilt.seconds > 0
+
+
+def test_head_counts_its_journal_to_the_byte() -> None:
+    store, cache = Store(), LaneCache()
+    for batch in cut(CHAIN.records):
+        run(DEFINITION, store, cache, batch)
+        head = Head.decode(store.committed.head or b"")
+        journal = store.committed.journal
+        assert (head.journal_entries, head.journal_bytes) == (len(journal), sum(map(len, journal)))
+    assert head.journal_entries > 1
+
+
+def test_bytes_after_a_head_are_refused() -> None:
+    store = Store()
+    run(DEFINITION, store, LaneCache(), cut(CHAIN.records)[0])
+    stored = store.committed.head or b""
+    assert Head.decode(stored).encode() == stored
+    with pytest.raises(DecodeError):
+        Head.decode(stored + b"\0")
+
+
+def test_summary_covers_every_receipt() -> None:
+    """Two lanes with equal counts may have executed different blocks."""
+    *_, (_, one) = live(DEFINITION, cut(CHAIN.records))
+    assert one._receipts_hash != bytes(32)
+    before = one.summary()
+    one._receipts_hash = bytes(31) + b"\1"
+    assert one.summary() != before
