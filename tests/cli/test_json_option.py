@@ -43,6 +43,7 @@ RUN: Final[dict[str, tuple[str, ...]]] = {
 
 ELSEWHERE: Final = {
     "lanes resume": "tests/cli/test_parked.py",
+    "audit": "tests/cli/test_audit.py",
     "broker start": "tests/unit/kafka/test_process.py starts brokers; it prints what `broker status` prints",
     "broker settings": "tests/cli/test_broker_settings.py",
     "broker stop": "as `broker start`",

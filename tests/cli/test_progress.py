@@ -71,7 +71,7 @@ QUICK: Final = {
 LOGS: Final = {"up", "run", "transport run", "messages run"}
 """Commands that write a log until they are stopped."""
 
-SHOWS: Final = ("working", "jar_progress", "until_first", "Live", "Progress")
+SHOWS: Final = ("working", "counting", "jar_progress", "until_first", "Live", "Progress")
 
 
 def commands() -> dict[str, Callable[..., Any]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Group
@@ -21,13 +21,10 @@ from validator.cli.rows import ROWS, why
 from validator.cli.table import cells, print_table
 from validator.config import load_config
 from validator.errors import UserError
-from validator.lanes.configured import chain_runtime, configured_lock, job_directory, read_state_file
 from validator.plugin.pack import use_artefacts
 from validator.plugin.rule_pages import RuleReferences, installed_pages
-from validator.service.dry_run import KINDS, Standing, ask, document_of
-
-if TYPE_CHECKING:
-    from validator.config import Config
+from validator.service.dry_run import KINDS, ask, document_of
+from validator.service.standing import standing_of_checkpoint, standing_of_file
 
 
 def dry_run(
@@ -60,7 +57,7 @@ def dry_run(
     config = load_config(config_path)
     use_artefacts(config.plugins.artefacts)
     with terminated_as_interrupted(), working("reading the state"):
-        standing = _of_checkpoint(config, lane) if state is None else _of_file(config, lane, state)
+        standing = standing_of_checkpoint(config, lane) if state is None else standing_of_file(config, lane, state)
     try:
         answer = document_of(ask(standing, kind, document))
     except UserError as error:
@@ -73,34 +70,6 @@ def dry_run(
     else:
         print_table(_tables(answer))
     raise typer.Exit(exit_codes.OK if answer["ok"] else exit_codes.DISAGREEMENT)
-
-
-def _of_checkpoint(config: Config, lane: str) -> Standing:
-    from validator.service.state import restore, stored_lanes
-
-    with stored_lanes(job_directory(config), [lane]) as stored:
-        restored = restore(stored, lane)
-    under = restored.definition
-    return Standing(
-        lane,
-        restored.processor.lane.executed_block,
-        restored.rules,
-        restored.protocol,
-        under.codec,
-        under.records,
-    )
-
-
-def _of_file(config: Config, lane: str, path: Path) -> Standing:
-    chain = config.chains.get(lane)
-    if chain is None:
-        known = ", ".join(sorted(config.chains)) or "none"
-        raise UserError(
-            f"--lane: a state file needs the chain's configuration, and no chain {lane!r} is configured; configured are {known}"
-        )
-    runtime = chain_runtime(chain, lane, configured_lock(config))
-    first_block, rules = read_state_file(path, chain, lane, runtime)
-    return Standing(lane, first_block - 1, rules, runtime.protocol, runtime.codec, runtime.records)
 
 
 def _tables(answer: dict[str, Any]) -> Group:

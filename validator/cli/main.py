@@ -54,6 +54,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "validator.cli.what_if:what_if",
         "Replay a lane's recorded inputs under another configuration, and show which verdicts differ.",
     ),
+    "audit": (
+        "validator.cli.audit:audit",
+        "Check a lane's whole recorded history, or compare two deployments.",
+    ),
     "explain": (
         "validator.cli.explain:explain",
         "Explain a rule, reading, invariant or error by its code, kind or clause.",

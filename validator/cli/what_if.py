@@ -66,8 +66,8 @@ def what_if(
 ) -> None:
     """Replay a lane's recorded inputs under another configuration, and show which verdicts differ.
 
-    Limits, handlers, rules by height and modes may differ; the protocol may not. Both configurations execute the inputs in this process,
-    beside a running job. Without --from-block, each begins with its own first state. With it, both begin with the state before that block,
+    Limits, handlers, rules by height and modes may differ; the protocol may not. Both configurations execute the inputs in this process;
+    the job may run. Without --from-block, each begins with its own first state. With it, both begin with the state before that block,
     as `validator state show --json` writes it.
     """
     if config is None and sweep is None:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from validator.service.levels import Levels
     from validator.service.what_if import Comparison, Difference, Replayed
 
+KINDS_SHOWN: Final = 20
+"""Ways in which verdicts differ, the most frequent ones, that a table shows."""
+
 PARAS_SHOWN: Final = 10
 BLOCKS_SHOWN: Final = 10
 """Paras, and blocks, with the most differences that a table shows."""
@@ -87,8 +90,10 @@ def _comparison(replayed: Replayed, comparison: Comparison, limit: int) -> Itera
 
 def _kinds(comparison: Comparison) -> Table:
     table = _table("verdicts", "input", "error before", "error after", "number", numbers=1)
-    for (change, kind, before, after), number in _by_number(comparison.kinds.items()):
+    for (change, kind, before, after), number in _by_number(comparison.kinds.items())[:KINDS_SHOWN]:
         table.add_row(*cells((_WORDS[change], kind, before or "none", after or "none", f"{number:,}")))
+    if len(comparison.kinds) > KINDS_SHOWN:
+        table.add_row(f"and {len(comparison.kinds) - KINDS_SHOWN:,} other ways")
     return table
 
 

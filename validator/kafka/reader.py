@@ -17,7 +17,7 @@ from validator.kafka.consume import available
 from validator.kafka.retry import answer, await_broker, brokers_are_gone, is_missing, partitions_of, passes, user_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from validator.kafka.client import KafkaTable
 
@@ -163,6 +163,11 @@ class TopicReader:
         """Continue with a single partition, from an offset."""
         with self._translated():
             self._assign([TopicPartition(self._prefix + topic, partition, offset)])
+
+    def start_at(self, topic: str, offsets: Mapping[int, int]) -> None:
+        """Continue with the partitions of one topic, each from an offset."""
+        with self._translated():
+            self._assign([TopicPartition(self._prefix + topic, *place) for place in sorted(offsets.items())])
 
     def spans(self) -> dict[tuple[str, int], tuple[int, int]]:
         """Return, by topic (without the prefix) and partition, the first available offset and the one after the last."""

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from validator.codec.encode import BlockOutput, Encoder, LaneStatus, OutputRecord, encode_dead_letter
 from validator.core.inputs import DeadLetter, Input
 from validator.core.lane import Lane
-from validator.core.outcomes import Receipt
+from validator.core.outcomes import Executed, Receipt
 from validator.core.scale import Reader, Upgrade, Writer, upgraded
 from validator.lanes.definition import LaneDefinition
 
@@ -70,6 +70,18 @@ class LaneProcessor:
             self._encoder.runtime_digest = self._digest_at(executed.receipt.block)
             receipts.append(executed.receipt)
         return receipts
+
+    def follow(self, items: Iterable[Input | DeadLetter]) -> Iterator[tuple[Executed, list[OutputRecord]]]:
+        """Take a batch, and yield what each block that it completes gave, with the records that it emits; dead letters are only counted."""
+        for item in items:
+            if isinstance(item, DeadLetter):
+                self.lane.count_dead()
+            else:
+                self.lane.add(item)
+        for executed, _ in self.lane.execute_ready():
+            self._note(executed.receipt)
+            self._encoder.runtime_digest = self._digest_at(executed.receipt.block)
+            yield executed, self._encoder.executed(executed)
 
     def snapshot(self) -> list[bytes]:
         """Return the lane as canonical, versioned bytes: `common_pages`, then the pages of paras, ascending."""

@@ -220,7 +220,8 @@ class ProtocolDefinition:
     from the table ``limits``. ``state_file`` lets a chain start from an existing state, and ``state_view`` is what `validator state show`
     displays. ``handler_states`` returns the state that upward-message handlers keep; ``handler_bench`` supports their authors' tests.
     ``rules_page`` is the protocol's page of rules, which `validator explain` reads (its grammar: docs/plugins.md). ``rule_profiles`` are
-    rules that a chain can choose by height in its own list, which then takes the place of ``rules``.
+    rules that a chain can choose by height in its own list, which then takes the place of ``rules``. ``invariants`` raises
+    `InvariantBroken` for a rule set whose state contradicts itself; `validator audit` calls it after each block.
 
     Raises ``ValueError``, in this order: an ``encoding_version`` that is not a u32; ``rules`` with another number than a u32, whose blocks
     do not ascend from 0, or that list a version twice; a greatest value of a limit that is not an integer from 0 on; a record type whose
@@ -248,6 +249,7 @@ class ProtocolDefinition:
     typed_limits: bool = False
     rules_page: Traversable | None = None
     rule_profiles: RuleProfiles | None = None
+    invariants: Callable[[Any], None] | None = None
 
     def __post_init__(self) -> None:
         try:

@@ -126,8 +126,8 @@ def replay(
 ) -> Replayed:
     """Execute inputs under the lane's own configuration and under others, and compare the verdicts.
 
-    All begin with the first block of their own configuration, or, if ``from_block`` is given, with the state before that block under the
-    lane's own configuration. Ends after ``to_block``. Raises `UserError`: a handler fails, a case cannot begin with the state.
+    All begin with the first block that their configurations give, or, if ``from_block`` is given, with the state before that block under
+    the lane's own configuration. Ends after ``to_block``. Raises `UserError`: a handler fails, a case cannot begin with the state.
     """
     run = _Run(own, others, to_block)
     source = iter(inputs)

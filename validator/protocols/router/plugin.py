@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from validator import __version__
 from validator.plugin.protocol_api import (
@@ -20,6 +20,7 @@ from validator.plugin.protocol_api import (
 from validator.protocols.router.configuration import MAXIMA, read_configuration
 from validator.protocols.router.features import table
 from validator.protocols.router.handler_bench import HANDLER_BENCH
+from validator.protocols.router.invariants import check_invariants
 from validator.protocols.router.later_pages import ENCODING_VERSION
 from validator.protocols.router.presets import LIMITS_TABLE
 from validator.protocols.router.profile import rules_of
@@ -59,6 +60,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         state_file=STATE_FILE,
         state_view=STATE_VIEW,
         handler_states=_handler_states,
+        invariants=_check_invariants,
         handler_bench=HANDLER_BENCH,
         typed_limits=True,
         rules_page=Path(__file__).resolve().parent / "rules.md",
@@ -89,3 +91,7 @@ def _simulation(settings: SimulationSettings) -> Simulation:
 
 def _handler_states(rules: Router) -> HandlerStates:
     return rules.state.handler_states
+
+
+def _check_invariants(rules: Any) -> None:
+    check_invariants(rules.state)

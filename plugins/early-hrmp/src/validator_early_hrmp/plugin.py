@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from importlib.resources import (
     files,  # validator: allow dynamic a definition names the location of its schemas, traces and rules
 )
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from validator.plugin.protocol_api import Manifest, ProtocolDefinition, TraceFormat, hookimpl
 from validator_early_hrmp import __version__
 from validator_early_hrmp.configuration import MAXIMA, WATERMARK_RULE, read_configuration
+from validator_early_hrmp.invariants import check_invariants
 from validator_early_hrmp.pages import ENCODING_VERSION
 from validator_early_hrmp.rules import EarlyHrmp
 from validator_early_hrmp.shapes import RECORDS
@@ -53,6 +54,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
             suite=_FOLDER.joinpath("conformance"),
         ),
         simulation=_simulation,
+        invariants=_check_invariants,
         rules_page=_FOLDER.joinpath("rules.md"),
     )
 
@@ -65,3 +67,7 @@ def _simulation(settings: SimulationSettings) -> Simulation:
 
 def _view(rules: EarlyHrmp) -> dict[str, object]:
     return view(rules.state)
+
+
+def _check_invariants(rules: Any) -> None:
+    check_invariants(rules.state)

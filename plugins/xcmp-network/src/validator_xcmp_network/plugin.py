@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from validator.plugin.protocol_api import Manifest, ProofFormat, ProtocolDefinition, TraceFormat, hookimpl
 from validator_xcmp_network import __version__
 from validator_xcmp_network.configuration import LIMITS, MAXIMA, OPEN_CHANNELS, ChannelMode, Setup, read_configuration
+from validator_xcmp_network.invariants import check_invariants
 from validator_xcmp_network.pages import ENCODING_VERSION
 from validator_xcmp_network.proof_documents import KINDS, prove_document, verify_document
 from validator_xcmp_network.rules import XcmpNetwork
@@ -60,6 +61,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         simulation=_simulation,
         proofs=ProofFormat(KINDS, prove_document, verify_document),
         state_view=STATE_VIEW,
+        invariants=_check_invariants,
         rules_page=_PACKAGE.joinpath("rules.md"),
     )
 
@@ -78,3 +80,7 @@ def _simulation(settings: SimulationSettings) -> Simulation:
 def _view(rules: Any) -> dict[str, Any]:
     assert isinstance(rules, XcmpNetwork)
     return view(rules.state)
+
+
+def _check_invariants(rules: Any) -> None:
+    check_invariants(rules.state)

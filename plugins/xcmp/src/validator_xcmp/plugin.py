@@ -13,6 +13,7 @@ from validator.plugin.protocol_api import Manifest, ProofFormat, ProtocolDefinit
 from validator_xcmp import __version__
 from validator_xcmp.configuration import LIMITS, MAXIMA, read_configuration
 from validator_xcmp.encoding import ENCODING_VERSION
+from validator_xcmp.invariants import check_invariants
 from validator_xcmp.proof_documents import KINDS, prove_document, verify_document
 from validator_xcmp.rules import Xcmp
 from validator_xcmp.shapes import RECORDS
@@ -57,6 +58,7 @@ def validator_protocols() -> Iterable[ProtocolDefinition]:
         ),
         simulation=_simulation,
         proofs=ProofFormat(KINDS, prove_document, verify_document),
+        invariants=_check_invariants,
         rules_page=_PACKAGE.joinpath("rules.md"),
     )
 
@@ -70,3 +72,7 @@ def _simulation(settings: SimulationSettings) -> Simulation:
 def _view(rules: Any) -> dict[str, Any]:
     assert isinstance(rules, Xcmp)
     return view(rules.state)
+
+
+def _check_invariants(rules: Any) -> None:
+    check_invariants(rules.state)

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client library on a real broker; this process executes the lane in place of the job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.follower import LANE, follower
+from tests.sending import send
+from validator import client
+from validator.codec.decode import decode_record
+from validator.core.inputs import Input, Source
+from validator.kafka.reader import TopicReader
+from validator.lanes.configured import configured_codec
+from validator.topics import INPUT_TOPICS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PREFIX = "client-library."
+
+
+def test_blocks_reach_the_topics_and_verdicts_come_back(kafka: dict[str, object], tmp_path: Path) -> None:
+    chain = follower(tmp_path, kafka, PREFIX, blocks=3)
+    with client.connect(chain.config_path) as connected:
+        producer = connected.producer(LANE)
+        paras = [para.para_id for para in chain.config.chains[LANE].genesis_paras[:2]]
+        for number in (1, 2):
+            with producer.block(number) as block:
+                for para in paras:
+                    block.candidate(para, hrmp_watermark=number - 1)
+        items: list[Input] = []
+        codec = configured_codec(chain.config)
+        with TopicReader(kafka, PREFIX, list(INPUT_TOPICS)) as reader:
+            for record in reader.read_to_end():
+                source = Source(record.topic, record.partition, record.offset)
+                decoded = decode_record(codec, INPUT_TOPICS[record.topic], record.value, source)
+                assert isinstance(decoded, tuple)
+                assert record.key == LANE.encode()
+                items.append(decoded[1])  # type: ignore[arg-type]
+        assert len(items) == 6
+
+        followed = connected.verdicts(follow=True, start="now")
+        for _, output in chain.worker.process(items):
+            send(kafka, PREFIX, [(topic, key, value) for topic, key, value, _ in output])
+        verdicts = followed.take(4)
+        followed.close()
+        assert [(each.block, each.index, each.para_id) for each in verdicts] == [
+            (number, index, para) for number in (1, 2) for index, para in enumerate(paras)
+        ]
+        with connected.verdicts() as stream:
+            assert list(stream) == verdicts
+        with connected.verdicts() as stream:
+            stream.take(1)
+            kept = stream.positions
+        with connected.verdicts(start=kept) as stream:
+            assert list(stream) == verdicts[1:]
+        with connected.receipts(lane=LANE) as receipts:
+            assert [each.block for each in receipts] == [1, 2]
+
+
+def test_missing_topics_are_named(kafka: dict[str, object]) -> None:
+    tables = {"kafka": kafka, "topics": {"prefix": "client-library-absent."}}
+    with client.connect(tables) as connected:
+        block = connected.producer("polkadot").block(1)
+        with pytest.raises(client.UserError, match=r"topic client-library-absent.blocks does not exist"):
+            block.end()

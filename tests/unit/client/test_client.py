@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client library on lanes in memory: every record of a simulated chain, filters, positions, blocks that are dropped, asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.unit.lanes.chains import Chain, chain, inputs_of
+from validator import client
+from validator.client import aio
+from validator.codec.json_form import to_json
+from validator.config import Config
+from validator.lanes.configured import lane_definition
+from validator.lanes.processor import LaneProcessor
+from validator.simulate.settings import SimulationSettings
+
+LANE = "rococo"
+PARAS = [{"para_id": 2000, "balance": 10**12}, {"para_id": 2004, "balance": 10**12}]
+TABLES: dict[str, Any] = {
+    "job": {"directory": "nowhere"},
+    "chains": {"polkadot": {"host_configuration": {"preset": "polkadot-2023"}, "genesis_paras": PARAS}},
+}
+
+
+def simulated(protocol: str = "router") -> Chain:
+    return chain(SimulationSettings(seed=31, blocks=25, lane=LANE), protocol)
+
+
+def tables(of: Chain) -> dict[str, Any]:
+    return {"job": {"directory": "nowhere"}, "chains": {of.lane: of.table}}
+
+
+def play(to: client.Client, of: Chain) -> None:
+    """Send a simulated chain through a producer, which has to count by itself."""
+    producer = to.producer(of.lane)
+    for simulated_block in of.blocks:
+        (head,) = [record for kind, record in simulated_block.records if kind == "blocks"]
+        with producer.block(head["block"], parent=head.get("parent_number")) as block:
+            bodies = sorted(
+                (each for each in simulated_block.records if each[0] != "blocks"), key=lambda each: each[1]["index"]
+            )
+            for kind, record in bodies:
+                fields = {name: value for name, value in record.items() if name not in ("lane", "block", "index")}
+                if kind == "candidates":
+                    index = block.candidate(**fields)
+                elif kind == "channel-requests":
+                    index = block.request(**fields)
+                else:
+                    index = block.downward(**fields)
+                assert index == record["index"]
+            for each in head["included"]:
+                block.include(**each)
+            for each in head["timed_out"]:
+                block.time_out(**each)
+            if head["session_change"] is not None:
+                block.change_session(**head["session_change"])
+
+
+def records_of(of: Chain, protocol: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return what a lane that took the records itself emits."""
+    processor = LaneProcessor.create(lane_definition(Config.model_validate(tables(of)), of.lane))
+    return [
+        (record.topic, to_json(record.topic, record.value))
+        for _, output in processor.process(inputs_of(of.records, protocol))
+        for record in output
+    ]
+
+
+def plain(value: Any) -> Any:
+    """Return a typed record's field in JSON form."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, client.MessageRef | client.HandlerEvent):
+        return {name: plain(member) for name, member in value._asdict().items()}
+    return [plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+@pytest.mark.parametrize("protocol", ["router", "early-hrmp"])
+def test_typed_records_are_those_that_the_lane_emits(protocol: str) -> None:
+    of = simulated(protocol)
+    expected = records_of(of, protocol)
+    with client.in_memory(tables(of)) as lanes:
+        play(lanes, of)
+        streams = {
+            "verdicts": lanes.verdicts(),
+            "dispatches": lanes.dispatches(),
+            "channel-events": lanes.channel_events(),
+            "headroom": lanes.headroom(),
+            "receipts": lanes.receipts(),
+        }
+        found = {topic: list(stream) for topic, stream in streams.items()}
+    for topic, records in found.items():
+        wanted = [record for name, record in expected if name == topic]
+        assert len(records) == len(wanted), topic
+        for record, other in zip(records, wanted, strict=True):
+            for name, value in other.items():
+                if name == "ok":
+                    assert record.ok is value
+                elif name == "error":
+                    error = record.error  # type: ignore[union-attr]
+                    assert error is not None
+                    assert {"kind": error.kind, **error.fields} == value
+                elif name == "clause":
+                    assert record.error.clause == value  # type: ignore[union-attr]
+                else:
+                    assert plain(getattr(record, name)) == value, (topic, name)
+    assert found["verdicts"]
+    assert found["headroom"]
+    assert len(found["receipts"]) == len(of.blocks)
+
+
+def test_filters_and_positions() -> None:
+    of = simulated()
+    with client.in_memory(tables(of)) as lanes:
+        play(lanes, of)
+        everything = list(lanes.verdicts())
+        para = everything[0].para_id
+        assert list(lanes.verdicts(para=para)) == [each for each in everything if each.para_id == para]
+        assert list(lanes.verdicts(rejected=True)) == [each for each in everything if not each.ok]
+        assert list(lanes.verdicts(lane="kusama")) == []
+        assert list(lanes.verdicts(start="now")) == []
+        events = list(lanes.channel_events())
+        either = [each for each in events if events[0].sender in (each.sender, each.recipient)]
+        assert list(lanes.channel_events(para=events[0].sender)) == either
+
+        first = lanes.verdicts(para=para)
+        taken = first.take(3)
+        kept = json.loads(json.dumps(first.positions))
+        rest = list(lanes.verdicts(para=para, start=kept))
+        assert [*taken, *rest] == [each for each in everything if each.para_id == para]
+        whole = lanes.verdicts(para=para)
+        assert list(whole)
+        assert whole.positions == {0: len(everything)}, "records that are left out are taken, too"
+
+
+def test_taking_more_than_arrives_takes_none() -> None:
+    of = simulated()
+    with client.in_memory(tables(of)) as lanes:
+        play(lanes, of)
+        receipts = lanes.receipts(follow=True)
+        with pytest.raises(TimeoutError, match="receipts: expected 26 records within 0 s, found 25"):
+            receipts.take(26, timeout_s=0.01)
+        assert receipts.positions == {}
+        assert len(receipts.poll(0)) == 25
+        assert receipts.poll(0) == []
+
+
+def send_a_wrong_one(producer: client.Producer) -> None:
+    with producer.block(1) as block:
+        block.candidate(2000, hrmp_watermark=0)
+        block.candidate(-1, hrmp_watermark=0)
+
+
+def test_wrong_record_spoils_no_block() -> None:
+    with client.in_memory(TABLES) as lanes:
+        producer = lanes.producer("polkadot")
+        with pytest.raises(client.UserError, match="para_id: expected an integer"):
+            send_a_wrong_one(producer)
+        assert list(lanes.verdicts()) == []
+        with producer.block(1) as block:
+            assert block.candidate(2000, hrmp_watermark=0, upward_messages=[b"\1\2"]) == 0
+            assert block.downward(2000, b"x") == 0
+            assert block.downward(2004, "0x00") == 1
+        with pytest.raises(client.UserError, match="block 1 is sent already"):
+            block.downward(2004, b"")
+        with pytest.raises(client.UserError, match="expected a block after 1"):
+            producer.block(1)
+        assert [each.kind for each in lanes.verdicts()] == ["downward", "downward", "candidate"]
+        with producer.block(3):
+            pass
+        assert lanes.waits_for("polkadot").startswith("waiting for the record of the block after 1")
+        with pytest.raises(client.UserError, match="lane: expected polkadot, found 'kusama'"):
+            lanes.producer("kusama")
+
+
+def test_dry_run_says_what_a_block_would_then_say() -> None:
+    with client.in_memory(TABLES) as lanes:
+        with lanes.producer("polkadot").block(1) as block:
+            block.downward(2000, b"x")
+        bad = lanes.dry_run("polkadot", {"para_id": 2000, "hrmp_watermark": 9, "upward_messages": [b"y"]})
+        assert [each.kind for each in bad.errors] == [
+            "ProcessedDownwardMessages/AdvancementRule",
+            "HrmpWatermark/AheadRelayParent",
+        ]
+        assert (bad.ok, bad.complete, bad.block, bad.headroom_after) == (False, True, 2, ())
+        good = {"para_id": 2000, "hrmp_watermark": 1, "processed_downward_messages": 1}
+        said = lanes.dry_run("polkadot", good)
+        assert said.ok
+        assert isinstance(said.headroom[0], client.ParaHeadroom)
+        assert [each.downward_pending for each in (*said.headroom, *said.headroom_after)] == [1, 0]  # type: ignore[union-attr]
+        assert lanes.dry_run("polkadot", good) == said, "asking changes nothing"
+        with pytest.raises(client.UserError, match="kind: expected candidates"):
+            lanes.dry_run("polkadot", good, "blocks")
+        with pytest.raises(client.UserError, match="lane: expected polkadot"):
+            lanes.dry_run("kusama", good)
+
+
+def test_follower_in_another_thread_sees_what_arrives() -> None:
+    async def run() -> list[int]:
+        async with await aio.in_memory(TABLES) as lanes:
+            seen: list[int] = []
+
+            async def follow() -> None:
+                async for receipt in await lanes.receipts(follow=True):
+                    seen.append(receipt.block)
+                    if receipt.block == 3:
+                        return
+
+            following = asyncio.create_task(follow())
+            producer = lanes.producer("polkadot")
+            for number in (1, 2, 3):
+                async with producer.block(number) as block:
+                    block.candidate(2000, hrmp_watermark=number - 1)
+            await asyncio.wait_for(following, 60)
+            assert len(await (await lanes.verdicts()).take(3)) == 3
+            return seen
+
+    assert asyncio.run(run()) == [1, 2, 3]
+
+
+def test_exception_in_an_asynchronous_block_drops_it() -> None:
+    async def run() -> list[client.Receipt]:
+        async with await aio.in_memory(TABLES) as lanes:
+            with pytest.raises(ZeroDivisionError):
+                async with lanes.producer("polkadot").block(1):
+                    raise ZeroDivisionError
+            return [each async for each in await lanes.receipts()]
+
+    assert asyncio.run(run()) == []
+
+
+@pytest.mark.parametrize(
+    ("configuration", "words"),
+    [
+        ({}, "no chain is configured"),
+        ({"chains": {"polkadot": {"protcol": "router"}}}, "protcol"),
+        ("missing.toml", "missing.toml"),
+    ],
+)
+def test_wrong_configuration_is_named(configuration: Any, words: str) -> None:
+    with pytest.raises(client.UserError, match=words):
+        client.in_memory(configuration)
+
+
+@pytest.mark.parametrize("start", ["end", {"zero": 1}, 5])
+def test_wrong_start_is_named(start: Any) -> None:
+    with client.in_memory(TABLES) as lanes, pytest.raises(client.UserError, match="start: expected"):
+        lanes.verdicts(start=start)
+
+
+def test_library_is_light() -> None:
+    """It loads neither Spark nor what the command line prints with, and starts no process."""
+    program = (
+        "import sys, validator.client, validator.client.aio\n"
+        "validator.client.in_memory({'chains': {'a': {}}})\n"
+        "heavy = {'pyspark', 'pandas', 'pyarrow', 'rocksdict', 'typer', 'rich', 'matplotlib', 'py4j'}\n"
+        "print(sorted(heavy & set(sys.modules)), 'validator.kafka.java' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[] False\n", "")

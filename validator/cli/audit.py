@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator audit`: checks a lane's whole recorded history, or compares two deployments."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.table import Column, Table
+from rich.text import Text
+
+from validator import exit_codes
+from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
+from validator.cli.progress import counting, working
+from validator.cli.recorded_files import file_inputs
+from validator.cli.table import cells, print_table
+from validator.config import load_config
+from validator.errors import UserError
+from validator.lanes.configured import configured_codec, job_directory, lane_definition
+from validator.plugin.pack import use_artefacts
+from validator.service.against import Deployment, check_lane, compare_deployments, different_settings
+from validator.service.audit import Topics
+from validator.service.audit import audit as audit_lane
+from validator.service.lane_inputs import recorded_inputs
+from validator.service.retention import missing_blocks
+
+if TYPE_CHECKING:
+    from validator.config import Config
+    from validator.service.against import Against
+    from validator.service.audit import Audit
+    from validator.service.state import RestoredState
+
+FINDINGS_SHOWN = 50
+"""Findings, or differences, that a table shows."""
+
+
+def audit(
+    lane: Annotated[str, typer.Option(help="The lane.")],
+    against: Annotated[
+        Path | None,
+        typer.Option(metavar="OTHER.toml", help="Compare the receipts with another deployment's, instead of checking."),
+    ] = None,
+    every: Annotated[
+        int, typer.Option(min=1, metavar="BLOCKS", help="Check invariants after every so many blocks.")
+    ] = 1,
+    records: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Read blocks.jsonl, candidates.jsonl and so on from here instead of Kafka."
+        ),
+    ] = None,
+    config_path: ConfigPath = None,
+    as_json: Json = False,
+) -> None:
+    """Execute a lane's whole history again, and check everything that it has emitted and stored. The job may be running.
+
+    Checks: every invariant of the protocol after each block; verdicts, dispatches, events and receipts with their state roots on the
+    topics; the pages in the checkpoint; deposits that do not add up; what is left of paras that are gone; channels that nobody uses. Exit
+    code 1 if there is a fault. With --against: the first block whose receipts two deployments do not share, and why.
+    """
+    if against is not None and records is not None:
+        raise UserError("expected --against or --records, found both")
+    config = load_config(config_path)
+    check_lane(config.chains, lane, "--lane")
+    use_artefacts(config.plugins.artefacts)
+    with terminated_as_interrupted():
+        if against is not None:
+            compared = _against(config, against, lane)
+            if as_json:
+                sys.stdout.write(json.dumps(_against_document(compared)) + "\n")
+            else:
+                print_table(_against_tables(compared, str(against)))
+            raise typer.Exit(exit_codes.OK if compared.block is None else exit_codes.DISAGREEMENT)
+        result = _audit(config, lane, records, every)
+    if result.blocks == 0:
+        raise UserError(f"lane {lane}: no block could be executed: {result.waits_for}")
+    if as_json:
+        for finding in result.findings:
+            sys.stdout.write(json.dumps({"lane": lane, **asdict(finding)}) + "\n")
+        sys.stdout.write(json.dumps(_summary(result)) + "\n")
+    else:
+        print_table(_tables(result))
+    raise typer.Exit(exit_codes.OK if not result.faults else exit_codes.DISAGREEMENT)
+
+
+def _audit(config: Config, lane: str, records: Path | None, every: int) -> Audit:
+    definition = lane_definition(config, lane)
+    with ExitStack() as stack:
+        topics = stored = None
+        if records is None:
+            topics = Topics(kafka_table(config), config.topics.prefix)
+            codec = configured_codec(config)
+            ahead = definition.settings.blocks_ahead_max
+            missing = missing_blocks(topics.kafka, topics.prefix, codec, {lane: definition.first_block}, ahead).get(
+                lane
+            )
+            if missing is not None:
+                raise UserError(
+                    f"lane {lane}: it cannot be executed again: block {missing[0]} is missing: {missing[1]}, retention has removed the rest"
+                )
+            stored = _stored(config, lane)
+        progress = stack.enter_context(counting(f"lane {lane}: executing its history"))
+        if topics is None:
+            assert records is not None
+            inputs = file_inputs(records, definition, progress)
+        else:
+            inputs = recorded_inputs(topics.kafka, topics.prefix, codec, definition, progress)
+        return audit_lane(inputs, definition, topics=topics, stored=stored, every=every)
+
+
+def _stored(config: Config, lane: str) -> RestoredState | None:
+    """Return the lane in the checkpoint, or None, with a line that says why, if there is none to read."""
+    from validator.service.state import restore, stored_lanes
+
+    directory = job_directory(config)
+    if not (directory / "checkpoint").exists():
+        return None
+    try:
+        with working("reading the checkpoint"), stored_lanes(directory, [lane]) as stored:
+            return restore(stored, lane)
+    except UserError as error:
+        say(f"the checkpoint is left out: {error}")
+        return None
+
+
+def _against(config: Config, path: Path, lane: str) -> Against:
+    other = load_config(path)
+    own_chain, other_chain = config.chains[lane], check_lane(other.chains, lane, str(path))
+    one = Deployment("own", kafka_table(config), config.topics.prefix)
+    two = Deployment(str(path), kafka_table(other), other.topics.prefix)
+    if one[1:] == two[1:]:
+        raise UserError(
+            f"{path}: expected another deployment, found the same Kafka and the same topics.prefix {two.prefix!r}"
+        )
+    with working("comparing receipts"):
+        result = compare_deployments(one, two, lane)
+    result.settings = different_settings(own_chain, other_chain)
+    if result.compared == 0:
+        raise UserError(f"lane {lane}: the two deployments have no receipt of the same block")
+    return result
+
+
+def _summary(result: Audit) -> dict[str, Any]:
+    return {
+        "lane": result.lane,
+        "ok": not result.faults,
+        "records": result.records,
+        "blocks": result.blocks,
+        "last_block": result.last_block,
+        "faults": result.faults,
+        "notes": result.notes,
+        "checks": result.checks,
+        "skipped": result.skipped,
+    }
+
+
+def _tables(result: Audit) -> Group:
+    words = "no fault" if not result.faults else f"{result.faults:,} fault{'s' if result.faults > 1 else ''}"
+    parts: list[Any] = [
+        Text(f"{result.lane} · {result.blocks:,} blocks up to block {result.last_block} · {result.records:,} records"),
+        Text(f"  {words}, {result.notes:,} note{'' if result.notes == 1 else 's'}"),
+        Text(""),
+    ]
+    table = _table("check", "made", numbers=1)
+    for name, times in result.checks.items():
+        table.add_row(*cells((name, f"{times:,}")))
+    for name, reason in result.skipped.items():
+        table.add_row(*cells((name, f"not made: {reason}")))
+    parts.append(table)
+    if result.findings:
+        table = _table("found by", "block", "about", "what")
+        for finding in sorted(result.findings, key=lambda each: not each.fault)[:FINDINGS_SHOWN]:
+            sort = "" if finding.fault else " (note)"
+            block = "" if finding.block is None else str(finding.block)
+            table.add_row(*cells((f"{finding.check}{sort}", block, finding.subject, finding.detail)))
+        parts += [Text(""), table]
+        if result.faults + result.notes > FINDINGS_SHOWN:
+            parts.append(Text(f"  and {result.faults + result.notes - FINDINGS_SHOWN:,} more"))
+    return Group(*parts)
+
+
+def _against_document(result: Against) -> dict[str, Any]:
+    return {
+        **{name: value for name, value in asdict(result).items() if name not in ("differences", "settings")},
+        "ok": result.block is None,
+        "differences": [each._asdict() for each in result.differences],
+        "settings": [each._asdict() for each in result.settings],
+    }
+
+
+def _against_tables(result: Against, other: str) -> Group:
+    compared = f"{result.lane} · {result.compared:,} receipts compared, {result.roots:,} with a state root"
+    if result.block is None:
+        parts: list[Any] = [Text(f"{compared}: all are equal, up to block {result.last_block}")]
+    else:
+        since = (
+            "no state roots were equal before"
+            if result.last_equal_root is None
+            else f"the last equal state root is after block {result.last_equal_root}"
+        )
+        parts = [Text(f"{compared}: block {result.block} is the first that differs; {since}"), Text("")]
+        parts.append(_differences(result.differences, other))
+        digests = result.digests or ("", "")
+        same = digests[0] == digests[1]
+        parts += [
+            Text(""),
+            Text("  runtime digests are equal" if same else f"  runtime digests: own {digests[0]}, other {digests[1]}"),
+        ]
+    if result.settings:
+        parts += [Text(""), Text("configurations differ in"), _differences(result.settings, other)]
+    return Group(*parts)
+
+
+def _differences(differences: Any, other: str) -> Table:
+    table = _table("in", "at", "field", "own", other)
+    for each in differences[:FINDINGS_SHOWN]:
+        table.add_row(*cells((each.topic, each.place, each.field, _short(each.own), _short(each.other))))
+    if len(differences) > FINDINGS_SHOWN:
+        table.add_row(f"and {len(differences) - FINDINGS_SHOWN:,} more")
+    return table
+
+
+def _short(value: Any) -> str:
+    text = "none" if value is None else value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def _table(*headings: str, numbers: int = 0) -> Table:
+    first_number = len(headings) - numbers
+    columns = (
+        Column(heading, justify="right" if at >= first_number else "left", overflow="fold")
+        for at, heading in enumerate(headings)
+    )
+    return Table(*columns, box=None, padding=(0, 2, 0, 0))

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A client of a running validator, for Python programs: send blocks, and follow what the lanes say. Needs neither Spark nor Java.
+
+`connect` reaches the Kafka that a configuration names; `in_memory` runs the real rules in this process, for tests of programs that use this
+module. Both return a `Client`. `validator.client.aio` has the same for asyncio. docs/client.md shows all of it.
+"""
+
+from __future__ import annotations
+
+from validator.client.facade import Client
+from validator.client.opening import connect, in_memory
+from validator.client.producer import BlockOnItsWay, Producer
+from validator.client.records import (
+    ChannelEvent,
+    ChannelHeadroom,
+    Dispatch,
+    DryRun,
+    Error,
+    HandlerEvent,
+    MessageRef,
+    ParaHeadroom,
+    Position,
+    Receipt,
+    Verdict,
+)
+from validator.client.streams import Positions, Stream
+from validator.errors import UserError
+
+__all__ = [
+    "BlockOnItsWay",
+    "ChannelEvent",
+    "ChannelHeadroom",
+    "Client",
+    "Dispatch",
+    "DryRun",
+    "Error",
+    "HandlerEvent",
+    "MessageRef",
+    "ParaHeadroom",
+    "Position",
+    "Positions",
+    "Producer",
+    "Receipt",
+    "Stream",
+    "UserError",
+    "Verdict",
+    "connect",
+    "in_memory",
+]

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client for asyncio. What waits for Kafka does so in a thread, so the event loop continues."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from validator.client import opening as plain
+from validator.client.records import Record
+from validator.client.streams import POLL_S
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from types import TracebackType
+
+    from validator.client.facade import Client
+    from validator.client.opening import Configuration
+    from validator.client.producer import BlockOnItsWay, Producer
+    from validator.client.records import ChannelEvent, ChannelHeadroom, Dispatch, DryRun, ParaHeadroom, Receipt, Verdict
+    from validator.client.streams import Positions, Stream
+
+R = TypeVar("R", bound=Record)
+
+
+class AsyncStream(Generic[R]):
+    """A `Stream` as an asynchronous iterator."""
+
+    def __init__(self, stream: Stream[R], *, follow: bool) -> None:
+        self._stream, self._follow = stream, follow
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await asyncio.to_thread(self._stream.close)
+
+    @property
+    def positions(self) -> Positions:
+        """By partition, the offset after the last record that was taken."""
+        return self._stream.positions
+
+    async def __aiter__(self) -> AsyncIterator[R]:
+        while True:
+            records = await asyncio.to_thread(self._stream.look, POLL_S)
+            for _ in range(records):
+                yield self._stream.next()
+            if not records and self._stream.at_end and not self._follow:
+                return
+
+    async def take(self, count: int, timeout_s: float = 60.0) -> list[R]:
+        """Return the next ``count`` records, as `Stream.take` does."""
+        return await asyncio.to_thread(self._stream.take, count, timeout_s)
+
+
+class AsyncProducer:
+    """A `Producer` whose blocks are sent by ``async with``."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+
+    @asynccontextmanager
+    async def block(self, number: int, **options: Any) -> AsyncIterator[BlockOnItsWay]:
+        """Begin a block, and send it at the end of the statement unless an exception leaves it; options are those of `Producer.block`."""
+        block = self._producer.block(number, **options)
+        yield block
+        await asyncio.to_thread(block.end)
+
+
+class AsyncClient:
+    """A `Client` for asyncio; its streams take the same arguments."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self._client.close)
+
+    def producer(self, lane: str) -> AsyncProducer:
+        """Return a producer of a lane's blocks."""
+        return AsyncProducer(self._client.producer(lane))
+
+    async def dry_run(self, lane: str, record: Mapping[str, Any], kind: str = "candidates") -> DryRun:
+        """Return what a lane would say to a record now, as `Client.dry_run` does."""
+        return await asyncio.to_thread(self._client.dry_run, lane, record, kind)
+
+    async def verdicts(self, *, follow: bool = False, **wanted: Any) -> AsyncStream[Verdict]:
+        """Return verdicts."""
+        return AsyncStream(await asyncio.to_thread(self._client.verdicts, follow=follow, **wanted), follow=follow)
+
+    async def dispatches(self, *, follow: bool = False, **wanted: Any) -> AsyncStream[Dispatch]:
+        """Return upward messages that were processed."""
+        return AsyncStream(await asyncio.to_thread(self._client.dispatches, follow=follow, **wanted), follow=follow)
+
+    async def channel_events(self, *, follow: bool = False, **wanted: Any) -> AsyncStream[ChannelEvent]:
+        """Return changes in the lives of channels."""
+        return AsyncStream(await asyncio.to_thread(self._client.channel_events, follow=follow, **wanted), follow=follow)
+
+    async def headroom(self, *, follow: bool = False, **wanted: Any) -> AsyncStream[ParaHeadroom | ChannelHeadroom]:
+        """Return what paras and channels can still send."""
+        return AsyncStream(await asyncio.to_thread(self._client.headroom, follow=follow, **wanted), follow=follow)
+
+    async def receipts(self, *, follow: bool = False, **wanted: Any) -> AsyncStream[Receipt]:
+        """Return the receipts of blocks."""
+        return AsyncStream(await asyncio.to_thread(self._client.receipts, follow=follow, **wanted), follow=follow)
+
+
+async def connect(configuration: Configuration = None) -> AsyncClient:
+    """Return a client of the configured Kafka, as `validator.client.connect` does."""
+    return AsyncClient(await asyncio.to_thread(plain.connect, configuration))
+
+
+async def in_memory(configuration: Configuration = None) -> AsyncClient:
+    """Return a client whose lanes run in this process, as `validator.client.in_memory` does."""
+    return AsyncClient(await asyncio.to_thread(plain.in_memory, configuration))

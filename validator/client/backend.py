@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a client needs of the log that it writes to and reads from; Kafka, and a list in memory that runs the lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from threading import Condition
+from typing import TYPE_CHECKING, Protocol
+
+from validator.codec.decode import decode_record
+from validator.codec.encode import encode_dead_letter
+from validator.core.inputs import DeadLetter, Source
+from validator.errors import UserError
+from validator.kafka.reader import TopicReader, TopicRecord
+from validator.lanes.processor import LaneProcessor
+from validator.service.sender import RecordSender
+from validator.service.standing import standing_of_lane
+from validator.topics import INPUT_TOPICS
+
+if TYPE_CHECKING:
+    from validator.codec.codec import Codec
+    from validator.kafka.client import KafkaTable
+    from validator.lanes.definition import LaneDefinition
+    from validator.service.dry_run import Standing
+
+
+class Reading(Protocol):
+    """Reads one topic from chosen offsets on."""
+
+    @property
+    def at_end(self) -> bool:
+        """Whether every partition has been read to its end at least once."""
+
+    def poll(self, timeout_s: float) -> list[TopicRecord]:
+        """Return the records that have arrived, waiting up to ``timeout_s`` for them."""
+
+    def close(self) -> None:
+        """Give up what reading needs."""
+
+
+class Backend(Protocol):
+    """Takes records of input topics, and reads output topics."""
+
+    def send(self, topic: str, key: bytes, value: bytes) -> None:
+        """Take a record."""
+
+    def flush(self) -> None:
+        """Wait until every record is acknowledged. Raises `UserError`."""
+
+    def read(self, topic: str, start: Mapping[int, int] | None) -> Reading:
+        """Read a topic from offsets by partition, from the first record where there is none; None reads what arrives from now on."""
+
+    def close(self) -> None:
+        """Flush, and give up all connections."""
+
+
+class KafkaBackend:
+    """A Kafka cluster; connections are made when they are first needed."""
+
+    def __init__(self, kafka: KafkaTable, prefix: str) -> None:
+        self._kafka, self._prefix = kafka, prefix
+        self._sender: RecordSender | None = None
+
+    def send(self, topic: str, key: bytes, value: bytes) -> None:
+        """Pass a record to the producer. Raises `UserError`: the topic does not exist, an earlier record failed."""
+        if self._sender is None:
+            self._sender = RecordSender(self._kafka, self._prefix)
+            for each in INPUT_TOPICS:
+                self._sender.check(each)
+        self._sender.send(topic, key, value)
+
+    def flush(self) -> None:
+        """Wait until every record is acknowledged. Raises `UserError`."""
+        if self._sender is not None:
+            self._sender.flush()
+
+    def read(self, topic: str, start: Mapping[int, int] | None) -> Reading:
+        """Read committed records."""
+        return _KafkaReading(self._kafka, self._prefix, topic, start)
+
+    def close(self) -> None:
+        """Flush."""
+        self.flush()
+
+
+class _KafkaReading:
+    """Skips what lies before the chosen offsets by beginning there."""
+
+    def __init__(self, kafka: KafkaTable, prefix: str, topic: str, start: Mapping[int, int] | None) -> None:
+        self._reader = TopicReader(kafka, prefix, [topic])
+        try:
+            spans = {partition: span for (_, partition), span in self._reader.spans().items()}
+            offsets = {
+                partition: high if start is None else max(low, start.get(partition, low))
+                for partition, (low, high) in spans.items()
+            }
+            self._reader.start_at(topic, offsets)
+        except BaseException:
+            self._reader.close()
+            raise
+
+    @property
+    def at_end(self) -> bool:
+        """Whether every partition has been read to its end at least once."""
+        return self._reader.at_end
+
+    def poll(self, timeout_s: float) -> list[TopicRecord]:
+        """Return the records that have arrived."""
+        return self._reader.poll(timeout_s)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._reader.close()
+
+
+class MemoryBackend:
+    """Executes lanes in this process, with the rules of the job, as soon as a flush has made their blocks complete."""
+
+    def __init__(self, definitions: Mapping[str, LaneDefinition], codec: Codec) -> None:
+        self._codec = codec
+        self._definitions = definitions
+        self._records = {lane: definition.records for lane, definition in definitions.items()}
+        self._lanes = {lane: LaneProcessor.create(definition) for lane, definition in definitions.items()}
+        self._sent: list[tuple[str, bytes, bytes]] = []
+        self._counts = dict.fromkeys(INPUT_TOPICS, 0)
+        self._topics: dict[str, list[TopicRecord]] = {}
+        self.changed = Condition()
+
+    def send(self, topic: str, key: bytes, value: bytes) -> None:
+        """Keep a record for the next flush."""
+        self._sent.append((topic, key, value))
+
+    def flush(self) -> None:
+        """Give the lanes what was sent, execute what is complete and append the output."""
+        with self.changed:
+            sent, self._sent = self._sent, []
+            for topic, key, value in sent:
+                source = Source(topic, 0, self._counts[topic])
+                self._counts[topic] += 1
+                decoded = decode_record(self._codec, INPUT_TOPICS[topic], value, source, key, self._records)
+                if isinstance(decoded, DeadLetter):
+                    output = encode_dead_letter(decoded)
+                    self._append(output.topic, output.key, output.value)
+                    continue
+                lane, item = decoded
+                if lane not in self._lanes:
+                    raise UserError(f"lane: expected {' or '.join(sorted(self._lanes))}, found {lane!r}")
+                for _, records in self._lanes[lane].process([item]):
+                    for record in records:
+                        self._append(record.topic, record.key, record.value)
+            self.changed.notify_all()
+
+    def read(self, topic: str, start: Mapping[int, int] | None) -> Reading:
+        """Read a topic, which has one partition."""
+        records = self._topics.setdefault(topic, [])
+        return _MemoryReading(self.changed, records, len(records) if start is None else start.get(0, 0))
+
+    def close(self) -> None:
+        """Flush."""
+        self.flush()
+
+    def standing(self, lane: str) -> Standing:
+        """Return a copy of a lane's state."""
+        return standing_of_lane(self._definitions[lane], self._lanes[lane])
+
+    def waits_for(self, lane: str) -> str:
+        """Return in words what a lane's next block lacks."""
+        return self._lanes[lane].lane.waits_for()
+
+    def _append(self, topic: str, key: bytes, value: bytes) -> None:
+        records = self._topics.setdefault(topic, [])
+        records.append(TopicRecord(topic, 0, len(records), key, value, 0))
+
+
+class _MemoryReading:
+    def __init__(self, changed: Condition, records: list[TopicRecord], offset: int) -> None:
+        self._changed, self._records, self._offset = changed, records, offset
+
+    @property
+    def at_end(self) -> bool:
+        """Whether everything has been read."""
+        return self._offset >= len(self._records)
+
+    def poll(self, timeout_s: float) -> list[TopicRecord]:
+        """Return the records that have arrived."""
+        with self._changed:
+            if self.at_end:
+                self._changed.wait(timeout_s)
+            found = self._records[self._offset :]
+            self._offset = len(self._records)
+            return found
+
+    def close(self) -> None:
+        """Nothing to give up."""

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client: producers of lanes and streams of output topics, over any backend."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from validator.client.backend import MemoryBackend
+from validator.client.producer import Producer, plain
+from validator.client.records import (
+    ChannelEvent,
+    ChannelHeadroom,
+    Dispatch,
+    DryRun,
+    ParaHeadroom,
+    Receipt,
+    Verdict,
+    dry_run_of,
+)
+from validator.client.streams import Start, Stream, Wanted, offsets_of
+from validator.errors import UserError
+from validator.lanes.configured import protocol_of
+from validator.plugin.runtime import RuntimePlan, codec_of
+from validator.service.dry_run import KINDS, ask, document_of
+from validator.service.standing import standing_of_checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from validator.client.backend import Backend
+    from validator.config import Config
+
+
+class Client:
+    """What a program needs of a validator. Made by `connect` and `in_memory`; as a context manager it closes on exit.
+
+    The streams share their arguments. ``lane``, ``para`` and ``rejected`` select records; a record of a channel is about both of its paras.
+    ``start`` is ``"beginning"``, ``"now"``, or a stream's `Stream.positions` kept before. With ``follow`` a stream waits at the topic's
+    end. A stream connects at once. They raise `UserError` if the topic does not exist or Kafka does not answer.
+    """
+
+    def __init__(self, backend: Backend, config: Config) -> None:
+        self._backend, self._config = backend, config
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Send what is still to be sent, and close the connections of producers."""
+        self._backend.close()
+
+    def producer(self, lane: str) -> Producer:
+        """Return a producer of a lane's blocks. Raises `UserError` if chains are configured and the lane is none of them."""
+        self._check_lane(lane)
+        protocol = protocol_of(self._config, lane)
+        return Producer(self._backend, codec_of([RuntimePlan(protocol)]), protocol, lane)
+
+    def verdicts(
+        self,
+        *,
+        lane: str | None = None,
+        para: int | None = None,
+        rejected: bool = False,
+        start: Start = "beginning",
+        follow: bool = False,
+    ) -> Stream[Verdict]:
+        """Return verdicts; with ``rejected`` only those with an error."""
+        return self._stream("verdicts", Wanted(lane, para, rejected), start, follow)
+
+    def dispatches(
+        self,
+        *,
+        lane: str | None = None,
+        para: int | None = None,
+        rejected: bool = False,
+        start: Start = "beginning",
+        follow: bool = False,
+    ) -> Stream[Dispatch]:
+        """Return upward messages that were processed; with ``rejected`` only those that were not handled."""
+        return self._stream("dispatches", Wanted(lane, para, rejected), start, follow)
+
+    def channel_events(
+        self, *, lane: str | None = None, para: int | None = None, start: Start = "beginning", follow: bool = False
+    ) -> Stream[ChannelEvent]:
+        """Return changes in the lives of channels."""
+        return self._stream("channel-events", Wanted(lane, para), start, follow)
+
+    def headroom(
+        self, *, lane: str | None = None, para: int | None = None, start: Start = "beginning", follow: bool = False
+    ) -> Stream[ParaHeadroom | ChannelHeadroom]:
+        """Return what paras and channels can still send; the topic keeps the last record of each."""
+        return self._stream("headroom", Wanted(lane, para), start, follow)
+
+    def receipts(self, *, lane: str | None = None, start: Start = "beginning", follow: bool = False) -> Stream[Receipt]:
+        """Return the receipts of blocks."""
+        return self._stream("receipts", Wanted(lane), start, follow)
+
+    def dry_run(self, lane: str, record: Mapping[str, Any], kind: str = "candidates") -> DryRun:
+        """Return what a lane would say to a record now; nothing is sent.
+
+        ``kind`` is ``candidates``, ``channel-requests`` or ``downward-messages``. The record has the form of `validator submit`; bytes may
+        be bytes. A client of Kafka reads the job's checkpoint, so it has to run on the job's machine. Raises `UserError`: the record is none
+        of its kind, there is no checkpoint.
+        """
+        if kind not in KINDS:
+            raise UserError(f"kind: expected {', '.join(KINDS)}, found {kind!r}")
+        self._check_lane(lane)
+        backend = self._backend
+        memory = isinstance(backend, MemoryBackend)
+        standing = backend.standing(lane) if memory else standing_of_checkpoint(self._config, lane)
+        return dry_run_of(document_of(ask(standing, kind, plain(dict(record)))))
+
+    def waits_for(self, lane: str) -> str:
+        """Return in words what a lane in memory waits for. Raises `UserError` for a client of Kafka: see `validator lanes`."""
+        if not isinstance(self._backend, MemoryBackend):
+            raise UserError(
+                "waits_for: expected a client in memory; for others, `validator lanes` says what a lane waits for"
+            )
+        return self._backend.waits_for(lane)
+
+    def _check_lane(self, lane: str) -> None:
+        chains = self._config.chains
+        if chains and lane not in chains:
+            raise UserError(f"lane: expected {' or '.join(sorted(chains))}, found {lane!r}")
+
+    def _stream(self, topic: str, wanted: Wanted, start: Start, follow: bool) -> Stream[Any]:
+        return Stream(topic, self._backend.read(topic, offsets_of(start)), wanted, follow=follow)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Iterators over output topics: typed records with filters, whose position can be kept and resumed."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
+
+from validator.client.records import Position, Record, read_record
+from validator.errors import UserError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from validator.client.backend import Reading
+
+R = TypeVar("R", bound=Record)
+
+POLL_S: Final = 0.2
+"""Seconds that one poll of a topic waits for records."""
+
+Positions: TypeAlias = dict[int, int]
+"""By partition, the offset after the last record that was taken. JSON turns the keys into text, which `start` accepts."""
+
+Start: TypeAlias = Literal["beginning", "now"] | Mapping[int, int] | Mapping[str, int]
+"""Where a stream begins: with the first record, with what arrives from now on, or at positions kept before."""
+
+
+class Wanted(NamedTuple):
+    """Which records a stream yields; None and False leave a filter out."""
+
+    lane: str | None = None
+    para: int | None = None
+    rejected: bool = False
+
+    def takes(self, record: Record) -> bool:
+        """Return whether a record is wanted."""
+        if self.lane is not None and record.lane != self.lane:
+            return False
+        if self.para is not None and self.para not in record.paras:
+            return False
+        return not (self.rejected and getattr(record, "ok", True))
+
+
+def offsets_of(start: Start) -> dict[int, int] | None:
+    """Return the offsets to begin with, None for what arrives from now on. Raises `UserError`."""
+    if start == "now":
+        return None
+    if start == "beginning":
+        return {}
+    if not isinstance(start, Mapping):
+        raise UserError(f"start: expected 'beginning', 'now' or positions, found {start!r}")
+    try:
+        return {int(partition): int(offset) for partition, offset in start.items()}
+    except (TypeError, ValueError):
+        raise UserError(f"start: expected offsets by partition, found {dict(start)!r}") from None
+
+
+class Stream(Generic[R]):
+    """The records of a topic. Iterating ends at the topic's end, or with ``follow`` waits for what arrives.
+
+    ``positions`` count a record as taken when the iteration yields it; records that a filter leaves out are taken, too. As a context
+    manager a stream closes its connections on exit. Every method raises `UserError` if Kafka does not answer.
+    """
+
+    def __init__(self, topic: str, reading: Reading, wanted: Wanted, *, follow: bool) -> None:
+        self._topic, self._reading, self._wanted, self._follow = topic, reading, wanted, follow
+        self._waiting: deque[R] = deque()
+        self._read: Positions = {}
+        """After the last record that was read, wanted or not."""
+        self.positions: Positions = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._reading.close()
+
+    def __iter__(self) -> Iterator[R]:
+        while True:
+            for _ in range(self.look(POLL_S)):
+                yield self.next()
+            if self.at_end and not self._follow:
+                return
+
+    def look(self, timeout_s: float) -> int:
+        """Return how many records are here to be taken with `next`, waiting up to ``timeout_s`` seconds for the first."""
+        if not self._waiting:
+            self._poll(timeout_s)
+        return len(self._waiting)
+
+    def next(self) -> R:
+        """Take the next record; `look` has said that there is one."""
+        record = self._waiting.popleft()
+        self.positions[record.at.partition] = record.at.offset + 1
+        if not self._waiting:
+            self.positions.update(self._read)
+        return record
+
+    def poll(self, timeout_s: float) -> list[R]:
+        """Return the records that are here, or those that arrive within ``timeout_s`` seconds; an empty list if none does."""
+        deadline = time.monotonic() + timeout_s
+        while not self._waiting:
+            left = deadline - time.monotonic()
+            self._poll(max(0.0, min(POLL_S, left)))
+            if left <= 0:
+                break
+        return [self.next() for _ in range(len(self._waiting))]
+
+    def take(self, count: int, timeout_s: float = 60.0) -> list[R]:
+        """Return the next ``count`` records. Raises `TimeoutError` if fewer arrive within ``timeout_s`` seconds, and takes none then."""
+        deadline = time.monotonic() + timeout_s
+        while len(self._waiting) < count:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(
+                    f"{self._topic}: expected {count} records within {timeout_s:.0f} s, found {len(self._waiting)}"
+                )
+            self._poll(min(POLL_S, left))
+        return [self.next() for _ in range(count)]
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the topic was read to its end, and every record was taken."""
+        return self._reading.at_end and not self._waiting
+
+    def _poll(self, timeout_s: float) -> None:
+        for read in self._reading.poll(timeout_s):
+            at = Position(read.partition, read.offset)
+            record = read_record(self._topic, read.value, at)
+            self._read[at.partition] = at.offset + 1
+            if self._wanted.takes(record):
+                self._waiting.append(cast("R", record))
+        if not self._waiting:
+            self.positions.update(self._read)
