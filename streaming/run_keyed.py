@@ -49,7 +49,7 @@ them, which may be nearly everything; the other stages hold a chunk."""
 
 
 def effects_per_trigger(job: Job, configured: int) -> int:
-    """Return how many records of effects a batch of a job may have; ``configured`` are those of `[job] max_records_per_trigger`."""
+    """Return how many records of effects a batch of a job may have; ``configured`` is `[job] max_records_per_trigger`."""
     largest = max((job.forms[topic].bytes_max for topic in job.effects if topic in job.forms), default=RECORD_BYTES_MAX)
     return max(1, min(EFFECTS_PER_TRIGGER_MAX, configured, EFFECTS_BYTES_MAX // largest))
 

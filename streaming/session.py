@@ -226,7 +226,7 @@ def _started(options: dict[str, str]) -> SparkSession:
 
 
 def _forget_jvm() -> None:
-    """Let the next session of this process start a JVM of its own."""
+    """Let the next session of this process start its own JVM."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 

@@ -89,7 +89,7 @@ def test_job_says_that_kafka_is_away_whatever_its_workers_wait_for(
             ("waiting", "no broker answers at a:1", 2.0),
         ]
         send(kafka, prefix, [(each.topic, each.key, each.value) for each in HUNG.record("a").records])
-        assert log.next()["event"] == "parked", "it goes on"
+        assert log.next()["event"] == "parked", "it continues"
     quiet = ParkedLog(kafka, prefix, {"a"}, log, Patience(0))
     away += [True] * 9
     quiet.start()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""If Spark's JVM runs out of memory, the job goes on with another one that reads less at a time."""
+"""If Spark's JVM runs out of memory, the job continues with another one that reads less at a time."""
 
 from __future__ import annotations
 
