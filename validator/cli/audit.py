@@ -47,7 +47,7 @@ def audit(
         typer.Option(metavar="OTHER.toml", help="Compare the receipts with another deployment's, instead of checking."),
     ] = None,
     every: Annotated[
-        int, typer.Option(min=1, metavar="BLOCKS", help="Check invariants after every so many blocks.")
+        int, typer.Option(min=1, metavar="BLOCKS", help="Check invariants after every BLOCKS blocks.")
     ] = 1,
     records: Annotated[
         Path | None,

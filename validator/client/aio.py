@@ -68,7 +68,7 @@ class AsyncProducer:
 
     @asynccontextmanager
     async def block(self, number: int, **options: Any) -> AsyncIterator[BlockOnItsWay]:
-        """Begin a block, and send it at the end of the statement unless an exception leaves it; options are those of `Producer.block`."""
+        """Begin a block, and send it at the end of the statement unless an exception leaves it; options as for `Producer.block`."""
         block = self._producer.block(number, **options)
         yield block
         await asyncio.to_thread(block.end)

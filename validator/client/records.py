@@ -46,7 +46,7 @@ class Error:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of one input; ``error`` is None if it was accepted. ``kind`` is that of the input, such as ``candidate``."""
+    """The outcome of one input; ``error`` is None if it was accepted. ``kind`` says what the input was, such as ``candidate``."""
 
     lane: str
     block: int

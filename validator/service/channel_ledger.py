@@ -55,7 +55,7 @@ class ChannelLedger:
                 self.channels[channel_id] = Followed(block)
             followed = self.channels.get(channel_id)
             if followed is None:
-                continue  # it is of the first state
+                continue  # the first state has it
             followed.sender_deposit += event.sender_deposit
             followed.recipient_deposit += event.recipient_deposit
             if event.event is ChannelEventKind.OPENED:

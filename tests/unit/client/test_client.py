@@ -239,7 +239,7 @@ def test_exception_in_an_asynchronous_block_drops_it() -> None:
     ("configuration", "words"),
     [
         ({}, "no chain is configured"),
-        ({"chains": {"polkadot": {"protcol": "router"}}}, "protcol"),
+        ({"chains": {"polkadot": {"protocols": "router"}}}, "protocols"),
         ("missing.toml", "missing.toml"),
     ],
 )
