@@ -60,9 +60,6 @@ QUICK: Final = {
     "prove": "reads one document",
     "verify": "reads one document",
     "plugins new": "writes a few files",
-    "schemas list": "reads files that are installed",
-    "schemas show": "reads files that are installed",
-    "schemas check": "reads files that are installed",
     "broker settings": "reads one file",
     "broker status": "looks at a process",
 }

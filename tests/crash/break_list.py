@@ -46,7 +46,7 @@ OF_SINK = (
         "dead letters dropped", MARKER, "schedules",
         "return reason_of(dead_letter).is_of_record or source_header(source) in dead_letters()", "return True",
     ),
-    Break("dead letters without blocks dropped", SINK, "schedules", "                    writer.write(news)\n", ""),
+    Break("dead letters without blocks dropped", SINK, "schedules", "        _hand_on(writer, batch, batch.held)\n", ""),
     Break(
         "writer not discarded after a failed call", STAGE, "stages",
         "sink = _SINKS.pop(output, None) or output.open()", "sink = _SINKS.setdefault(output, _SINKS.get(output) or output.open())",

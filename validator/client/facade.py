@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from validator.client.backend import Backend
     from validator.config import Config
+    from validator.service.dry_run import Standing
 
 
 class Client:
@@ -111,10 +112,7 @@ class Client:
         if kind not in KINDS:
             raise UserError(f"kind: expected {', '.join(KINDS)}, found {kind!r}")
         self._check_lane(lane)
-        backend = self._backend
-        memory = isinstance(backend, MemoryBackend)
-        standing = backend.standing(lane) if memory else standing_of_checkpoint(self._config, lane)
-        return dry_run_of(document_of(ask(standing, kind, plain(dict(record)))))
+        return dry_run_of(document_of(ask(self._standing(lane), kind, plain(dict(record)))))
 
     def waits_for(self, lane: str) -> str:
         """Return in words what a lane in memory waits for. Raises `UserError` for a client of Kafka: see `validator lanes`."""
@@ -123,6 +121,11 @@ class Client:
                 "waits_for: expected a client in memory; for others, `validator lanes` says what a lane waits for"
             )
         return self._backend.waits_for(lane)
+
+    def _standing(self, lane: str) -> Standing:
+        if isinstance(self._backend, MemoryBackend):
+            return self._backend.standing(lane)
+        return standing_of_checkpoint(self._config, lane)
 
     def _check_lane(self, lane: str) -> None:
         chains = self._config.chains

@@ -226,9 +226,12 @@ def dry_run_of(document: dict[str, Any]) -> DryRun:
         tuple(_headroom({**each, "at": nowhere}) for each in document[name] or ())
         for name in ("headroom", "headroom_after")
     )
-    names = ("lane", "executed_block", "block", "kind", "para_id")
     return DryRun(
-        *(document[name] for name in names),
+        lane=document["lane"],
+        executed_block=document["executed_block"],
+        block=document["block"],
+        kind=document["kind"],
+        para_id=document["para_id"],
         errors=errors,
         complete=document["complete"],
         headroom=before,

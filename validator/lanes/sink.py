@@ -20,6 +20,10 @@ TRANSACTION_BYTES_MAX = 256 * 1024 * 1024
 """Bytes of record values after which a larger batch continues in another transaction, at the border of a block. This bounds what a broker
 and the readers of committed records must hold for a lane, and no batch exceeds the transaction timeout."""
 
+HELD_BYTES_MAX = 16 * 1024 * 1024
+"""Bytes of a batch's dead letters that the sink keeps for the batch's last transaction. More of them are handed on at once, and the open
+transaction becomes the last."""
+
 
 class Sink(Protocol):
     """Takes what the lanes of one state partition emit in a batch."""
@@ -66,20 +70,17 @@ class TransactionalSink:
         self._batches: dict[str, _Batch] = {}
 
     def write(self, lane: str, output: list[BlockOutput]) -> None:
-        """Write the output at once, except for the lane's status, which waits for `commit`: a batch without news emits none."""
+        """Write the output at once, except for what belongs to no block: it waits for `commit`, dead letters up to `HELD_BYTES_MAX`."""
         writer, batch = self._begin(lane)
         marker = writer.marker(())
         for block, records in output:
             if block is None:
-                batch.statuses += (record for record in records if not _is_news(record))
-                news = marker.unwritten(list(filter(_is_news, records)), writer.written_dead_letters)
-                if news:
-                    writer.write(news)
-                    batch.count(news)
+                batch.hold(marker.unwritten(records, writer.written_dead_letters))
+                if batch.held_bytes > HELD_BYTES_MAX:
+                    _hand_on(writer, batch, batch.take_news())
                     batch.has_news = True
             elif not marker.has_written(block):
-                writer.write(records)
-                batch.count(records)
+                _hand_on(writer, batch, records)
                 batch.last_block = block
                 if batch.open_bytes >= TRANSACTION_BYTES_MAX and not batch.has_news:
                     marker = marker.after(block, {})
@@ -91,10 +92,10 @@ class TransactionalSink:
         writer, batch = self._begin(lane)
         del self._batches[lane]
         marker = writer.marker(consumed)
-        if batch.last_block is None and not batch.has_news and not marker.is_news(consumed):
+        has_news = batch.has_news or any(map(_is_news, batch.held))
+        if batch.last_block is None and not has_news and not marker.is_news(consumed):
             return batch.written
-        writer.write(batch.statuses)
-        batch.count(batch.statuses)
+        _hand_on(writer, batch, batch.held)
         writer.commit(marker.after(batch.last_block, consumed))
         return batch.written
 
@@ -109,6 +110,11 @@ class TransactionalSink:
         return self._writers[lane], batch
 
 
+def _hand_on(writer: BatchWriter, batch: _Batch, records: list[OutputRecord]) -> None:
+    writer.write(records)
+    batch.count(records)
+
+
 def _is_news(record: OutputRecord) -> bool:
     """Return whether a record that belongs to no block is emitted even if nothing else is; a status is not."""
     return record.topic == "dead-letters" or says_parked(record)
@@ -118,14 +124,27 @@ def _is_news(record: OutputRecord) -> bool:
 class _Batch:
     """A lane's batch so far."""
 
-    statuses: list[OutputRecord] = field(default_factory=list)
-    """Records that are emitted only with others."""
+    held: list[OutputRecord] = field(default_factory=list)
+    """Records that belong to no block: only the marker of what the batch took may commit them."""
+    held_bytes: int = 0
+    """Bytes of the values of dead letters among them."""
     has_news: bool = False
-    """Whether the open transaction has records that belong to no block, which only the batch's own marker may commit."""
+    """Whether the open transaction has such records already."""
     last_block: BlockNumber | None = None
     open_bytes: int = 0
     """Bytes of record values in the open transaction."""
     written: dict[str, int] = field(default_factory=dict)
+
+    def hold(self, records: list[OutputRecord]) -> None:
+        self.held += records
+        self.held_bytes += sum(len(record.value) for record in records if _is_news(record))
+
+    def take_news(self) -> list[OutputRecord]:
+        """Return what is held except for the lane's status, which a batch without news does not emit."""
+        news = list(filter(_is_news, self.held))
+        self.held = [record for record in self.held if not _is_news(record)]
+        self.held_bytes = 0
+        return news
 
     def count(self, records: list[OutputRecord]) -> None:
         for record in records:

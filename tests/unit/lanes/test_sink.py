@@ -112,23 +112,24 @@ def letter(offset: int, reason: DeadReason = DeadReason.UNDECODABLE) -> OutputRe
     return encode_dead_letter(DeadLetter(LANE, reason, "dead", Source("blocks", 0, offset), b"raw"))
 
 
-def test_dead_letters_are_handed_on_as_they_come_and_committed_with_what_the_batch_took(
+def test_many_dead_letters_are_handed_on_as_they_come_and_committed_with_what_the_batch_took(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sink_module, "TRANSACTION_BYTES_MAX", 3)
+    monkeypatch.setattr(sink_module, "HELD_BYTES_MAX", 3 * len(letter(0).value))
     log = Log()
     sink = TransactionalSink(lambda _: log)
     sink.write(LANE, [STATUS])
     assert log.handed_on == 0
     for offset in range(50):
         sink.write(LANE, [BlockOutput(None, [letter(offset)]), BlockOutput(None, [letter(100 + offset)])])
-        assert log.handed_on == 2 * (offset + 1), "the sink keeps none of them"
+        assert log.handed_on >= 2 * (offset + 1) - 3, "the sink keeps three of them"
     # a marker of a block would say nothing of the letters before it, so a second attempt would emit them again
     sink.write(LANE, [block(1), block(2)])
     assert log.transactions == []
     assert sink.commit(LANE, {("blocks", 0): 150}) == {"dead-letters": 100, "verdicts": 4, "lanes": 1}
     ((values, marker),) = log.transactions
-    assert (len(values), values[-1], marker) == (105, b"status", Marker(2, {("blocks", 0): 150}))
+    assert (len(values), values.count(b"status"), marker) == (105, 1, Marker(2, {("blocks", 0): 150}))
 
 
 def test_dead_letters_that_are_all_written_already_are_no_news() -> None:

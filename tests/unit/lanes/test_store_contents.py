@@ -41,7 +41,7 @@ def test_head_of_unknown_version_is_refused_in_one_line() -> None:
     store.committed.head = b"\x09" + (store.committed.head or b"")[1:]
     with pytest.raises(
         UserError,
-        match=f"state head version 9, expected {HEAD_VERSION}: remove the job's checkpoint",
+        match=f"state head version 9, expected {HEAD_VERSION}: `validator lanes resume --lane polkadot --rebuild`",
     ):
         run(DEFINITION, store, LaneCache(), [])
 
@@ -113,6 +113,6 @@ def test_damaged_store_is_refused_before_any_output(what: str) -> None:
         state.head = replace(head, summary=bytes(16)).encode()
     with pytest.raises(
         UserError,
-        match=r"its state in the checkpoint cannot be used: .*start with --rebuild",
+        match=r"its state in the checkpoint cannot be used: .*: `validator lanes resume --lane polkadot --rebuild` executes",
     ):
         next(process_batch(DEFINITION, store.attempt(), LaneCache(), batches[4]))

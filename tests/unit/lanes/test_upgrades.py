@@ -318,7 +318,8 @@ def test_rules_of_unknown_version_are_refused_in_one_line() -> None:
     assert head.rules[0] == RULES_ENCODING_VERSION
     store.committed.head = replace(head, rules=b"\x09" + head.rules[1:]).encode()
     with pytest.raises(
-        UserError, match=f"rules version 9, expected {RULES_ENCODING_VERSION}: remove the job's checkpoint"
+        UserError,
+        match=f"rules version 9, expected {RULES_ENCODING_VERSION}: `validator lanes resume --lane polkadot --rebuild`",
     ) as caught:
         restore_lane(of, store.attempt())
     assert "\n" not in str(caught.value)
