@@ -9,10 +9,11 @@ import pytest
 
 from tests.unit.lanes.running import BATCHES, FAULTY_BATCH, Running, batches_of, failing, make, undisturbed
 from validator.codec.encode import source_of
+from validator.codec.orders import InputSpan, LaneOrder
 from validator.core.inputs import Input, Source
 from validator.lanes import parking as parking_module
 from validator.lanes import store as store_module
-from validator.lanes.parked import Fault
+from validator.lanes.parked import Fault, Parked, Span
 from validator.lanes.store import restore_lane
 
 __all__ = ["make"]
@@ -165,3 +166,12 @@ def test_what_was_skipped_is_skipped_again_also_in_blocks_that_are_executed(make
     assert running.parked() is None
     assert [source_of(each) for each in running.log.records if each.topic == "dead-letters"] == [extra.source]
     assert sorted(running.output("dead-letters")) == sorted(undisturbed(running).output("dead-letters"))
+
+
+def test_spans_of_a_place_are_united() -> None:
+    place = ("t", 0)
+    parked = Parked(Fault.MEMORY, "", None, {place: Span(3, 9)})
+    for span, both in ((Span(5, 12), Span(3, 12)), (Span(1, 4), Span(1, 9)), (Span(4, 5), Span(3, 9))):
+        assert parked.holding([], {place: span}).held == {place: both}
+    order = LaneOrder("a", frozenset(), Source("t", 0, 1), (InputSpan("t", 0, 0, 5), InputSpan("u", 1, 2, 4)))
+    assert parked.obeying([order]).held == {place: Span(0, 9), ("u", 1): Span(2, 4)}
