@@ -198,7 +198,7 @@ class _Run:
             )
 
     def _orphans(self) -> Iterator[Finding]:
-        """Yield what paras have that are gone."""
+        """Yield what the state holds for paras that are gone, or never were."""
         rules = self.lane.rules
         view = self._protocol.state_view or plain_view(self._protocol.traces)
         for owner in rules.owners():
@@ -210,7 +210,7 @@ class _Run:
             kept = (view.para_document(rules, owner) or {}).get("state", {})
             keys = ", ".join(key for key, value in kept.items() if value)
             yield Finding(
-                "orphans", f"para {owner}", f"it is gone, and its state still holds {keys or 'a page'}", fault=False
+                "orphans", f"para {owner}", f"it is no valid para, but the state holds {keys or 'a page'}", fault=False
             )
         self.result.made("orphans")
 
