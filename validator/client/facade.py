@@ -106,7 +106,7 @@ class Client:
         """Return what a lane would say to a record now; nothing is sent.
 
         ``kind`` is ``candidates``, ``channel-requests`` or ``downward-messages``. The record has the form of `validator submit`; bytes may
-        be bytes. A client of Kafka reads the job's checkpoint, so it has to run on the job's machine. Raises `UserError`: the record is none
+        be bytes. A client of Kafka reads the job's checkpoint, so it runs on that machine. Raises `UserError`: the record is none
         of its kind, there is no checkpoint.
         """
         if kind not in KINDS:
