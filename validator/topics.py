@@ -73,6 +73,13 @@ INPUT_TOPICS: Final[dict[str, RecordKind]] = {
 
 TOPIC_OF_KIND: Final[dict[RecordKind, str]] = {kind: topic for topic, kind in INPUT_TOPICS.items()}
 
+CURSORS: Final = "cursors"
+CURSORS_TOPIC: Final = Topic(
+    CURSORS, None, "compact", FOREVER, "how far each transport has written its records; for transports only",
+    segment_ms=10 * MINUTE_MS, dirty_ratio="0.01",
+)  # fmt: skip
+"""Made when the first transport starts that has cursors: the lanes know nothing of it."""
+
 OUTPUT_TOPICS: Final[tuple[str, ...]] = tuple(topic.name for topic in TOPICS if topic.kind is None)
 
 MARKERS: Final = "markers"

@@ -53,6 +53,7 @@ def test_lane_without_output_is_listed(chain: Follower) -> None:
             "lag_blocks": 0,
             "lag_complete": True,
             "parked": None,
+            "transports": [],
         }
     ]
     assert invoke("lanes", chain.option()).stdout == "polkadot  no records yet; starts with block 1\n"

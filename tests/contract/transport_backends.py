@@ -18,10 +18,13 @@ from validator.kafka.client import admin_config
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
 from validator.plugin.api import Manifest, Record, Transport, TransportContext, hookimpl
+from validator.plugin.job_api import OwnTopic
 from validator.service.lease import Lease
 from validator.service.plugin_job import configured_job
 from validator.service.transport import KafkaTransportContext, TransportGroup, record_forms
 from validator.testing.transport import MemoryTransport
+from validator.topics import CURSORS_TOPIC
+from validator.topics import TOPICS as TOPICS_OF_LANES
 
 TOPICS = ("verdicts", "lanes")
 CONFIG = SimpleNamespace(peer="x")
@@ -46,14 +49,18 @@ def acquire(lease: Lease) -> None:
 class OnKafka:
     """Contexts on topics with a separate prefix."""
 
-    def __init__(self, kafka: dict[str, Any], prefix: str, jobs: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, kafka: dict[str, Any], prefix: str, jobs: tuple[str, ...] = (), own: tuple[OwnTopic, ...] = ()
+    ) -> None:
         self.kafka, self.prefix = kafka, prefix
-        create_topics(kafka, prefix=prefix)
+        create_topics(kafka, prefix=prefix, topics=[*TOPICS_OF_LANES, CURSORS_TOPIC])
         config = Config.model_validate({"chains": {LANE: {"protocol": PROTOCOL}}} if jobs else {})
         made = [configured_job(config, job) for job in jobs]
         for job in made:
             create_topics(kafka, prefix=prefix, topics=job.topics)
-        self.forms = record_forms(config, made)
+        if own:
+            create_topics(kafka, prefix=prefix, topics=[each.topic for each in own])
+        self.forms = record_forms(config, made, own)
         self.open = ExitStack()
 
     def send(self, *records: Record) -> None:
@@ -66,7 +73,9 @@ class OnKafka:
         group = TransportGroup(self.kafka, self.prefix, "t")
         lease = self.lease = self.open.enter_context(group.lease(TOPICS))
         acquire(lease)
-        return self.open.enter_context(KafkaTransportContext(group, TOPICS, CONFIG, self.stop, self.forms, lease))
+        return self.open.enter_context(
+            KafkaTransportContext(group, TOPICS, CONFIG, self.stop, self.forms, lease, cursors=True)
+        )
 
     def submitted(self) -> list[Record]:
         with TopicReader(self.kafka, self.prefix, ["blocks", "candidates"]) as reader:
@@ -88,15 +97,15 @@ class OnKafka:
 class InMemory:
     """The same with `MemoryTransport`."""
 
-    def __init__(self, jobs: tuple[str, ...] = ()) -> None:
+    def __init__(self, jobs: tuple[str, ...] = (), *, cursors: bool = True, own: tuple[OwnTopic, ...] = ()) -> None:
         class Plugin:
             @hookimpl
             def validator_manifest(self) -> Manifest:
-                return Manifest("t", "1.0", (1, 0))
+                return Manifest("t", "1.0", (1, 3))
 
             @hookimpl
             def validator_transports(self, config: Any) -> Iterator[Transport]:
-                yield Transport("t", print, TOPICS, jobs)
+                yield Transport("t", print, TOPICS, jobs, cursors=cursors, own=own)
 
         self.memory = MemoryTransport(Plugin(), protocols={LANE: PROTOCOL} if jobs else None)
         self.memory.config = CONFIG

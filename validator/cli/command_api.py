@@ -1,34 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
 """The public API for commands of plugins: entry points of group ``validator.commands``, each a `typer.Typer`.
 
-`run_plugin_job` runs a plugin's job (`validator.plugin.job_api`) as `validator run` runs the lanes. The rest reads the configuration, reads
-committed records, and sends records. `working` and `until_first` show on a terminal what takes a while.
+`run_plugin_job` runs a plugin's job (`validator.plugin.job_api`) as `validator run` runs the lanes, `run_transport` a transport as
+`validator transport run` does, and `service_running` broker and lanes as `validator up` does. The rest reads and writes the configuration,
+reads committed records, and sends records. `working` and `until_first` show on a terminal what takes a while.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 import typer
 
-from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
+from validator import exit_codes
+from validator.cli.broker import embedded_broker
+from validator.cli.common import ConfigPath, Json, kafka_table, load_job_config, say, terminated_as_interrupted
 from validator.cli.job_log import log_printer
 from validator.cli.json_lines import parse as read_line
 from validator.cli.progress import jar_progress, until_first, working
 from validator.cli.run import TOPICS_S_MAX, wait_for_job
 from validator.cli.table import VisibleConsole
+from validator.cli.transport import run as run_named_transport
 from validator.config import Config, load_config
 from validator.errors import UserError
 from validator.kafka.jars import ensure_jars
 from validator.kafka.reader import POLL_S, TopicReader, TopicRecord
 from validator.kafka.topics import wait_for_topics
+from validator.lanes.configured import check_chains, lane_definitions
 from validator.service.job import JobProcess
 from validator.service.parked import lane_reports
 from validator.service.plugin_job import configured_job, create_job_topics, of_job
 from validator.service.sender import RecordSender
+from validator.service.start import JOB_RESTARTS_MAX, Service
+from validator.service.toml import to_toml
 from validator.service.waiting import Patience, wait_out
 
 __all__ = [
@@ -37,18 +47,24 @@ __all__ = [
     "ConfigPath",
     "Json",
     "RecordSender",
+    "RecordedRun",
     "SideTask",
     "TopicReader",
     "TopicRecord",
     "UserError",
     "VisibleConsole",
+    "check_lanes",
     "configured_job",
     "connected",
     "executed_blocks",
+    "load_config",
     "read_line",
     "run_plugin_job",
+    "run_transport",
     "say",
+    "service_running",
     "terminated_as_interrupted",
+    "to_toml",
     "until_first",
     "working",
 ]
@@ -68,6 +84,78 @@ def executed_blocks(config: Config) -> dict[str, int]:
     """Return the last executed block of each lane that has one, as the lanes' job says it. Raises `UserError`."""
     statuses = lane_reports(config).statuses
     return {lane: row["executed_block"] for lane, row in statuses.items() if row["executed_block"] is not None}
+
+
+def check_lanes(config: Config) -> None:
+    """Check the chains of a configuration with their rules, limits, plugins and states, as a job does first. Raises `UserError`."""
+    check_chains(config)
+    lane_definitions(config)
+
+
+def run_transport(name: str, config_path: ConfigPath) -> None:
+    """Run a transport until it ends, or until Ctrl-C or SIGTERM. Raises `UserError`, `GivenUp`, ``typer.Exit``."""
+    run_named_transport(name, config_path)
+
+
+@contextmanager
+def service_running(config_path: ConfigPath, *, as_json: bool = False) -> Iterator[Config]:
+    """Start a broker if none is configured, topics and job; stop them at the end. Yields the configuration with Kafka's address.
+
+    A job that stops by itself is started again, at most `JOB_RESTARTS_MAX` times without a completed batch. If it ends for another reason,
+    this process gets SIGTERM, and ``typer.Exit`` has the job's code. Raises `UserError`, `GivenUp`.
+    """
+    config = load_job_config(config_path)
+    embedded = not config.kafka.get("bootstrap.servers")
+    with jar_progress() as progress:
+        ensure_jars("spark", progress=progress)
+        if embedded:
+            ensure_jars("broker", progress=progress)
+    service = Service(config, embedded_broker() if embedded else None, log_printer(as_json=as_json))
+    stopping, codes = threading.Event(), list[int]()
+
+    def watch() -> None:
+        code = service.run(JOB_RESTARTS_MAX)
+        if not stopping.is_set():
+            codes.append(code)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    try:
+        service.start()
+        watcher.start()
+        yield service.config
+    finally:
+        stopping.set()
+        service.stop()
+    if codes and codes[0] != exit_codes.OK:
+        raise typer.Exit(codes[0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedRun:
+    """A recorded run of a chain that a plugin offers to `validator demo --real` (entry point ``real`` of group ``validator.demos``).
+
+    The entry point is a function of a folder of recordings, or None for what the plugin ships, and of a folder to write to; it returns a
+    context manager of this.
+    """
+
+    lane: str
+    title: str
+    first_block: int
+    """The first block that the lane executes, which has the candidates that were pending when it joined."""
+    tables: Mapping[str, Any]
+    """The tables of a `validator.toml`."""
+    expected: Mapping[int, Sequence[Mapping[str, Any]]]
+    """By block, the verdicts that the chain's acceptance stands for: ``kind``, ``index``, ``ok``."""
+    records: int
+    """How many records the lane will consume."""
+    transports: tuple[str, ...]
+    """The transports to run; the first one ends by itself after the last block."""
+    status_topic: str
+    status: Callable[[bytes], tuple[int, int, str]]
+    """Of a record of ``status_topic``: the last block that was compared, disagreements that nothing explains, and a line."""
+    proceed: Callable[[], None]
+    """Called once the first verdict is there: the node may finalise more blocks."""
 
 
 SideTask = Callable[[Config, Callable[[dict[str, Any]], None], threading.Event], None]

@@ -11,7 +11,7 @@ import tempfile
 import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 
 import typer
 from rich.console import Console
@@ -40,8 +40,10 @@ from validator.simulate import settings_of_profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from threading import Event as Flag
 
     from validator.config import Config
+    from validator.kafka.reader import TopicRecord
     from validator.service.job import Event
     from validator.simulate import Simulation
 
@@ -75,31 +77,56 @@ def demo(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the summary as one JSON object; progress goes to standard error.")
     ] = False,
+    real: Annotated[
+        bool,
+        typer.Option(
+            "--real",
+            help="Follow a recorded run of a real chain through a node; its verdicts are compared with the chain.",
+        ),
+    ] = False,
+    recorded: Annotated[
+        Path | None,
+        typer.Option(
+            "--recorded",
+            metavar="FOLDER",
+            help="With --real: recorded blocks of a node, instead of those that are shipped.",
+        ),
+    ] = None,
 ) -> None:
     """Stream a simulated relay chain through Kafka and Spark, and show its verdicts as they arrive.
 
     Starts its own broker and Spark job and feeds the chain block by block, with interleaved topics. Compares every verdict and dispatch
     with a model that shares no code with the rules. Exit code 0 if all agree; 1 if one differs or is missing, or if the lane's record
     counts do not add up.
+
+    With --real, recorded blocks of Polkadot go from a node that speaks JSON-RPC through the transport `relay-chain`, Kafka and Spark. A
+    judge compares the lane with its chain: everything that the chain accepted must be accepted.
     """
+    if recorded is not None and not real:
+        raise UserError("--recorded: expected only with --real")
+    if real:
+        from validator.cli.demo_real import demo_real
+
+        demo_real(recorded, directory, as_json=as_json)
+        return
     settings = settings_of_profile(profile, seed=seed, blocks=blocks)
     simulation = simulation_of(protocol, settings)
     progress = DemoProgress(settings, Comparison())
     console = VisibleConsole(stderr=as_json)
     with ExitStack() as stack:
-        stack.enter_context(_own_configuration())
+        stack.enter_context(own_configuration())
         stack.enter_context(terminated_as_interrupted())
-        place = _Directory(directory)
+        place = Directory(directory)
         try:
             with jar_progress() as shown:
                 ensure_jars("broker", progress=shown)
                 ensure_jars("spark", progress=shown)
             progress.began = time.monotonic()
-            _Demo(simulation, place.path, progress, console, rate=rate or max(BLOCKS_PER_S_MIN, blocks / FEED_S)).run()
+            Demo(simulation, place.path, progress, console, rate=rate or max(BLOCKS_PER_S_MIN, blocks / FEED_S)).run()
         except KeyboardInterrupt:
             place.clear()
             raise typer.Exit(exit_codes.INTERRUPTED) from None
-        summary = _summary(progress, place.path)
+        summary = summary_of(progress, place.path)
         if summary["ok"]:
             place.clear()
     if as_json:
@@ -110,7 +137,16 @@ def demo(
         raise typer.Exit(exit_codes.DISAGREEMENT)
 
 
-class _Directory:
+class DemoFeed(Protocol):
+    """What fills the input topics of a demo (`validator.service.feed.Feed`)."""
+
+    go: Flag
+    done: Flag
+    failure: BaseException | None
+    sent_at: dict[int, float]
+
+
+class Directory:
     """The folder of one demo run. It is temporary unless the user named it."""
 
     def __init__(self, wanted: Path | None) -> None:
@@ -132,7 +168,7 @@ class _Directory:
 
 
 @contextmanager
-def _own_configuration() -> Iterator[None]:
+def own_configuration() -> Iterator[None]:
     """Hide all VALIDATOR_ variables except the job's from the demo, so that simulated traffic never reaches a user's Kafka."""
     hidden = {
         name: value
@@ -152,7 +188,7 @@ def configuration(chain: dict[str, Any], directory: Path) -> dict[str, Any]:
     return {"job": {"directory": str(directory / "job")}, "chains": {chain["lane"]: chain_table(chain)}}
 
 
-class _Demo:
+class Demo:
     """One run: starts the service, feeds it, follows its output until all of it has arrived, and stops it."""
 
     def __init__(
@@ -185,8 +221,11 @@ class _Demo:
 
     def _config(self) -> Config:
         path = self._directory / "validator.toml"
-        path.write_text(to_toml(configuration(self._simulation.chain(), self._directory)), encoding="utf-8")
+        path.write_text(to_toml(self._tables()), encoding="utf-8")
         return load_config(path)
+
+    def _tables(self) -> dict[str, Any]:
+        return configuration(self._simulation.chain(), self._directory)
 
     def _stream(self, service: Service) -> None:
         kafka, prefix = service.config.kafka, service.config.topics.prefix
@@ -200,15 +239,13 @@ class _Demo:
             finally:
                 feed.stop()
 
-    def _follow(self, service: Service, feed: Feed, reader: TopicReader) -> None:
+    def _follow(self, service: Service, feed: DemoFeed, reader: TopicReader) -> None:
         progress = self._progress
         last_news = time.monotonic()
         while True:
             records = reader.poll(0.1)
             with progress.lock:
-                verdicts = sum(
-                    self._take(record.topic, to_json(record.topic, record.value), feed) for record in records
-                )
+                verdicts = sum(self._observe(record, feed) for record in records)
                 progress.take_arrivals(verdicts)
             if verdicts and not feed.go.is_set():
                 self._reach("first verdict", f"first verdict after {progress.elapsed_s():.1f} s")
@@ -228,7 +265,11 @@ class _Demo:
                 self._next_line = time.monotonic() + LINE_INTERVAL_S
                 self._line(progress.line())
 
-    def _take(self, topic: str, record: dict[str, Any], feed: Feed) -> int:
+    def _observe(self, record: TopicRecord, feed: DemoFeed) -> int:
+        """Take a record as it was read; return 1 if it is a new verdict, otherwise 0."""
+        return self._take(record.topic, to_json(record.topic, record.value), feed)
+
+    def _take(self, topic: str, record: dict[str, Any], feed: DemoFeed) -> int:
         """Take a record; return 1 if it is a new verdict, otherwise 0."""
         progress = self._progress
         if not progress.comparison.observe(topic, record):
@@ -278,7 +319,7 @@ class _Demo:
             self._console.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
-def _summary(progress: DemoProgress, directory: Path) -> dict[str, Any]:
+def summary_of(progress: DemoProgress, directory: Path) -> dict[str, Any]:
     compared = progress.comparison
     problems = compared.problems()
     account = {
@@ -288,6 +329,7 @@ def _summary(progress: DemoProgress, directory: Path) -> dict[str, Any]:
     return {
         "ok": not problems,
         "seed": progress.settings.seed,
+        "partner": progress.partner,
         "blocks": progress.settings.blocks,
         "records": compared.records_sent,
         "verdicts": compared.verdicts,

@@ -56,6 +56,10 @@ class DemoProgress:
     rejected: deque[tuple[int, dict[str, Any]]] = field(default_factory=lambda: deque(maxlen=40))
     events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=6))
     latencies_s: list[float] = field(default_factory=list)
+    title: str | None = None
+    """What is streamed; None for a simulated chain."""
+    partner: str = "the model"
+    """What verdicts are compared with."""
     _arrivals: deque[tuple[float, int]] = field(default_factory=deque)
 
     def reach(self, phase: str) -> None:
@@ -144,8 +148,9 @@ class DemoScreen:
 
     def _title(self) -> Text:
         settings = self._progress.settings
+        title = self._progress.title or f"{settings.lane}, simulated: seed {settings.seed}, {settings.blocks} blocks"
         return Text.assemble(
-            ("validator demo", "bold"), f"  {settings.lane}, simulated: seed {settings.seed}, {settings.blocks} blocks  ",
+            ("validator demo", "bold"), f"  {title}  ",
             (f"{self._progress.elapsed_s():.0f} s  ", "dim"), (self._progress.ending, "yellow"),
         )  # fmt: skip
 
@@ -281,7 +286,7 @@ class DemoScreen:
         latency = progress.latency_ms(0.5)
         good = compared.disagreed == 0
         return Text.assemble(
-            (f"{compared.agreed} of {compared.verdicts} verdicts agree with the model", "bold green" if good else "bold red"),
+            (f"{compared.agreed} of {compared.verdicts} verdicts agree with {progress.partner}", "bold green" if good else "bold red"),
             f"  {compared.dispatches_agreed} dispatches agree",
             "" if good else (f"  {compared.disagreed} disagree", "bold red"),
             (f"  {progress.verdicts_per_s():.0f} verdicts/s", "cyan"),
@@ -327,9 +332,13 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
     account = summary["accounting"]
     parts = " + ".join(f"{account[name]} {name}" for name in ("accepted", "rejected", "duplicate", "dead", "waiting"))
     console.print(f"\nconsumed {account['consumed']} = {parts}", highlight=False)
+    if "chain" in summary:
+        console.print(Text(summary["chain"]), soft_wrap=True)
     if summary["ok"]:
-        result = f"{ACCEPTED} every verdict and dispatch agrees with the model: "
-        result += f"{summary['agreed']} verdicts, {summary['dispatches_agreed']} dispatches"
+        what = "verdict and dispatch" if summary["dispatches_expected"] else "verdict"
+        result = f"{ACCEPTED} every {what} agrees with {summary['partner']}: {summary['agreed']} verdicts"
+        if summary["dispatches_expected"]:
+            result += f", {summary['dispatches_agreed']} dispatches"
         console.print(Text(result, style="bold green"), soft_wrap=True)
     else:
         for problem in summary["problems"]:

@@ -29,6 +29,7 @@ from validator.lanes.kept_start import LaneStart, StartedEpoch, epoch_at, kept_s
 from validator.plugin.pack import use_artefacts
 from validator.service.lag import Lag, lags
 from validator.service.parked import command_of, lane_reports, lost_inputs, place_of, remedy_of
+from validator.service.transport_lines import transport_lines
 
 if TYPE_CHECKING:
     from validator.config import Config
@@ -55,7 +56,8 @@ def lanes(
     parked: Annotated[bool, typer.Option("--parked", help="Exit with code 1 if a lane is parked: for alerts.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show each lane's progress: executed block, last receipt, record counts, lag, plugins, what it waits for, and why it is parked.
+    """Show each lane's progress: executed block, last receipt, record counts, lag, plugins, what it waits for, why it is parked, and what
+    transports say about it.
 
     The lag counts the lane's own records that the job has not consumed, and the blocks among them. Configured lanes that have not consumed
     anything yet are listed too.
@@ -72,10 +74,12 @@ def lanes(
         use_artefacts(config.plugins.artefacts)
         behind = lags(config.kafka, config.topics.prefix, configured_codec(config), names, checkpoint, reports.parked)
         kept = kept_starts(job_directory(config) / "lanes")
+        said = transport_lines(config)
         rows = [
             {
                 **_row(config, lane, found.get(lane), kept.get(lane), behind[lane]),
                 "parked": _parked(config, reports.parked.get(lane)),
+                "transports": said.get(lane, []),
             }
             for lane in names
         ]
@@ -156,7 +160,8 @@ def _lines(row: dict[str, Any]) -> list[str]:
     """Describe a lane's progress. A few lines fit any terminal, while a table of its counts does not."""
     if "consumed" not in row:
         begins = f"starts with block {row['first_block']}{'; ' + _lag(row) if row['lag'] else ''}"
-        return [*_parked_lines(row), begins] if row["parked"] else [f"no records yet; {begins}"]
+        parked = _parked_lines(row)
+        return [*parked, *([begins] if parked else [f"no records yet; {begins}"]), *row["transports"]]
     configured = "" if row["configured"] else " (not configured)"
     executed = "no block executed" if row["executed_block"] is None else f"executed block {row['executed_block']}"
     lines = [*_parked_lines(row), f"{executed}{configured}; {row['waiting_for'] or 'waiting for nothing'}"]
@@ -179,7 +184,7 @@ def _lines(row: dict[str, Any]) -> list[str]:
         named = ", ".join(row["plugins_configured"])
         same = "the same, with another configuration" if row["plugins_configured"] == row["plugins"] else named
         lines.append(f"the configuration differs from what the job started with; after its next start: {same}")
-    return lines
+    return [*lines, *row["transports"]]
 
 
 def _parked_lines(row: dict[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 import pluggy
 
@@ -24,6 +24,9 @@ from validator.core.handlers.weights import CALL_WEIGHTS, CallWeights
 from validator.core.scale import DecodeError, Reader, Writer
 from validator.core.types import Balance, BlockNumber, ParaId, SessionIndex, Weight
 from validator.errors import LeaseLost
+
+if TYPE_CHECKING:
+    from validator.plugin.job_api import OwnTopic
 
 __all__ = [
     "API_VERSION",
@@ -183,6 +186,22 @@ class TransportContext(Protocol):
         raised by the context's next call. Raises ``ValueError`` as `submit` does, then for a long key, ``done`` and ``headers``.
         """
 
+    def cursor(self, name: str) -> bytes | None:
+        """Return the cursor that this transport committed last under a name, or None. Since API 1.3.
+
+        Raises ``ValueError`` if the transport has no cursors.
+        """
+
+    def commit(self, records: Iterable[Record], cursors: Mapping[str, bytes]) -> None:
+        """Write records to input topics and set cursors, all of it or nothing. Since API 1.3.
+
+        A transport that reads from a source with positions makes the position a cursor. Whenever its process is killed, the next one
+        continues from `cursor`, and Kafka holds each record once. Returns once Kafka has committed; while Kafka is down it waits for a
+        minute. Any thread may call it, one commit at a time takes place. Raises ``ValueError`` if the transport has no cursors; for each
+        record as `submit` does; for too many records or bytes; for cursors that are none, too many, badly named (1 to 64 of a-z 0-9 . _ -)
+        or too long; then `LeaseLost`.
+        """
+
     def receive(self, timeout_s: float) -> Record | None:
         """Return the next committed record of the output topics, or None if none arrives in time."""
 
@@ -207,7 +226,9 @@ class Transport:
 
     ``run`` works until `TransportContext.stopping`. ``topics`` are the output topics to receive, without their prefix. ``jobs`` names
     installed jobs (`validator.plugin.job_api`): what they read of their topics counts as input, and all of their topics as output. Since
-    API 1.2. ``lanes`` are chains that the transport is for: one that is not configured is refused. Since API 1.3.
+    API 1.2. ``lanes`` are chains that the transport is for: one that is not configured is refused. ``cursors`` says whether it calls
+    `TransportContext.commit`, for which the topic `cursors` is created. ``own`` are topics that exist for transports of this plugin
+    (`validator.plugin.job_api.OwnTopic`): they are created when it starts, it writes and reads them. All three since API 1.3.
     """
 
     name: str
@@ -215,3 +236,5 @@ class Transport:
     topics: tuple[str, ...] = ()
     jobs: tuple[str, ...] = ()
     lanes: tuple[str, ...] = ()
+    cursors: bool = False
+    own: tuple[OwnTopic, ...] = ()

@@ -34,6 +34,7 @@ __all__ = [
     "JobRecord",
     "KeyedState",
     "OutputRecord",
+    "OwnTopic",
     "RecordFormat",
     "RecordUnreadable",
     "SchemaSet",
@@ -76,6 +77,18 @@ class TopicForm(NamedTuple):
     format: RecordFormat
     key_of: Callable[[bytes], bytes]
     bytes_max: int
+
+
+class OwnTopic(NamedTuple):
+    """A topic that exists for transports alone (`validator.plugin.api.Transport.own`).
+
+    ``line`` makes, of a value of a compacted topic, a lane and a line about it for `validator lanes`; it raises ``ValueError`` for a value
+    that is no record of the topic. Several transports of a plugin may have the same topic.
+    """
+
+    topic: Topic
+    form: TopicForm
+    line: Callable[[bytes], tuple[str, str]] | None = None
 
 
 class KeyedState(Protocol):

@@ -18,6 +18,15 @@ HEADERS_BYTES_MAX: Final = 16 * 1024
 READERS_MAX: Final = 16
 """Open readers of a transport: each has its own connections and buffers."""
 
+CURSORS_MAX: Final = 1_024
+"""Cursors of a commit."""
+CURSOR_BYTES_MAX: Final = 1024 * 1024
+"""Bytes of a cursor."""
+COMMIT_RECORDS_MAX: Final = 262_144
+"""Records of a commit."""
+COMMIT_BYTES_MAX: Final = 256 * 1024 * 1024
+"""Bytes of keys and values of these records: a transaction keeps readers of committed records waiting."""
+
 CLOSE_S_MAX: Final = 10.0
 """Seconds that a transport which ends by itself waits for the records that it has enqueued."""
 POLL_S_MAX: Final = 0.2

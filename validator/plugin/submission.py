@@ -3,35 +3,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from validator.codec.codec import Codec
 from validator.codec.json_form import datum_to_json, encode_input, encode_json, to_json
 from validator.codec.record_format import RecordUnreadable
+from validator.core.handlers.handler import KIND
 from validator.core.limits import RECORD_BYTES_MAX
 from validator.errors import UserError
-from validator.plugin.job_api import Job, TopicForm
-from validator.plugin.limits import HEADERS_BYTES_MAX, HEADERS_MAX, KEY_BYTES_MAX
-from validator.topics import INPUT_TOPICS, OUTPUT_TOPICS
+from validator.plugin.api import Record
+from validator.plugin.job_api import Job, OwnTopic, TopicForm
+from validator.plugin.limits import (
+    COMMIT_BYTES_MAX,
+    COMMIT_RECORDS_MAX,
+    CURSOR_BYTES_MAX,
+    CURSORS_MAX,
+    HEADERS_BYTES_MAX,
+    HEADERS_MAX,
+    KEY_BYTES_MAX,
+)
+from validator.topics import CURSORS, INPUT_TOPICS, OUTPUT_TOPICS
 
 
 class JobTopic(NamedTuple):
-    """A topic of a job that a transport uses; ``is_input`` says whether the transport may write to it."""
+    """A topic of a job that a transport uses, or its own one; ``is_input`` says whether the transport may write to it."""
 
     form: TopicForm
     is_input: bool
 
 
-def job_topics(jobs: Iterable[Job]) -> dict[str, JobTopic]:
-    """Return the topics of some jobs by name. Raises `UserError` for a topic that the lanes or two of the jobs have."""
+def job_topics(jobs: Iterable[Job], own: Iterable[OwnTopic] = ()) -> dict[str, JobTopic]:
+    """Return the topics of some jobs, and a transport's own, by name. Raises `UserError` for one that the lanes or two of them have."""
     found: dict[str, JobTopic] = {}
-    for job in jobs:
-        for topic, form in job.forms.items():
-            if topic in found or topic in INPUT_TOPICS or topic in OUTPUT_TOPICS:
-                raise UserError(f"job {job.name}: topic {topic} belongs to somebody else already")
-            found[topic] = JobTopic(form, topic in (*job.causes, *job.effects))
+    topics = [
+        (f"job {job.name}", name, form, name in (*job.causes, *job.effects))
+        for job in jobs
+        for name, form in job.forms.items()
+    ]
+    for owner, topic, form, is_input in (*topics, *(("a transport", each.topic.name, each.form, True) for each in own)):
+        if topic in found or topic in INPUT_TOPICS or topic in OUTPUT_TOPICS or topic == CURSORS:
+            raise UserError(f"{owner}: topic {topic} belongs to somebody else already")
+        found[topic] = JobTopic(form, is_input)
     return found
 
 
@@ -151,6 +165,29 @@ def check_enqueued(key: bytes, done: Callable[[str | None], None], headers: Mapp
         size += len(name.encode()) + len(each)
     if size > HEADERS_BYTES_MAX:
         raise ValueError(f"headers: expected at most {HEADERS_BYTES_MAX} bytes of names and values, found {size}")
+
+
+def check_commit(forms: RecordForms, records: Sequence[Record], cursors: Mapping[str, bytes]) -> None:
+    """Raise ``ValueError`` as `validator.plugin.api.TransportContext.commit` does."""
+    for record in records:
+        forms.check_submission(*record)
+    if len(records) > COMMIT_RECORDS_MAX:
+        raise ValueError(f"records: expected at most {COMMIT_RECORDS_MAX}, found {len(records)}")
+    size = sum(len(key) + len(value) for _, key, value in records)
+    if size > COMMIT_BYTES_MAX:
+        raise ValueError(f"records: expected at most {COMMIT_BYTES_MAX} bytes, found {size}")
+    if not 1 <= len(cursors) <= CURSORS_MAX:
+        raise ValueError(f"cursors: expected 1 to {CURSORS_MAX}, found {len(cursors)}")
+    for name, cursor in cursors.items():
+        if not isinstance(name, str) or not KIND.fullmatch(name):
+            raise ValueError(f"cursors: expected names of 1 to 64 of a-z 0-9 . _ -, found {_shown(name)}")
+        if type(cursor) is not bytes:
+            raise ValueError(f"cursors: {name}: expected bytes, found {type(cursor).__name__}")
+        if len(cursor) > CURSOR_BYTES_MAX:
+            raise ValueError(f"cursors: {name}: expected at most {CURSOR_BYTES_MAX} bytes, found {len(cursor)}")
+
+
+NO_CURSORS: Final = "cursors: expected a transport that declares them, found one that does not"
 
 
 Place = tuple[str, int]

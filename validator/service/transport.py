@@ -15,18 +15,20 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from validator.errors import UserError
 from validator.kafka.client import consumer_config
 from validator.kafka.retry import ANSWER_S_MAX, answer, check, partitions_of, user_error
+from validator.kafka.topics import create_topics
 from validator.lanes.configured import configured_codec, protocol_of
 from validator.plugin.limits import CLOSE_S_MAX, COMMIT_S_MAX, POLL_S_MAX, READERS_MAX
 from validator.plugin.lock import check_lock, check_versions, read_lock
 from validator.plugin.pack import use_artefacts
 from validator.plugin.registry import PluginError, Problem, canonical, configure, discover, installed, transports_of
-from validator.plugin.submission import RecordForms, check_enqueued, check_timeout, job_topics
+from validator.plugin.submission import NO_CURSORS, RecordForms, check_commit, check_enqueued, check_timeout, job_topics
+from validator.service.cursors import Cursors
 from validator.service.lease import Lease
 from validator.service.output_reader import KafkaOutputReader
 from validator.service.plugin_job import configured_job, create_job_topics
 from validator.service.record_queue import RecordQueue
 from validator.service.sender import RecordSender
-from validator.topics import INPUT_TOPICS
+from validator.topics import CURSORS_TOPIC, INPUT_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from validator.config import Config
     from validator.kafka.client import KafkaTable
     from validator.plugin.api import Record, Transport
-    from validator.plugin.job_api import Job
+    from validator.plugin.job_api import Job, OwnTopic
     from validator.plugin.registry import Plugin
 
 GROUP: Final = "validator.transports"
@@ -88,7 +90,7 @@ def choose_transport(config: Config, name: str) -> Chosen:
             hint = f"did you mean {close[0]!r}?" if close else f"configured are {', '.join(sorted(config.chains))}"
             raise UserError(f"{plugin}: transport {wanted}: no chain {lane!r} is configured; {hint}")
     jobs = tuple(configured_job(config, job) for job in transport.jobs)
-    forms = record_forms(config, jobs)
+    forms = record_forms(config, jobs, transport.own)
     for topic in transport.topics:
         if topic not in forms.outputs:
             raise UserError(
@@ -141,7 +143,15 @@ class KafkaTransportContext:
     """
 
     def __init__(
-        self, group: TransportGroup, topics: tuple[str, ...], config: Any, stop: Event, forms: RecordForms, lease: Lease
+        self,
+        group: TransportGroup,
+        topics: tuple[str, ...],
+        config: Any,
+        stop: Event,
+        forms: RecordForms,
+        lease: Lease,
+        *,
+        cursors: bool = False,
     ) -> None:
         self.config = config
         self.encode, self.decode = forms.encode, forms.decode
@@ -153,6 +163,7 @@ class KafkaTransportContext:
         self._queue: RecordQueue | None = None
         self._readers: list[KafkaOutputReader] = []
         self._opening = Lock()
+        self._cursors = Cursors(group.kafka, group.prefix, group.name, self._check) if cursors else None
         settings = consumer_config(group.kafka, group_id=group.group_id, lasting=True)
         self._bootstrap = settings["bootstrap.servers"]
         self._consumer = Consumer(settings)
@@ -212,6 +223,20 @@ class KafkaTransportContext:
                 KafkaOutputReader(self._kafka, self._prefix, names, self._check, lambda: self.stopping)
             )
             return self._readers[-1]
+
+    def cursor(self, name: str) -> bytes | None:
+        """Return a committed cursor, or None. Raises ``ValueError``."""
+        if self._cursors is None:
+            raise ValueError(NO_CURSORS)
+        return self._cursors.get(name)
+
+    def commit(self, records: Iterable[Record], cursors: Mapping[str, bytes]) -> None:
+        """Write records and cursors, all or nothing. Raises ``ValueError``, `UserError`."""
+        if self._cursors is None:
+            raise ValueError(NO_CURSORS)
+        given = list(records)
+        check_commit(self._forms, given, cursors)
+        self._cursors.commit(given, cursors)
 
     def receive(self, timeout_s: float) -> Record | None:
         """Return the next committed record, or None at the timeout or a request to stop. Raises as `submit` does."""
@@ -281,13 +306,26 @@ class KafkaTransportContext:
         )
 
 
-def record_forms(config: Config, jobs: Iterable[Job] = ()) -> RecordForms:
-    """Return the forms of the records of all configured chains, and of some jobs. Raises `UserError`."""
-    return RecordForms(configured_codec(config), partial(protocol_of, config), job_topics(jobs))
+def record_forms(config: Config, jobs: Iterable[Job] = (), own: Iterable[OwnTopic] = ()) -> RecordForms:
+    """Return the forms of the records of all configured chains, of some jobs, and of a transport's own topics. Raises `UserError`."""
+    return RecordForms(configured_codec(config), partial(protocol_of, config), job_topics(jobs, own))
 
 
 def create_topics_of_jobs(config: Config, chosen: Chosen) -> None:
-    """Create the missing topics of a transport's jobs, which may never have run. Raises `UserError`."""
+    """Create the missing topics of a transport's jobs, which may never have run, its own, and that of its cursors. Raises `UserError`."""
+    topics = config.topics
+    if chosen.transport.cursors:
+        create_topics(
+            config.kafka, prefix=topics.prefix, replication_factor=topics.replication_factor, topics=[CURSORS_TOPIC]
+        )
+    if chosen.transport.own:
+        create_topics(
+            config.kafka,
+            prefix=topics.prefix,
+            output_partitions=topics.output_partitions,
+            replication_factor=topics.replication_factor,
+            topics=[each.topic for each in chosen.transport.own],
+        )
     for job in chosen.jobs:
         create_job_topics(config, job)
 
@@ -310,7 +348,9 @@ def run_transport(
             return
         on_active(lease)
         try:
-            with KafkaTransportContext(group, topics, chosen.config, stop, chosen.forms, lease) as context:
+            with KafkaTransportContext(
+                group, topics, chosen.config, stop, chosen.forms, lease, cursors=chosen.transport.cursors
+            ) as context:
                 chosen.transport.run(context)
             lease.check()
         except UserError:

@@ -27,7 +27,7 @@ from validator.plugin.registry import (
     transports_of,
 )
 from validator.plugin.runtime import RuntimePlan, codec_of
-from validator.plugin.submission import RecordForms, check_enqueued, check_timeout, job_topics
+from validator.plugin.submission import NO_CURSORS, RecordForms, check_commit, check_enqueued, check_timeout, job_topics
 from validator.testing.memory_kafka import LOOK_S, EnqueuedRecord, MemoryQueue, MemoryReader
 from validator.topics import OUTPUT_TOPICS
 
@@ -58,7 +58,7 @@ class MemoryTransport:
         self.transport = _choose(self.plugin, transports_of(self.plugin, values), transport)
         lanes = dict(protocols or {})
         codec = codec_of(map(RuntimePlan, {DEFAULT_PROTOCOL, *lanes.values()}))
-        jobs = job_topics(_job(name, lanes) for name in self.transport.jobs)
+        jobs = job_topics((_job(name, lanes) for name in self.transport.jobs), self.transport.own)
         self.forms = RecordForms(codec, lambda lane: lanes.get(lane, DEFAULT_PROTOCOL), jobs)
         """Converts records for the transport, and for its tests."""
         self.outputs: list[Record] = list(outputs)
@@ -69,6 +69,10 @@ class MemoryTransport:
         """How many of `outputs` are acknowledged and not received again."""
         self.enqueued: list[EnqueuedRecord] = []
         """Those of `submitted` that were enqueued, with their headers."""
+        self.cursors: dict[str, bytes] = {}
+        """The committed cursors, by name."""
+        self.on_commit: Callable[[list[Record], Mapping[str, bytes]], None] = lambda _, __: None
+        """Called before a commit takes effect; it may raise, or call `lose_lease`."""
         self.enqueued_records_max = ENQUEUED_RECORDS_MAX
         """How many enqueued records may wait in the next run."""
         self.refuse: Callable[[EnqueuedRecord], str | None] = lambda _: None
@@ -228,6 +232,26 @@ class MemoryContext:
             if self._queue is None:
                 self._queue = MemoryQueue(self._memory, self._write)
         return self._queue.put(EnqueuedRecord(topic, key, value, dict(headers)), done)
+
+    def cursor(self, name: str) -> bytes | None:
+        """Return a cursor of `MemoryTransport.cursors`, or None. Raises ``ValueError``."""
+        if not self._memory.transport.cursors:
+            raise ValueError(NO_CURSORS)
+        self._check()
+        return self._memory.cursors.get(name)
+
+    def commit(self, records: Iterable[Record], cursors: Mapping[str, bytes]) -> None:
+        """Append records to `MemoryTransport.submitted` and set `MemoryTransport.cursors`. Raises ``ValueError``."""
+        if not self._memory.transport.cursors:
+            raise ValueError(NO_CURSORS)
+        given = list(records)
+        check_commit(self._memory.forms, given, cursors)
+        with self._memory.changed:
+            self._memory.on_commit(given, cursors)
+            self._check()
+            for record in given:
+                self._append(record)
+            self._memory.cursors |= cursors
 
     def reader(self, topics: Iterable[str]) -> MemoryReader:
         """Return a reader of `MemoryTransport.outputs`. Raises ``ValueError``."""

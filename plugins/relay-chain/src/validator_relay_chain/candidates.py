@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backed candidates: in the inherent of a block, and pending in storage. Decoded by position; `layout` checks their shape."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from validator.plugin.api import DecodeError, Reader
+from validator_relay_chain.hashing import blake2b_256
+from validator_relay_chain.layout import DESCRIPTOR_BYTES
+from validator_relay_chain.limits import CANDIDATES_MAX
+
+SIGNATURE_BYTES: Final = 64
+VOTE_BYTES: Final = 1 + SIGNATURE_BYTES
+"""Of a validity vote: implicit or explicit, and a signature."""
+COLLATOR_END: Final = 4 + 32
+
+
+class HorizontalMessage(NamedTuple):
+    """A message to another para."""
+
+    recipient: int
+    data: bytes
+
+
+class BackedCandidate(NamedTuple):
+    """A candidate with its commitments."""
+
+    para_id: int
+    relay_parent: bytes
+    """The hash of the block that it builds on."""
+    candidate_hash: bytes
+    commitments_hash: bytes
+    upward_messages: tuple[bytes, ...]
+    """Without signals."""
+    signals: tuple[bytes, ...]
+    """What follows an empty upward message (RFC 103): no messages, but part of the hash."""
+    horizontal_messages: tuple[HorizontalMessage, ...]
+    processed_downward_messages: int
+    hrmp_watermark: int
+    head_data: bytes
+
+
+class PendingCandidate(NamedTuple):
+    """A candidate that waits for availability, in storage."""
+
+    candidate: BackedCandidate
+    relay_parent_number: int
+    backed_at: int
+    """The block that backed it."""
+
+
+def read_inherent(extrinsic: bytes, call: bytes, *, signals: bool) -> tuple[BackedCandidate, ...] | None:
+    """Return the candidates of ``ParaInherent.enter``, or None for another extrinsic.
+
+    ``extrinsic`` is raw, with its length; ``call`` are the indices of pallet and call. ``signals`` says whether an empty upward
+    message ends the messages. Raises `DecodeError`.
+    """
+    reader = Reader(extrinsic)
+    length = reader.compact()
+    if len(extrinsic) - reader.position != length:
+        raise DecodeError(f"an extrinsic says {length} bytes and has {len(extrinsic) - reader.position}")
+    version = reader.u8()
+    if version not in (4, 5) or extrinsic[reader.position : reader.position + len(call)] != call:
+        return None
+    reader.take(len(call))
+    for _ in range(reader.count()):
+        _skip_bits(reader)
+        reader.take(4 + SIGNATURE_BYTES)
+    count = reader.count()
+    if count > CANDIDATES_MAX:
+        raise DecodeError(f"{count} candidates, expected at most {CANDIDATES_MAX}")
+    return tuple(_backed(reader, signals=signals) for _ in range(count))
+
+
+def read_pending(para_raw: bytes, commitments_raw: bytes, *, signals: bool) -> PendingCandidate:
+    """Return the pending candidate of a para, from ``PendingAvailability`` and ``PendingAvailabilityCommitments``. Raises `DecodeError`."""
+    reader = Reader(para_raw)
+    _, _, descriptor = reader.u32(), reader.hash(), reader.take(DESCRIPTOR_BYTES)
+    commitments = Reader(commitments_raw)
+    candidate = _candidate(descriptor, commitments, signals=signals)
+    commitments.end()
+    pending = _pending(reader, candidate)
+    reader.end()
+    return pending
+
+
+def read_pending_v1(raw: bytes, *, signals: bool) -> tuple[PendingCandidate, ...]:
+    """Return the pending candidates of a para, oldest first, from ``ParaInclusion.V1``. Raises `DecodeError`."""
+    reader = Reader(raw)
+    found = []
+    for _ in range(reader.count()):
+        _, _, descriptor = reader.u32(), reader.hash(), reader.take(DESCRIPTOR_BYTES)
+        found.append(_pending(reader, _candidate(descriptor, reader, signals=signals)))
+    reader.end()
+    return tuple(found)
+
+
+def _pending(reader: Reader, candidate: BackedCandidate) -> PendingCandidate:
+    _skip_bits(reader)
+    _skip_bits(reader)
+    relay_parent_number, backed_at, _ = reader.u32(), reader.u32(), reader.u32()
+    return PendingCandidate(candidate, relay_parent_number, backed_at)
+
+
+def _backed(reader: Reader, *, signals: bool) -> BackedCandidate:
+    descriptor = reader.take(DESCRIPTOR_BYTES)
+    candidate = _candidate(descriptor, reader, signals=signals)
+    reader.take(reader.count() * VOTE_BYTES)
+    _skip_bits(reader)
+    return candidate
+
+
+def _candidate(descriptor: bytes, reader: Reader, *, signals: bool) -> BackedCandidate:
+    """Read the commitments of a candidate."""
+    start = reader.position
+    upward = tuple(reader.items(reader.bytes))
+    horizontal = tuple(reader.items(lambda: HorizontalMessage(reader.u32(), reader.bytes())))
+    reader.option(reader.bytes)
+    head_data = reader.bytes()
+    processed, watermark = reader.u32(), reader.u32()
+    commitments_hash = blake2b_256(reader.data[start : reader.position])
+    cut = upward.index(b"") if signals and b"" in upward else len(upward)
+    return BackedCandidate(
+        int.from_bytes(descriptor[:4], "little"),
+        descriptor[4:COLLATOR_END],
+        blake2b_256(descriptor + commitments_hash),
+        commitments_hash,
+        upward[:cut],
+        upward[cut + 1 :],
+        horizontal,
+        processed,
+        watermark,
+        head_data,
+    )
+
+
+def _skip_bits(reader: Reader) -> None:
+    reader.take((reader.compact() + 7) // 8)

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One connection to a node: JSON-RPC 2.0 over a WebSocket, several calls at once, and notifications of finalised heads.
+
+A thread reads what arrives. Any failure closes the connection: whoever uses it opens another.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as AnswerTimeout
+from typing import Any, Final, Protocol
+
+from websockets.exceptions import InvalidStatus, WebSocketException
+from websockets.sync.client import ClientConnection, connect
+
+from validator_relay_chain.errors import (
+    BadAnswer,
+    NodeError,
+    RateLimited,
+    RpcFault,
+    StatePruned,
+    Unreachable,
+)
+from validator_relay_chain.limits import (
+    ANSWER_BYTES_MAX,
+    CONNECT_S_MAX,
+    ERROR_CHARACTERS_MAX,
+    HEADS_WAITING_MAX,
+    PING_S,
+)
+
+RATE_LIMITED: Final = frozenset({-32999, -32005, 429})
+"""Codes with which nodes and their proxies refuse calls for a while."""
+TOO_MANY_REQUESTS: Final = 429
+STATE_CODES: Final = frozenset({4003, -32603, -32000})
+"""Codes with which nodes say that they do not have a block's state; the text decides."""
+STATE_TEXTS: Final = ("State already discarded", "UnknownBlock: State", "state is not available", "State not available")
+
+
+class Wire(Protocol):
+    """A connection as `pool.NodePool` uses it. Every method raises `NodeError`."""
+
+    def call(self, method: str, params: Sequence[Any], timeout_s: float) -> Any:
+        """Return the result of a call."""
+
+    def head(self, timeout_s: float) -> Any | None:
+        """Return the next finalised head that the node has reported, in JSON, or None if none arrives in time."""
+
+    def close(self) -> None:
+        """Close the connection; calls that wait fail."""
+
+
+class Connection:
+    """A WebSocket to one node, subscribed to its finalised heads. Raises `Unreachable`, `RateLimited`, `RpcFault`."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._lock = threading.Lock()
+        self._next_id = 0
+        self._waiting: dict[int, Future[Any]] = {}
+        self._heads: deque[Any] = deque(maxlen=HEADS_WAITING_MAX)
+        self._news = threading.Condition()
+        self._failure: NodeError | None = None
+        try:
+            self._opened = connect(
+                url,
+                open_timeout=CONNECT_S_MAX,
+                close_timeout=1.0,
+                ping_interval=PING_S,
+                ping_timeout=PING_S,
+                max_size=ANSWER_BYTES_MAX,
+                max_queue=None,
+            )
+            self._socket: ClientConnection = self._opened.__enter__()
+        except InvalidStatus as error:
+            kind = RateLimited if error.response.status_code == TOO_MANY_REQUESTS else Unreachable
+            raise kind(f"{url}: HTTP status {error.response.status_code} instead of a WebSocket") from error
+        except (OSError, WebSocketException, ValueError, EOFError) as error:
+            raise Unreachable(f"{url}: no connection: {_reason(error)}") from error
+        self._thread = threading.Thread(target=self._read, name="node", daemon=True)
+        self._thread.start()
+        try:
+            self.call("chain_subscribeFinalizedHeads", (), CONNECT_S_MAX)
+        except BaseException:
+            self.close()
+            raise
+
+    def call(self, method: str, params: Sequence[Any], timeout_s: float) -> Any:
+        """Return the result of a call.
+
+        Raises `Unreachable` if the connection breaks or no answer comes in time, and the node's error as `RateLimited`, `StatePruned` or
+        `RpcFault`.
+        """
+        future: Future[Any] = Future()
+        with self._lock:
+            if self._failure is not None:
+                raise self._failure
+            self._next_id += 1
+            number = self._next_id
+            self._waiting[number] = future
+        try:
+            self._socket.send(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": list(params)}))
+            answer = future.result(timeout_s)
+        except AnswerTimeout:
+            raise Unreachable(f"{self.url}: {method}: no answer within {timeout_s:g} s") from None
+        except (OSError, WebSocketException) as error:
+            raise Unreachable(f"{self.url}: the connection is lost: {_reason(error)}") from error
+        finally:
+            with self._lock:
+                self._waiting.pop(number, None)
+        if "error" in answer:
+            raise fault(self.url, method, answer["error"])
+        if "result" not in answer:
+            raise BadAnswer(f"{self.url}: {method}: expected a result or an error, found neither")
+        return answer["result"]
+
+    def head(self, timeout_s: float) -> Any | None:
+        """Return the next finalised head, in JSON, or None if none arrives in time. Raises `NodeError` once the connection is lost."""
+        with self._news:
+            self._news.wait_for(lambda: self._heads or self._failure is not None, timeout_s)
+            if self._heads:
+                return self._heads.popleft()
+            if self._failure is not None:
+                raise self._failure
+            return None
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._fail(Unreachable(f"{self.url}: the connection is closed"))
+        self._socket.close()
+
+    def _read(self) -> None:
+        try:
+            for message in self._socket:
+                self._take(message)
+            failure: NodeError = Unreachable(f"{self.url}: the node has closed the connection")
+        except NodeError as error:
+            failure = error
+        except (OSError, WebSocketException) as error:
+            failure = Unreachable(f"{self.url}: the connection is lost: {_reason(error)}")
+        self._fail(failure)
+        self._socket.close()
+
+    def _take(self, message: str | bytes) -> None:
+        try:
+            answer = json.loads(message)
+        except ValueError as error:
+            raise BadAnswer(f"{self.url}: expected JSON, found {str(error)[:ERROR_CHARACTERS_MAX]}") from error
+        if not isinstance(answer, dict):
+            raise BadAnswer(f"{self.url}: expected one JSON-RPC object, found {type(answer).__name__}")
+        if answer.get("method") == "chain_finalizedHead":
+            params = answer.get("params")
+            with self._news:
+                self._heads.append(params.get("result") if isinstance(params, dict) else None)
+                self._news.notify_all()
+            return
+        number = answer.get("id")
+        with self._lock:
+            future = self._waiting.pop(number, None) if isinstance(number, int) else None
+        if future is not None:  # otherwise an answer that came too late
+            future.set_result(answer)
+
+    def _fail(self, failure: NodeError) -> None:
+        with self._lock:
+            if self._failure is None:
+                self._failure = failure
+            waiting = list(self._waiting.values())
+            self._waiting.clear()
+        for future in waiting:
+            future.set_exception(self._failure)
+        with self._news:
+            self._news.notify_all()
+
+
+Open = Callable[[str], Wire]
+"""Opens a connection to the node of an address."""
+
+
+def fault(url: str, method: str, error: Any) -> NodeError:
+    """Return what a node's error means."""
+    code = error.get("code") if isinstance(error, dict) else None
+    data = error.get("data") if isinstance(error, dict) else None
+    text = str(error.get("message")) if isinstance(error, dict) else str(error)
+    if isinstance(data, str) and data not in text:
+        text = f"{text}: {data}"
+    shown = text[:ERROR_CHARACTERS_MAX]
+    where = f"{url}: {method}"
+    if code in RATE_LIMITED or "rate limit" in text.lower():
+        return RateLimited(f"{where}: the node limits the rate of calls: {shown}")
+    if code in STATE_CODES and any(each in text for each in STATE_TEXTS):
+        return StatePruned(
+            f"{where}: the node has discarded the state of this block, an archive node is needed: {shown}"
+        )
+    return RpcFault(code if isinstance(code, int) else 0, f"{where}: the node answers with error {code}: {shown}")
+
+
+def _reason(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return (text[0] if text else type(error).__name__)[:ERROR_CHARACTERS_MAX]

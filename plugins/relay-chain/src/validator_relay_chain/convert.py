@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns blocks into a lane's records, one block after the other, and the position after each.
+
+No clock, no randomness and no connection: what a block needs of storage comes through `Reads`. The same block after the same position
+gives the same records, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from validator.plugin.api import Writer
+from validator_relay_chain import paras
+from validator_relay_chain.block import ChainBlock, Receipt
+from validator_relay_chain.candidates import BackedCandidate
+from validator_relay_chain.configuration import changed
+from validator_relay_chain.errors import BadAnswer, ChainContradiction
+from validator_relay_chain.hashing import blake2b_256
+from validator_relay_chain.header import to_hex
+from validator_relay_chain.limits import PENDING_MAX, RECENT_HASHES
+from validator_relay_chain.metadata import Runtime
+from validator_relay_chain.position import Pending, Position
+from validator_relay_chain.requests import requests_of
+from validator_relay_chain.storage import Queued
+
+JsonRecord = dict[str, Any]
+ZERO: Final = bytes(32)
+
+
+class Reads(Protocol):
+    """What a block needs besides itself. Each method raises `NodeError`."""
+
+    def heads(self, para_ids: Iterable[int]) -> Mapping[int, bytes]:
+        """Return the heads of downward queues after the block; paras without one are left out."""
+
+    def queue(self, para_id: int) -> Sequence[Queued]:
+        """Return the downward queue of a para after the block."""
+
+    def lifecycles(self) -> Mapping[int, int]:
+        """Return the lifecycle of every para after the block."""
+
+    def configuration(self) -> Mapping[str, int]:
+        """Return the Router's limits after the block."""
+
+    def header_number(self, block_hash: bytes) -> int:
+        """Return the number of an older block."""
+
+
+@dataclass(frozen=True, slots=True)
+class DownwardSent:
+    """A downward message that a block queued."""
+
+    para_id: int
+    msg: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A converted block: the records in the order in which they are sent, and the position after them."""
+
+    block: ChainBlock
+    records: tuple[tuple[str, JsonRecord], ...]
+    position: Position
+    notices: tuple[str, ...]
+    """What somebody should know, one line each."""
+    included_known: tuple[tuple[int, bool], ...]
+    """Para of each inclusion, and whether the lane has its candidate."""
+    timed_out_known: tuple[tuple[int, bool], ...]
+    downward: tuple[DownwardSent, ...]
+
+
+def convert(lane: str, position: Position, block: ChainBlock, runtime: Runtime, reads: Reads) -> Step:
+    """Return the records of the block after a position.
+
+    A session change drops all pending candidates at the end of its block, without an event: they have timed out in the next block's record.
+    Raises `BadAnswer` if it is not the next block, or if a node's storage contradicts itself; `ChainContradiction` for what the chain
+    cannot have done; `NodeError`.
+    """
+    _check_next(position, block)
+    number = block.number
+    notices: list[str] = []
+    pending = _Waiting(position.pending)
+    included, gone = _include(pending, block.included)
+    timed_out = [pending.take(each) for each in block.timed_out]
+    gone += pending.clear() if position.new_session else _replaced(pending, block, runtime)
+    for candidate in block.candidates:
+        pending.add(Pending(candidate.para_id, candidate.commitments_hash, number))
+    if block.dropped:
+        notices.append(f"block {number}: the runtime dropped {block.dropped} candidates of the inherent")
+    requests, unread = requests_of(block.channel_events)
+    notices += [f"block {number}: event Hrmp.{name} has no record: compare the channels" for name in unread]
+    lifecycles = reads.lifecycles() if block.new_session else position.lifecycles
+    configuration = reads.configuration() if block.new_session else position.configuration
+    heads, sent = _downward(position, lifecycles, number, reads)
+    record: JsonRecord = {
+        "lane": lane,
+        "block": number,
+        "parent_number": None,
+        "block_hash": block.header.hash.hex(),
+        "candidates": len(block.candidates),
+        "requests": len(requests),
+        "downward": len(sent),
+        "included": [_ref(each) for each in included if each is not None],
+        "timed_out": [_ref(each) for each in (*timed_out, *gone) if each is not None],
+        "session_change": _session_change(position, lifecycles, configuration) if block.new_session else None,
+    }
+    place = {"lane": lane, "block": number}
+    records: list[tuple[str, JsonRecord]] = [
+        *(("candidates", candidate_record(lane, number, index, each, _relay_parent(position, each, reads)))
+          for index, each in enumerate(block.candidates)),
+        *(("channel-requests", place | {"index": index} | each) for index, each in enumerate(requests)),
+        *(("downward-messages", place | {"index": index, "para_id": each.para_id, "msg": each.msg.hex()})
+          for index, each in enumerate(sent)),
+        ("blocks", record),
+    ]  # fmt: skip
+    notices += _unknown(number, block.included, included, "included")
+    after = Position(
+        position.genesis,
+        number,
+        block.header.hash,
+        runtime.spec_name,
+        runtime.spec_version,
+        block.header.updates_runtime,
+        block.new_session,
+        (*position.recent, block.header.hash)[-RECENT_HASHES:],
+        pending.left(),
+        lifecycles,
+        configuration,
+        heads,
+    )
+    return Step(
+        block,
+        tuple(records),
+        after,
+        tuple(notices),
+        _known(block.included, included),
+        _known(block.timed_out, timed_out),
+        tuple(sent),
+    )
+
+
+def candidate_record(
+    lane: str, block: int, index: int, candidate: BackedCandidate, relay_parent_number: int
+) -> JsonRecord:
+    """Return the record of a candidate."""
+    return {
+        "lane": lane,
+        "block": block,
+        "index": index,
+        "para_id": candidate.para_id,
+        "relay_parent_number": relay_parent_number,
+        "hrmp_watermark": candidate.hrmp_watermark,
+        "upward_messages": [each.hex() for each in candidate.upward_messages],
+        "processed_downward_messages": candidate.processed_downward_messages,
+        "horizontal_messages": [
+            {"recipient": each.recipient, "data": each.data.hex()} for each in candidate.horizontal_messages
+        ],
+        "candidate_hash": candidate.candidate_hash.hex(),
+    }
+
+
+def link(head: bytes, block: int, msg: bytes) -> bytes:
+    """Return the head of a downward queue after a message. Source: polkadot-sdk, dmp.rs ``queue_downward_message``."""
+    encoded = Writer()
+    encoded.bytes(msg)
+    out = Writer()
+    out.hash(head)
+    out.u32(block)
+    out.hash(blake2b_256(bytes(encoded.buffer)))
+    return blake2b_256(bytes(out.buffer))
+
+
+def _check_next(position: Position, block: ChainBlock) -> None:
+    if block.number != position.number + 1 or block.header.parent_hash != position.hash:
+        raise BadAnswer(
+            f"block {block.number} {to_hex(block.header.hash)}: expected a child of block {position.number} {to_hex(position.hash)}, "
+            f"found one of {to_hex(block.header.parent_hash)}"
+        )
+
+
+class _Waiting:
+    """The candidates that wait for availability, in the order in which they were backed."""
+
+    def __init__(self, pending: Iterable[Pending]) -> None:
+        self._pending = {(each.para_id, each.commitments_hash): each for each in pending}
+
+    def take(self, receipt: Receipt) -> Pending | None:
+        """Remove a candidate, or return None if the lane never had it."""
+        return self._pending.pop((receipt.para_id, receipt.commitments_hash), None)
+
+    def of(self, para_id: int) -> list[Pending]:
+        """Return a para's candidates."""
+        return [each for each in self._pending.values() if each.para_id == para_id]
+
+    def drop(self, pending: Pending) -> None:
+        """Remove a candidate."""
+        del self._pending[pending.para_id, pending.commitments_hash]
+
+    def add(self, pending: Pending) -> None:
+        """Add a candidate. Raises `ChainContradiction` if there are too many."""
+        if len(self._pending) >= PENDING_MAX:
+            raise ChainContradiction(f"block {pending.backed_at}: expected at most {PENDING_MAX} pending candidates")
+        self._pending[pending.para_id, pending.commitments_hash] = pending
+
+    def clear(self) -> list[Pending]:
+        """Remove and return all candidates."""
+        found = list(self._pending.values())
+        self._pending.clear()
+        return found
+
+    def left(self) -> tuple[Pending, ...]:
+        """Return what waits."""
+        return tuple(self._pending.values())
+
+
+def _include(pending: _Waiting, receipts: Iterable[Receipt]) -> tuple[list[Pending | None], list[Pending]]:
+    """Remove the candidates that were included, and the older ones of their paras: a dispute must have taken those, without an event."""
+    included: list[Pending | None] = []
+    gone: list[Pending] = []
+    for receipt in receipts:
+        older = pending.of(receipt.para_id)
+        found = pending.take(receipt)
+        included.append(found)
+        for each in older[: older.index(found)] if found is not None else ():
+            pending.drop(each)
+            gone.append(each)
+    return included, gone
+
+
+def _replaced(pending: _Waiting, block: ChainBlock, runtime: Runtime) -> list[Pending]:
+    """Remove and return what is still pending although the next candidate of its para is backed.
+
+    A dispute must have taken it, without an event. Runtimes with a queue of pending candidates for each para back several.
+    """
+    if runtime.has("ParaInclusion", "V1"):
+        return []
+    found = []
+    for candidate in block.candidates:
+        for each in pending.of(candidate.para_id):
+            pending.drop(each)
+            found.append(each)
+    return found
+
+
+def _ref(pending: Pending) -> JsonRecord:
+    return {"para_id": pending.para_id, "backed_at": pending.backed_at}
+
+
+def _known(receipts: Sequence[Receipt], found: Sequence[Pending | None]) -> tuple[tuple[int, bool], ...]:
+    return tuple((receipt.para_id, pending is not None) for receipt, pending in zip(receipts, found, strict=True))
+
+
+def _unknown(number: int, receipts: Sequence[Receipt], found: Sequence[Pending | None], what: str) -> list[str]:
+    return [
+        f"block {number}: para {receipt.para_id}: a candidate was {what} that the lane does not have"
+        for receipt, pending in zip(receipts, found, strict=True)
+        if pending is None
+    ]
+
+
+def _relay_parent(position: Position, candidate: BackedCandidate, reads: Reads) -> int:
+    number = position.number_of(candidate.relay_parent)
+    return reads.header_number(candidate.relay_parent) if number is None else number
+
+
+def _downward(
+    position: Position, lifecycles: Mapping[int, int], number: int, reads: Reads
+) -> tuple[Mapping[int, bytes], list[DownwardSent]]:
+    """Return the heads after the block and the messages that moved them, para by para.
+
+    A message is one of this block's if its queue entry says so. The old head, linked over these messages, must be the new head.
+    """
+    para_ids = sorted({*position.lifecycles, *lifecycles, *position.heads})
+    after = reads.heads(para_ids)
+    sent: list[DownwardSent] = []
+    for para_id in para_ids:
+        new, old = after.get(para_id, ZERO), position.heads.get(para_id, ZERO)
+        if new == old or (new == ZERO and para_id not in lifecycles):
+            continue
+        messages = [each.msg for each in reads.queue(para_id) if each.sent_at == number]
+        for msg in messages:
+            old = link(old, number, msg)
+        if old != new:
+            raise BadAnswer(
+                f"block {number}: downward queue of para {para_id}: expected messages that lead to head {to_hex(new)}, found "
+                f"{len(messages)} that lead to {to_hex(old)}"
+            )
+        sent += [DownwardSent(para_id, msg) for msg in messages]
+    return after, sent
+
+
+def _session_change(position: Position, lifecycles: Mapping[int, int], configuration: Mapping[str, int]) -> JsonRecord:
+    outgoing, onboarding = paras.changes(position.lifecycles, lifecycles)
+    config = changed(position.configuration, configuration)
+    return {"outgoing": outgoing, "onboarding": onboarding, "new_config": config or None}

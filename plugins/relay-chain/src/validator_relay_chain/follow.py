@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Follows a chain from a position: finalised blocks only, each once, in order, without a gap.
+
+A node's finalised head may skip blocks, come late or twice, or be older than the position. Short gaps are walked back by parents from the
+head to the position; long ones are filled by number. Either way a block counts only if it is the child of the one before, by the hash that
+is computed from its header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from validator_relay_chain.block import decode_block
+from validator_relay_chain.convert import JsonRecord, Step, convert
+from validator_relay_chain.errors import BadAnswer, ChainContradiction, NodeError, UndecodableBlock, Unreachable
+from validator_relay_chain.fetch import Fetched, Fetcher, Wanted
+from validator_relay_chain.header import Header, to_hex
+from validator_relay_chain.limits import (
+    BLAMES_MAX,
+    BLOCKS_PER_COMMIT_MAX,
+    COMMIT_S_MAX,
+    COMPARE_EVERY_BLOCKS,
+    HEAD_POLL_S,
+    IN_FLIGHT_MAX,
+    STALL_S_MAX,
+    WALK_BLOCKS_MAX,
+)
+from validator_relay_chain.metadata import Runtime
+from validator_relay_chain.oracle.gather import facts_of
+from validator_relay_chain.oracle.records import FACTS
+from validator_relay_chain.pool import Time
+from validator_relay_chain.position import Position
+from validator_relay_chain.source import BlockReads, Chain
+
+RECORDS_PER_COMMIT_MAX: Final = 16_384
+"""Records that are committed at once while catching up, after which no further block is added."""
+
+
+class Lane(Protocol):
+    """Where the records of a lane go."""
+
+    def commit(self, records: Sequence[tuple[str, JsonRecord]], position: Position) -> None:
+        """Write records and the position after them, both or neither."""
+
+    def show(self, step: Step, target: int) -> None:
+        """Take note of a converted block; ``target`` is the last finalised one."""
+
+
+class Settings(NamedTuple):
+    """How a lane follows its chain."""
+
+    lane: str
+    to_block: int | None = None
+    """The last block to follow; None follows for ever."""
+    stall_s_max: float = STALL_S_MAX
+    in_flight_max: int = IN_FLIGHT_MAX
+    compare_every_blocks: int = COMPARE_EVERY_BLOCKS
+    """Blocks between two looks at the storage that the lane is compared with; 0 for none."""
+
+
+class Follower:
+    """Follows one chain. ``tell`` gets lines about what somebody should know."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        chain: Chain,
+        time: Time,
+        position: Position,
+        out: Lane,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._settings, self._chain, self._time, self._out, self._tell = settings, chain, time, out, tell
+        self.position = position
+        """The last block that is committed."""
+        self._runtime: Runtime | None = None
+        self._blames = 0
+        self._head: Header | None = None
+
+    def run(self) -> None:
+        """Follow the chain to the last block, or until the pool's clock says stop, which raises `Stopped`.
+
+        Raises `StatePruned` if no node has the state any more, `UndecodableBlock`, `ChainContradiction` if nodes insist on another chain,
+        `WrongChain`.
+        """
+        self._head = self._chain.header(self._chain.finalised_head())
+        with Fetcher(self._chain, self._settings.in_flight_max) as fetcher:
+            while not self._is_done():
+                try:
+                    target = self._next_head()
+                    self._catch_up(fetcher, target)
+                    self._blames = 0
+                except BadAnswer as error:
+                    self._blame(error)
+
+    def _is_done(self) -> bool:
+        last = self._settings.to_block
+        return last is not None and self.position.number >= last
+
+    # --- heads ---
+
+    def _next_head(self) -> Header:
+        """Wait for a finalised head after the position."""
+        began = self._time.now()
+        while self._head is None or self._head.number <= self.position.number:
+            self._check_known(self._head)
+            told = self._chain.pool.head(HEAD_POLL_S)
+            if told is not None:
+                self._head = Header.from_json(told)
+            elif self._time.now() - began >= self._settings.stall_s_max:
+                began = self._time.now()
+                self._chain.pool.blame(
+                    Unreachable(f"no finalised block after {self.position.number} for {self._settings.stall_s_max:g} s")
+                )
+                self._head = self._chain.header(self._chain.finalised_head())
+        return self._head
+
+    def _check_known(self, head: Header | None) -> None:
+        """Raise `BadAnswer` if a head at the position is another block. Older heads come from nodes that are behind."""
+        if head is not None and head.number == self.position.number and head.hash != self.position.hash:
+            raise BadAnswer(self._contradiction(head.hash))
+
+    def _contradiction(self, found: bytes) -> str:
+        position = self.position
+        return f"finalised block {position.number}: expected {to_hex(position.hash)}, which was followed, found {to_hex(found)}"
+
+    def _blame(self, error: NodeError) -> None:
+        """Leave the node. Raises `ChainContradiction` if all of them have contradicted for `BLAMES_MAX` times in a row."""
+        self._blames += 1
+        if self._blames >= BLAMES_MAX * self._chain.pool.size:
+            raise ChainContradiction(f"{error}; every node says so, the lane does not continue") from error
+        self._chain.pool.blame(error)
+        self._head = self._chain.header(self._chain.finalised_head())
+
+    # --- blocks ---
+
+    def _catch_up(self, fetcher: Fetcher, head: Header) -> None:
+        """Follow the chain up to a finalised head, or to the last block that is wanted."""
+        last = head.number if self._settings.to_block is None else min(head.number, self._settings.to_block)
+        para_ids = sorted({*self.position.lifecycles, *self.position.heads})
+        with fetcher.blocks(self._wanted(head, last), para_ids) as blocks:
+            self._convert_all(blocks, last)
+
+    def _wanted(self, head: Header, last: int) -> Iterator[Wanted]:
+        first = self.position.number + 1
+        if head.number - first >= WALK_BLOCKS_MAX:
+            yield from map(Wanted, range(first, min(last, head.number - WALK_BLOCKS_MAX) + 1))
+            return
+        path = [Wanted(head.number, head.hash)]
+        while head.number > first:
+            head = self._chain.header(head.parent_hash)
+            path.append(Wanted(head.number, head.hash))
+        if head.parent_hash != self.position.hash:
+            raise BadAnswer(self._contradiction(head.parent_hash))
+        yield from (each for each in reversed(path) if each.number <= last)
+
+    def _convert_all(self, blocks: Iterator[Fetched], last: int) -> None:
+        position, records, count = self.position, list[tuple[str, JsonRecord]](), 0
+        began = self._time.now()
+        for fetched in blocks:
+            step = self._convert(position, fetched)
+            position, count = step.position, count + 1
+            records += step.records
+            facts = facts_of(self._settings.lane, step, self._chain, self._settings.compare_every_blocks)
+            records.append((FACTS, facts.to_json()))
+            for notice in step.notices:
+                self._tell(notice)
+            self._out.show(step, last)
+            if (
+                position.number >= last
+                or count >= BLOCKS_PER_COMMIT_MAX
+                or len(records) >= RECORDS_PER_COMMIT_MAX
+                or self._time.now() - began >= COMMIT_S_MAX
+            ):
+                self._commit(records, position)
+                records, count, began = [], 0, self._time.now()
+        if count:
+            self._commit(records, position)
+
+    def _commit(self, records: list[tuple[str, JsonRecord]], position: Position) -> None:
+        self._out.commit(records, position)
+        self.position = position
+
+    def _convert(self, position: Position, fetched: Fetched) -> Step:
+        header = fetched.raw.header
+        runtime = self._runtime_after(position)
+        try:
+            block = decode_block(fetched.raw, runtime)
+        except UndecodableBlock as error:
+            self._tell(f"{error}; the metadata is fetched once more")
+            runtime = self._runtime = self._chain.runtime(position.hash, afresh=True)
+            block = decode_block(fetched.raw, runtime)
+        reads = BlockReads(self._chain, header, fetched.heads, runtime)
+        return convert(self._settings.lane, position, block, runtime, reads)
+
+    def _runtime_after(self, position: Position) -> Runtime:
+        """Return the runtime that executes the block after a position. Its parent's state has it."""
+        if self._runtime is None or position.next_runtime:
+            runtime = self._chain.runtime(position.hash)
+            if (runtime.spec_name, runtime.spec_version) != (position.spec_name, position.spec_version):
+                self._tell(
+                    f"block {position.number + 1}: runtime {runtime} instead of {position.spec_name} {position.spec_version}: see "
+                    "whether the lane's rules change with it"
+                )
+            self._runtime = runtime
+        return self._runtime

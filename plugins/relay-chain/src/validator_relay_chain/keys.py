@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keys of the relay chain's storage.
+
+An item's prefix is the hash of its pallet's name and the hash of the item's name. The maps that a lane reads are hashed with Twox64Concat,
+so a key ends with the para or the channel that it belongs to.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from validator_relay_chain.hashing import twox_64, twox_128
+
+PREFIX_BYTES: Final = 32
+HASH_BYTES: Final = 8
+PARA_BYTES: Final = 4
+
+
+def prefix(pallet: str, item: str) -> bytes:
+    """Return the 32 bytes that all keys of a storage item begin with."""
+    return twox_128(pallet.encode()) + twox_128(item.encode())
+
+
+def para_key(item: bytes, para: int) -> bytes:
+    """Return the key of a para in a map by para."""
+    return _map_key(item, para.to_bytes(PARA_BYTES, "little"))
+
+
+def channel_key(item: bytes, sender: int, recipient: int) -> bytes:
+    """Return the key of a channel in a map by channel."""
+    return _map_key(item, sender.to_bytes(PARA_BYTES, "little") + recipient.to_bytes(PARA_BYTES, "little"))
+
+
+def para_of(key: bytes) -> int:
+    """Return the para of a key of a map by para. Raises ``ValueError`` for another key."""
+    (para,) = _numbers(key, 1)
+    return para
+
+
+def channel_of(key: bytes) -> tuple[int, int]:
+    """Return sender and recipient of a key of a map by channel. Raises ``ValueError`` for another key."""
+    sender, recipient = _numbers(key, 2)
+    return sender, recipient
+
+
+def _map_key(item: bytes, key: bytes) -> bytes:
+    return item + twox_64(key) + key
+
+
+def _numbers(key: bytes, count: int) -> list[int]:
+    plain = key[PREFIX_BYTES + HASH_BYTES :]
+    if len(plain) != count * PARA_BYTES or twox_64(plain) != key[PREFIX_BYTES : PREFIX_BYTES + HASH_BYTES]:
+        raise ValueError(f"storage key: expected one of a map by {count} para ids, found 0x{key.hex()}")
+    return [int.from_bytes(plain[at : at + PARA_BYTES], "little") for at in range(0, len(plain), PARA_BYTES)]
+
+
+SYSTEM_EVENTS: Final = prefix("System", "Events")
+ACTIVE_CONFIG: Final = prefix("Configuration", "ActiveConfig")
+PARA_LIFECYCLES: Final = prefix("Paras", "ParaLifecycles")
+
+HRMP_CHANNELS: Final = prefix("Hrmp", "HrmpChannels")
+HRMP_CONTENTS: Final = prefix("Hrmp", "HrmpChannelContents")
+HRMP_DIGESTS: Final = prefix("Hrmp", "HrmpChannelDigests")
+HRMP_WATERMARKS: Final = prefix("Hrmp", "HrmpWatermarks")
+HRMP_INGRESS: Final = prefix("Hrmp", "HrmpIngressChannelsIndex")
+HRMP_EGRESS: Final = prefix("Hrmp", "HrmpEgressChannelsIndex")
+HRMP_OPEN_REQUESTS: Final = prefix("Hrmp", "HrmpOpenChannelRequests")
+HRMP_OPEN_REQUESTS_LIST: Final = prefix("Hrmp", "HrmpOpenChannelRequestsList")
+HRMP_CLOSE_REQUESTS: Final = prefix("Hrmp", "HrmpCloseChannelRequests")
+HRMP_CLOSE_REQUESTS_LIST: Final = prefix("Hrmp", "HrmpCloseChannelRequestsList")
+
+DMP_QUEUES: Final = prefix("Dmp", "DownwardMessageQueues")
+DMP_HEADS: Final = prefix("Dmp", "DownwardMessageQueueHeads")
+
+PENDING: Final = prefix("ParaInclusion", "PendingAvailability")
+PENDING_COMMITMENTS: Final = prefix("ParaInclusion", "PendingAvailabilityCommitments")
+PENDING_V1: Final = prefix("ParaInclusion", "V1")
+"""Since runtime 1003003: a queue of pending candidates for each para, with their commitments."""
+
+UMP_QUEUES: Final = prefix("Ump", "RelayDispatchQueues")
+"""Up to runtime 9370; later upward messages wait in `MessageQueue`."""
+UMP_SIZES: Final = prefix("Ump", "RelayDispatchQueueSize")

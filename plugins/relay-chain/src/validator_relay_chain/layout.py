@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shape of types in a runtime's metadata, as short texts.
+
+Payloads are read by position (`storage`, `candidates`), because a SCALE library that turns bytes into text where they happen to be valid
+UTF-8 would lose the difference. The metadata says whether the positions still hold: a runtime whose shape is another is refused.
+
+A text has no names: ``(u32,bytes)`` is a struct of two fields, ``[..]`` a list, ``b32`` 32 bytes, ``opt(..)`` an option, ``<0:u32|1:>`` an
+enum by index. A struct with one field is that field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+DESCRIPTOR: Final = "descriptor"
+"""A candidate's descriptor, whatever its later fields are, if it takes `DESCRIPTOR_BYTES` and begins with para and relay parent. Version 2
+has version, core, session and reserved bytes where version 1 has collator and signature."""
+DESCRIPTOR_BYTES: Final = 4 + 7 * 32 + 64
+
+COMMITMENTS: Final = "([bytes],[(u32,bytes)],opt(bytes),bytes,u32,u32)"
+BITFIELDS: Final = "[(bits,u32,b64)]"
+BACKED: Final = f"[(({DESCRIPTOR},{COMMITMENTS}),[<1:b64|2:b64>],bits)]"
+
+_PENDING_TAIL: Final = "bits,bits,u32,u32,u32"
+
+STORAGE: Final[Mapping[tuple[str, str], str]] = {
+    ("Hrmp", "HrmpChannels"): "(u32,u32,u32,u32,u32,opt(b32),u128,u128)",
+    ("Hrmp", "HrmpChannelContents"): "[(u32,bytes)]",
+    ("Hrmp", "HrmpChannelDigests"): "[(u32,[u32])]",
+    ("Hrmp", "HrmpWatermarks"): "u32",
+    ("Hrmp", "HrmpIngressChannelsIndex"): "[u32]",
+    ("Hrmp", "HrmpEgressChannelsIndex"): "[u32]",
+    ("Hrmp", "HrmpOpenChannelRequests"): "(bool,u32,u128,u32,u32,u32)",
+    ("Hrmp", "HrmpOpenChannelRequestsList"): "[(u32,u32)]",
+    ("Hrmp", "HrmpCloseChannelRequests"): "()",
+    ("Hrmp", "HrmpCloseChannelRequestsList"): "[(u32,u32)]",
+    ("Dmp", "DownwardMessageQueues"): "[(u32,bytes)]",
+    ("Dmp", "DownwardMessageQueueHeads"): "b32",
+    ("Paras", "ParaLifecycles"): "<0:|1:|2:|3:|4:|5:|6:>",
+    ("ParaInclusion", "PendingAvailability"): f"(u32,b32,{DESCRIPTOR},{_PENDING_TAIL})",
+    ("ParaInclusion", "PendingAvailabilityCommitments"): COMMITMENTS,
+    ("ParaInclusion", "V1"): f"[(u32,b32,{DESCRIPTOR},{COMMITMENTS},{_PENDING_TAIL})]",
+    ("Ump", "RelayDispatchQueues"): "[bytes]",
+}
+"""Shapes of the storage items that are read by position. An item that a runtime does not have is not checked."""
+
+REQUIRED: Final = (
+    ("Hrmp", "HrmpChannels"),
+    ("Hrmp", "HrmpChannelContents"),
+    ("Hrmp", "HrmpChannelDigests"),
+    ("Dmp", "DownwardMessageQueues"),
+    ("Dmp", "DownwardMessageQueueHeads"),
+    ("Paras", "ParaLifecycles"),
+    ("Configuration", "ActiveConfig"),
+    ("System", "Events"),
+)
+"""Without these a chain cannot be followed."""
+
+DEPTH_MAX: Final = 32
+_DESCRIPTORS: Final = (["CandidateDescriptor"], ["CandidateDescriptorV2"])
+_BYTES: Final = {"u8": 1, "u16": 2, "u32": 4, "u64": 8}
+
+
+def shape(types: Mapping[int, Any], type_id: int, depth: int = 0) -> str:
+    """Return the shape of a type of the portable registry. Raises ``ValueError`` if it is too deep, ``KeyError`` if it is unknown."""
+    if depth > DEPTH_MAX:
+        raise ValueError(f"type {type_id}: expected at most {DEPTH_MAX} levels")
+
+    def of(each: int) -> str:
+        return shape(types, each, depth + 1)
+
+    found = types[type_id]
+    ((kind, body),) = found["def"].items()
+    match kind:
+        case "primitive":
+            return str(body)
+        case "sequence":
+            item = of(body["type"])
+            return "bytes" if item == "u8" else f"[{item}]"
+        case "array":
+            item = of(body["type"])
+            return f"b{body['len']}" if item == "u8" else f"[{item};{body['len']}]"
+        case "tuple":
+            return f"({','.join(map(of, body))})"
+        case "compact":
+            return f"compact({of(body['type'])})"
+        case "composite" if found["path"][-1:] in _DESCRIPTORS and _is_descriptor(
+            [of(each["type"]) for each in body["fields"]]
+        ):
+            return DESCRIPTOR
+        case "composite":
+            parts = [each for each in (of(field["type"]) for field in body["fields"]) if each != "()"]
+            return parts[0] if len(parts) == 1 else f"({','.join(parts)})"
+        case "variant" if found["path"] == ["Option"]:
+            return f"opt({of(body['variants'][1]['fields'][0]['type'])})"
+        case "variant":
+            arms = (
+                f"{arm['index']}:{','.join(of(field['type']) for field in arm['fields'])}" for arm in body["variants"]
+            )
+            return f"<{'|'.join(arms)}>"
+        case "bitsequence":
+            return "bits"
+    return str(kind)
+
+
+def _is_descriptor(fields: Sequence[str]) -> bool:
+    sizes = (int(each[1:]) if each[0] == "b" and each[1:].isdecimal() else _BYTES.get(each, 0) for each in fields)
+    return list(fields[:2]) == ["u32", "b32"] and sum(sizes) == DESCRIPTOR_BYTES
+
+
+def has_signals(types: Mapping[int, Any]) -> bool:
+    """Return whether a runtime separates signals from upward messages: it does so since descriptors name their core (RFC 103)."""
+    return any(
+        each["path"][-1:] in _DESCRIPTORS
+        and any(field["name"] == "core_index" for field in each["def"].get("composite", {}).get("fields", ()))
+        for each in types.values()
+    )

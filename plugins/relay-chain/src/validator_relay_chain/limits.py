@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All limits of the plugin, with their units."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# --- calls to nodes ---
+
+ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Bytes of one answer that is read. Public nodes cut answers off at 15 MB; a private node may send more."""
+
+CONNECT_S_MAX: Final = 15.0
+"""Seconds that a connection may take, TLS included."""
+
+ANSWER_S_MAX: Final = 60.0
+"""Seconds that an answer may take. Public nodes are slow with keys and proofs."""
+
+IN_FLIGHT_MAX: Final = 4
+"""Requests that wait for an answer at once: public nodes refuse more."""
+
+PAUSE_S_MIN: Final = 0.5
+"""Seconds of the first pause before a call is repeated; each further one in a row is twice as long."""
+
+PAUSE_S_MAX: Final = 60.0
+"""Seconds of the longest pause."""
+
+PAUSE_JITTER: Final = 0.5
+"""Share of a pause that is random, so that many followers do not come back at once."""
+
+CALLS_PER_NODE_MAX: Final = 3
+"""Attempts at a call with one node before a spare takes over."""
+
+START_ROUNDS_MAX: Final = 2
+"""Rounds through all nodes before the first answer, after which nothing is expected to answer."""
+
+STALL_S_MAX: Final = 120.0
+"""Seconds without a new finalised block, or with a block that the node does not know, after which a spare takes over. Finality takes 12 to
+30 seconds."""
+
+PING_S: Final = 20.0
+"""Seconds between pings of a connection, and that their answer may take."""
+
+HEADS_WAITING_MAX: Final = 1_024
+"""Finalised heads of a node that wait to be followed; of more, the oldest are forgotten and found again by their children."""
+
+COMPARE_EVERY_BLOCKS: Final = 10
+"""Blocks between two looks at the storage that a lane is compared with: those between which lanes emit headroom."""
+
+NODES_MAX: Final = 16
+"""Nodes of one chain."""
+
+URL_CHARACTERS_MAX: Final = 2_048
+"""Characters of a node's address."""
+
+ERROR_CHARACTERS_MAX: Final = 200
+"""Characters of a node's error that are shown."""
+
+# --- reading storage ---
+
+KEYS_PER_PAGE: Final = 1_000
+"""Keys that one call lists, which is the most that nodes allow."""
+
+KEYS_MAX: Final = 1_000_000
+"""Keys of one storage item; the largest chain has 20,000 channels."""
+
+VALUES_PER_CALL: Final = 128
+"""Values that one call reads, with its proof."""
+
+# --- blocks ---
+
+CANDIDATES_MAX: Final = 65_536
+"""Candidates of a block, as in its record."""
+
+METADATA_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Bytes of a runtime's metadata, which are about 500,000."""
+
+RUNTIMES_MAX: Final = 3
+"""Decoded metadata kept in memory, each about 50 MB."""
+
+RECENT_HASHES: Final = 64
+"""Last blocks whose number is known by hash; a candidate's relay parent is three blocks old at most. Older ones are asked for."""
+
+WALK_BLOCKS_MAX: Final = 64
+"""Blocks that are followed back from a finalised head by their parents. Longer gaps are filled by number, and each block by its parent."""
+
+PENDING_MAX: Final = 65_536
+"""Candidates that wait for availability."""
+
+BLAMES_MAX: Final = 3
+"""Times in a row that each node may contradict what was followed so far, before the lane stops."""
+
+HEAD_POLL_S: Final = 1.0
+"""Seconds after which a follower that waits for a finalised block looks whether it should stop."""
+
+# --- records ---
+
+BLOCKS_PER_COMMIT_MAX: Final = 64
+"""Blocks whose records are committed at once while catching up."""
+
+BYTES_PER_COMMIT_MAX: Final = 4 * 1024 * 1024
+"""Bytes of records that are committed at once, after which no further block is added."""
+
+COMMIT_S_MAX: Final = 2.0
+"""Seconds that a decoded block waits to be committed with others."""
+
+CURSOR_BYTES_MAX: Final = 512 * 1024
+"""Bytes of a cursor, compressed."""

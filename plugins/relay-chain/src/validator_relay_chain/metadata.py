@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A runtime's metadata: decodes events and a few values of storage, and says whether the rest has the shape that this plugin reads."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from scalecodec.base import RuntimeConfigurationObject, ScaleBytes  # type: ignore[attr-defined]
+from scalecodec.type_registry import load_type_registry_preset
+
+from validator_relay_chain import layout
+from validator_relay_chain.errors import UndecodableBlock
+from validator_relay_chain.limits import METADATA_BYTES_MAX
+
+MAGIC: Final = b"meta"
+VERSIONS: Final = (14, 15)
+
+
+class Event(NamedTuple):
+    """An event of a block. Fields stand in the order of the metadata, in the library's form: hashes and bytes are hex with 0x."""
+
+    pallet: str
+    name: str
+    fields: tuple[Any, ...]
+    phase: str
+    """``Initialization``, ``ApplyExtrinsic`` or ``Finalization``."""
+
+
+class Call(NamedTuple):
+    """The indices of a call."""
+
+    pallet: int
+    call: int
+
+
+class Runtime:
+    """The metadata of one runtime version. Raises `UndecodableBlock` if it is not metadata, or one that this plugin cannot read."""
+
+    def __init__(self, spec_name: str, spec_version: int, metadata: bytes, *, extrinsics_version: int = 0) -> None:
+        self.spec_name = spec_name
+        self.spec_version = spec_version
+        self.extrinsics_version = extrinsics_version
+        """State version of the extrinsics root."""
+        if metadata[:4] != MAGIC or len(metadata) < 5 or metadata[4] not in VERSIONS:
+            raise self._error(f"expected metadata V14 or V15, found bytes that begin with 0x{metadata[:5].hex()}")
+        if len(metadata) > METADATA_BYTES_MAX:
+            raise self._error(f"expected metadata of at most {METADATA_BYTES_MAX} bytes, found {len(metadata)}")
+        try:
+            self._load(metadata)
+        except UndecodableBlock:
+            raise
+        except Exception as error:
+            raise self._error(f"its metadata does not decode: {type(error).__name__}: {error}") from error
+
+    def __repr__(self) -> str:
+        return f"{self.spec_name} {self.spec_version}"
+
+    def events(self, raw: bytes) -> list[Event]:
+        """Return the events of ``System.Events``. Raises `UndecodableBlock` unless they decode to the last byte."""
+        try:
+            decoded = self._decode(self._events_type, raw)
+            return [self._event(each) for each in decoded]
+        except Exception as error:  # the library has no common root of its errors
+            raise self._error(f"an event does not decode: {type(error).__name__}: {error}") from error
+
+    def value(self, pallet: str, item: str, raw: bytes) -> Any:
+        """Return a value of storage in the library's form. Raises `UndecodableBlock`."""
+        type_id = self.items.get((pallet, item))
+        if type_id is None:
+            raise self._error(f"it has no storage item {pallet}.{item}")
+        try:
+            return self._decode(type_id, raw)
+        except Exception as error:
+            raise self._error(f"{pallet}.{item} does not decode: {type(error).__name__}: {error}") from error
+
+    def has(self, pallet: str, item: str) -> bool:
+        """Return whether the runtime has a storage item."""
+        return (pallet, item) in self.items
+
+    def has_call(self, pallet: str, call: str) -> bool:
+        """Return whether the runtime has a call."""
+        return (pallet, call) in self._calls
+
+    @cached_property
+    def enter(self) -> bytes:
+        """The bytes that the call ``ParaInherent.enter`` begins with: pallet and call."""
+        found = self._calls.get(("ParaInherent", "enter"))
+        if found is None:
+            raise self._error("it has no call ParaInherent.enter")
+        return bytes(found)
+
+    @cached_property
+    def configuration_fields(self) -> tuple[str, ...]:
+        """The names of the fields of ``Configuration.ActiveConfig``."""
+        fields = self._types[self.items["Configuration", "ActiveConfig"]]["def"]["composite"]["fields"]
+        return tuple(field["name"] for field in fields)
+
+    def _load(self, raw: bytes) -> None:
+        config = RuntimeConfigurationObject(implements_scale_info=True)
+        config.update_type_registry(load_type_registry_preset("core") or {})
+        metadata = config.create_scale_object("MetadataVersioned", ScaleBytes(raw))
+        metadata.decode()
+        config.add_portable_registry(metadata)
+        self._config = config
+        registry: Any = metadata.portable_registry
+        self._types: dict[int, Any] = {each["id"]: each["type"] for each in registry.value["types"]}
+        self.items: dict[tuple[str, str], int] = {}
+        """The type of each storage item's values."""
+        self._calls: dict[tuple[str, str], Call] = {}
+        for pallet in metadata.pallets:
+            name, index = pallet.value["name"], pallet.value["index"]
+            for item in pallet.storage or ():
+                text = item.get_value_type_string()
+                if text.startswith("scale_info::"):
+                    self.items[name, item.value["name"]] = int(text.removeprefix("scale_info::"))
+            if pallet.value["calls"] is not None:
+                for call in self._types[pallet.value["calls"]["ty"]]["def"]["variant"]["variants"]:
+                    self._calls[name, call["name"]] = Call(index, call["index"])
+                    if (name, call["name"]) == ("ParaInherent", "enter"):
+                        self._check_inherent(call["fields"][0]["type"])
+        self._check_storage()
+        self.has_signals = layout.has_signals(self._types)
+        """Whether an empty upward message ends the messages of a candidate."""
+        self._events_type = self.items["System", "Events"]
+        self._arity = self._arities()
+
+    def _check_storage(self) -> None:
+        for place in layout.REQUIRED:
+            if place not in self.items:
+                raise self._error(
+                    f"it has no storage item {'.'.join(place)}: this plugin does not know such a relay chain"
+                )
+        for place, expected in layout.STORAGE.items():
+            if place in self.items:
+                self._check(".".join(place), self.items[place], expected)
+
+    def _check_inherent(self, type_id: int) -> None:
+        bitfields, backed = self._types[type_id]["def"]["composite"]["fields"][:2]
+        self._check("ParaInherent.enter: bitfields", bitfields["type"], layout.BITFIELDS)
+        self._check("ParaInherent.enter: backed candidates", backed["type"], layout.BACKED)
+
+    def _check(self, what: str, type_id: int, expected: str) -> None:
+        found = layout.shape(self._types, type_id)
+        if found != expected:
+            raise self._error(f"{what}: expected the shape {expected}, found {found}")
+
+    def _arities(self) -> dict[tuple[str, str], int]:
+        """Return how many fields each event has: the library gives a single one without a list around it."""
+        record = self._types[self._types[self._events_type]["def"]["sequence"]["type"]]
+        outer = next(field["type"] for field in record["def"]["composite"]["fields"] if field["name"] == "event")
+        found = {}
+        for pallet in self._types[outer]["def"]["variant"]["variants"]:
+            for event in self._types[pallet["fields"][0]["type"]]["def"]["variant"]["variants"]:
+                found[pallet["name"], event["name"]] = len(event["fields"])
+        return found
+
+    def _event(self, record: dict[str, Any]) -> Event:
+        pallet, name, given = record["module_id"], record["event_id"], record["attributes"]
+        arity = self._arity[pallet, name]
+        if arity == 0:
+            fields: tuple[Any, ...] = ()
+        elif isinstance(given, dict) and len(given) == arity and arity > 1:
+            fields = tuple(given.values())
+        elif arity == 1:
+            fields = (given,)
+        else:
+            fields = tuple(given)
+        if arity > 1 and len(fields) != arity:
+            raise ValueError(f"{pallet}.{name}: expected {arity} fields, found {len(fields)}")
+        return Event(pallet, name, fields, record["phase"])
+
+    def _decode(self, type_id: int, raw: bytes) -> Any:
+        text = f"scale_info::{type_id}"
+        decode = self._config.get_value_decoder(text)
+        if decode is not None:
+            return decode(raw)
+        return self._config.create_scale_object(text, ScaleBytes(raw)).decode()
+
+    def _error(self, text: str) -> UndecodableBlock:
+        return UndecodableBlock(f"runtime {self.spec_name} {self.spec_version}: {text}")

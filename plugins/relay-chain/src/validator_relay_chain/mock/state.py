@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Storage that is made up: a naive model of what candidates, requests and sessions do to the items that a lane is compared with.
+
+It is written from the relay chain's pallets (polkadot-sdk, polkadot/runtime/parachains/src/{hrmp,dmp}.rs) and shares no code with the
+rules of the lanes. Values are plain Python until `MadeState.storage` encodes all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from validator.plugin.api import Writer
+from validator_relay_chain import keys
+from validator_relay_chain.candidates import BackedCandidate
+from validator_relay_chain.hashing import blake2b_256
+from validator_relay_chain.storage import Channel, Queued, encode_channel, encode_queue
+
+PARACHAIN: Final = b"\x02"
+"""`ParaLifecycle::Parachain`."""
+NO_HEAD: Final = bytes(32)
+CAPACITY: Final = 1_000
+SIZE_MAX: Final = 102_400
+DEPOSIT: Final = 100_000_000_000
+
+
+ChannelId = tuple[int, int]
+
+
+def link(head: bytes | None, block: int, message: bytes) -> bytes:
+    """Return the head of a message queue chain, of a channel or a downward queue, after one more message."""
+    encoded = Writer()
+    encoded.bytes(message)
+    return blake2b_256((head or NO_HEAD) + block.to_bytes(4, "little") + blake2b_256(bytes(encoded.buffer)))
+
+
+@dataclass
+class MadeState:
+    """The storage of a made-up chain, or what is made up next to a recorded one."""
+
+    lifecycles: dict[int, bytes] = field(default_factory=dict)
+    channels: dict[ChannelId, Channel] = field(default_factory=dict)
+    contents: dict[ChannelId, list[Queued]] = field(default_factory=dict)
+    digests: dict[int, list[tuple[int, list[int]]]] = field(default_factory=dict)
+    watermarks: dict[int, int] = field(default_factory=dict)
+    downward: dict[int, list[Queued]] = field(default_factory=dict)
+    downward_heads: dict[int, bytes] = field(default_factory=dict)
+    requests: dict[ChannelId, bool] = field(default_factory=dict)
+    """Open requests, and whether the recipient has accepted."""
+    closing: list[ChannelId] = field(default_factory=list)
+    other: dict[bytes, bytes] = field(default_factory=dict)
+    """Values of other items, encoded, such as the configuration."""
+
+    # --- what blocks do ---
+
+    def include(self, block: int, candidate: BackedCandidate) -> None:
+        """Enact a candidate in the block that includes it."""
+        para = candidate.para_id
+        queue = self.downward.get(para, [])
+        del queue[: candidate.processed_downward_messages]
+        for sender, recipient in [each for each in self.contents if each[1] == para]:
+            self._prune(sender, recipient, candidate.hrmp_watermark)
+        self.digests[para] = [each for each in self.digests.get(para, []) if each[0] > candidate.hrmp_watermark]
+        self.watermarks[para] = candidate.hrmp_watermark
+        for message in candidate.horizontal_messages:
+            self._send(block, para, message.recipient, message.data)
+
+    def send_downward(self, block: int, para: int, message: bytes) -> None:
+        """Queue a downward message."""
+        self.downward.setdefault(para, []).append(Queued(block, message))
+        self.downward_heads[para] = link(self.downward_heads.get(para), block, message)
+
+    def open_channel(self, sender: int, recipient: int, head: bytes | None = None) -> None:
+        """Open a channel with usual limits."""
+        self.channels[sender, recipient] = Channel(CAPACITY, SIZE_MAX, SIZE_MAX, 0, 0, head, DEPOSIT, DEPOSIT)
+
+    def change_session(self) -> None:
+        """Open what was accepted, remove what was closed."""
+        for channel in [each for each, accepted in self.requests.items() if accepted]:
+            del self.requests[channel]
+            self.open_channel(*channel)
+        for channel in self.closing:
+            self.channels.pop(channel, None)
+            self.contents.pop(channel, None)
+        self.closing.clear()
+
+    def _send(self, block: int, sender: int, recipient: int, data: bytes) -> None:
+        channel = self.channels[sender, recipient]
+        self.contents.setdefault((sender, recipient), []).append(Queued(block, data))
+        self.channels[sender, recipient] = channel._replace(
+            msg_count=channel.msg_count + 1,
+            total_size=channel.total_size + len(data),
+            mqc_head=link(channel.mqc_head, block, data),
+        )
+        days = self.digests.setdefault(recipient, [])
+        if not days or days[-1][0] != block:
+            days.append((block, []))
+        if sender not in days[-1][1]:
+            days[-1][1].append(sender)
+
+    def _prune(self, sender: int, recipient: int, watermark: int) -> None:
+        waiting = self.contents[sender, recipient]
+        gone = [each for each in waiting if each.sent_at <= watermark]
+        self.contents[sender, recipient] = waiting[len(gone) :]
+        channel = self.channels[sender, recipient]
+        self.channels[sender, recipient] = channel._replace(
+            msg_count=channel.msg_count - len(gone), total_size=channel.total_size - sum(len(each.msg) for each in gone)
+        )
+
+    # --- storage ---
+
+    def storage(self) -> dict[bytes, bytes]:
+        """Return every value by its key."""
+        found = dict(self.other)
+        for para, lifecycle in self.lifecycles.items():
+            found[keys.para_key(keys.PARA_LIFECYCLES, para)] = lifecycle
+        for channel, value in self.channels.items():
+            found[keys.channel_key(keys.HRMP_CHANNELS, *channel)] = encode_channel(value)
+        for channel, messages in self.contents.items():
+            if messages:
+                found[keys.channel_key(keys.HRMP_CONTENTS, *channel)] = encode_queue(messages)
+        for para, days in self.digests.items():
+            if days:
+                found[keys.para_key(keys.HRMP_DIGESTS, para)] = _digests(days)
+        for para, block in self.watermarks.items():
+            found[keys.para_key(keys.HRMP_WATERMARKS, para)] = block.to_bytes(4, "little")
+        for para, queue in self.downward.items():
+            if queue:
+                found[keys.para_key(keys.DMP_QUEUES, para)] = encode_queue(queue)
+        for para, head in self.downward_heads.items():
+            found[keys.para_key(keys.DMP_HEADS, para)] = head
+        return found | self._indices() | self._requests()
+
+    def _indices(self) -> dict[bytes, bytes]:
+        found = {}
+        for item, own, other in ((keys.HRMP_EGRESS, 0, 1), (keys.HRMP_INGRESS, 1, 0)):
+            for para in {each[own] for each in self.channels}:
+                found[keys.para_key(item, para)] = _list(
+                    sorted(each[other] for each in self.channels if each[own] == para)
+                )
+        return found
+
+    def _requests(self) -> dict[bytes, bytes]:
+        found = {}
+        for channel, accepted in self.requests.items():
+            found[keys.channel_key(keys.HRMP_OPEN_REQUESTS, *channel)] = _request(accepted=accepted)
+        for channel in self.closing:
+            found[keys.channel_key(keys.HRMP_CLOSE_REQUESTS, *channel)] = b""
+        for item, channels in (
+            (keys.HRMP_OPEN_REQUESTS_LIST, list(self.requests)),
+            (keys.HRMP_CLOSE_REQUESTS_LIST, self.closing),
+        ):
+            if channels:
+                found[item] = _list([para for channel in channels for para in channel], len(channels))
+        return found
+
+
+def _list(numbers: Iterable[int], count: int | None = None) -> bytes:
+    values = list(numbers)
+    out = Writer()
+    out.compact(len(values) if count is None else count)
+    for value in values:
+        out.u32(value)
+    return bytes(out.buffer)
+
+
+def _digests(days: list[tuple[int, list[int]]]) -> bytes:
+    out = Writer()
+    out.compact(len(days))
+    for block, senders in days:
+        out.u32(block)
+        out.buffer += _list(senders)
+    return bytes(out.buffer)
+
+
+def _request(*, accepted: bool) -> bytes:
+    out = Writer()
+    out.u8(accepted)
+    out.u32(0)
+    out.u128(DEPOSIT)
+    for limit in (SIZE_MAX, CAPACITY, SIZE_MAX):
+        out.u32(limit)
+    return bytes(out.buffer)

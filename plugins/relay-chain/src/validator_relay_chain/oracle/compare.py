@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The comparison of one block: the lane's side, the chain's side, and what is known from the blocks before."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+from validator_relay_chain.oracle.facts import BlockFacts, CandidateFact, ChannelFact, ChannelId
+from validator_relay_chain.oracle.lane_block import LaneBlock, Refusal
+from validator_relay_chain.oracle.limits import CAUSES_MAX
+from validator_relay_chain.oracle.reasons import Reason, reason_of
+
+T = TypeVar("T")
+
+Queue = tuple[int | None, int]
+"""Sender and recipient of a queue; the sender of a downward queue is None."""
+
+
+class Difference(NamedTuple):
+    """A point in which both sides differ."""
+
+    kind: str
+    para_id: int | None
+    recipient: int | None
+    lane_says: str
+    chain_says: str
+    reason: Reason
+    follows_block: int | None = None
+
+
+class Cause(NamedTuple):
+    """An earlier disagreement about a para."""
+
+    block: int
+    reason: Reason
+
+
+Subject = tuple[str, int | None, int]
+"""Kind of a difference, sender and recipient of the queue."""
+
+
+class Room(NamedTuple):
+    """Places and bytes left in a channel."""
+
+    places_left: int
+    bytes_left: int
+
+
+class ParaRoom(NamedTuple):
+    """What the lane says of a para: waiting downward messages, watermark."""
+
+    downward: int
+    watermark: int | None
+
+
+@dataclass
+class Known:
+    """What is known of queues and paras: heads from the lane's verdicts, rooms from its headroom, causes of later differences.
+
+    The lane emits headroom for what has changed since the last emission, so what it said of a channel before holds at every block
+    with some headroom.
+    """
+
+    heads: dict[Queue, bytes | None] = field(default_factory=dict)
+    rooms: dict[ChannelId, list[tuple[int, Room]]] = field(default_factory=dict)
+    """By channel, the block of the headroom and what it says: the last one that was compared, and later ones."""
+    paras: dict[int, list[tuple[int, ParaRoom]]] = field(default_factory=dict)
+    emitted: set[int] = field(default_factory=set)
+    """Blocks with headroom that are not compared yet."""
+    downward: dict[int, int] = field(default_factory=dict)
+    """By para, the block of its last downward message."""
+    causes: dict[int, Cause] = field(default_factory=dict)
+    """By para, the first disagreement that makes later ones."""
+    standing: dict[Subject, tuple[str, str]] = field(default_factory=dict)
+    """Differences in storage that were reported, with both sides: they are reported again once a side has changed."""
+
+    def take_headroom(self, record: Mapping[str, Any]) -> None:
+        """Add a record of headroom."""
+        block = record["block"]
+        self.emitted.add(block)
+        if "places_left" in record:
+            room = Room(record["places_left"], record["bytes_left"])
+            self.rooms.setdefault((record["sender"], record["recipient"]), []).append((block, room))
+        else:
+            said = ParaRoom(record["downward_pending"], record["watermark"])
+            self.paras.setdefault(record["para_id"], []).append((block, said))
+
+    def take(
+        self,
+        facts: BlockFacts,
+        block: LaneBlock,
+        found: Iterable[Difference],
+        compared: Iterable[Subject],
+        standing: Mapping[Subject, tuple[str, str]],
+    ) -> None:
+        """Learn from a block that was compared: what was found, what of storage was compared, and which differences stand."""
+        self.heads |= heads_of(block)
+        for channel in facts.channels:
+            self.heads[channel.sender, channel.recipient] = channel.mqc_head
+        for queue in facts.downward:
+            self.heads[None, queue.para_id] = queue.mqc_head
+        self._note_downward(facts.block, block)
+        self._prune(facts.block)
+        for subject in compared:
+            self.standing.pop(subject, None)
+        self.standing |= standing
+        for each in found:
+            if each.para_id is not None and each.para_id not in self.causes and len(self.causes) < CAUSES_MAX:
+                self.causes[each.para_id] = Cause(each.follows_block or facts.block, each.reason)
+
+    def forget(self, block: LaneBlock) -> None:
+        """Forget the heads that a block which was not compared has moved."""
+        for queue in heads_of(block):
+            self.heads.pop(queue, None)
+
+    def _prune(self, number: int) -> None:
+        """Forget the headroom that only blocks up to ``number`` needed."""
+        self.emitted = {block for block in self.emitted if block > number}
+        for rooms in self.rooms.values():
+            del rooms[: _passed(rooms, number)]
+        for paras in self.paras.values():
+            del paras[: _passed(paras, number)]
+
+    def _note_downward(self, number: int, block: LaneBlock) -> None:
+        for head in block.heads.values():
+            if head.sender is None:
+                self.downward[head.recipient] = number
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the state in plain values."""
+        return {
+            "heads": [[*queue, None if head is None else head.hex()] for queue, head in self.heads.items()],
+            "rooms": [[*channel, said] for channel, said in self.rooms.items()],
+            "paras": [[para, said] for para, said in self.paras.items()],
+            "emitted": sorted(self.emitted),
+            "downward": list(self.downward.items()),
+            "causes": [[para, *cause] for para, cause in self.causes.items()],
+            "standing": [[*subject, *sides] for subject, sides in self.standing.items()],
+        }
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Known:
+        """Return the state again."""
+        return cls(
+            {(sender, to): None if head is None else bytes.fromhex(head) for sender, to, head in plain["heads"]},
+            {(sender, to): [(block, Room(*room)) for block, room in said] for sender, to, said in plain["rooms"]},
+            {para: [(block, ParaRoom(*room)) for block, room in said] for para, said in plain["paras"]},
+            set(plain["emitted"]),
+            dict(plain["downward"]),
+            {para: Cause(block, Reason(reason)) for para, block, reason in plain["causes"]},
+            {(kind, sender, to): (lane, chain) for kind, sender, to, lane, chain in plain["standing"]},
+        )
+
+
+def heads_of(block: LaneBlock) -> dict[Queue, bytes | None]:
+    """Return the last head of each queue that a block has moved, in the order of execution."""
+    return {(head.sender, head.recipient): head.mqc_head for _, head in sorted(block.heads.items())}
+
+
+@dataclass
+class Comparison:
+    """The comparison of one block; `counts` says how much was compared."""
+
+    facts: BlockFacts
+    block: LaneBlock
+    known: Known
+    counts: Counter[str] = field(default_factory=Counter)
+    compared: set[Subject] = field(default_factory=set)
+    """What of storage was compared."""
+    standing: dict[Subject, tuple[str, str]] = field(default_factory=dict)
+    """Differences in storage, reported before or not."""
+
+    def differences(self) -> list[Difference]:
+        """Return the points in which both sides differ: candidates, inclusions, heads, rooms, channels."""
+        return [*self._candidates(), *self._pending(), *self._heads(), *self._rooms(), *self._session()]
+
+    def _candidates(self) -> Iterator[Difference]:
+        outcomes = self.block.candidates
+        self.counts["candidates"] += len(outcomes)
+        if len(outcomes) != self.facts.backed:
+            yield Difference(
+                "CandidatesMissing",
+                None,
+                None,
+                f"{len(outcomes)} candidates",
+                f"{self.facts.backed} backed",
+                Reason.OURS,
+            )
+        for _, outcome in sorted(outcomes.items()):
+            if isinstance(outcome, Refusal):
+                yield self._refused("CandidateRefused", outcome, "backed", self._reason(outcome))
+
+    def _pending(self) -> Iterator[Difference]:
+        for what, outcomes, listed in (
+            ("Inclusion", self.block.inclusions, self.facts.included),
+            ("Timeout", self.block.timeouts, self.facts.timed_out),
+        ):
+            said = "included" if what == "Inclusion" else "timed out"
+            expected = [each for each in listed if each.known]
+            self.counts["inclusions"] += len(expected)
+            if len(outcomes) != len(expected):
+                yield Difference(
+                    f"{what}Missing", None, None, _paras(outcomes.values()), f"{said}: {_paras(expected)}", Reason.OURS
+                )
+            for _, outcome in sorted(outcomes.items()):
+                if isinstance(outcome, Refusal):
+                    yield self._refused(f"{what}Refused", outcome, said, Reason.OURS)
+
+    def _refused(self, kind: str, refusal: Refusal, said: str, reason: Reason) -> Difference:
+        cause = self.known.causes.get(refusal.para_id)
+        if reason is Reason.OURS and cause is not None:
+            return Difference(kind, refusal.para_id, None, refusal.text(), said, cause.reason, cause.block)
+        return Difference(kind, refusal.para_id, None, refusal.text(), said, reason)
+
+    def _reason(self, refusal: Refusal) -> Reason:
+        last = self.known.downward.get(refusal.para_id)
+        since = None if last is None else self.facts.block - last
+        return reason_of(refusal.kind, refusal.details, since)
+
+    # --- storage ---
+
+    def _heads(self) -> Iterator[Difference]:
+        known = self.known.heads | heads_of(self.block)
+        sampled: list[tuple[str, Queue, bytes | None]] = [
+            ("ChannelHead", (each.sender, each.recipient), each.mqc_head) for each in self.facts.channels
+        ]
+        sampled += [("DownwardHead", (None, each.para_id), each.mqc_head) for each in self.facts.downward]
+        for kind, queue, chain in sampled:
+            if queue in known:
+                self.counts["heads"] += 1
+                yield from self._stored(kind, queue, _shown(known[queue]), _shown(chain))
+
+    def _rooms(self) -> Iterator[Difference]:
+        if self.facts.block not in self.known.emitted:
+            return  # between two emissions of headroom
+        for channel in self.facts.channels:
+            queue = channel.sender, channel.recipient
+            room = _last(self.known.rooms.get(queue, ()), self.facts.block)
+            if room is not None:
+                self.counts["counters"] += 1
+                yield from self._stored("ChannelRoom", queue, _left(room), _left(_room(channel)))
+        for kind, para, chain in self._of_paras():
+            said = _last(self.known.paras.get(para, ()), self.facts.block)
+            if said is not None:
+                self.counts["counters"] += 1
+                own = said.downward if kind == "DownwardCount" else said.watermark
+                yield from self._stored(kind, (None, para), str(own), str(chain))
+
+    def _stored(self, kind: str, queue: Queue, lane_says: str, chain_says: str) -> Iterator[Difference]:
+        """Compare two values of storage; yield a difference that is new."""
+        subject = (kind, *queue)
+        self.compared.add(subject)
+        if lane_says == chain_says:
+            return
+        self.standing[subject] = lane_says, chain_says
+        if self.known.standing.get(subject) != (lane_says, chain_says):
+            yield self._differs(kind, queue, lane_says, chain_says)
+
+    def _of_paras(self) -> Iterator[tuple[str, int, int]]:
+        for each in self.facts.downward:
+            if each.messages is not None:
+                yield "DownwardCount", each.para_id, each.messages
+        yield from (("Watermark", each.para_id, each.watermark) for each in self.facts.watermarks)
+
+    def _session(self) -> Iterator[Difference]:
+        if not self.facts.session_ends:
+            return
+        for kind, own, chain in (
+            ("ChannelsOpened", self.block.opened, self.facts.opened),
+            ("ChannelsClosed", self.block.closed, self.facts.closed),
+        ):
+            if chain is None:
+                continue
+            self.counts["channels"] += len(set(own) | set(chain))
+            for sender, recipient in sorted(set(own) ^ set(chain)):
+                ours = "yes" if (sender, recipient) in own else "no"
+                yield self._differs(kind, (sender, recipient), ours, "no" if ours == "yes" else "yes")
+
+    def _differs(self, kind: str, queue: Queue, lane_says: str, chain_says: str) -> Difference:
+        """Return a difference in a queue; one that follows from an earlier one of its ends has its reason."""
+        sender, recipient = queue
+        para = recipient if sender is None else sender
+        other = None if sender is None else recipient
+        cause = next((self.known.causes[each] for each in (para, other) if each in self.known.causes), None)
+        if cause is None:
+            return Difference(kind, para, other, lane_says, chain_says, Reason.OURS)
+        return Difference(kind, para, other, lane_says, chain_says, cause.reason, cause.block)
+
+
+def _passed(said: Iterable[tuple[int, object]], number: int) -> int:
+    """Return how many of the first values hold for no block after ``number``."""
+    return max(0, sum(block <= number for block, _ in said) - 1)
+
+
+def _last(said: Iterable[tuple[int, T]], number: int) -> T | None:
+    """Return what was said last up to a block. Records of one key come in the order of blocks."""
+    found = None
+    for block, each in said:
+        if block <= number:
+            found = each
+    return found
+
+
+def _paras(outcomes: Iterable[Refusal | int | CandidateFact]) -> str:
+    paras = (each if isinstance(each, int) else each.para_id for each in outcomes)
+    return " ".join(map(str, paras)) or "none"
+
+
+def _shown(head: bytes | None) -> str:
+    return "none" if head is None else f"0x{head.hex()}"
+
+
+def _room(channel: ChannelFact) -> Room:
+    return Room(channel.places_left, channel.bytes_left)
+
+
+def _left(room: Room) -> str:
+    return f"{room.places_left} places, {room.bytes_left} bytes left"

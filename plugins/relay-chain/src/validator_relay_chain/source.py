@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A chain as its nodes show it: headers, blocks, storage and runtimes, each answer checked as far as a hash goes."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from validator.plugin.api import DecodeError
+from validator_relay_chain import keys
+from validator_relay_chain.block import RawBlock, check_hash, read_block
+from validator_relay_chain.configuration import router_configuration
+from validator_relay_chain.errors import BadAnswer, NotKnownHere, UndecodableBlock
+from validator_relay_chain.header import Header, from_hex, to_hex
+from validator_relay_chain.limits import KEYS_MAX, KEYS_PER_PAGE, RUNTIMES_MAX, VALUES_PER_CALL
+from validator_relay_chain.metadata import Runtime
+from validator_relay_chain.metadata_cache import MetadataCache
+from validator_relay_chain.pool import NodePool, known
+from validator_relay_chain.storage import Queued, decode_hash, decode_queue
+
+EXTRINSICS_V1_SINCE: Final = 2
+"""The runtime's ``systemVersion`` from which on the extrinsics root has state version 1."""
+
+Value = bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The version of a runtime."""
+
+    spec_name: str
+    spec_version: int
+    extrinsics_version: int
+
+
+class Chain:
+    """One relay chain. Methods raise `NodeError`; the pool repeats what a node may still answer. Any thread may use it.
+
+    ``load`` decodes metadata, which takes half a second of processor time.
+    """
+
+    def __init__(self, pool: NodePool, cache: MetadataCache, load: Callable[..., Runtime] = Runtime) -> None:
+        self.pool = pool
+        self._cache = cache
+        self._decode = load
+        self._runtimes: OrderedDict[tuple[str, int], Runtime] = OrderedDict()
+        self._lock = threading.Lock()
+
+    # --- blocks ---
+
+    def genesis(self) -> bytes:
+        """Return the hash of block 0."""
+        return self.hash_at(0)
+
+    def hash_at(self, number: int) -> bytes:
+        """Return the hash of a block on the node's best chain."""
+        what = f"the hash of block {number}"
+        return self.pool.ask(lambda found: from_hex(known(what)(found), what, 32), "chain_getBlockHash", number)
+
+    def finalised_head(self) -> bytes:
+        """Return the hash of the node's last finalised block."""
+        return self.pool.ask(lambda found: from_hex(found, "finalised head", 32), "chain_getFinalizedHead")
+
+    def header(self, block_hash: bytes) -> Header:
+        """Return the header with a hash."""
+
+        def read(found: Any) -> Header:
+            header = Header.from_json(known(f"block {to_hex(block_hash)}")(found))
+            check_hash(header, block_hash)
+            return header
+
+        return self.pool.ask(read, "chain_getHeader", to_hex(block_hash))
+
+    def block(self, block_hash: bytes) -> RawBlock:
+        """Return the block with a hash, and its events."""
+        shown = to_hex(block_hash)
+        body = self.pool.ask(
+            lambda found: read_block(known(f"block {shown}")(found), "0x", block_hash), "chain_getBlock", shown
+        )
+        what = f"block {body.header.number}: System.Events"
+        events = self.pool.ask(
+            lambda found: from_hex(known(what)(found), what), "state_getStorage", to_hex(keys.SYSTEM_EVENTS), shown
+        )
+        return RawBlock(body.header, body.extrinsics, events)
+
+    # --- storage ---
+
+    def value(self, key: bytes, block_hash: bytes) -> Value:
+        """Return a value after a block, or None if there is none."""
+        return self.pool.ask(
+            lambda found: None if found is None else from_hex(found, "storage value"),
+            "state_getStorage",
+            to_hex(key),
+            to_hex(block_hash),
+        )
+
+    def values(self, wanted: Sequence[bytes], block_hash: bytes) -> dict[bytes, Value]:
+        """Return values after a block, by key; None where there is none."""
+        found: dict[bytes, Value] = {}
+        for start in range(0, len(wanted), VALUES_PER_CALL):
+            part = wanted[start : start + VALUES_PER_CALL]
+            found |= self.pool.ask(
+                lambda answer, part=part: _read_values(answer, part),  # type: ignore[misc]
+                "state_queryStorageAt",
+                [to_hex(key) for key in part],
+                to_hex(block_hash),
+            )
+        return found
+
+    def keys_of(self, prefix: bytes, block_hash: bytes) -> Iterator[list[bytes]]:
+        """Yield the keys of a storage item after a block, a page at a time, ascending. Raises `BadAnswer` for other or too many keys."""
+        last: bytes | None = None
+        count = 0
+        while True:
+            page = self.pool.ask(
+                lambda found, last=last: _read_keys(found, prefix, last),  # type: ignore[misc]
+                "state_getKeysPaged",
+                to_hex(prefix),
+                KEYS_PER_PAGE,
+                None if last is None else to_hex(last),
+                to_hex(block_hash),
+            )
+            count += len(page)
+            if count > KEYS_MAX:
+                raise BadAnswer(f"keys of 0x{prefix.hex()}: expected at most {KEYS_MAX}")
+            if page:
+                yield page
+                last = page[-1]
+            if len(page) < KEYS_PER_PAGE:
+                return
+
+    def proof(self, wanted: Sequence[bytes], block_hash: bytes) -> tuple[bytes, ...]:
+        """Return the trie nodes that prove some values after a block."""
+
+        def read(found: Any) -> tuple[bytes, ...]:
+            nodes = found.get("proof") if isinstance(found, dict) else None
+            if not isinstance(nodes, list):
+                raise BadAnswer("proof: expected a list of nodes, found none")
+            return tuple(from_hex(node, "proof: node") for node in nodes)
+
+        return self.pool.ask(read, "state_getReadProof", [to_hex(key) for key in wanted], to_hex(block_hash))
+
+    # --- runtimes ---
+
+    def version(self, block_hash: bytes) -> Version:
+        """Return the version of the runtime in the state after a block: it executes the next one."""
+        return self.pool.ask(_read_version, "state_getRuntimeVersion", to_hex(block_hash))
+
+    def runtime(self, block_hash: bytes, *, version: Version | None = None, afresh: bool = False) -> Runtime:
+        """Return the runtime in the state after a block, from memory or the cache if its version is there and not wanted ``afresh``."""
+        found = self.version(block_hash) if version is None else version
+        name = found.spec_name, found.spec_version
+        with self._lock:
+            runtime = None if afresh else self._runtimes.get(name)
+        if runtime is None:
+            runtime = self._load(block_hash, found, afresh=afresh)
+            with self._lock:
+                self._runtimes[name] = runtime
+                while len(self._runtimes) > RUNTIMES_MAX:
+                    self._runtimes.popitem(last=False)
+        return runtime
+
+    def _load(self, block_hash: bytes, version: Version, *, afresh: bool) -> Runtime:
+        genesis = self.pool.genesis or self.genesis()
+        raw = None if afresh else self._cache.read(genesis, version.spec_name, version.spec_version)
+        if raw is None:
+            raw = self.pool.ask(
+                lambda found: from_hex(known("metadata")(found), "metadata"), "state_getMetadata", to_hex(block_hash)
+            )
+            self._cache.write(genesis, version.spec_name, version.spec_version, raw)
+        return Runtime(version.spec_name, version.spec_version, raw, extrinsics_version=version.extrinsics_version)
+
+
+class BlockReads:
+    """What one block needs besides itself (`convert.Reads`): ``heads`` are those that were read with the block."""
+
+    def __init__(self, chain: Chain, header: Header, heads: Mapping[int, Value], runtime: Runtime) -> None:
+        self._chain, self._header, self._heads, self._runtime = chain, header, dict(heads), runtime
+
+    def heads(self, para_ids: Iterable[int]) -> dict[int, bytes]:
+        """Return the heads of downward queues after the block."""
+        wanted = list(para_ids)
+        missing = [para for para in wanted if para not in self._heads]
+        if missing:
+            self._heads |= read_heads(self._chain, missing, self._header.hash)
+        found = {para: self._heads[para] for para in wanted}
+        return {para: _hash(head, para) for para, head in found.items() if head is not None}
+
+    def queue(self, para_id: int) -> tuple[Queued, ...]:
+        """Return a downward queue after the block."""
+        raw = self._chain.value(keys.para_key(keys.DMP_QUEUES, para_id), self._header.hash)
+        try:
+            return () if raw is None else decode_queue(raw)
+        except DecodeError as error:
+            raise BadAnswer(f"block {self._header.number}: downward queue of para {para_id}: {error}") from error
+
+    def lifecycles(self) -> dict[int, int]:
+        """Return the lifecycle of every para after the block."""
+        return read_lifecycles(self._chain, self._header.hash)
+
+    def configuration(self) -> dict[str, int]:
+        """Return the Router's limits after the block, in the layout of the runtime that executed it: migrations run in the next one."""
+        return read_configuration(self._chain, self._header.hash, self._runtime)
+
+    def header_number(self, block_hash: bytes) -> int:
+        """Return the number of an older block."""
+        return self._chain.header(block_hash).number
+
+
+def read_heads(chain: Chain, para_ids: Iterable[int], block_hash: bytes) -> dict[int, Value]:
+    """Return the heads of downward queues after a block; None where there is none."""
+    wanted = {keys.para_key(keys.DMP_HEADS, para): para for para in para_ids}
+    return {wanted[key]: value for key, value in chain.values(list(wanted), block_hash).items()}
+
+
+def read_lifecycles(chain: Chain, block_hash: bytes) -> dict[int, int]:
+    """Return the lifecycle of every para after a block."""
+    found: dict[int, int] = {}
+    for page in chain.keys_of(keys.PARA_LIFECYCLES, block_hash):
+        for key, raw in chain.values(page, block_hash).items():
+            if raw is None or len(raw) != 1:
+                raise BadAnswer(f"lifecycle of para {keys.para_of(key)}: expected one byte")
+            found[keys.para_of(key)] = raw[0]
+    return found
+
+
+def read_configuration(chain: Chain, block_hash: bytes, runtime: Runtime) -> dict[str, int]:
+    """Return the Router's limits after a block. Raises `UndecodableBlock`."""
+    raw = chain.value(keys.ACTIVE_CONFIG, block_hash)
+    if raw is None:
+        raise UndecodableBlock(f"block {to_hex(block_hash)}: expected Configuration.ActiveConfig, found none")
+    return router_configuration(runtime.value("Configuration", "ActiveConfig", raw))
+
+
+def _hash(raw: bytes, para_id: int) -> bytes:
+    try:
+        return decode_hash(raw)
+    except DecodeError as error:
+        raise BadAnswer(f"head of the downward queue of para {para_id}: {error}") from error
+
+
+def _read_values(answer: Any, wanted: Sequence[bytes]) -> dict[bytes, Value]:
+    found: dict[bytes, Value] = dict.fromkeys(wanted)
+    if not isinstance(answer, list) or len(answer) != 1 or not isinstance(answer[0], dict):
+        raise BadAnswer(f"state_queryStorageAt: expected one set of changes, found {_shown(answer)}")
+    changes = answer[0].get("changes")
+    if not isinstance(changes, list):
+        raise BadAnswer(f"state_queryStorageAt: expected changes, found {_shown(changes)}")
+    for change in changes:
+        if not isinstance(change, list) or len(change) != 2:
+            raise BadAnswer(f"state_queryStorageAt: expected key and value, found {_shown(change)}")
+        key = from_hex(change[0], "storage key")
+        if key not in found:
+            raise BadAnswer(f"state_queryStorageAt: expected the keys that were asked for, found 0x{key.hex()}")
+        found[key] = None if change[1] is None else from_hex(change[1], "storage value")
+    if len(changes) != len(found):
+        raise NotKnownHere(f"state_queryStorageAt: expected {len(found)} values, found {len(changes)}")
+    return found
+
+
+def _read_keys(answer: Any, prefix: bytes, last: bytes | None) -> list[bytes]:
+    if not isinstance(answer, list) or len(answer) > KEYS_PER_PAGE:
+        raise BadAnswer(f"state_getKeysPaged: expected at most {KEYS_PER_PAGE} keys, found {_shown(answer)}")
+    found = [from_hex(each, "storage key") for each in answer]
+    for key in found:
+        if not key.startswith(prefix) or (last is not None and key <= last):
+            raise BadAnswer(f"state_getKeysPaged: expected ascending keys of 0x{prefix.hex()}, found 0x{key.hex()}")
+        last = key
+    return found
+
+
+def _read_version(answer: Any) -> Version:
+    if not isinstance(answer, dict) or type(answer.get("specVersion")) is not int:
+        raise BadAnswer(f"state_getRuntimeVersion: expected a specVersion, found {_shown(answer)}")
+    name = answer.get("specName")
+    if not isinstance(name, str) or not 1 <= len(name) <= 64 or not name.isascii() or not name.isprintable():
+        raise BadAnswer(f"state_getRuntimeVersion: expected a specName, found {_shown(name)}")
+    system = answer.get("systemVersion", answer.get("stateVersion", 0))
+    is_v1 = type(system) is int and system >= EXTRINSICS_V1_SINCE
+    return Version(name, answer["specVersion"], int(is_v1))
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The transport `relay-chain`: follows relay chains through their nodes and writes the records of their lanes.
+
+One process follows all chains of `[transports.relay-chain]`, a thread each. Records of a block and the position after it are one commit,
+so a process that is killed at any moment leaves neither a gap nor a record twice.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+
+from validator.plugin.api import LeaseLost, Manifest, Record, Transport, TransportContext, hookimpl
+from validator_relay_chain import __version__
+from validator_relay_chain.config import ChainSource, Configuration
+from validator_relay_chain.convert import JsonRecord, Step
+from validator_relay_chain.display import LOG, Display, LaneDisplay
+from validator_relay_chain.errors import FollowError
+from validator_relay_chain.follow import Follower, Settings
+from validator_relay_chain.header import from_hex
+from validator_relay_chain.metadata_cache import MetadataCache
+from validator_relay_chain.oracle.records import own_topics
+from validator_relay_chain.oracle.transport import run as judge
+from validator_relay_chain.pool import NodePool, RealTime, Stopped
+from validator_relay_chain.position import Position
+from validator_relay_chain.source import Chain
+
+NAME: Final = "relay-chain"
+JUDGE: Final = "judge"
+STOP_LOOK_S: Final = 0.2
+"""Seconds after which a pause notices a request to stop."""
+
+
+@hookimpl
+def validator_manifest() -> Manifest:
+    """Return the identity of this plugin."""
+    return Manifest(NAME, __version__, (1, 3), Configuration)
+
+
+@hookimpl
+def validator_transports(config: Configuration | None) -> Iterator[Transport]:
+    """Yield the transport that follows chains, which only writes, and the judge that compares lanes with them."""
+    own = own_topics()
+    yield Transport(NAME, run, cursors=True, own=own)
+    yield Transport(JUDGE, partial(judge, () if config is None else tuple(config.chains)), cursors=True, own=own)
+
+
+def run(context: TransportContext) -> None:
+    """Follow all configured chains until the context asks to stop, or each has reached its last block. Raises `FollowError`."""
+    config: Configuration = context.config
+    if not config.chains:
+        raise FollowError("[transports.relay-chain.chains]: expected at least one chain, found none")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s relay-chain: %(message)s"))
+    level = LOG.level
+    LOG.addHandler(handler)
+    LOG.setLevel(logging.INFO)
+    try:
+        with Display(Console(stderr=True)) as display:
+            _Lanes(context, config.chains, display).run()
+    finally:
+        LOG.setLevel(level)
+        LOG.removeHandler(handler)
+
+
+class ContextTime(RealTime):
+    """The clock of this machine; the context ends its pauses."""
+
+    def __init__(self, context: TransportContext) -> None:
+        super().__init__(threading.Event())
+        self._context = context
+
+    def pause(self, seconds: float) -> bool:
+        """Wait, and return whether the transport should stop."""
+        deadline = time.monotonic() + seconds
+        while not self._context.stopping:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            super().pause(min(left, STOP_LOOK_S))
+        return True
+
+
+class _Lanes:
+    """The lanes of one process. One that cannot continue says so, and the others go on."""
+
+    def __init__(self, context: TransportContext, chains: Mapping[str, ChainSource], display: Display) -> None:
+        self._context, self._chains, self._display = context, chains, display
+        self._failures: list[tuple[str, BaseException]] = []
+
+    def run(self) -> None:
+        """Follow all chains. Raises what ended the first lane that failed, once every lane has ended."""
+        threads = [
+            threading.Thread(target=self._follow, args=item, name=item[0], daemon=True) for item in self._chains.items()
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for _, error in self._failures:
+            if isinstance(error, LeaseLost):
+                raise error
+        for _, error in self._failures:
+            raise error
+
+    def _follow(self, lane: str, source: ChainSource) -> None:
+        try:
+            follow(self._context, lane, source, self._display)
+        except Stopped:
+            return
+        except BaseException as error:  # noqa: BLE001 - raised again once all lanes have ended
+            self._failures.append((lane, error))
+            if len(self._chains) > 1:
+                LOG.error("lane %s stops: %s", lane, error)
+
+
+def follow(context: TransportContext, lane: str, source: ChainSource, display: Display) -> None:
+    """Follow one chain: from its cursor, or from what `validator follow` has written. Raises `FollowError`, `Stopped`."""
+    position = _begin(context, lane, source)
+    clock = ContextTime(context)
+
+    def tell(text: str) -> None:
+        LOG.warning("lane %s: %s", lane, text)
+
+    pool = NodePool(source.rpc, clock, genesis=from_hex(source.genesis, "genesis", 32), tell=tell)
+    try:
+        chain = Chain(pool, MetadataCache(source.metadata_folder))
+        out = _Output(context, lane, display.lane(lane, position.number))
+        Follower(_settings(lane, source), chain, clock, position, out, tell).run()
+        LOG.info("lane %s: block %d is followed, the last one wanted", lane, source.to_block)
+    finally:
+        pool.close()
+
+
+def _settings(lane: str, source: ChainSource) -> Settings:
+    return Settings(lane, source.to_block, compare_every_blocks=source.compare_every_blocks)
+
+
+def _begin(context: TransportContext, lane: str, source: ChainSource) -> Position:
+    """Return the position of a lane; one that has none yet gets its first records. Raises `FollowError`."""
+    cursor = context.cursor(lane)
+    if cursor is not None:
+        position = _decoded(f"lane {lane}", cursor)
+        _check_genesis(lane, source, position)
+        LOG.info("lane %s: continues after block %d", lane, position.number)
+        return position
+    records, cursor = read_start(source.start_path)
+    position = _decoded(str(source.start_path), cursor)
+    _check_genesis(lane, source, position)
+    context.commit(_encoded(context, records), {lane: cursor})
+    LOG.info("lane %s: begins after block %d", lane, position.number)
+    return position
+
+
+def read_start(path: Path) -> tuple[list[tuple[str, JsonRecord]], bytes]:
+    """Return the first records of a lane and the cursor after them. Raises `FollowError` if the file is missing or is none."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return [(topic, record) for topic, record in document["records"]], bytes.fromhex(document["cursor"])
+    except FileNotFoundError:
+        raise FollowError(
+            f"{path}: expected what a lane begins with, found no file: `validator follow` writes it"
+        ) from None
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise FollowError(f"{path}: expected what a lane begins with, found {error}") from error
+
+
+def _decoded(where: str, cursor: bytes) -> Position:
+    try:
+        return Position.decode(cursor)
+    except ValueError as error:
+        raise FollowError(f"{where}: {error}") from error
+
+
+def _check_genesis(lane: str, source: ChainSource, position: Position) -> None:
+    if position.genesis.hex() != source.genesis[2:]:
+        raise FollowError(
+            f"lane {lane}: expected genesis 0x{position.genesis.hex()}, which it has followed, found {source.genesis}"
+        )
+
+
+class _Output:
+    """Writes the records of a lane."""
+
+    def __init__(self, context: TransportContext, lane: str, display: LaneDisplay) -> None:
+        self._context, self._lane, self._display = context, lane, display
+
+    def commit(self, records: Sequence[tuple[str, JsonRecord]], position: Position) -> None:
+        """Write records and the position after them."""
+        self._context.commit(_encoded(self._context, records), {self._lane: position.encode()})
+
+    def show(self, step: Step, target: int) -> None:
+        """Show how far the lane is."""
+        self._display.show(step.block.number, target)
+
+
+def _encoded(context: TransportContext, records: Sequence[tuple[str, JsonRecord]]) -> list[Record]:
+    encode: Callable[[str, Any], tuple[bytes, bytes]] = context.encode
+    return [(topic, *encode(topic, record)) for topic, record in records]

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A made-up chain with everything that a lane sees, and a follower of it without Kafka."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from validator_relay_chain import keys
+from validator_relay_chain.convert import JsonRecord, Step
+from validator_relay_chain.follow import Follower, Settings
+from validator_relay_chain.header import to_hex
+from validator_relay_chain.metadata import Runtime
+from validator_relay_chain.metadata_cache import MetadataCache
+from validator_relay_chain.mock import Recording
+from validator_relay_chain.mock.made import MadeCandidate, MadeChain
+from validator_relay_chain.mock.recording import SHIPPED
+from validator_relay_chain.mock.state import PARACHAIN, MadeState
+from validator_relay_chain.pool import NodePool
+from validator_relay_chain.position import Position
+from validator_relay_chain.seeding import Seed, make_seed
+from validator_relay_chain.snapshot import take_snapshot
+from validator_relay_chain.source import Chain
+
+LANE = "polkadot"
+GENESIS = bytes.fromhex("91b171bb158e2d3848fa23a9f1c25182fb8e20313b2c1eb49219da7a70ce90c3")
+"""The one that the mock node says."""
+FIRST = 100
+"""The block after which the lane joins."""
+SESSION, UPGRADE = 110, 115
+LAST = 130
+SPEC = 9430
+
+
+@cache
+def shipped() -> Recording:
+    """Return the recording that is shipped."""
+    return Recording.load(SHIPPED)
+
+
+@cache
+def metadata() -> bytes:
+    """Return the shipped metadata, which decodes made-up blocks."""
+    found = shipped().metadata_of(SPEC)
+    assert found is not None
+    return found
+
+
+@cache
+def runtime() -> Runtime:
+    """Return the runtime of made-up blocks."""
+    return load("polkadot", SPEC, metadata())
+
+
+load = cache(Runtime)
+"""Decodes each metadata once for all tests."""
+
+
+def configuration() -> bytes:
+    """Return a value of `Configuration.ActiveConfig`."""
+    recording = shipped()
+    block = recording.at(recording.canonical[recording.first])
+    assert block is not None
+    value = recording.value(block, to_hex(keys.ACTIVE_CONFIG))
+    assert value is not None
+    return bytes.fromhex(value[2:])
+
+
+def empty_chain(first: int = FIRST) -> MadeChain:
+    """Return a chain of which only block 0 is known, and that goes on with block ``first``."""
+    state = MadeState(
+        lifecycles=dict.fromkeys((1000, 2000, 2004), PARACHAIN), other={keys.ACTIVE_CONFIG: configuration()}
+    )
+    state.open_channel(2000, 2004)
+    recording = Recording()
+    recording.put_metadata(str(SPEC), metadata())
+    recording.set_runtime(0, SPEC)
+    return MadeChain(recording, state, first - 1, bytes(32))
+
+
+def busy_chain(last: int = LAST) -> MadeChain:
+    """Return a chain in which everything happens that a lane sees, from block `FIRST` on."""
+    chain = empty_chain()
+    chain.add(downward=[(2004, b"early")])
+    while chain.number < last:
+        number = chain.number + 1
+        session, upgrade = number == SESSION, number == UPGRADE
+        pending = sorted(chain._pending)
+        timed_out = pending[:1] if number % 7 == 0 else []
+        included = [para for para in pending if para not in timed_out]
+        backed = [] if session else [_candidate(chain, number, para) for para in (1000, 2000, 2004)[number % 3 :]]
+        if chain.number == SESSION:
+            included, timed_out = [], []
+            chain._pending.clear()
+        requests = {103: [("open", 1000, 2000)], 104: [("accept", 1000, 2000)], 120: [("close", 2000, 2004)]}.get(
+            number, []
+        )
+        downward = [(2000, b"to 2000 %d" % number), (2004, b"a"), (2004, b"b")] if number % 5 == 0 else []
+        chain.add(
+            backed=backed, included=included, timed_out=timed_out, requests=requests, downward=downward,
+            new_session=session, upgrade_to=SPEC + 1 if upgrade else None,
+        )  # fmt: skip
+    chain.recording.put_metadata(str(SPEC + 1), metadata())
+    return chain
+
+
+def _candidate(chain: MadeChain, number: int, para: int) -> MadeCandidate:
+    horizontal = ((2004, b"across %d" % number),) if para == 2000 else ()
+    return MadeCandidate(para, chain.parent, number - 1, (b"up",), horizontal, 0, b"head %d" % number)
+
+
+class SkippingTime:
+    """A clock whose pauses take no time. It asks to stop after ``pauses_max`` of them, so that a test ends."""
+
+    def __init__(self, pauses_max: int = 10_000) -> None:
+        self.pauses: list[float] = []
+        self.stop = threading.Event()
+        self._skipped, self._pauses_max = 0.0, pauses_max
+
+    def now(self) -> float:
+        """Return seconds, pauses included."""
+        return time.monotonic() + self._skipped
+
+    def pause(self, seconds: float) -> bool:
+        """Skip a pause."""
+        self._skipped += seconds
+        self.pauses.append(seconds)
+        return self.stop.is_set() or len(self.pauses) > self._pauses_max
+
+    def share(self) -> float:
+        """Return no jitter."""
+        return 0.0
+
+
+@dataclass
+class Collected:
+    """The records of a lane, and its position, as if on Kafka. ``before`` is called before each commit takes effect."""
+
+    records: list[tuple[str, JsonRecord]] = field(default_factory=list)
+    cursor: bytes | None = None
+    before: Callable[[Position], None] = lambda _: None
+    steps: list[Step] = field(default_factory=list)
+
+    def commit(self, records: Sequence[tuple[str, JsonRecord]], position: Position) -> None:
+        """Take records and position, both or neither."""
+        self.before(position)
+        self.records += records
+        self.cursor = position.encode()
+
+    def show(self, step: Step, target: int) -> None:
+        """Take note of a block."""
+        self.steps.append(step)
+
+    def blocks(self) -> list[int]:
+        """Return the numbers of the blocks in the order of their records."""
+        return [record["block"] for topic, record in self.records if topic == "blocks"]
+
+    def block(self, number: int) -> JsonRecord:
+        """Return a block's record."""
+        (found,) = [record for topic, record in self.records if topic == "blocks" and record["block"] == number]
+        return found
+
+    def of(self, topic: str, number: int) -> list[JsonRecord]:
+        """Return the records of a block in a topic."""
+        return [record for each, record in self.records if each == topic and record["block"] == number]
+
+
+@dataclass
+class World:
+    """Nodes that a lane follows, with what it was told."""
+
+    urls: Sequence[str]
+    folder: Path
+    to_block: int | None = LAST
+    time: SkippingTime = field(default_factory=SkippingTime)
+    told: list[str] = field(default_factory=list)
+    stall_s_max: float = 120.0
+    answer_s_max: float = 60.0
+
+    def chain(self) -> Chain:
+        """Return the chain, with a new connection."""
+        pool = NodePool(self.urls, self.time, genesis=GENESIS, tell=self.told.append, answer_s_max=self.answer_s_max)
+        return Chain(pool, MetadataCache(self.folder / "metadata"), load)
+
+    def seed(self, number: int = FIRST) -> Seed:
+        """Return what a lane begins with after a block."""
+        chain = self.chain()
+        header = chain.header(chain.hash_at(number))
+        found = chain.runtime(header.hash)
+        snapshot = take_snapshot(chain, header, found, lambda *_: None)
+        chain.pool.close()
+        return make_seed(LANE, snapshot, found, GENESIS)
+
+    def follow(self, out: Collected, seed: Seed) -> None:
+        """Follow the chain from where ``out`` is, as a process does after its start."""
+        if out.cursor is None:
+            out.commit(seed.records, seed.position)
+        assert out.cursor is not None
+        chain = self.chain()
+        settings = Settings(LANE, self.to_block, self.stall_s_max)
+        try:
+            Follower(settings, chain, self.time, Position.decode(out.cursor), out, self.told.append).run()
+        finally:
+            chain.pool.close()

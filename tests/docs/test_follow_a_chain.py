@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/follow-a-chain.md works: its first command prepares a lane, with a mock node in place of a public one; its tables are complete."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from validator_relay_chain.mock import Fault, FaultKind, MockNode, Recording
+from validator_relay_chain.mock.recording import SHIPPED
+from validator_relay_chain.oracle.reasons import Reason
+from validator_relay_chain.oracle.records import own_topics
+
+from tests.docs.pages import AS_ON_A_TERMINAL, DOCS, Block, blocks, commands, run
+from tests.docs.test_every_command import NOT_RUN
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGE: Final = DOCS / "follow-a-chain.md"
+NODE: Final = "wss://rpc.polkadot.io"
+
+
+def page() -> str:
+    """Return "follow-a-chain.md"."""
+    return PAGE.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def node() -> MockNode:
+    return MockNode(Recording.load(SHIPPED), [Fault(FaultKind.RATE_LIMIT, "state_getKeysPaged")], head=17_844_552)
+
+
+def test_lane_is_prepared_from_a_node(node: MockNode, tmp_path: Path) -> None:
+    shown = [each for block in blocks(page()) if block.language == "console" for each in commands(block)]
+    (prepare,) = [each.line for each in shown if NODE in each.line]
+    with node:
+        ran = run([Block("console", f"$ {prepare.replace(NODE, node.url)}\n", None)], tmp_path, AS_ON_A_TERMINAL)
+    ran.check()
+    assert "the lane begins with block 17844553" in ran.done.stdout
+    config = tomllib.loads((tmp_path / "validator.toml").read_text())
+    assert config["chains"]["polkadot"]["enactment"] == "on-inclusion"
+    assert (tmp_path / "polkadot" / "STATE.json").exists()
+    run_elsewhere = {each.plain() for each in shown} - {prepare}
+    assert run_elsewhere <= {*NOT_RUN, "validator up", "validator lanes"}
+
+
+def test_page_has_every_reason_and_topic() -> None:
+    text = page()
+    reasons = set(re.findall(r"^\| `([a-z-]+)` \| ", text, re.MULTILINE))
+    assert reasons - {"reason"} == {each.value for each in Reason}
+    for each in own_topics():
+        assert each.topic.name in text

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a node to verdicts: recorded blocks of Polkadot over JSON-RPC, the follower, Kafka, Spark, and the chain as the judge.
+
+Two lanes follow two recorded runs in one job. `run` has the long run, or the four blocks that are shipped. `proven` has three blocks, of
+which one comes with a recorded snapshot of storage that is proven against its state root.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from validator_relay_chain import keys
+from validator_relay_chain.block import ChainBlock
+from validator_relay_chain.header import to_hex
+from validator_relay_chain.metadata import Runtime
+from validator_relay_chain.metadata_cache import MetadataCache
+from validator_relay_chain.mock import MockNode, Recording
+from validator_relay_chain.mock.recording import SHIPPED
+from validator_relay_chain.mock.seeding import decoded as decoded_block
+from validator_relay_chain.mock.seeding import make_up_storage
+from validator_relay_chain.oracle import records
+from validator_relay_chain.pool import NodePool, RealTime
+from validator_relay_chain.prepare import configuration, prepare
+from validator_relay_chain.source import Chain
+
+from tests.realdata.recorded import DATA
+from tests.streaming.harness import Stream, consume, decoded, wait_until
+from validator.config import Config
+from validator.lanes.configured import lane_definition
+from validator.service.transport import TransportGroup, choose_transport, create_topics_of_jobs, run_transport
+
+RECORDED = DATA / "rpc" / "polkadot"
+PLUGIN_TESTS = Path(__file__).resolve().parents[2] / "plugins" / "relay-chain" / "tests"
+SPEC = 9430
+JOINED, SNAPSHOT = 17_773_280, 17_773_281
+
+
+class Followed(NamedTuple):
+    """A recorded run, the block after which a lane joins it, and its runtime."""
+
+    recording: Recording
+    runtime: Runtime
+    joined: int
+
+    @property
+    def last(self) -> int:
+        return self.recording.last
+
+    def blocks(self) -> Iterator[ChainBlock]:
+        for number in range(self.joined + 1, self.last + 1):
+            yield decoded_block(self.recording, self.runtime, number)
+
+
+def runtime_of(recording: Recording) -> Runtime:
+    metadata = recording.metadata_of(SPEC)
+    assert metadata is not None
+    return Runtime("polkadot", SPEC, metadata)
+
+
+def runs() -> dict[str, Followed]:
+    shipped = Recording.load(SHIPPED)
+    if not RECORDED.exists():
+        return {"run": Followed(shipped, runtime_of(shipped), shipped.first)}
+    sys.path.insert(0, str(PLUGIN_TESTS))
+    import make_shipped
+
+    long = make_shipped.seeded(Recording.load(RECORDED, make_shipped.RUN))
+    proven = Recording.load(RECORDED, "17773280-17773282.jsonl.gz")
+    runtime = runtime_of(proven)
+    state = make_shipped.start_state(proven, SNAPSHOT - 2)
+    state.downward.clear()  # the message that the other run lacks
+    state.downward_heads.pop(make_shipped.UNRECORDED_DOWNWARD[0])
+    make_up_storage(proven, runtime, JOINED, state)
+    return {
+        "run": Followed(long, runtime_of(long), make_shipped.JOINED),
+        "proven": Followed(proven, runtime, JOINED),
+    }
+
+
+def tables(name: str, run: Followed, url: str, folder: Path) -> dict[str, Any]:
+    """Return the configuration of a lane, made as `validator follow` makes it."""
+    pool = NodePool([url], RealTime(threading.Event()))
+    try:
+        chain = Chain(pool, MetadataCache(folder / "metadata"))
+        prepared = prepare(
+            chain, name, folder, from_block=run.joined + 1, to_block=run.last, progress=lambda *_: None,
+            tell=lambda _: None,
+        )  # fmt: skip
+    finally:
+        pool.close()
+    made = configuration(prepared, [url], str(folder), run.last)
+    made["transports"]["relay-chain"]["chains"][name]["compare_every_blocks"] = 1
+    return made
+
+
+def merged(made: list[dict[str, Any]], **more: Any) -> Config:
+    found: dict[str, Any] = {"chains": {}, "transports": {"relay-chain": {"chains": {}}}, **more}
+    for each in made:
+        found["chains"] |= each["chains"]
+        found["transports"]["relay-chain"]["chains"] |= each["transports"]["relay-chain"]["chains"]
+    found["job"] = {"headroom_interval_blocks": 1}
+    return Config.model_validate(found)
+
+
+@contextmanager
+def transport(config: Config, name: str) -> Iterator[threading.Event]:
+    """Run a transport until the block is left; the event says that it has ended by itself."""
+    chosen = choose_transport(config, name)
+    create_topics_of_jobs(config, chosen)
+    stop, ended, failed = threading.Event(), threading.Event(), list[BaseException]()
+
+    def run() -> None:
+        try:
+            group = TransportGroup(config.kafka, config.topics.prefix, chosen.name)
+            run_transport(chosen, group, stop, lambda _: None, lambda _: None)
+        except BaseException as error:  # noqa: BLE001 - raised in the test
+            failed.append(error)
+        finally:
+            ended.set()
+
+    thread = threading.Thread(target=run, name=name)
+    thread.start()
+    try:
+        yield ended
+    finally:
+        stop.set()
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+def last_of(running: Stream, topic: str) -> dict[str, dict[str, Any]]:
+    """Return the last record of each lane."""
+    found = consume(running.kafka, running.prefix, [topic])[topic]
+    return {key.decode(): records.decode(topic, value) for key, value in found}
+
+
+@pytest.mark.broker
+def test_recorded_runs_reach_verdicts_and_the_chain_agrees(stream: Callable[..., Stream], tmp_path: Path) -> None:
+    followed = runs()
+    with ExitStack() as stack:
+        made = []
+        for name, run in followed.items():
+            node = stack.enter_context(MockNode(run.recording, pace_s=0.01, step=3, head=run.joined + 1))
+            node.finalise(run.last)
+            made.append(tables(name, run, node.url, tmp_path / name))
+        running = stream({name: lane_definition(merged(made), name) for name in followed})
+        config = merged(made, kafka=dict(running.kafka), topics={"prefix": running.prefix})
+        running.start()
+        with transport(config, "relay-chain.judge"), transport(config, "relay-chain") as ended:
+            wait_until(ended.is_set, "both runs are followed", running.log)
+
+            def judged() -> bool:
+                agreed = last_of(running, records.AGREEMENT)
+                return {name: agreed.get(name, {}).get("block") for name in followed} == {
+                    name: run.last for name, run in followed.items()
+                }
+
+            wait_until(judged, "every block is compared with the chain", running.log)
+        running.stop()
+
+    outputs = running.outputs()
+    verdicts = decoded(outputs, "verdicts")
+    assert decoded(outputs, "dead-letters") == []
+    assert [each for each in verdicts if not each["ok"]] == []
+    agreement = last_of(running, records.AGREEMENT)
+    for name, run in followed.items():
+        of_lane = [each for each in verdicts if each["lane"] == name and each["block"] > run.joined]
+        check_candidates(run, of_lane)
+        check_inclusions(run, of_lane)
+        found = agreement[name]
+        assert (found["disagreements"], found["skipped"], found["last_ours"]) == ({}, 0, None)
+        assert found["blocks"] == run.last - run.joined + 1
+        assert found["heads"] > 40
+        assert found["counters"] > 40
+    if "proven" in followed:
+        check_snapshot(running, followed["proven"])
+    assert consume(running.kafka, running.prefix, [records.DISAGREEMENTS])[records.DISAGREEMENTS] == []
+
+
+def check_candidates(run: Followed, verdicts: list[dict[str, Any]]) -> None:
+    """Every candidate that the chain backed has a verdict with its hash, and its commitments have the hash of the chain's event."""
+    judged = [(each["block"], each["candidate_hash"]) for each in verdicts if each["kind"] == "candidate"]
+    backed = []
+    for block in run.blocks():
+        raw = run.recording.blocks[run.recording.canonical[block.number]].storage[to_hex(keys.SYSTEM_EVENTS)]
+        events = [each for each in run.runtime.events(bytes.fromhex(raw[2:])) if each.name == "CandidateBacked"]
+        assert [event.fields[0]["commitments_hash"] for event in events] == [
+            to_hex(each.commitments_hash) for each in block.candidates
+        ]
+        backed += [(block.number, to_hex(each.candidate_hash)) for each in block.candidates]
+    assert len(backed) > 40
+    assert judged == backed
+
+
+def check_inclusions(run: Followed, verdicts: list[dict[str, Any]]) -> None:
+    """Every candidate that the chain included is enacted in its block."""
+    enacted = [(each["block"], each["para_id"]) for each in verdicts if each["kind"] == "inclusion" and each["enacted"]]
+    assert enacted == [(block.number, each.para_id) for block in run.blocks() for each in block.included]
+
+
+def check_snapshot(running: Stream, run: Followed) -> None:
+    """The facts of the block with a snapshot equal the recorded values, which its state root proves."""
+    given = [
+        records.decode(records.FACTS, value)
+        for _, value in consume(running.kafka, running.prefix, [records.FACTS])[records.FACTS]
+    ]
+    (facts,) = [each for each in given if (each["lane"], each["block"]) == ("proven", SNAPSHOT)]
+    heads = {
+        keys.channel_key(keys.HRMP_CHANNELS, each["sender"], each["recipient"]): each["mqc_head"]
+        for each in facts["channels"]
+    }
+    recorded = {bytes.fromhex(key[2:]): value for key, value in run.recording.snapshots[SNAPSHOT].values.items()}
+    proven = {key: value for key, value in recorded.items() if key.startswith(keys.HRMP_CHANNELS)}
+    assert len(proven) > 40
+    for key, value in proven.items():
+        head = heads[key]
+        assert head is not None
+        assert head.hex() in value
