@@ -17,13 +17,16 @@ from tests.unit.plugin.distributions import on_path
 from validator.cli.lanes import app
 from validator.codec.inflight import Arrival
 from validator.codec.orders import InputSpan, LaneOrder, decode_order
-from validator.core.inputs import Source
+from validator.config import load_config
+from validator.core.inputs import RecordKind, Source
 from validator.errors import UserError
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
+from validator.lanes.configured import chain_runtime, configured_codec
 from validator.lanes.marker import Marker
 from validator.lanes.parked import Fault, Parked, Span, running
 from validator.plugin.pack import pack
+from validator.service.lane_inputs import InputPartition
 
 PREFIX = "parked-cli."
 LANE = "alpha"
@@ -122,6 +125,17 @@ def test_parked_lane_is_shown_and_ordered_to_continue(kafka: dict[str, Any], tmp
     order = decode_order(written.value, source)
     assert isinstance(order, LaneOrder)
     assert (order.inputs, order.checkpoint) == ((InputSpan(f"{PREFIX}candidates", 0, 0, 2),), "an-id")
+
+    loaded = load_config(config)
+    partition = InputPartition(kafka, (f"{PREFIX}blocks", written.partition), written.offset + 1)
+    try:
+        checks = chain_runtime(loaded.chains[LANE], LANE).records
+        inputs = list(partition.inputs(configured_codec(loaded), RecordKind.BLOCK, LANE, checks))
+    finally:
+        partition.close()
+    assert (partition.offsets, inputs) == (written.offset + 1, []), (
+        "`state verify` does not take orders for dead letters"
+    )
 
     send(kafka, PREFIX, [(each.topic, each.key, each.value) for each in running(LANE).records])
     assert _ran(config, "--parked")[0] == 0

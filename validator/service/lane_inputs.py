@@ -9,6 +9,7 @@ from heapq import merge
 from typing import TYPE_CHECKING, Final
 
 from validator.codec.decode import decode_record
+from validator.codec.orders import decode_order
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source
 from validator.errors import UserError
 from validator.kafka.reader import TopicReader, TopicRecord
@@ -75,6 +76,8 @@ class InputPartition:
             # a record of the lane contains its name as plain text, so the others need not be decoded
             if name in value or name == key:
                 source = Source(self.topic, self.partition, offset)
+                if kind is RecordKind.BLOCK and _is_order(value, source, lane):
+                    continue
                 decoded = decode_record(codec, kind, value, source, key, {lane: records})
                 if isinstance(decoded, DeadLetter):
                     if decoded.lane == lane:
@@ -117,3 +120,9 @@ def recorded_inputs(
     finally:
         for partition in partitions:
             partition.close()
+
+
+def _is_order(value: bytes, source: Source, lane: str) -> bool:
+    """Return whether a record of `blocks` is an order to a lane, which counts as none of its inputs."""
+    order = decode_order(value, source)
+    return order is not None and order.lane == lane
