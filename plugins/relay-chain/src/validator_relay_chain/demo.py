@@ -86,8 +86,10 @@ def _prepared(node: MockNode, folder: Path) -> Json:
 
 
 def _finalise(node: MockNode, stop: threading.Event) -> None:
-    while node.head < node.recording.last and not stop.wait(BLOCK_S):
-        node.finalise(node.head + 1)
+    for number in range(node.head + 1, node.recording.last + 1):
+        if stop.wait(BLOCK_S):
+            return
+        node.finalise(number)  # takes effect a moment later
 
 
 def _status(value: bytes) -> tuple[int, int, str]:
