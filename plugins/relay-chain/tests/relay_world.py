@@ -71,7 +71,7 @@ def configuration() -> bytes:
 
 
 def empty_chain(first: int = FIRST) -> MadeChain:
-    """Return a chain of which only block 0 is known, and that goes on with block ``first``."""
+    """Return a chain of which only block 0 is known, and that continues with block ``first``."""
     state = MadeState(
         lifecycles=dict.fromkeys((1000, 2000, 2004), PARACHAIN), other={keys.ACTIVE_CONFIG: configuration()}
     )
@@ -152,7 +152,7 @@ class Collected:
         self.cursor = position.encode()
 
     def show(self, step: Step, target: int) -> None:
-        """Take note of a block."""
+        """Note a block."""
         self.steps.append(step)
 
     def blocks(self) -> list[int]:
@@ -171,7 +171,7 @@ class Collected:
 
 @dataclass
 class World:
-    """Nodes that a lane follows, with what it was told."""
+    """Nodes that a lane follows, with what it reported."""
 
     urls: Sequence[str]
     folder: Path

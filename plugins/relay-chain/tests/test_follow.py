@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -163,7 +162,7 @@ def test_fault_of_a_node_changes_no_record(
     assert out.records == expected.records
     assert out.cursor == expected.cursor
     if dict(FAULTS)[fault]:
-        assert len(world.told) > 1, "nobody was told"
+        assert len(world.told) > 1, "nobody was warned"
 
 
 def test_silent_node_is_left_for_its_spare(undisturbed: tuple[Seed, Collected], tmp_path: Path) -> None:
@@ -348,85 +347,6 @@ def test_block_that_never_decodes_stops_the_lane(
     with pytest.raises(UndecodableBlock, match=f"block {FIRST + 9}: an event does not decode"):
         World([node.url], tmp_path).follow(out, seed)
     assert FIRST + 9 not in out.blocks()
-
-
-# --- killed at any moment ---
-
-
-KILLED_TO = SESSION + 2
-
-
-class Killed(BaseException):
-    """The process ends here."""
-
-
-STEPS = (
-    "source:Chain.block",
-    "source:Chain.header",
-    "source:read_heads",
-    "source:BlockReads.queue",
-    "source:BlockReads.lifecycles",
-    "follow:decode_block",
-    "follow:convert",
-    "follow:Follower._commit",
-)
-
-
-@pytest.mark.parametrize("step", [*STEPS, "before the commit", "after the commit"])
-def test_killed_at_any_step_it_continues_without_a_lost_or_doubled_record(
-    step: str, node: MockNode, undisturbed: tuple[Seed, Collected], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seed, expected = undisturbed
-    out, killed = Collected(), list[str]()
-    for after in (0, 3):
-        with monkeypatch.context() as patch:
-            strikes = _arm(step, out, patch, after=after)
-            with suppress(Killed):
-                World([node.url], tmp_path, to_block=KILLED_TO).follow(out, seed)
-            killed += strikes
-        out.before = lambda _: None
-    World([node.url], tmp_path, to_block=KILLED_TO).follow(out, seed)
-    assert killed
-    assert out.records == [each for each in expected.records if each[1]["block"] <= KILLED_TO]
-
-
-def _arm(step: str, out: Collected, patch: pytest.MonkeyPatch, *, after: int) -> list[str]:
-    """Make a step kill the process after some calls."""
-    left = [after]
-    killed: list[str] = []
-
-    def strike() -> None:
-        left[0] -= 1
-        if left[0] < 0:
-            killed.append(step)
-            raise Killed
-
-    if step == "before the commit":
-        out.before = lambda _: strike()
-    elif step == "after the commit":
-        commit = Collected.commit
-
-        def committed(self: Collected, *given: Any) -> None:
-            commit(self, *given)
-            strike()
-
-        patch.setattr(Collected, "commit", committed)
-    else:
-        module, _, name = step.partition(":")
-        owner: Any = __import__(f"validator_relay_chain.{module}", fromlist=["_"])
-        for part in name.split(".")[:-1]:
-            owner = getattr(owner, part)
-        name = name.rpartition(".")[2]
-        function: Callable[..., Any] = getattr(owner, name)
-
-        def struck(*given: Any, **named: Any) -> Any:
-            strike()
-            return function(*given, **named)
-
-        patch.setattr(owner, name, struck)
-        if step == "source:read_heads":
-            patch.setattr("validator_relay_chain.fetch.read_heads", struck)
-    return killed
 
 
 def test_position_continues_from_its_bytes_alone(undisturbed: tuple[Seed, Collected]) -> None:

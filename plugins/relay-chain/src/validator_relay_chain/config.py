@@ -27,7 +27,7 @@ class ChainSource:
     folder: str
     """Folder with what the lane began with, and with metadata of runtimes."""
     to_block: int | None = None
-    """The last block to follow; without it the lane follows for ever."""
+    """The last block to follow; without it the lane follows forever."""
     compare_every_blocks: int = COMPARE_EVERY_BLOCKS
     """Blocks between two looks at the storage that the lane is compared with, besides those at session changes; 0 for none at all."""
 

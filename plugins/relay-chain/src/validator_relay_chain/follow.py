@@ -44,7 +44,7 @@ class Lane(Protocol):
         """Write records and the position after them, both or neither."""
 
     def show(self, step: Step, target: int) -> None:
-        """Take note of a converted block; ``target`` is the last finalised one."""
+        """Note a converted block; ``target`` is the last finalised one."""
 
 
 class Settings(NamedTuple):
@@ -52,7 +52,7 @@ class Settings(NamedTuple):
 
     lane: str
     to_block: int | None = None
-    """The last block to follow; None follows for ever."""
+    """The last block to follow; None follows forever."""
     stall_s_max: float = STALL_S_MAX
     in_flight_max: int = IN_FLIGHT_MAX
     compare_every_blocks: int = COMPARE_EVERY_BLOCKS

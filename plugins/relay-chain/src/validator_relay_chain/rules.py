@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Router's rules that a runtime has, as features, found in its metadata where it shows them and else by its version.
 
-Versions are those of the Fellowship's runtimes (Polkadot, Kusama and their test net Paseo). Other chains run other builds; for them a
+Versions are numbers of the Fellowship's runtimes (Polkadot, Kusama and their test net Paseo). Other chains run other builds; for them a
 number counts that their first release with the rule had, or none.
 
 Notifications of requests are never among the features: on a lane that follows a chain they arrive as downward messages like any other.

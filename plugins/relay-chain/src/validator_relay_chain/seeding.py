@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes of a snapshot what a lane begins with: its STATE.json, the candidates that were pending, and the position."""
+"""Turns a snapshot into what a lane begins with: its STATE.json, the candidates that were pending, and the position."""
 
 from __future__ import annotations
 

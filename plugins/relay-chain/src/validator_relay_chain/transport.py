@@ -91,7 +91,7 @@ class ContextTime(RealTime):
 
 
 class _Lanes:
-    """The lanes of one process. One that cannot continue says so, and the others go on."""
+    """The lanes of one process. One that cannot continue says so, and the others continue."""
 
     def __init__(self, context: TransportContext, chains: Mapping[str, ChainSource], display: Display) -> None:
         self._context, self._chains, self._display = context, chains, display
