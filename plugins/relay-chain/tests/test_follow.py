@@ -278,7 +278,7 @@ def test_unreachable_node_is_an_error_at_the_start_only(undisturbed: tuple[Seed,
     with pytest.raises(FollowError, match=f"{url}: no connection: "):
         World([url], tmp_path).follow(Collected(), seed)
     with MockNode(chain().recording, head=FIRST + 4) as first, MockNode(chain().recording) as spare:
-        world = World([first.url, spare.url], tmp_path)
+        world = World([first.url, spare.url], tmp_path, stall_s_max=1.5)
         out = Collected(before=lambda position: first.cut() if position.number == FIRST + 4 else None)
         first.order(Fault(FaultKind.CUT, "chain_subscribeFinalizedHeads", after=1))
         world.follow(out, seed)
