@@ -185,7 +185,13 @@ def test_state_file_is_asked_instead_of_the_checkpoint(tmp_path: Path, monkeypat
         "dry-run", "candidate.json", f"--lane={LANE}", "--state=STATE.json", "--kind=channel-requests", "--json"
     )
     answer = json.loads(result.stdout)
-    assert (result.exit_code, answer["ok"], answer["complete"]) == (1, False, False)
+    assert (result.exit_code, answer["ok"], answer["complete"]) == (1, False, True)
+    assert [error["kind"] for error in answer["errors"]] == [
+        "OpenHrmpChannelToSelf",
+        "OpenHrmpChannelZeroCapacity",
+        "OpenHrmpChannelZeroMessageSize",
+        "InsufficientBalance",
+    ]
     refused(invoke("dry-run", "candidate.json", "--lane=kusama", "--state=STATE.json"), "no chain 'kusama'")
 
 

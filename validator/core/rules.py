@@ -188,6 +188,10 @@ class RuleSet(ABC, Generic[S]):
             return [violation.with_traceback(None)]
         return []
 
+    def request_violations(self, request: Any) -> list[Violation] | None:  # noqa: ARG002
+        """Return all violations of a request, in the order of the checks; None if only the first can be known, by applying it."""
+        return None
+
     @abstractmethod
     def enact_candidate(self, candidate: Any) -> Effects:
         """Apply an accepted candidate; cannot fail."""

@@ -90,8 +90,7 @@ def ask(standing: Standing, topic: str, document: Any) -> Answer:
     rules.begin_block(item.block, standing.executed_block)
     record, para = _record(rules, kind, item)
     before = _headroom(standing, para)
-    complete = kind is InputKind.CANDIDATE and rules.lists_violations
-    violations, effects = _judge(rules, kind, record)
+    violations, complete, effects = _judge(rules, kind, record)
     return Answer(
         standing.lane,
         kind,
@@ -99,7 +98,7 @@ def ask(standing: Standing, topic: str, document: Any) -> Answer:
         item.block,
         para,
         tuple(violations),
-        complete or not violations,
+        complete,
         effects,
         before,
         () if violations else _headroom(standing, para),
@@ -166,15 +165,21 @@ def _record(rules: RuleSet[Any], kind: InputKind, item: Input) -> tuple[Any, Par
     return record, record.para_id
 
 
-def _judge(rules: RuleSet[Any], kind: InputKind, record: Any) -> tuple[list[Violation], Effects | None]:
+def _judge(rules: RuleSet[Any], kind: InputKind, record: Any) -> tuple[list[Violation], bool, Effects | None]:
+    """Return the violations, whether they are all, and the effects if there are none."""
     if kind is InputKind.CANDIDATE:
         violations = rules.violations(record)
-        return violations, None if violations else rules.enact_candidate(record)
+        if violations:
+            return violations, rules.lists_violations, None
+        return [], True, rules.enact_candidate(record)
+    listed = rules.request_violations(record) if kind is InputKind.REQUEST else None
+    if listed:
+        return listed, True, None
     try:
         apply = rules.apply_request if kind is InputKind.REQUEST else rules.apply_downward
-        return [], apply(record)
+        return [], True, apply(record)
     except Violation as violation:
-        return [violation], None
+        return [violation], False, None
 
 
 def _headroom(standing: Standing, para: ParaId) -> tuple[ParaHeadroom | ChannelHeadroom, ...]:

@@ -43,6 +43,7 @@ def test_first_of_all_violations_is_the_one_that_the_lane_raises(
     protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts: Counter[int] = Counter()
+    listed: Counter[int] = Counter()
     scenarios = [
         each
         for file in suite_files(protocol)
@@ -61,9 +62,29 @@ def test_first_of_all_violations_is_the_one_that_the_lane_raises(
         if first is not None:
             raise first
 
+    apply = rules.apply_request
+
+    def compared_request(self: Any, request: Any) -> Any:
+        found = self.request_violations(request)
+        try:
+            effects = apply(self, request)
+        except Violation as violation:
+            first = violation
+        else:
+            assert not found
+            return effects
+        if found is not None:
+            listed[len(found)] += 1
+            assert meaning(found[0]) == meaning(first)
+        raise first
+
     monkeypatch.setattr(rules, "check_candidate", compared)
+    monkeypatch.setattr(rules, "apply_request", compared_request)
     for scenario in scenarios:
         run_scenario(scenario)
+    if protocol == "router":
+        assert listed[1] > 5
+        assert sum(number for count, number in listed.items() if count > 1) > 0
     assert counts[0] > 10
     assert counts[1] > 5
     assert sum(count for number, count in counts.items() if number > 1) > 0, "no candidate that breaks two rules"

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from bisect import insort
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from validator.core.errors import Violation
+from validator.core.errors import Report, Violation, refuse
 from validator.core.events import EventLog
 from validator.core.handlers.upward import UpwardDispatcher
 from validator.core.hashing import compact
@@ -67,36 +68,9 @@ def hrmp_init_open_channel(
     `OpenHrmpChannelInvalidRecipient`, `OpenHrmpChannelAlreadyExists`, `OpenHrmpChannelAlreadyRequested`, `OpenHrmpChannelLimitExceeded`,
     `InsufficientBalance` (I-14: the order of router.txt). Source: router.txt ``hrmp_init_open_channel``, router_rules 1.6.
     """
+    deposit = check_init_open_channel(state, rules, InitOpenChannel(origin, recipient, max_places, max_message_size))
     config = state.host_configuration
-    if origin == recipient:
-        raise OpenHrmpChannelToSelf
-    if max_places == 0:
-        raise OpenHrmpChannelZeroCapacity
-    if max_places > config.hrmp_channel_max_places:
-        raise OpenHrmpChannelCapacityExceedsLimit(max_places=max_places, limit=config.hrmp_channel_max_places)
-    if max_message_size == 0:
-        raise OpenHrmpChannelZeroMessageSize
-    if max_message_size > config.hrmp_channel_max_message_size:
-        raise OpenHrmpChannelMessageSizeExceedsLimit(
-            max_message_size=max_message_size, limit=config.hrmp_channel_max_message_size
-        )
-    if recipient not in state.paras:
-        raise OpenHrmpChannelInvalidRecipient(recipient=recipient)
     channel_id = (origin, recipient)
-    if channel_id in state.hrmp_channels:
-        raise OpenHrmpChannelAlreadyExists(sender=origin, recipient=recipient)
-    if channel_id in state.hrmp_open_channel_requests:
-        raise OpenHrmpChannelAlreadyRequested(sender=origin, recipient=recipient)
-
-    outbound_channels = len(state.hrmp_egress_channels_index.get(origin, ()))
-    open_requests = state.hrmp_open_channel_request_count.get(origin, 0)
-    limit = rules.outbound_limit(state, origin)
-    if outbound_channels + open_requests >= limit:
-        raise OpenHrmpChannelLimitExceeded(
-            outbound_channels=outbound_channels, open_requests=open_requests, limit=limit
-        )
-    deposit, _ = rules.deposits(config, channel_id)
-    check_balance(state, origin, deposit)
 
     reserve(state, origin, deposit)
     increase(state.hrmp_open_channel_request_count, origin)
@@ -114,6 +88,46 @@ def hrmp_init_open_channel(
     return _notify(state, rules, events.block, recipient, notification)
 
 
+def check_init_open_channel(
+    state: RouterState, rules: Profile, request: InitOpenChannel, report: Report = refuse
+) -> Balance:
+    """Return the sender's deposit; reports the violations of `hrmp_init_open_channel`."""
+    origin, recipient, max_places, max_message_size = request
+    config = state.host_configuration
+    if origin == recipient:
+        report(OpenHrmpChannelToSelf())
+    if max_places == 0:
+        report(OpenHrmpChannelZeroCapacity())
+    if max_places > config.hrmp_channel_max_places:
+        report(OpenHrmpChannelCapacityExceedsLimit(max_places=max_places, limit=config.hrmp_channel_max_places))
+    if max_message_size == 0:
+        report(OpenHrmpChannelZeroMessageSize())
+    if max_message_size > config.hrmp_channel_max_message_size:
+        report(
+            OpenHrmpChannelMessageSizeExceedsLimit(
+                max_message_size=max_message_size, limit=config.hrmp_channel_max_message_size
+            )
+        )
+    if recipient not in state.paras:
+        report(OpenHrmpChannelInvalidRecipient(recipient=recipient))
+    channel_id = (origin, recipient)
+    if channel_id in state.hrmp_channels:
+        report(OpenHrmpChannelAlreadyExists(sender=origin, recipient=recipient))
+    if channel_id in state.hrmp_open_channel_requests:
+        report(OpenHrmpChannelAlreadyRequested(sender=origin, recipient=recipient))
+
+    outbound_channels = len(state.hrmp_egress_channels_index.get(origin, ()))
+    open_requests = state.hrmp_open_channel_request_count.get(origin, 0)
+    limit = rules.outbound_limit(state, origin)
+    if outbound_channels + open_requests >= limit:
+        report(
+            OpenHrmpChannelLimitExceeded(outbound_channels=outbound_channels, open_requests=open_requests, limit=limit)
+        )
+    deposit, _ = rules.deposits(config, channel_id)
+    check_balance(state, origin, deposit, report)
+    return deposit
+
+
 def hrmp_accept_open_channel(
     state: RouterState, rules: Profile, events: EventLog, origin: ParaId, sender: ParaId
 ) -> tuple[MessageRef, ...]:
@@ -123,21 +137,8 @@ def hrmp_accept_open_channel(
     Source: router.txt ``hrmp_accept_open_channel``, router_rules 1.6.
     """
     channel_id = (sender, origin)
-    request = state.hrmp_open_channel_requests.get(channel_id)
-    if request is None:
-        raise AcceptHrmpChannelDoesntExist(sender=sender, recipient=origin)
-    if request.confirmed:
-        raise AcceptHrmpChannelAlreadyConfirmed(sender=sender, recipient=origin)
-
-    inbound_channels = len(state.hrmp_ingress_channels_index.get(origin, ()))
-    accepted_requests = state.hrmp_accepted_channel_request_count.get(origin, 0)
-    limit = rules.inbound_limit(state, origin)
-    if inbound_channels + accepted_requests >= limit:
-        raise AcceptHrmpChannelLimitExceeded(
-            inbound_channels=inbound_channels, accepted_requests=accepted_requests, limit=limit
-        )
-    _, deposit = rules.deposits(state.host_configuration, channel_id)
-    check_balance(state, origin, deposit)
+    deposit = check_accept_open_channel(state, rules, AcceptOpenChannel(origin, sender))
+    request = state.hrmp_open_channel_requests[channel_id]
 
     reserve(state, origin, deposit)
     request.confirmed = True
@@ -145,6 +146,32 @@ def hrmp_accept_open_channel(
     increase(state.hrmp_accepted_channel_request_count, origin)
     events.add(ChannelEventKind.CONFIRMED, channel_id, recipient_deposit=deposit)
     return _notify(state, rules, events.block, sender, b"\x08" + compact(origin))
+
+
+def check_accept_open_channel(
+    state: RouterState, rules: Profile, accepted: AcceptOpenChannel, report: Report = refuse
+) -> Balance:
+    """Return the recipient's deposit; reports the violations of `hrmp_accept_open_channel`."""
+    origin, sender = accepted
+    channel_id = (sender, origin)
+    request = state.hrmp_open_channel_requests.get(channel_id)
+    if request is None:
+        report(AcceptHrmpChannelDoesntExist(sender=sender, recipient=origin))
+    elif request.confirmed:
+        report(AcceptHrmpChannelAlreadyConfirmed(sender=sender, recipient=origin))
+
+    inbound_channels = len(state.hrmp_ingress_channels_index.get(origin, ()))
+    accepted_requests = state.hrmp_accepted_channel_request_count.get(origin, 0)
+    limit = rules.inbound_limit(state, origin)
+    if inbound_channels + accepted_requests >= limit:
+        report(
+            AcceptHrmpChannelLimitExceeded(
+                inbound_channels=inbound_channels, accepted_requests=accepted_requests, limit=limit
+            )
+        )
+    _, deposit = rules.deposits(state.host_configuration, channel_id)
+    check_balance(state, origin, deposit, report)
+    return deposit
 
 
 def hrmp_close_channel(
@@ -155,13 +182,8 @@ def hrmp_close_channel(
     Raises `CloseHrmpChannelUnauthorized`, `CloseHrmpChannelDoesntExist`, `CloseHrmpChannelAlreadyUnderway`.
     Source: router.txt ``hrmp_close_channel``.
     """
+    check_close_channel(state, rules, CloseChannel(origin, channel_id))
     sender, recipient = channel_id
-    if origin not in channel_id:
-        raise CloseHrmpChannelUnauthorized(sender=sender, recipient=recipient)
-    if channel_id not in state.hrmp_channels:
-        raise CloseHrmpChannelDoesntExist(sender=sender, recipient=recipient)
-    if channel_id in state.hrmp_close_channel_requests:
-        raise CloseHrmpChannelAlreadyUnderway(sender=sender, recipient=recipient)
 
     state.hrmp_close_channel_requests[channel_id] = None
     state.hrmp_close_channel_requests_list.append(channel_id)
@@ -169,6 +191,23 @@ def hrmp_close_channel(
     other = recipient if origin == sender else sender
     notification = b"\x09" + compact(origin) + compact(sender) + compact(recipient)
     return _notify(state, rules, events.block, other, notification)
+
+
+def check_close_channel(
+    state: RouterState,
+    rules: Profile,  # noqa: ARG001 - the signature of all checks
+    request: CloseChannel,
+    report: Report = refuse,
+) -> None:
+    """Report the violations of `hrmp_close_channel`."""
+    origin, channel_id = request
+    sender, recipient = channel_id
+    if origin not in channel_id:
+        report(CloseHrmpChannelUnauthorized(sender=sender, recipient=recipient))
+    if channel_id not in state.hrmp_channels:
+        report(CloseHrmpChannelDoesntExist(sender=sender, recipient=recipient))
+    elif channel_id in state.hrmp_close_channel_requests:
+        report(CloseHrmpChannelAlreadyUnderway(sender=sender, recipient=recipient))
 
 
 def schedule_para_cleanup(state: RouterState, para: ParaId) -> None:
@@ -205,11 +244,11 @@ def may_always_offboard(state: RouterState, para: ParaId) -> None:
     """Do nothing: by router.txt a para may be offboarded whatever it has sent."""
 
 
-def check_balance(state: RouterState, para: ParaId, deposit: Balance) -> None:
-    """Raise `InsufficientBalance` if a para cannot pay a deposit."""
+def check_balance(state: RouterState, para: ParaId, deposit: Balance, report: Report = refuse) -> None:
+    """Report `InsufficientBalance` if a para cannot pay a deposit."""
     free = missing_funds(state, para, deposit)
     if free is not None:
-        raise InsufficientBalance(free=free, deposit=deposit)
+        report(InsufficientBalance(free=free, deposit=deposit))
 
 
 def plain_notification(config: HostConfiguration, body: bytes) -> bytes:  # noqa: ARG001 - later rules look at it
@@ -255,3 +294,11 @@ def schedule_cleanup(call: Call, request: ScheduleParaCleanup) -> Effects:
     call.rules.upward.may_offboard(call.state, request.para_id)
     schedule_para_cleanup(call.state, request.para_id)
     return Effects(effective_session=call.state.session_index + 1)
+
+
+CHECKS: Final[Mapping[type[Any], Callable[[RouterState, Profile, Any, Report], object]]] = {
+    InitOpenChannel: check_init_open_channel,
+    AcceptOpenChannel: check_accept_open_channel,
+    CloseChannel: check_close_channel,
+}
+"""The checks of requests that can report every violation."""

@@ -32,7 +32,7 @@ from validator.protocols.router.host import RouterHost
 from validator.protocols.router.later_pages import HEADROOM_PAGE
 from validator.protocols.router.profile import SEED_RULES, Profile
 from validator.protocols.router.records import KINDS, Candidate, ChannelRequest
-from validator.protocols.router.requests import Call
+from validator.protocols.router.requests import CHECKS, Call
 from validator.protocols.router.session import change_session, onboard_para
 from validator.protocols.router.state import RouterState
 
@@ -120,6 +120,15 @@ class Router(PendingCandidates[RouterState]):
         """Return all rule violations of a candidate, in the order of the checks."""
         found: list[Violation] = []
         check_candidate(self.state, self.rules, candidate, found.append)
+        return found
+
+    def request_violations(self, request: ChannelRequest) -> list[Violation] | None:
+        """Return all violations of a request that is in force, if its checks can report them (`requests.CHECKS`)."""
+        check = CHECKS.get(type(request))
+        if check is None or type(request) not in self.rules.requests:
+            return None
+        found: list[Violation] = []
+        check(self.state, self.rules, request, found.append)
         return found
 
     def enact_candidate(self, candidate: Candidate) -> Effects:
