@@ -9,12 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from validator_relay_chain.oracle.records import own_topics
 
 from tests.cli.follower import Follower, follower, invoke, lines
 from tests.sending import send
 from validator import __version__
 from validator.core.rules import pages
 from validator.kafka.process import start_time
+from validator.kafka.topics import create_topics
 from validator.lanes.accepted import NOTHING
 from validator.lanes.configured import (
     imported_state_path,
@@ -57,6 +59,33 @@ def test_lane_without_output_is_listed(chain: Follower) -> None:
         }
     ]
     assert invoke("lanes", chain.option()).stdout == "polkadot  no records yet; starts with block 1\n"
+
+
+def test_lanes_shows_what_a_transport_says_of_a_lane(chain: Follower) -> None:
+    agreement = next(each for each in own_topics() if each.line is not None)
+    kafka, prefix = chain.config.kafka, chain.config.topics.prefix
+    plain = chain.config_path.read_text(encoding="utf-8")
+
+    def said(table: str) -> list[str]:
+        chain.config_path.write_text(f"{plain}\n[transports.relay-chain.chains.polkadot]\n{table}\n", encoding="utf-8")
+        (row,) = lines(invoke("lanes", "--json", chain.option()).stdout)
+        found: list[str] = row["transports"]
+        return found
+
+    source = f'rpc = ["ws://127.0.0.1:1"]\ngenesis = "0x{"00" * 32}"\nfolder = "polkadot"'
+    assert said(source) == []  # its topic does not exist yet
+    create_topics(kafka, prefix=prefix, topics=[agreement.topic])
+    counted = dict.fromkeys(("blocks", "candidates", "inclusions", "heads", "counters", "channels", "skipped"), 1)
+    form = agreement.form.format
+    values = [
+        form.encode({"lane": "polkadot", "block": block, "disagreements": {"ours": 2}, "last_ours": 4, **counted})
+        for block in (5, 6)
+    ]
+    send(kafka, prefix, [(agreement.topic.name, b"polkadot", value) for value in (*values, b"no record")])
+    line = "compared with the chain up to block 6: 1 candidates, 1 inclusions, 1 heads, 1 counters, 1 channels; disagreements: 2 ours"
+    assert said(source) == [f"{line}, the last of ours in block 4; not compared: 1"]
+    assert line in invoke("lanes", chain.option()).stdout
+    assert said("rpc = 7") == []  # its own command says what is wrong
 
 
 def test_lanes_shows_executed_block_and_what_is_missing(chain: Follower) -> None:
