@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The streaming query: Kafka source, decode stage, lane stage, sink stage."""
+"""The streaming query: Kafka source, decode stage, lane stage."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.batch_watch import Beat, beat_next_to
 from streaming.decode_stage import CHUNK_SCHEMA, decode_stage
 from streaming.held_inputs import ParkingSettings
-from streaming.lane_operator import OUTPUT_SCHEMA, LaneOperator, shipped
+from streaming.lane_operator import LaneOperator, shipped
 from streaming.options import WHOLE_BYTES_MAX, batch_bytes_max, source_options
 from streaming.pace import QUICK, SINGLE, Pace
-from streaming.sink import WRITTEN_SCHEMA, ExactlyOnceOutput, Output, sink_stage
+from streaming.sink import NO_ROWS, ExactlyOnceOutput, Output
 from validator.config import Config
 from validator.core.inputs import Source
 from validator.core.limits import DEAD_LETTER_END_BYTES
@@ -108,20 +108,12 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
     )
     decode = decode_stage(kinds, definitions, batch_bytes_max(settings.worker_memory_bytes))
     inputs = with_own_workers(spark, "decode", lambda: rows.mapInArrow(decode, CHUNK_SCHEMA))
-    outputs = with_own_workers(
-        spark,
-        "lanes",
-        lambda: _execute(
-            inputs,
-            LaneOperator(definitions, settings.worker_memory_bytes, settings.retired, settings.beat, parking),
-        ),
-    )
-    job = spark.sparkContext.applicationId
-    write = sink_stage(settings.output or ExactlyOnceOutput.of(settings.kafka, settings.prefix, job))
-    written = with_own_workers(spark, "sink", lambda: outputs.mapInArrow(write, WRITTEN_SCHEMA))
+    output = settings.output or ExactlyOnceOutput.of(settings.kafka, settings.prefix, spark.sparkContext.applicationId)
+    operator = LaneOperator(definitions, output, settings.worker_memory_bytes, settings.retired, settings.beat, parking)
+    executed = with_own_workers(spark, "lanes", lambda: _execute(inputs, operator))
     return (
-        written.writeStream.queryName("validator")
-        .format("noop")  # the stages write everything; the query's own output is only a count
+        executed.writeStream.queryName("validator")
+        .format("noop")  # the lane stage writes everything
         .outputMode("append")
         .option("checkpointLocation", str(settings.checkpoint))
         .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
@@ -140,9 +132,7 @@ def _ends(column: str) -> str:
 
 
 def _execute(inputs: DataFrame, operator: LaneOperator) -> DataFrame:
-    return inputs.groupBy("lane").transformWithStateInPandas(
-        operator, OUTPUT_SCHEMA, outputMode="append", timeMode="None"
-    )
+    return inputs.groupBy("lane").transformWithStateInPandas(operator, NO_ROWS, outputMode="append", timeMode="None")
 
 
 def with_own_workers(spark: SparkSession, stage: str, plan: Callable[[], T]) -> T:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The query of a plugin's job (`validator.plugin.job_api`): two Kafka sources, condense stage, state stage, and the lanes' sink stage.
+"""The query of a plugin's job (`validator.plugin.job_api`): two Kafka sources, condense stage and state stage.
 
 The two sources keep the order of causes and effects. Spark asks the sources of a query for their ends one after the other, in the order of
 the plan, and the source of the effects is the first. So when the end of the causes is read, every cause that a writer had read before it
@@ -22,10 +22,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from streaming.job import with_own_workers
-from streaming.lane_operator import OUTPUT_SCHEMA
 from streaming.options import CHUNK_BYTES, source_options
-from streaming.packing import pack_consumed, pack_outputs
-from streaming.sink import WRITTEN_SCHEMA, ExactlyOnceOutput, Output, sink_stage
+from streaming.sink import NO_ROWS, ExactlyOnceOutput, Output, write_batch
 from streaming.transactions import TransactionalWriter
 from streaming.workers import tune_garbage_collector
 from validator.kafka.spark_options import spark_options
@@ -34,7 +32,7 @@ from validator.lanes.sink import Sink
 from validator.plugin.job_api import Job, JobItem, JobRecord
 
 CHUNK_SCHEMA = "lane string, topic string, partition int, items binary"
-"""Each row is a run of one key's items from one Kafka partition. The column has the sink stage's name for a key."""
+"""Each row is a run of one key's items from one Kafka partition."""
 
 EFFECTS_PER_TASK = 1_000
 """Records of effects per condense task: every core takes a share of a batch, and a task's consumer fetches little beyond its share."""
@@ -84,12 +82,11 @@ def start_keyed_query(spark: SparkSession, settings: KeyedJobSettings) -> Stream
     rows = effects.unionByName(causes)  # in this order: see the module
     condense = condense_stage(job, settings.prefix)
     items = with_own_workers(spark, "condense", lambda: rows.mapInArrow(condense, CHUNK_SCHEMA))
-    outputs = with_own_workers(spark, "keyed", lambda: _process(items, settings))
     output = settings.output or StepOutput.of(settings.kafka, settings.prefix, spark.sparkContext.applicationId)
-    written = with_own_workers(spark, "sink", lambda: outputs.mapInArrow(sink_stage(output), WRITTEN_SCHEMA))
+    processed = with_own_workers(spark, "keyed", lambda: _process(items, settings, output))
     return (
-        written.writeStream.queryName(job.name)
-        .format("noop")  # the stages write everything
+        processed.writeStream.queryName(job.name)
+        .format("noop")  # the state stage writes everything
         .outputMode("append")
         .option("checkpointLocation", str(settings.checkpoint))
         .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
@@ -110,10 +107,10 @@ def _source(
     return reader.load().select("topic", "partition", "offset", "key", "value")
 
 
-def _process(items: DataFrame, settings: KeyedJobSettings) -> DataFrame:
+def _process(items: DataFrame, settings: KeyedJobSettings, output: Output) -> DataFrame:
     return items.groupBy("lane").transformWithStateInPandas(
-        KeyedOperator(settings.job, settings.prefix, settings.recoveries),
-        OUTPUT_SCHEMA,
+        KeyedOperator(settings.job, settings.prefix, settings.recoveries, output),
+        NO_ROWS,
         outputMode="append",
         timeMode="None",
     )
@@ -183,8 +180,9 @@ class SparkPages:
 class KeyedOperator(StatefulProcessor):
     """Runs a job's state machines; keyed by the job's keys."""
 
-    def __init__(self, job: Job, prefix: str, recoveries: dict[str, Recovery]) -> None:
+    def __init__(self, job: Job, prefix: str, recoveries: dict[str, Recovery], output: Output) -> None:
         self._job = job
+        self._output = output
         self._prefix = prefix
         self._recoveries = recoveries
 
@@ -198,7 +196,7 @@ class KeyedOperator(StatefulProcessor):
         rows: Iterator[pd.DataFrame],
         timerValues: object,  # noqa: ARG002, N803
     ) -> Iterator[pd.DataFrame]:
-        """Process one key's items of one batch."""
+        """Process one key's items of one batch. What they emit is in Kafka when this returns."""
         tune_garbage_collector()
         items = ordered(
             self._job,
@@ -211,9 +209,8 @@ class KeyedOperator(StatefulProcessor):
         )
         recovery = self._recoveries.get(key[0])
         output, consumed = process_keyed(self._job, key[0], self._pages, CACHE, items, self._prefix, recovery)
-        yield pd.DataFrame(
-            {"lane": [key[0]], "outputs": [pack_outputs([output])], "consumed": [pack_consumed(consumed)]}
-        )
+        write_batch(self._output, key[0], [output], lambda: consumed)
+        return iter(())
 
     def close(self) -> None:
         """Keep the cache, since the worker stays alive."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stateful stage: it executes one relay chain's inputs and emits the records of its blocks in order."""
+"""The stateful stage: it executes one relay chain's inputs and writes the records of its blocks in order."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from streaming.batch_watch import Beat
 from streaming.held_inputs import ParkingSettings
-from streaming.options import CHUNK_BYTES, batch_bytes_max
-from streaming.packing import pack_consumed, pack_outputs
+from streaming.options import batch_bytes_max
+from streaming.sink import Output, write_batch
 from streaming.workers import bound_worker, check_plugins, forget_point, note_point, tune_garbage_collector
 from validator.codec.encode import BlockOutput, encode_dead_letter
 from validator.codec.inflight import Arrival
@@ -29,10 +29,6 @@ from validator.lanes.marker import Consumed, consumed_by, has_taken
 from validator.lanes.parked import Place
 from validator.lanes.parking import LaneBatch
 from validator.lanes.store import LaneCache, Recovery
-
-OUTPUT_SCHEMA = "lane string, outputs binary, consumed binary"
-"""Each row is a run of one lane's outputs, in order (`pack_outputs`). The lane's last row of a batch also has the offsets that the batch
-consumed (`pack_consumed`); in all other rows ``consumed`` is null."""
 
 
 def _log_recovery(recovery: Recovery) -> None:
@@ -107,20 +103,25 @@ def shipped(context: SparkContext, definition: LaneDefinition, folder: Path) -> 
 
 
 class LaneOperator(StatefulProcessor):
-    """Executes lanes block by block; keyed by lane."""
+    """Executes lanes block by block, and writes what they emit; keyed by lane."""
 
     def __init__(
         self,
         definitions: dict[str, LaneDefinition],
+        output: Output,
         worker_memory_bytes: int | None = None,
         retired: Mapping[str, Consumed] | None = None,
         beat: Beat | None = None,
         parking: ParkingSettings | None = None,
+        cache: LaneCache | None = None,
     ) -> None:
+        """``cache`` is the worker's own unless given."""
         self._definitions = definitions
+        self._output = output
         self._beat = beat
         self._retired = dict(retired or {})
         self._parking = parking or ParkingSettings()
+        self._cache = cache
         self._worker_memory_bytes = worker_memory_bytes
         self._batch_bytes_max = batch_bytes_max(worker_memory_bytes)
 
@@ -140,13 +141,12 @@ class LaneOperator(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         """Process one lane's chunks of one batch, sorted by topic, partition and offset because a shuffle keeps no order.
 
-        The pandas form is used because Spark passes on each frame when it is yielded, but rows only when the key is complete. The next
-        stage can thus write the first blocks while this one executes the following ones.
+        What the lane emits is in Kafka when this returns, so there are no rows to return.
         """
         tune_garbage_collector()
         check_plugins(self._definitions.values())
         if self._worker_memory_bytes is not None:  # None if this is not a separate process
-            bound_worker(self._worker_memory_bytes)
+            bound_worker(self._worker_memory_bytes, len(self._definitions))
         lane = key[0]
         chunks = (
             Chunk(topic, partition, first_offset, chunk)
@@ -157,13 +157,14 @@ class LaneOperator(StatefulProcessor):
         )
         definition = self._definitions.get(lane)
         if definition is None:
-            return _packed(lane, *_unconfigured(runs(chunks, self._batch_bytes_max), self._retired))
+            write_batch(self._output, lane, *_unconfigured(runs(chunks, self._batch_bytes_max), self._retired))
+            return iter(())
         items, left, too_large = arrived(chunks, self._batch_bytes_max)
         parking = self._parking
         batch = LaneBatch(
             definition,
             self._state,
-            CACHE,
+            CACHE if self._cache is None else self._cache,
             items,
             partial(parking.held_inputs, self._definitions),
             parking.suspects,
@@ -174,7 +175,8 @@ class LaneOperator(StatefulProcessor):
             was_parked=lane in parking.parked,
             noted=note_point,
         )
-        return _packed(lane, _seen(self._beat, batch.run()), lambda: batch.consumed)
+        write_batch(self._output, lane, _seen(self._beat, batch.run()), lambda: batch.consumed)
+        return iter(())
 
     def close(self) -> None:
         """Keep the cache, since the worker stays alive."""
@@ -214,20 +216,3 @@ def _seen(beat: Beat | None, outputs: Iterator[BlockOutput]) -> Iterator[BlockOu
             yield each
     finally:
         forget_point()
-
-
-def _packed(lane: str, outputs: Iterator[BlockOutput], consumed: Callable[[], Consumed]) -> Iterator[pd.DataFrame]:
-    """Pack a lane's outputs; ``consumed`` is known after the last one."""
-    run: list[BlockOutput] = []
-    size = 0
-    for each in outputs:
-        run.append(each)
-        size += sum(len(record.value) for record in each.records)
-        if size >= CHUNK_BYTES:
-            yield _frame(lane, run, None)
-            run, size = [], 0
-    yield _frame(lane, run, pack_consumed(consumed()))
-
-
-def _frame(lane: str, run: list[BlockOutput], consumed: bytes | None) -> pd.DataFrame:
-    return pd.DataFrame({"lane": [lane], "outputs": [pack_outputs(run)], "consumed": [consumed]})

@@ -330,6 +330,9 @@ def _may_pass(error: str, reason: str) -> bool:
 def _log_batches(query: StreamingQuery, last_batch: int, log: Any, commit: Callable[[str], None]) -> int:
     """Log the batches after ``last_batch``, pass on the end of their inputs, and return the newest one."""
     before = last_batch
+    newest = query.lastProgress
+    if newest is None or newest.batchId <= last_batch:  # each of the recent ones is some KiB of JSON
+        return last_batch
     for progress in query.recentProgress:
         if progress.batchId > last_batch and progress.numInputRows:
             last_batch = progress.batchId

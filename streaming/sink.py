@@ -1,25 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last stage of the plan: it writes to Kafka, inside the same task as the lanes it writes for.
+"""Writes what lanes emit to Kafka, in the worker that executes them.
 
-It is a stage, not a Spark sink, because a Python data source's commit or a foreachBatch costs another process or job per batch. The output
-guarantees also hold inside a task: each lane's records have one order and are written before the batch counts as done.
+It is neither a Spark sink nor a stage of the plan: a Python data source's commit or a foreachBatch costs another process or job per batch,
+and a stage costs another worker and copies of every output. The output guarantees also hold inside a task: each lane's records have one
+order and are written before the batch counts as done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
-import pyarrow as pa
-
-from streaming.packing import unpack_consumed, unpack_outputs
 from streaming.transactions import TransactionalWriter
-from streaming.workers import tune_garbage_collector
+from validator.codec.encode import BlockOutput
+from validator.lanes.marker import Consumed
 from validator.lanes.sink import Sink, TransactionalSink
 
-WRITTEN_SCHEMA = "lane string, topic string, records long"
-"""What the stage returns to the driver: the number of records that each lane wrote to each topic."""
+NO_ROWS: Final = "lane string"
+"""Schema of a stage that writes its output itself, and returns no row."""
+
+RUN_BYTES: Final = 1024 * 1024
+"""Bytes of record values that are handed to the producer at once."""
 
 
 class Output(Protocol):
@@ -54,32 +56,27 @@ _SINKS: dict[Output, Sink] = {}
 """This worker's sinks by output, so that connections outlive a batch."""
 
 
-def sink_stage(output: Output) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the stage's function."""
+def write_batch(output: Output, lane: str, outputs: Iterable[BlockOutput], consumed: Callable[[], Consumed]) -> None:
+    """Write one lane's batch and commit it; ``consumed`` is called after the last output.
 
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # this function is pickled by value, with its own globals in every task; a module's function finds the worker's sinks again
-        return write_batches(output, batches)
-
-    return write
-
-
-def write_batches(output: Output, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the outputs of one task's lanes and yield the record counts."""
-    tune_garbage_collector()
+    Raises what the sink raises, which is then not used again.
+    """
     sink = _SINKS.pop(output, None) or output.open()
-    written: list[tuple[str, str, int]] = []
-    for batch in batches:
-        rows = zip(*(batch.column(name).to_pylist() for name in ("lane", "outputs", "consumed")), strict=True)
-        for lane, outputs, consumed in rows:
-            sink.write(lane, unpack_outputs(outputs))
-            if consumed is not None:
-                counts = sink.commit(lane, unpack_consumed(consumed))
-                written += [(lane, topic, count) for topic, count in counts.items()]
+    for run in _runs(outputs):
+        sink.write(lane, run)
+    sink.commit(lane, consumed())
     _SINKS[output] = sink  # reached only if the sink did not fail
-    lanes, topics, records = zip(*written, strict=True) if written else ((), (), ())
-    yield pa.RecordBatch.from_pydict({
-        "lane": pa.array(lanes, pa.string()),
-        "topic": pa.array(topics, pa.string()),
-        "records": pa.array(records, pa.int64()),
-    })  # fmt: skip
+
+
+def _runs(outputs: Iterable[BlockOutput]) -> Iterator[list[BlockOutput]]:
+    """Yield the outputs in runs of `RUN_BYTES`."""
+    run: list[BlockOutput] = []
+    size = 0
+    for each in outputs:
+        run.append(each)
+        size += sum(len(record.value) for record in each.records)
+        if size >= RUN_BYTES:
+            yield run
+            run, size = [], 0
+    if run:
+        yield run

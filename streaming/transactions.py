@@ -47,7 +47,10 @@ ABANDONED_S_MAX: Final = TRANSACTION_MS_MAX / 1_000 + 60.0
 """Seconds after which an abandoned transaction has ended, whoever left it."""
 
 QUEUED_KIB_MAX: Final = 64 * 1024
-"""KiB of records of one lane that wait in the worker to be sent, unless `[kafka]` says otherwise; librdkafka's default is 1 GiB."""
+"""KiB of records of one lane that wait in the worker to be sent, unless `[kafka]` says otherwise; librdkafka's default is 1 GiB.
+
+It ends the process if it gets no memory, so `streaming.workers.WRITER_BYTES` has room for them.
+"""
 
 TAKEN_OVER_AT_ONCE: Final = 8
 """Lanes that `take_over` handles in parallel."""
@@ -91,7 +94,12 @@ def _unread(error: UserError) -> WriteFailed:
 
 def _open_producer(kafka: KafkaTable, prefix: str, lane: str) -> Producer:
     config = producer_config(kafka, transactional_id=group_of(prefix, lane))
-    producer = Producer({_QUEUED: QUEUED_KIB_MAX} | config | {"transaction.timeout.ms": TRANSACTION_MS_MAX})
+    settings = {
+        "transaction.timeout.ms": TRANSACTION_MS_MAX,
+        # only a record that was not delivered calls back: a call for each of them took a fifth of the sink's time
+        "delivery.report.only.error": True,
+    }
+    producer = Producer({_QUEUED: QUEUED_KIB_MAX} | config | settings)
     answer(producer.init_transactions, patience_s=CALL_S_MAX)
     return producer
 

@@ -19,6 +19,10 @@ from validator.plugin.watchdog import end_what_hangs
 EXECUTES: Final = "executes lane"
 """How a worker's last words begin."""
 
+WRITER_BYTES: Final = 192 * 1024 * 1024
+"""Bytes that the Kafka clients of one lane take beside a worker's own memory: the stacks of a dozen threads of 8 MiB, which count whole
+although little of them is used, and the records that wait to be sent."""
+
 _THRESHOLDS = (100_000, 50, 1_000_000)
 
 _tuned = False
@@ -50,18 +54,20 @@ def check_plugins(definitions: Iterable[LaneDefinition]) -> None:
             _checked[definition.name] = wanted
 
 
-def bound_worker(memory_bytes: int) -> None:
+def bound_worker(memory_bytes: int, lanes: int) -> None:
     """Limit a worker's memory, and the time that a plugin can spend where no signal interrupts it; once per worker.
 
-    Beyond ``memory_bytes`` of data, an allocation raises `MemoryError` in the code that asks for it; otherwise the system would kill some
-    process. Linux counts writable private memory; on other systems the limit may have no effect.
+    Beyond ``memory_bytes`` of data, and what the clients of its ``lanes`` take, an allocation raises `MemoryError` in the code that asks
+    for it; otherwise the system would kill some process. Linux counts writable private memory; on other systems the limit may have no
+    effect.
     """
     global _bounded, _last_words
     if _bounded:
         return
     _bounded = True
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    soft = memory_bytes if hard == resource.RLIM_INFINITY else min(memory_bytes, hard)
+    wanted = memory_bytes + lanes * WRITER_BYTES
+    soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
     folder = os.environ.get("PYTHON_FAULTHANDLER_DIR")  # Spark reports what is written there when the worker dies
     if folder is None:

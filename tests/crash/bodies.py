@@ -45,7 +45,7 @@ READ_S_MAX = 300.0
 """Seconds without progress in which the open transaction of a dead writer must have ended."""
 
 KILLS = (
-    "worker condense", "worker keyed", "worker sink", "broker", "driver", "jvm", "machine", "follower",
+    "worker condense", "worker keyed", "broker", "driver", "jvm", "machine", "follower",
     "worker@commit-before", "worker@commit-after", "broker@commit-during", "machine@commit-before", "driver@commit-after",
 )  # fmt: skip
 """At a random moment, or at a named step of the sink."""

@@ -27,7 +27,6 @@ STORE = "validator/lanes/store.py"
 SLOTS = "validator/lanes/slots.py"
 PARKING = "validator/lanes/parking.py"
 STAGE = "streaming/sink.py"
-OPERATOR = "streaming/lane_operator.py"
 WRITER = "streaming/transactions.py"
 
 OF_SINK = (
@@ -124,8 +123,8 @@ OF_PARKING = (
         "                    others.append(output)\n", "                    yield output\n",
     ),
     Break(
-        "consumed offsets lost between the stages", OPERATOR, "stages",
-        "pack_consumed(consumed())", "pack_consumed({})",
+        "consumed offsets not handed to the sink", STAGE, "stages",
+        "sink.commit(lane, consumed())", "sink.commit(lane, {})",
     ),
 )  # fmt: skip
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-STAGES = ("decode", "lanes", "sink")
+STAGES = ("decode", "lanes")
 
 
 class Process(NamedTuple):

@@ -44,7 +44,7 @@ def arm(folder: Path, countdown: int) -> None:
 
 def test_every_step_is_wrapped_and_an_armed_one_kills_once_only(tmp_path: Path) -> None:
     arm(tmp_path, countdown=1)
-    assert run_program(tmp_path, PROGRAM, stage="sink").stderr.endswith("has no attribute '_head'\n")
+    assert run_program(tmp_path, PROGRAM, stage="decode").stderr.endswith("has no attribute '_head'\n")
     assert (tmp_path / "armed").exists(), "a step of another stage does not fire"
     assert run_program(tmp_path, PROGRAM).returncode == -9
     assert [path.name for path in tmp_path.glob("fired-*")] == ["fired-a"]

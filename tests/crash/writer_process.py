@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that emits the same batches as any other of its kind, through the job's sink stage: `python -m tests.crash.writer_process`.
+"""A process that emits the same batches as any other of its kind, through the job's sink: `python -m tests.crash.writer_process`.
 
 It reads a `Work` as JSON from its standard input. A failed batch is repeated from its beginning, as Spark repeats a task. Exit codes: 0 all
 committed, 3 another job has taken over, 4 a batch failed too often.
@@ -11,10 +11,8 @@ import json
 import sys
 from typing import Any, TypedDict
 
-import pyarrow as pa
-
-from streaming.packing import pack_consumed, pack_outputs
-from streaming.sink import ExactlyOnceOutput, write_batches
+from streaming.sink import ExactlyOnceOutput
+from streaming.sink import write_batch as write_output
 from streaming.transactions import WriteFailed, WriterFenced
 from validator.codec.encode import BlockOutput, OutputRecord, encode_dead_letter
 from validator.core.inputs import DeadLetter, DeadReason, Source
@@ -47,12 +45,10 @@ def outputs(prefix: str, batch: int) -> list[BlockOutput]:
 
 
 def write_batch(work: Work, batch: int) -> None:
-    """Pass one batch through the sink stage. Raises what the stage raises."""
+    """Write one batch as the job does. Raises what the sink raises."""
     output = ExactlyOnceOutput.of(work["kafka"], work["prefix"], work["job"])
-    consumed = pack_consumed({(work["prefix"] + "candidates", 0): batch + 1})
-    rows = {"lane": [LANE], "outputs": [pack_outputs(outputs(work["prefix"], batch))], "consumed": [consumed]}
-    for _ in write_batches(output, iter([pa.RecordBatch.from_pydict(rows)])):
-        pass
+    consumed = {(work["prefix"] + "candidates", 0): batch + 1}
+    write_output(output, LANE, outputs(work["prefix"], batch), lambda: consumed)
 
 
 def run(work: Work) -> int:

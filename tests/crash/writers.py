@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real writer processes on a real broker, killed, stopped and replaced: what no fake log can see, in seconds and without Spark.
 
-The processes run the job's sink stage (`writer_process`) with the failpoints of the crash suite. `python -m tests.crash.writers` reads
+The processes run the job's sink (`writer_process`) with the failpoints of the crash suite. `python -m tests.crash.writers` reads
 `{"kafka": ..., "prefix": ...}` from its standard input and prints its finding as JSON.
 """
 
@@ -87,7 +87,7 @@ class Scene:
     def start(self, job: str, first: int, end: int, *, at: str = "", countdown: int = 1, stop: bool = False) -> Any:
         """Start a process; with a step to be killed at, or with ``stop`` to be stopped at."""
         work: Work = {"kafka": self._kafka, "prefix": self._prefix, "job": job, "first": first, "end": end}
-        environment = {**os.environ, "VALIDATOR_STAGE": "sink"}
+        environment = {**os.environ, "VALIDATOR_STAGE": "lanes"}
         if at:
             environment["CRASH_POINTS"] = str(self._points)
             environment["PYTHONPATH"] = os.pathsep.join([str(INJECT), *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -50,7 +50,7 @@ GROUPS = (
     ),
     Group(
         "sink",
-        ("streaming/sink.py", "streaming/lane_operator.py", "streaming/packing.py", "streaming/decode_stage.py"),
+        ("streaming/sink.py", "streaming/lane_operator.py", "streaming/decode_stage.py"),
         ("tests/unit/streaming", "tests/simulation/test_simulation.py::test_stages_of_the_job_emit_each_verdict_once"),
     ),
 )

@@ -2,7 +2,7 @@
 """Runs the job's own stages, from Kafka's rows to the sink, in place of the direct form that most schedules use.
 
 This module does what Spark does between the stages. It decodes pieces of partitions separately, shuffles their chunks, and gives the
-operator each lane's frames; the operator continues only as the sink takes what it yields.
+operator each lane's frames.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from unittest.mock import patch
 import pandas as pd
 import pyarrow as pa
 
-from streaming import decode_stage, lane_operator, options, sink, workers
+from streaming import decode_stage, options, sink, workers
 from streaming.lane_operator import LaneOperator
 from streaming.options import CHUNK_BYTES
 from tests.simulation.inputs import Item
 from tests.simulation.schedule import Schedule
 from tests.simulation.spark import Job, SteppedAttempt, Worker
 from tests.unit.lanes.chains import PREFIX
+from validator.codec.encode import BlockOutput
 from validator.codec.orders import LaneOrder, encode_order
 from validator.core.inputs import DeadLetter
+from validator.lanes.marker import Consumed
 from validator.lanes.sink import TransactionalSink
 from validator.topics import INPUT_TOPICS
 
@@ -37,9 +39,29 @@ class WorkerOutput:
 
     job: Job
 
-    def open(self) -> TransactionalSink:
+    def open(self) -> SteppedSink:
         """Open a sink on the fake log."""
-        return TransactionalSink(self.job.open_writer)
+        return SteppedSink(self.job)
+
+
+class SteppedSink:
+    """A sink on the fake log; anything may happen before and after what it is given."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._sink = TransactionalSink(job.open_writer)
+
+    def write(self, lane: str, output: list[BlockOutput]) -> None:
+        """Write a run of a lane's output."""
+        self._sink.write(lane, output)
+        self._job.between("between blocks")
+
+    def commit(self, lane: str, consumed: Consumed) -> dict[str, int]:
+        """Commit a lane's batch."""
+        self._job.between("before the last of a lane")
+        counts = self._sink.commit(lane, consumed)
+        self._job.between("after the last of a lane")
+        return counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,26 +139,14 @@ def run_stages(job: Job, worker: Worker, by_lane: dict[str, list[Item]], states:
     chunks = _decoded(job, by_lane)
     job.schedule.random.shuffle(chunks)
     handle = Handle()
-    operator = LaneOperator(job.inputs.definitions, parking=HeldInputs(job))
-    operator.init(handle)  # type: ignore[arg-type]
     if not isinstance(worker.output, WorkerOutput):
         worker.output = WorkerOutput(job)
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for lane, state in states.items():
-            handle.lane = state
-            frames = _frames(job.schedule, [chunk for chunk in chunks if chunk["lane"] == lane])
-            before, lane_operator.CACHE = lane_operator.CACHE, worker.cache
-            output = operator.handleInputRows((lane,), frames, None)  # it takes the cache that it finds immediately
-            lane_operator.CACHE = before
-            if job.schedule.chance(0.3):
-                output = iter(list(output))  # the lane's worker is ahead of the sink's
-            for frame in output:
-                yield pa.RecordBatch.from_pandas(frame, preserve_index=False)
-                job.between("rows of the sink")
-
-    for _ in sink.write_batches(worker.output, batches()):
-        pass
+    operator = LaneOperator(job.inputs.definitions, worker.output, parking=HeldInputs(job), cache=worker.cache)
+    operator.init(handle)  # type: ignore[arg-type]
+    for lane, state in states.items():
+        handle.lane = state
+        frames = _frames(job.schedule, [chunk for chunk in chunks if chunk["lane"] == lane])
+        assert list(operator.handleInputRows((lane,), frames, None)) == []
 
 
 def _decoded(job: Job, by_lane: dict[str, list[Item]]) -> list[dict[str, Any]]:
@@ -182,7 +192,7 @@ def short_runs(schedule: Schedule) -> Iterator[None]:
     """Make the stages hand over as little at a time as they do under load, or find a batch too large; restore this process afterwards."""
     with (
         patch.multiple(decode_stage, CHUNK_BYTES=schedule.choose((1, 1000, CHUNK_BYTES))),
-        patch.multiple(lane_operator, CHUNK_BYTES=schedule.choose((1, 1000, CHUNK_BYTES))),
+        patch.multiple(sink, RUN_BYTES=schedule.choose((1, 1000, CHUNK_BYTES))),
         patch.multiple(options, BATCH_BYTES_MAX=schedule.choose((2000, *[options.BATCH_BYTES_MAX] * 5))),
         patch.multiple(workers, _tuned=True),
         patch.multiple(sink, _SINKS={}),

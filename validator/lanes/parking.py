@@ -128,11 +128,12 @@ class LaneBatch:
 
     def _go_on(self, head: bytes | None) -> Iterator[BlockOutput]:
         """Process what the batch brings."""
-        at_fault = self._held(Parked(Fault.BUG, "", None, skips=frozenset(self.known_skips)))
+        at_fault = self._obeying(Parked(Fault.BUG, "", None, skips=frozenset(self.known_skips)))
         if self.too_large:
             reason = shortened(f"lane {self.lane}: {self.too_large}")
             # the lane itself is not at fault: whatever arrives next lets it take a share
-            yield from self._park(replace(at_fault, fault=Fault.MEMORY, reason=reason, resuming=True), head)
+            parked = self._holding(replace(at_fault, fault=Fault.MEMORY, reason=reason, resuming=True))
+            yield from self._park(parked, head)
             return
         if (yield from self._attempt(head, self.items, at_fault)):
             self.consumed = consumed_by(self.items)
@@ -170,7 +171,13 @@ class LaneBatch:
 
     def _held(self, parked: Parked) -> Parked:
         """Return a parked lane that holds the batch, with the records that its orders leave out."""
-        return parked.holding(self.items, self.left).obeying(self._orders())
+        return self._obeying(self._holding(parked))
+
+    def _holding(self, parked: Parked) -> Parked:
+        return parked.holding(self.items, self.left)
+
+    def _obeying(self, parked: Parked) -> Parked:
+        return parked.obeying(self._orders())
 
     def _orders(self) -> list[LaneOrder]:
         """Return the batch's orders.
@@ -205,7 +212,7 @@ class LaneBatch:
     def _attempt(
         self, head: bytes | None, items: list[Arrival], at_fault: Parked, after: Parked | None = None
     ) -> Generator[BlockOutput, None, bool]:
-        """Process inputs and return whether that was possible; otherwise the lane is parked as ``at_fault`` holds.
+        """Process inputs and return whether that was possible; otherwise the lane is parked as ``at_fault``, and holds the batch.
 
         With ``after`` the lane has more to take afterwards.
         """
@@ -231,9 +238,8 @@ class LaneBatch:
                 self.on_bug(error)
             reason = shortened(_reason(self.lane, fault, error))
             _release(error)
-            yield from self._park(
-                replace(at_fault, fault=fault, reason=reason, since_block=since, resuming=False), head
-            )
+            parked = replace(at_fault, fault=fault, reason=reason, since_block=since, resuming=False)
+            yield from self._park(self._holding(parked), head)
             return False
         state.write(after)
         yield from others

@@ -49,7 +49,7 @@ def _state(name: str, when: str, *, rare: bool = False) -> Step:
 
 
 def _producer(name: str, when: str, *, fresh: bool = False) -> Step:
-    return Step("sink", "streaming.transactions", "Producer", name, when, fresh)
+    return Step("lanes", "streaming.transactions", "Producer", name, when, fresh)
 
 
 STEPS: dict[str, Step] = {
@@ -68,10 +68,10 @@ STEPS: dict[str, Step] = {
     "head-after": _state("save_head", "after"),
     "open-before": _producer("init_transactions", "before", fresh=True),
     "open-after": _producer("init_transactions", "after", fresh=True),
-    "marker-read": Step("sink", "streaming.transactions", "TransactionalWriter", "marker", "after"),
+    "marker-read": Step("lanes", "streaming.transactions", "TransactionalWriter", "marker", "after"),
     "begin-before": _producer("begin_transaction", "before"),
     "begin-after": _producer("begin_transaction", "after"),
-    "produced": Step("sink", "streaming.transactions", "TransactionalWriter", "write", "after"),
+    "produced": Step("lanes", "streaming.transactions", "TransactionalWriter", "write", "after"),
     "offsets-before": _producer("send_offsets_to_transaction", "before"),
     "offsets-after": _producer("send_offsets_to_transaction", "after"),
     "commit-before": _producer("commit_transaction", "before"),
@@ -79,6 +79,10 @@ STEPS: dict[str, Step] = {
     "commit-after": _producer("commit_transaction", "after"),
 }
 """Every step of a batch inside a Python worker, in order."""
+
+
+_STAGES = {"keyed": "lanes"}
+"""A plugin's state stage writes as the lane stage does."""
 
 
 class Armed(TypedDict):
@@ -102,7 +106,7 @@ class _Failpoints:
         self._fired = os.path.join(folder, "fired-")  # noqa: PTH118
         self._seen = os.path.join(folder, "seen")  # noqa: PTH118
         self._noted: set[str] = set()
-        self._stage = os.environ.get("VALIDATOR_STAGE", "driver")
+        self._stage = _STAGES.get(stage := os.environ.get("VALIDATOR_STAGE", "driver"), stage)
         self._counts: dict[str, int] = {}
 
     def reach(self, step: str) -> None:

@@ -74,7 +74,7 @@ def test_writer_has_checkpoint_and_trigger() -> None:
 
 def test_every_stage_has_own_workers() -> None:
     recorder = planned()
-    assert recorder.stages == [("mapInArrow", "decode"), ("state", "lanes"), ("mapInArrow", "sink")]
+    assert recorder.stages == [("mapInArrow", "decode"), ("state", "lanes")]
     assert recorder.environment == {}
 
 
