@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import itertools
-import marshal
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from streaming import lane_operator
+from streaming import lane_operator, sink
 from tests.repetitions import repetitions
 from tests.simulation import spark
 from tests.simulation.inputs import Item, Place
@@ -281,11 +280,12 @@ def chunks_are_processed_unsorted(patch: Patch) -> None:
     patch.setattr(arrived, "sorted", list, raising=False)
 
 
-def consumed_offsets_are_lost_between_stages(patch: Patch) -> None:
-    patch.setattr(lane_operator, "pack_consumed", lambda _: marshal.dumps([]))
+def sink_gets_no_consumed_offsets(patch: Patch) -> None:
+    write = sink.write_batch
+    patch.setattr(lane_operator, "write_batch", lambda output, lane, outputs, _: write(output, lane, outputs, dict))
 
 
-@pytest.mark.parametrize("break_it", [chunks_are_processed_unsorted, consumed_offsets_are_lost_between_stages])
+@pytest.mark.parametrize("break_it", [chunks_are_processed_unsorted, sink_gets_no_consumed_offsets])
 def test_broken_stage_is_detected(break_it: Callable[[Patch], None], monkeypatch: Patch) -> None:
     break_it(monkeypatch)
     _assert_found(stages=True)
