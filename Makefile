@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # PYTHONPATH=build/channel-compiled runs the compiled form of Channel, for example `python -m benchmarks channel`.
 COMPILED := build/channel-compiled
 
-.PHONY: help setup demo demo-channel channel-compiled test test-all crash breaks fuzz mutants sbom audit lint format bench clean
+.PHONY: help setup demo demo-channel channel-compiled test test-all crash breaks fuzz mutants sbom audit lint format bench bench-quick clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ format: setup ## format the code with ruff
 
 bench: setup $(STAMP).bench ## run the benchmarks, print a table and write JSON
 	$(BIN)/python -m benchmarks
+
+bench-quick: setup $(STAMP).bench ## in five minutes, what became worse than the committed figures by more than noise (PARTS=; KEEP=--keep replaces them)
+	$(BIN)/python -m benchmarks.quick $(PARTS) $(KEEP)
 
 $(STAMP).bench: $(STAMP)
 	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[spark,bench]'

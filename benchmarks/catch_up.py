@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.figures import Figure
+from benchmarks.processes import processor_seconds, used_between
 from benchmarks.service import configuration, encoded, end_offset, produce, records_since, reset_output, running
 from validator.config import Config
 from validator.kafka.broker import EmbeddedBroker
@@ -30,6 +32,7 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
         paras=100, channels=1_000, candidates_per_block=CANDIDATES_PER_BLOCK, blocks=CANDIDATES // CANDIDATES_PER_BLOCK
     )
     rates: dict[str, list[float]] = {"plain": [], "quix": [], "warm": [], "cold": []}
+    processor: dict[str, list[float]] = {}
     with TemporaryDirectory() as folder, EmbeddedBroker(Path(folder) / "broker") as broker:
         directory = Path(folder)
         kafka = broker.kafka
@@ -50,10 +53,12 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
             say(f"catch-up {turn + 1}/{repeats}: the job")
             reset_output(kafka, "bench.", load.lane)
             with _writes_all_verdicts(kafka, "the job"):
-                warm, cold = job_rates(config, directory, total, CANDIDATES)
-            rates["warm"].append(warm)
-            rates["cold"].append(cold)
-    return _figures(rates)
+                job = job_run(config, directory, total, CANDIDATES)
+            rates["warm"].append(job.warm)
+            rates["cold"].append(job.cold)
+            for kind, microseconds in job.processor_us.items():
+                processor.setdefault(kind, []).append(microseconds)
+    return [*_figures(rates), *processor_figures("catch_up", processor)]
 
 
 @contextmanager
@@ -90,14 +95,40 @@ def _peer(peer: str, config: Config, directory: Path, total: int) -> float:
     return float(done.stdout.split()[-1])
 
 
-def job_rates(
-    config: Config, directory: Path, total: int, candidates: int, module: str = "streaming"
-) -> tuple[float, float]:
-    """Return candidates/s without and with the first batch; the time between two batches counts."""
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """One run of the job: candidates/s without and with the first batch, in which the time between two batches counts.
+
+    ``processor_us`` is the processor time of a candidate after the first batch, in us, by kind of process (`benchmarks.processes`).
+    """
+
+    warm: float
+    cold: float
+    processor_us: dict[str, float]
+
+
+def job_run(config: Config, directory: Path, total: int, candidates: int, module: str = "streaming") -> JobRun:
+    """Run the job over a backlog of ``total`` records."""
     with running(config, directory, module) as job:
         ready = job.wait_for("ready")
+        job.wait_for("batch")
+        before, taken = processor_seconds(job.pid), sum(batch["records"] for batch in job.batches())
         job.wait_for_records(total)
+        used = used_between(before, processor_seconds(job.pid))
         ended = [(at, logged["records"]) for at, logged in job.events if logged["event"] == "batch"]
     share = candidates / total
     (first_end, first_records), (last_end, _) = ended[0], ended[-1]
-    return share * (total - first_records) / (last_end - first_end), candidates / (last_end - ready)
+    return JobRun(
+        share * (total - first_records) / (last_end - first_end),
+        candidates / (last_end - ready),
+        {kind: seconds / (share * (total - taken)) * 1e6 for kind, seconds in used.items()},
+    )
+
+
+def processor_figures(benchmark: str, by_kind: dict[str, list[float]]) -> list[Figure]:
+    """Return the processor time of a candidate in each kind of the job's processes, and in all."""
+    runs = [sum(each) for each in zip(*by_kind.values(), strict=True)]
+    return [
+        Figure(benchmark, f"processor time of a candidate, {kind}", "us", tuple(each))
+        for kind, each in {**dict(sorted(by_kind.items())), "all processes of the job": runs}.items()
+    ]

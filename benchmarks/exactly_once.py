@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.catch_up import CANDIDATES_PER_BLOCK, RECORDS_PER_TRIGGER, job_rates
+from benchmarks.catch_up import CANDIDATES_PER_BLOCK, RECORDS_PER_TRIGGER, job_run
 from benchmarks.figures import Figure
 from benchmarks.service import configuration, encoded, produce, reset_output
 from validator.kafka.broker import EmbeddedBroker
@@ -44,7 +44,7 @@ def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
                     max_records_per_trigger=RECORDS_PER_TRIGGER,
                     root_interval_blocks=0,
                 )
-                rates[name].append(job_rates(config, directory, total, CANDIDATES, MODULES[name])[0])
+                rates[name].append(job_run(config, directory, total, CANDIDATES, MODULES[name]).warm)
     share = tuple(
         exactly / at_least for exactly, at_least in zip(rates["exactly once"], rates["at least once"], strict=True)
     )

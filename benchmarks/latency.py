@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Latency from a block's record to its verdicts, at the rate of a fully used relay chain."""
+"""Latency from a block's record to its verdicts, at the rate of a fully used relay chain and at ten times that, and what a batch costs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +16,7 @@ from typing import Any
 from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 
 from benchmarks.figures import Figure
+from benchmarks.processes import processor_seconds, used_between
 from benchmarks.service import configuration, encoded, running
 from validator.codec.json_form import to_json
 from validator.kafka.broker import EmbeddedBroker
@@ -22,51 +24,97 @@ from validator.kafka.client import consumer_config, producer_config
 from validator.kafka.topics import create_topics
 from validator.protocols.router.simulation.load import SettingsLoad
 
-CANDIDATES_PER_BLOCK = 20
+RATES = {20: (0.8, 1.5), 200: (1.0, None)}
+"""By candidates of a block, the goals of median and 99th percentile in seconds."""
+
 BLOCK_S = 1.0
 WARM_UP_BLOCKS = 30
 BLOCKS = 90
+PREFIX = "latency."
+PARTS = ("latestOffset", "walCommit", "queryPlanning", "addBatch", "commitOffsets", "triggerExecution")
+"""What Spark reports of a batch's time; the last one is the whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """``delays_s`` from a block's record to each verdict; of a batch ``parts_ms`` (medians), and processor time by kind of process."""
+
+    delays_s: list[float]
+    parts_ms: dict[str, float]
+    processor_ms: dict[str, float]
+
+    @property
+    def p50(self) -> float:
+        """The median in seconds."""
+        return statistics.median(self.delays_s)
+
+    @property
+    def p99(self) -> float:
+        """The 99th percentile in seconds."""
+        return statistics.quantiles(self.delays_s, n=100)[98]
 
 
 def run(say: Callable[[str], None], repeats: int) -> list[Figure]:
+    """Measure at each rate, once."""
+    figures = []
+    for candidates, (p50_max, p99_max) in RATES.items():
+        say(f"latency: {WARM_UP_BLOCKS + BLOCKS} blocks of {candidates} candidates, one every {BLOCK_S:.0f} s")
+        found = measured(candidates, WARM_UP_BLOCKS, BLOCKS)
+        name = f"{candidates} candidates/s"
+        figures += [
+            Figure("latency", f"{name}: block record to verdict, p50", "s", (found.p50,), at_most=p50_max),
+            Figure("latency", f"{name}: block record to verdict, p99", "s", (found.p99,), at_most=p99_max),
+        ]
+        figures += [
+            Figure("latency", f"{name}: {part} of a batch", "ms", (found.parts_ms[part],), note="median")
+            for part in PARTS
+        ]
+        figures += [
+            Figure("latency", f"{name}: processor time of a batch, {kind}", "ms", (each,))
+            for kind, each in sorted(found.processor_ms.items())
+        ]
+    return figures
+
+
+def measured(candidates_per_block: int, warm_up_blocks: int, blocks: int) -> Latency:
     """Send a block each second, its candidates first, and record when each of its verdicts can be read."""
     load = SettingsLoad(
-        paras=100, channels=1_000, candidates_per_block=CANDIDATES_PER_BLOCK, blocks=WARM_UP_BLOCKS + BLOCKS
+        paras=max(100, candidates_per_block),
+        channels=1_000,
+        candidates_per_block=candidates_per_block,
+        blocks=warm_up_blocks + blocks,
     )
-    prefix = "latency."
     with TemporaryDirectory() as folder, EmbeddedBroker(Path(folder) / "broker") as broker:
         kafka: dict[str, Any] = broker.kafka
-        create_topics(kafka, prefix=prefix)
-        reader = _Reader(kafka, prefix + "verdicts", CANDIDATES_PER_BLOCK * load.blocks)
-        with running(configuration(load, Path(folder), kafka, prefix), Path(folder)) as job:
+        create_topics(kafka, prefix=PREFIX)
+        reader = _Reader(kafka, PREFIX + "verdicts", candidates_per_block * load.blocks)
+        with running(configuration(load, Path(folder), kafka, PREFIX), Path(folder)) as job:
             job.wait_for("ready")
-            say(f"latency: {load.blocks} blocks of {CANDIDATES_PER_BLOCK} candidates, one every {BLOCK_S:.0f} s")
-            sent = _send(kafka, prefix, load)
+            records = list(encoded(load))
+            warm = warm_up_blocks * (candidates_per_block + 1)
+            sent = _send(kafka, load, 0, records[:warm])
+            before, warm_batches = processor_seconds(job.pid), len(job.batches())
+            sent |= _send(kafka, load, warm_up_blocks, records[warm:])
             reader.thread.join(120)
-    first = load.first_block + WARM_UP_BLOCKS
-    delays = sorted(at - sent[block] for block, at in reader.verdicts if block >= first)
-    assert len(delays) == BLOCKS * CANDIDATES_PER_BLOCK, f"{len(delays)} verdicts came"
-    p99 = statistics.quantiles(delays, n=100)[98]
-    return [
-        Figure("latency", "block record to verdict, p50", "s", (statistics.median(delays),), at_most=2.5),
-        Figure("latency", "block record to verdict, p99", "s", (p99,)),
-    ]
+            used = used_between(before, processor_seconds(job.pid))
+            batches = job.batches()[warm_batches:]
+    delays = sorted(at - sent[block] for block, at in reader.verdicts if block >= load.first_block + warm_up_blocks)
+    assert len(delays) == blocks * candidates_per_block, f"{len(delays)} verdicts came"
+    parts = {part: statistics.median(batch["milliseconds"].get(part, 0) for batch in batches) for part in PARTS}
+    return Latency(delays, parts, {kind: 1_000 * seconds / len(batches) for kind, seconds in used.items()})
 
 
-def _send(kafka: dict[str, Any], prefix: str, load: SettingsLoad) -> dict[int, float]:
-    """Send the load block by block, the block record last, and return when each block record was sent."""
+def _send(kafka: dict[str, Any], load: SettingsLoad, first: int, records: list[tuple[str, bytes]]) -> dict[int, float]:
+    """Send the load's blocks from the ``first`` on, one every `BLOCK_S`, their block records last; return when those were sent."""
     producer = Producer(producer_config(kafka) | {"linger.ms": 0})
     key = load.lane.encode()
     sent: dict[int, float] = {}
-    number = load.first_block
+    number = load.first_block + first
     following = time.monotonic()
-    records = list(encoded(load))
-    blocks = [
-        list(group) for _, group in groupby(enumerate(records), lambda item: item[0] // (CANDIDATES_PER_BLOCK + 1))
-    ]
-    for block in blocks:
+    per_block = load.candidates_per_block + 1
+    for _, block in groupby(enumerate(records), lambda item: item[0] // per_block):
         for _, (topic, value) in sorted(block, key=lambda item: item[1][0] == "blocks"):
-            producer.produce(prefix + topic, value, key)
+            producer.produce(PREFIX + topic, value, key)
         sent[number] = time.monotonic()
         producer.flush()
         number += 1

@@ -15,7 +15,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -28,8 +28,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from benchmarks.processes import family, kind_of
 from benchmarks.service import configuration, encoded, end_offset, records_since, running
-from streaming.job import STAGE_VARIABLE
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.client import producer_config
 from validator.kafka.topics import create_topics
@@ -56,9 +56,9 @@ class Samples:
     def take(self, now: float, pid: int) -> None:
         """Sample the job's processes; those of one kind are summed."""
         sums: dict[str, float] = defaultdict(float)
-        for process in _family(pid):
+        for process in family(pid):
             try:
-                sums[_kind(process, pid)] += process.memory_info().rss / _MB
+                sums[kind_of(process, pid)] += process.memory_info().rss / _MB
             except psutil.Error:
                 continue
         for kind, memory in sums.items():
@@ -147,26 +147,6 @@ def _blocks(load: SettingsLoad) -> Iterator[tuple[tuple[str, bytes], ...]]:
     records = encoded(load)
     while block := tuple(islice(records, CANDIDATES_PER_BLOCK + 1)):
         yield block
-
-
-def _family(pid: int) -> Iterator[psutil.Process]:
-    try:
-        driver = psutil.Process(pid)
-        yield from chain([driver], driver.children(recursive=True))
-    except psutil.NoSuchProcess:
-        return
-
-
-def _kind(process: psutil.Process, driver: int) -> str:
-    name = process.name()
-    if "java" in name:
-        return "JVM"
-    stage = process.environ().get(STAGE_VARIABLE)
-    if stage is None:
-        return "driver" if process.pid == driver else "others"
-    parent = process.parent()
-    is_worker = parent is not None and parent.environ().get(STAGE_VARIABLE) == stage
-    return f"{stage} workers" if is_worker else "daemons"
 
 
 def _plot(samples: Samples, batches: list[dict[str, Any]], path: Path, title: str) -> None:
