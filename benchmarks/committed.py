@@ -59,7 +59,7 @@ def worse(figures: Mapping[str, Runs], committed: Mapping[str, Runs]) -> list[st
 
 
 def show(figures: Mapping[str, Runs], committed: Mapping[str, Runs]) -> None:
-    """Print the figures beside the committed ones."""
+    """Print the figures next to the committed ones."""
     table = Table(
         title="Figures: processor time in 1/1,000,000 of the fixed work, times of day in ms", title_justify="left"
     )

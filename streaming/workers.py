@@ -20,8 +20,8 @@ EXECUTES: Final = "executes lane"
 """How a worker's last words begin."""
 
 WRITER_BYTES: Final = 192 * 1024 * 1024
-"""Bytes that the Kafka clients of one lane take in addition to a worker's own memory: the stacks of a dozen threads of 8 MiB, which count whole
-although little of them is used, and the records that wait to be sent."""
+"""Bytes that the Kafka clients of one lane take in addition to a worker's own memory: the stacks of a dozen threads of 8 MiB, which count
+whole although little of them is used, and the records that wait to be sent."""
 
 _THRESHOLDS = (100_000, 50, 1_000_000)
 
