@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # PYTHONPATH=build/channel-compiled runs the compiled form of Channel, for example `python -m benchmarks channel`.
 COMPILED := build/channel-compiled
 
-.PHONY: help setup demo demo-channel channel-compiled test test-all crash breaks fuzz mutants sbom audit lint format bench bench-quick clean
+.PHONY: help setup demo demo-real demo-channel channel-compiled test test-all crash breaks fuzz mutants sbom audit lint format bench bench-quick clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ $(STAMP): pyproject.toml constraints.txt $(PLUGINS:%=%/pyproject.toml)
 
 demo: setup ## run broker, Spark job and a simulated relay chain, with live verdicts and a summary
 	$(BIN)/validator demo
+
+demo-real: setup ## play real blocks of Polkadot from a mock node over JSON-RPC through everything, with the chain as the judge
+	$(BIN)/validator demo --real
 
 demo-channel: setup ## run peers, gateway, broker and job: records over Channel, live, and the gateway killed in the middle
 	$(BIN)/python examples/channel/demo.py --kill-gateway

@@ -123,7 +123,7 @@ def test_summary_reports_success_or_problems(ok: bool) -> None:
         "dispatches_expected": 3, "rejected": {"OutboundHrmp/NotSorted": 2}, "channels_opened": 1, "channels_closed": 0,
         "accounting": dict.fromkeys(("consumed", "accepted", "rejected", "duplicate", "dead", "waiting"), 1),
         "seconds": {"first_verdict": None, "total": 61.0}, "latency_ms": {"p50": None, "p99": None},
-        "problems": ["verdicts/x/1/candidate/0: expected this, found that"], "directory": "somewhere",
+        "partner": "the model", "problems": ["verdicts/x/1/candidate/0: expected this, found that"], "directory": "somewhere",
     }  # fmt: skip
     console = Console(file=StringIO(), width=120)
     print_summary(console, summary)

@@ -16,6 +16,7 @@ from tests.cli.follower import invoke
 from tests.cli.test_demo import running_under
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_every_verdict_of_the_recorded_run_agrees_with_the_chain(tmp_path: Path) -> None:
     environment = os.environ | {"VALIDATOR_HOME": str(tmp_path), "VALIDATOR_KAFKA__BOOTSTRAP__SERVERS": "127.0.0.1:1"}

@@ -16,6 +16,7 @@ from validator.kafka.client import producer_config
 from validator.kafka.topics import create_topics
 from validator.plugin.api import OutputReader, OutputRecord, Record
 from validator.service.output_reader import KafkaOutputReader
+from validator.topics import CURSORS_TOPIC
 
 
 def numbered(count: int, topic: str = "verdicts") -> list[Record]:
@@ -192,6 +193,7 @@ def test_only_committed_records_are_read_and_positions_pass_markers(on_kafka: On
 def test_every_partition_is_read_and_tombstones_are_passed(on_kafka: OnKafka) -> None:
     on_kafka.prefix += "three."
     create_topics(on_kafka.kafka, prefix=on_kafka.prefix, partitions=3)
+    create_topics(on_kafka.kafka, prefix=on_kafka.prefix, topics=[CURSORS_TOPIC])
     producer = Producer(producer_config(on_kafka.kafka))
     for partition in range(3):
         producer.produce(f"{on_kafka.prefix}lanes", None, b"gone", partition=partition)

@@ -17,6 +17,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "examples").gl
 
 NOT_RUN: Final = {
     "make demo": "tests/cli/test_demo.py runs `validator demo`; make sets up this very environment",
+    "make demo-real": "tests/cli/test_demo_real.py runs what it runs",
     "make demo-channel": "tests/channel/test_demo.py runs examples/channel/demo.py",
     "make test": "it would run itself",
     "validator demo --real": "tests/cli/test_demo_real.py runs it",

@@ -88,7 +88,7 @@ class Results:
 
 def explanations() -> list[dict[str, str]]:
     """Return the mutants that change nothing a test could notice: ``file``, ``line`` (its text), ``operator``, ``why``."""
-    listed: list[dict[str, str]] = tomllib.loads(EXPLAINED.read_text(encoding="utf-8"))["mutant"]
+    listed: list[dict[str, str]] = tomllib.loads(EXPLAINED.read_text(encoding="utf-8")).get("mutant", [])
     return listed
 
 

@@ -40,7 +40,8 @@ def shuffled() -> Bursts:
 
 
 @pytest.mark.parametrize(
-    ("bursts", "records_per_trigger"), [(in_order, 700), (topics_reversed, 500), (shuffled, 100_000)]
+    ("bursts", "records_per_trigger"),
+    [(in_order, 700), pytest.param(topics_reversed, 500, marks=pytest.mark.long), (shuffled, 100_000)],
 )
 def test_any_arrival_gives_the_same_bytes(
     stream: Callable[..., Stream], bursts: Callable[[], Bursts], records_per_trigger: int, tmp_path: Any

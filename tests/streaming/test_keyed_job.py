@@ -137,6 +137,7 @@ def check_bodies(outputs: Outputs, history: list[Named]) -> None:
     assert all(status["missing"] == 0 for status in last.values())
 
 
+@pytest.mark.long
 def test_bodies_are_held_once_in_everything_that_may_happen_to_a_job(run: Run, tmp_path: Path) -> None:
     """One job for all of it, since a query takes seconds to start: killed workers, a restart, a lost checkpoint, an earlier one."""
     assert recoveries(run.settings, tmp_path, rebuild=False) == {}

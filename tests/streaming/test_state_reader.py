@@ -145,6 +145,7 @@ def alone(chain: Chain, records: int) -> LaneProcessor:
     return worker
 
 
+@pytest.mark.long
 def test_reader_moves_to_a_later_batch_if_its_batch_is_removed(
     stream: Callable[..., Stream], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,10 +6,6 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -383,45 +379,3 @@ def test_fault_is_read_from_text(text: str, fault: Fault) -> None:
 def test_text_that_is_no_fault_is_told(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Fault.parse(text)
-
-
-# --- the program ---
-
-
-def program(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "validator_relay_chain.mock", str(folder), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def one_block(folder: Path) -> None:
-    made = block(10)
-    line = {
-        "number": 10, "specVersion": 9430, "chain_getBlockHash": made.hash, "chain_getHeader": made.header,
-        "chain_getBlock": made.body, "state_getStorage": {},
-    }  # fmt: skip
-    (folder / "blocks.jsonl").write_text(json.dumps(line) + "\n")
-
-
-def test_program_serves_until_a_signal(tmp_path: Path) -> None:
-    one_block(tmp_path)
-    with program(tmp_path, "--port", "0", "--fault", "null:chain_getHeader") as running:
-        assert running.stdout is not None
-        said = running.stdout.readline()
-        assert said.endswith("serves blocks 10 to 10\n"), running.stderr and running.stderr.read()
-        with client_of(said.split()[0]) as client:
-            assert client.call("chain_getHeader", hash_of(10)) is None
-            assert client.call("chain_getHeader", hash_of(10))["number"] == "0xa"
-        os.kill(running.pid, signal.SIGTERM)
-        assert running.wait(60) == 0
-
-
-@pytest.mark.parametrize("arguments", [["--fault", "no"], ["--head", "11"], ["--file", "no.jsonl"]])
-def test_program_refuses_wrong_arguments_with_one_line(tmp_path: Path, arguments: list[str]) -> None:
-    one_block(tmp_path)
-    with program(tmp_path, *arguments) as running:
-        _, said = running.communicate(timeout=60)
-    assert (running.returncode, said.count("\n")) == (2, 1), said

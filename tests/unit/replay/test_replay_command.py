@@ -370,7 +370,7 @@ def test_mutated_documents_never_cause_traceback(file: Path) -> None:
     random = Random(1)
     seeds = [VALID, SCENARIO, scenarios_of("notifications")[0]]
     outcomes = set()
-    for _ in range(repetitions(200, 600)):
+    for _ in range(repetitions(100, 600)):
         document = copy.deepcopy(random.choice(seeds))
         for _ in range(random.choice((1, 1, 2))):
             path = random.choice(_leaves(document)[1:])
