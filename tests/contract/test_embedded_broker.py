@@ -22,6 +22,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from validator.errors import UserError
+from validator.kafka import broker as broker_module
 from validator.kafka.broker import HOST, EmbeddedBroker
 from validator.kafka.client import admin_config, consumer_config, producer_config
 from validator.kafka.process import start_time
@@ -113,6 +114,20 @@ def test_other_users_of_the_machine_neither_read_nor_write(broker: EmbeddedBroke
         for ask in clients(stranger, 1.0):
             with pytest.raises((KafkaException, AssertionError)):
                 ask()
+
+
+def test_address_is_known_only_when_the_secret_can_be_read(
+    fresh: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`validator up` configures the job as soon as it sees the address."""
+
+    def fails(_: Path) -> str:
+        raise UserError("no secret yet")
+
+    monkeypatch.setattr(broker_module, "kept_secret", fails)
+    with pytest.raises(UserError, match="no secret yet"):
+        fresh.start()
+    assert fresh.address is None
 
 
 def test_files_of_the_broker_are_its_owners_alone(broker: EmbeddedBroker) -> None:

@@ -234,11 +234,11 @@ class EmbeddedBroker:
         wanted = configured or (previous.port if previous else None)
         port, controller_port = _free_ports(wanted, previous.controller_port if previous else None)
         self.moved_from = wanted if wanted not in (None, port) else None
-        self.address = f"{HOST}:{port}"
         properties = self.directory / "server.properties"
         own = secrets.token_hex(32)
         write_private(properties, self._properties(port, controller_port, own))
-        kept_secret(self.directory)  # clients read it before the broker answers
+        kept_secret(self.directory)
+        self.address = f"{HOST}:{port}"  # who sees it reads the secret, before the broker answers
         command = [str(java), *_JVM, "-cp", ":".join(map(str, jars))]
         with open_private(self.log) as log:
             self._log_before = log.tell()
