@@ -39,7 +39,7 @@ from validator.service.toml import to_toml
 from validator.simulate import settings_of_profile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from threading import Event as Flag
 
     from validator.config import Config
@@ -111,22 +111,32 @@ def demo(
         return
     settings = settings_of_profile(profile, seed=seed, blocks=blocks)
     simulation = simulation_of(protocol, settings)
-    progress = DemoProgress(settings, Comparison())
+
+    def play(folder: Path, console: Console) -> dict[str, Any]:
+        progress = DemoProgress(settings, Comparison())
+        progress.began = time.monotonic()
+        Demo(simulation, folder, progress, console, rate=rate or max(BLOCKS_PER_S_MIN, blocks / FEED_S)).run()
+        return summary_of(progress, folder)
+
+    run_demo(play, directory, as_json=as_json)
+
+
+def run_demo(play: Callable[[Path, Console], dict[str, Any]], directory: Path | None, *, as_json: bool) -> None:
+    """Play a demo in a folder, which is removed if it succeeds, and print the summary that ``play`` returns.
+
+    Raises `UserError`, and ``typer.Exit`` with 1 if the summary is not ok, or after an interruption.
+    """
     console = VisibleConsole(stderr=as_json)
-    with ExitStack() as stack:
-        stack.enter_context(own_configuration())
-        stack.enter_context(terminated_as_interrupted())
+    with own_configuration(), terminated_as_interrupted():
         place = Directory(directory)
         try:
             with jar_progress() as shown:
                 ensure_jars("broker", progress=shown)
                 ensure_jars("spark", progress=shown)
-            progress.began = time.monotonic()
-            Demo(simulation, place.path, progress, console, rate=rate or max(BLOCKS_PER_S_MIN, blocks / FEED_S)).run()
+            summary = play(place.path, console)
         except KeyboardInterrupt:
             place.clear()
             raise typer.Exit(exit_codes.INTERRUPTED) from None
-        summary = summary_of(progress, place.path)
         if summary["ok"]:
             place.clear()
     if as_json:

@@ -3,27 +3,19 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import typer
-
 from validator import exit_codes
-from validator.cli.common import terminated_as_interrupted
-from validator.cli.demo import OUTPUT_TOPICS, Demo, DemoFeed, Directory, own_configuration, summary_of
-from validator.cli.demo_screen import DemoProgress, print_summary
-from validator.cli.progress import jar_progress
-from validator.cli.table import VisibleConsole
+from validator.cli.demo import OUTPUT_TOPICS, Demo, DemoFeed, run_demo, summary_of
+from validator.cli.demo_screen import DemoProgress
 from validator.errors import UserError
-from validator.kafka.jars import ensure_jars
 from validator.kafka.reader import TopicReader
 from validator.private import write_private
 from validator.service.comparison import Comparison
@@ -47,31 +39,16 @@ LOOK_S: Final = 0.1
 
 def demo_real(recorded: Path | None, directory: Path | None, *, as_json: bool) -> None:
     """Run the demo. Raises `UserError`, and ``typer.Exit`` with 1 if a verdict is missing or the chain disagrees."""
-    console = VisibleConsole(stderr=as_json)
-    with ExitStack() as stack:
-        stack.enter_context(own_configuration())
-        stack.enter_context(terminated_as_interrupted())
-        place = Directory(directory)
-        try:
-            with jar_progress() as shown:
-                ensure_jars("broker", progress=shown)
-                ensure_jars("spark", progress=shown)
-            run: RecordedRun = stack.enter_context(_offered()(recorded, place.path))
+
+    def play(folder: Path, console: Console) -> dict[str, Any]:
+        run: RecordedRun
+        with _offered()(recorded, folder) as run:
             progress = _progress(run)
-            demo = RealDemo(run, place.path, progress, console)
+            demo = RealDemo(run, folder, progress, console)
             demo.run()
-        except KeyboardInterrupt:
-            place.clear()
-            raise typer.Exit(exit_codes.INTERRUPTED) from None
-        summary = {**summary_of(progress, place.path), "chain": demo.said}
-        if summary["ok"]:
-            place.clear()
-    if as_json:
-        sys.stdout.write(json.dumps(summary) + "\n")
-    else:
-        print_summary(console, summary)
-    if not summary["ok"]:
-        raise typer.Exit(exit_codes.DISAGREEMENT)
+            return {**summary_of(progress, folder), "chain": demo.said}
+
+    run_demo(play, directory, as_json=as_json)
 
 
 def _offered() -> Any:
