@@ -76,11 +76,15 @@ class TopicReader:
         """By full topic and partition, the last end that was reached."""
         self._read_on: set[tuple[str, int]] = set()
         """Partitions with records since their last end."""
+        self._next: dict[tuple[str, int], int] = {}
+        """By full topic and partition, the offset after the last record; whatever comes from before it has been returned."""
+        self._wanted: list[TopicPartition] | None = None
+        """Where the next poll begins, None if it continues."""
         with self._translated():
             self._consumer = Consumer(config)
         try:
             with self._translated():
-                self._assign(self._places(topics, partitions, tail))
+                self._go_to(self._places(topics, partitions, tail))
         except BaseException:
             self._consumer.close()
             raise
@@ -113,11 +117,17 @@ class TopicReader:
         """Return the records that have arrived, waiting up to ``timeout_s`` for them."""
         records = []
         with self._translated():
+            if self._wanted is not None:
+                self._consumer.assign(self._wanted)
+                self._wanted = None
             messages = available(self._consumer, self._records_per_poll, timeout_s)
         for message in messages:
             error = message.error()
             if error is None:
                 topic, value = message.topic(), message.value()
+                if message.offset() < self._next.get((topic, message.partition()), 0):
+                    continue
+                self._next[topic, message.partition()] = message.offset() + 1
                 self._read_on.add((topic, message.partition()))
                 if topic is not None and (value is not None or self._nulls):
                     place = message.partition(), message.offset()
@@ -162,12 +172,12 @@ class TopicReader:
     def restart(self, topic: str, partition: int, offset: int) -> None:
         """Continue with a single partition, from an offset."""
         with self._translated():
-            self._assign([TopicPartition(self._prefix + topic, partition, offset)])
+            self._go_to([TopicPartition(self._prefix + topic, partition, offset)])
 
     def start_at(self, topic: str, offsets: Mapping[int, int]) -> None:
         """Continue with the partitions of one topic, each from an offset."""
         with self._translated():
-            self._assign([TopicPartition(self._prefix + topic, *place) for place in sorted(offsets.items())])
+            self._go_to([TopicPartition(self._prefix + topic, *place) for place in sorted(offsets.items())])
 
     def spans(self) -> dict[tuple[str, int], tuple[int, int]]:
         """Return, by topic (without the prefix) and partition, the first available offset and the one after the last."""
@@ -177,11 +187,17 @@ class TopicReader:
                 for topic, partition in self._assigned
             }
 
-    def _assign(self, places: list[TopicPartition]) -> None:
+    def _go_to(self, places: list[TopicPartition]) -> None:
+        """Let the next poll begin at places.
+
+        Only then is it assigned, and offsets before it are passed over: librdkafka looks up the number behind `OFFSET_BEGINNING` in the
+        background, and if another assignment follows meanwhile, the answer moves that one back.
+        """
         self._assigned = [(place.topic, place.partition) for place in places]
+        self._next = {(place.topic, place.partition): max(place.offset, 0) for place in places}
         self._ends.clear()
         self._read_on.clear()
-        self._consumer.assign(places)
+        self._wanted = places
 
     # --- requests to Kafka: each goes through `retry.answer` ---
 

@@ -139,6 +139,20 @@ def test_restarted_partition_is_read_from_offset(play: Any) -> None:
     ]
 
 
+def test_record_is_returned_once_even_if_position_was_moved_back(play: Any) -> None:
+    reader = play(
+        [end(9, 1)],
+        [record(4, partition=1), record(1, partition=1)],
+        [record(4, partition=1), record(5, partition=1), end(6, 1)],
+    )
+    reader.restart("markers", 1, 4)
+    assert reader._consumer.assigned == []
+    assert reader.poll(0.1) == []
+    assert [(place.partition, place.offset) for place in reader._consumer.assigned] == [(1, 4)]
+    assert offsets(reader.poll(0.1)) == [(1, 4)]
+    assert offsets(reader.read_to_end()) == [(1, 5)]
+
+
 def test_permanent_error_is_reported_in_one_line(play: Any) -> None:
     refused = record(0, None, error=KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
     transient = record(0, None, error=KafkaError(KafkaError._TRANSPORT))
