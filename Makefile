@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # PYTHONPATH=build/channel-compiled runs the compiled form of Channel, for example `python -m benchmarks channel`.
 COMPILED := build/channel-compiled
 
-.PHONY: help setup demo demo-real demo-channel channel-compiled test test-all crash breaks fuzz mutants sbom audit lint format bench bench-quick clean
+.PHONY: help setup demo demo-real demo-channel channel-compiled test test-all crash breaks fuzz mutants sbom audit lint format bench bench-quick docs docs-serve clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -96,6 +96,16 @@ bench-quick: setup $(STAMP).bench ## in five minutes, what became worse than the
 
 $(STAMP).bench: $(STAMP)
 	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[spark,bench]'
+	@touch $@
+
+docs: setup $(STAMP).docs ## build the documentation as a site into build/site; a broken link is an error
+	$(BIN)/mkdocs build --quiet --strict
+
+docs-serve: setup $(STAMP).docs ## show the documentation on a local port, and follow changes of the pages
+	$(BIN)/mkdocs serve
+
+$(STAMP).docs: $(STAMP)
+	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[spark,docs]'
 	@touch $@
 
 clean: ## remove everything that make created (jars stay in the user's cache)
