@@ -15,6 +15,7 @@ from streaming.batch_watch import Beat, beat_next_to
 from streaming.decode_stage import CHUNK_SCHEMA, decode_stage
 from streaming.held_inputs import ParkingSettings
 from streaming.lane_operator import LaneOperator, shipped
+from streaming.metered import meter_settings
 from streaming.options import WHOLE_BYTES_MAX, batch_bytes_max, source_options
 from streaming.pace import QUICK, SINGLE, Pace
 from streaming.sink import NO_ROWS, ExactlyOnceOutput, Output
@@ -25,6 +26,7 @@ from validator.kafka.spark_options import spark_options
 from validator.lanes.configured import job_directory
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import Consumed
+from validator.lanes.meter import MeterSettings
 from validator.lanes.parking import Suspect
 from validator.topics import INPUT_TOPICS
 
@@ -57,6 +59,8 @@ class JobSettings:
     """Lanes that were parked before they are started over."""
 
     pace: Pace = QUICK
+    meter: MeterSettings | None = None
+    """What workers measure."""
 
     @property
     def beat(self) -> Beat:
@@ -79,6 +83,7 @@ class JobSettings:
             output=output,
             worker_memory_bytes=_bytes(job.worker_memory),
             pace=pace,
+            meter=meter_settings(config),
         )
 
 
@@ -109,7 +114,15 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
     decode = decode_stage(kinds, definitions, batch_bytes_max(settings.worker_memory_bytes))
     inputs = with_own_workers(spark, "decode", lambda: rows.mapInArrow(decode, CHUNK_SCHEMA))
     output = settings.output or ExactlyOnceOutput.of(settings.kafka, settings.prefix, spark.sparkContext.applicationId)
-    operator = LaneOperator(definitions, output, settings.worker_memory_bytes, settings.retired, settings.beat, parking)
+    operator = LaneOperator(
+        definitions,
+        output,
+        settings.worker_memory_bytes,
+        settings.retired,
+        settings.beat,
+        parking,
+        meter=settings.meter,
+    )
     executed = with_own_workers(spark, "lanes", lambda: _execute(inputs, operator))
     return (
         executed.writeStream.queryName("validator")

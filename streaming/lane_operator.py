@@ -26,13 +26,19 @@ from validator.lanes.arrived import Chunk, arrived, runs
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.genesis import keep_genesis, read_genesis
 from validator.lanes.marker import Consumed, consumed_by, has_taken
+from validator.lanes.meter import LaneMeter, MeterSettings
 from validator.lanes.parked import Place
 from validator.lanes.parking import LaneBatch
 from validator.lanes.store import LaneCache, Recovery
 
+METERS: dict[str, LaneMeter] = {}
+"""The meters of this worker's lanes, if the job has metrics. They outlive a batch as the lanes do."""
+
 
 def _log_recovery(recovery: Recovery) -> None:
     """Write a line to the worker's standard error, which goes to the job's `logs/spark-output.log`."""
+    if (meter := METERS.get(recovery.lane)) is not None:
+        meter.recovered(recovery)
     sys.stderr.write(json.dumps({"event": "recovered", **recovery._asdict()}) + "\n")
     sys.stderr.flush()
 
@@ -114,14 +120,16 @@ class LaneOperator(StatefulProcessor):
         beat: Beat | None = None,
         parking: ParkingSettings | None = None,
         cache: LaneCache | None = None,
+        meter: MeterSettings | None = None,
     ) -> None:
-        """``cache`` is the worker's own unless given."""
+        """``cache`` is the worker's own unless given. Without a ``meter`` nothing is measured."""
         self._definitions = definitions
         self._output = output
         self._beat = beat
         self._retired = dict(retired or {})
         self._parking = parking or ParkingSettings()
         self._cache = cache
+        self._meter = meter
         self._worker_memory_bytes = worker_memory_bytes
         self._batch_bytes_max = batch_bytes_max(worker_memory_bytes)
 
@@ -160,11 +168,12 @@ class LaneOperator(StatefulProcessor):
             write_batch(self._output, lane, *_unconfigured(runs(chunks, self._batch_bytes_max), self._retired))
             return iter(())
         items, left, too_large = arrived(chunks, self._batch_bytes_max)
-        parking = self._parking
+        parking, cache = self._parking, CACHE if self._cache is None else self._cache
+        meter = _meter(lane, self._meter)
         batch = LaneBatch(
             definition,
             self._state,
-            CACHE if self._cache is None else self._cache,
+            cache,
             items,
             partial(parking.held_inputs, self._definitions),
             parking.suspects,
@@ -174,8 +183,12 @@ class LaneOperator(StatefulProcessor):
             checkpoint=_query(),
             was_parked=lane in parking.parked,
             noted=note_point,
+            observe=None if meter is None else meter.executed,
         )
-        write_batch(self._output, lane, _seen(self._beat, batch.run()), lambda: batch.consumed)
+        outputs = batch.run() if meter is None else meter.measured(batch.run(), lambda: cache.look(lane))
+        written = write_batch(self._output, lane, _seen(self._beat, outputs), lambda: batch.consumed)
+        if meter is not None:
+            meter.written(written)
         return iter(())
 
     def close(self) -> None:
@@ -200,6 +213,16 @@ def _unconfigured(
                 consumed[place] = max(end, consumed.get(place, 0))
 
     return outputs(), lambda: consumed
+
+
+def _meter(lane: str, settings: MeterSettings | None) -> LaneMeter | None:
+    """Return a lane's meter, the same one for as long as its settings are."""
+    if settings is None:
+        return None
+    meter = METERS.get(lane)
+    if meter is None or meter.settings != settings:
+        meter = METERS[lane] = LaneMeter(lane, settings)
+    return meter
 
 
 def _query() -> str:

@@ -7,7 +7,7 @@ import fcntl
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -65,10 +65,16 @@ def _drain(pipe: int, log: RotatingFileHandler) -> None:
     log.close()
 
 
-def logger(output: TextIO) -> Any:
-    """Return the job's logger, which writes JSON lines with an ``event`` each."""
+def logger(output: TextIO, note: Callable[[Mapping[str, Any]], None] = lambda _: None) -> Any:
+    """Return the job's logger, which writes JSON lines with an ``event`` each; ``note`` gets each event first."""
+
+    def noted(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        note(event)
+        return event
+
     structlog.configure(
         processors=[
+            noted,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.JSONRenderer(),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
@@ -17,6 +18,7 @@ from streaming.batch_watch import BatchWatch, Stalled, signs_of
 from streaming.deaths import Deaths, worker_died
 from streaming.job_offsets import JobOffsets
 from streaming.logs import locked, logger, own_output
+from streaming.metered import JobMetrics, serving
 from streaming.outside import WRITER_GONE, Outages, StopSignal, is_outside
 from streaming.pace import OUT_OF_MEMORY, BatchPassed, OutOfMemory, Pace, passing, run_at_paces
 from streaming.parked_log import ParkedLog
@@ -77,8 +79,8 @@ def run_job(config: Config, output: Output | None = None, accepted: Accepted = N
     directory = job_directory(config)
     definitions = lane_definitions(config)
     stop = StopSignal()
-    with locked(directory), own_output(directory) as own:
-        log = logger(own)
+    with locked(directory), serving(config, definitions) as metrics, own_output(directory) as own:
+        log = logger(own, metrics.note)
         log.info(
             "started", lanes=list(definitions), directory=str(directory), spark_log=str(directory / "logs" / SPARK_LOG)
         )
@@ -103,7 +105,7 @@ def run_job(config: Config, output: Output | None = None, accepted: Accepted = N
 
                 settings = JobSettings.of(config, definitions, output, pace)
                 try:
-                    return _run_in_session(config, settings, session, look_once, outages)
+                    return _run_in_session(config, settings, session, look_once, outages, metrics)
                 except OutOfMemory:
                     session.kill()
                     raise
@@ -135,10 +137,16 @@ def ended_in_order(run: Callable[[], int], outages: Outages) -> int:
 
 
 def _run_in_session(
-    config: Config, settings: JobSettings, session: SessionStart, looked: Callable[[], Look], outages: Outages
+    config: Config,
+    settings: JobSettings,
+    session: SessionStart,
+    looked: Callable[[], Look],
+    outages: Outages,
+    metrics: JobMetrics,
 ) -> int:
     """Look at topics and checkpoint while a session starts, and run the query in it. Raises `UserError`, `JvmGone`."""
     found = looked()
+    metrics.begin(outages)
     spark = session.wait()
     for artefact in config.plugins.artefacts:  # in this process, defining the lanes has put them on the path already
         spark.sparkContext.addPyFile(artefact)
@@ -155,7 +163,7 @@ def _run_in_session(
         outages.log.warning("accepted", change=change)
     settings = replace(settings, retired=dict(found.retired))
     try:
-        return _run_queries(spark, settings, outages, config)
+        return _run_queries(spark, settings, outages, config, metrics)
     except (OutOfMemory, JvmGone, BatchPassed):
         raise
     except Exception as error:
@@ -165,7 +173,9 @@ def _run_in_session(
         raise
 
 
-def _run_queries(spark: SparkSession, settings: JobSettings, outages: Outages, config: Config) -> int:
+def _run_queries(
+    spark: SparkSession, settings: JobSettings, outages: Outages, config: Config, metrics: JobMetrics
+) -> int:
     from streaming.job import start_query
 
     deaths = Deaths()
@@ -183,7 +193,7 @@ def _run_queries(spark: SparkSession, settings: JobSettings, outages: Outages, c
         settings.kafka, settings.prefix, settings.definitions, outages.log, Patience(config.job.give_up_after)
     )
     gone = partial(reason_gone, spark)
-    with closing(JobOffsets(settings.kafka, settings.prefix)) as offsets, parked:
+    with closing(JobOffsets(settings.kafka, settings.prefix)) as offsets, parked, metrics.following():
         return run_queries(start, outages, watch, passing(settings.pace, offsets.commit), deaths, gone)
 
 
@@ -336,11 +346,30 @@ def _log_batches(query: StreamingQuery, last_batch: int, log: Any, commit: Calla
     for progress in query.recentProgress:
         if progress.batchId > last_batch and progress.numInputRows:
             last_batch = progress.batchId
-            log.info("batch", batch=last_batch, records=progress.numInputRows, milliseconds=dict(progress.durationMs))
-            end = progress.sources[0].endOffset
+            source = progress.sources[0]
+            end = source.endOffset
+            log.info(
+                "batch",
+                batch=last_batch,
+                records=progress.numInputRows,
+                unread=unread_records(end, source.latestOffset),
+                milliseconds=dict(progress.durationMs),
+            )
     if last_batch > before:
         commit(end)
     return last_batch
+
+
+def unread_records(end: str, latest: str | None) -> int:
+    """Return how many records a batch left in Kafka, from its end and the latest offsets as Spark's Kafka source gives them."""
+    if latest in (None, "", "null"):
+        return 0
+    ends = json.loads(end)
+    return sum(
+        max(0, offset - ends.get(topic, {}).get(partition, 0))
+        for topic, partitions in json.loads(latest).items()
+        for partition, offset in partitions.items()
+    )
 
 
 def _stop_between_batches(query: StreamingQuery) -> None:

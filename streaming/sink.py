@@ -56,16 +56,19 @@ _SINKS: dict[Output, Sink] = {}
 """This worker's sinks by output, so that connections outlive a batch."""
 
 
-def write_batch(output: Output, lane: str, outputs: Iterable[BlockOutput], consumed: Callable[[], Consumed]) -> None:
-    """Write one lane's batch and commit it; ``consumed`` is called after the last output.
+def write_batch(
+    output: Output, lane: str, outputs: Iterable[BlockOutput], consumed: Callable[[], Consumed]
+) -> dict[str, int]:
+    """Write one lane's batch and commit it; ``consumed`` is called after the last output. Returns how many records went to each topic.
 
     Raises what the sink raises, which is then not used again.
     """
     sink = _SINKS.pop(output, None) or output.open()
     for run in _runs(outputs):
         sink.write(lane, run)
-    sink.commit(lane, consumed())
+    written = sink.commit(lane, consumed())
     _SINKS[output] = sink  # reached only if the sink did not fail
+    return written
 
 
 def _runs(outputs: Iterable[BlockOutput]) -> Iterator[list[BlockOutput]]:

@@ -80,6 +80,13 @@ CURSORS_TOPIC: Final = Topic(
 )  # fmt: skip
 """Made when the first transport starts that has cursors: the lanes know nothing of it."""
 
+METRICS: Final = "metrics"
+METRICS_TOPIC: Final = Topic(
+    METRICS, None, "compact", FOREVER, "reports of lanes and transports; for endpoints of metrics only",
+    segment_ms=10 * MINUTE_MS, dirty_ratio="0.01",
+)  # fmt: skip
+"""Made when the first process starts that has `[metrics]`, with one partition whatever the configuration says."""
+
 OUTPUT_TOPICS: Final[tuple[str, ...]] = tuple(topic.name for topic in TOPICS if topic.kind is None)
 
 MARKERS: Final = "markers"

@@ -25,6 +25,7 @@ from validator.kafka.client import consumer_config
 from validator.kafka.consume import available
 from validator.kafka.topics import create_topics, list_topics
 from validator.lanes.definition import LaneDefinition
+from validator.lanes.meter import MeterSettings
 from validator.lanes.parking import Suspect
 from validator.topics import INPUT_TOPICS
 
@@ -128,6 +129,7 @@ class Stream:
     produced: dict[str, int] = field(default_factory=lambda: dict.fromkeys(INPUT_TOPICS, 0))
     query: StreamingQuery | None = None
     suspects: dict[str, Suspect] = field(default_factory=dict)
+    meter: MeterSettings | None = None
 
     def __post_init__(self) -> None:
         create_topics(self.kafka, prefix=self.prefix)
@@ -159,6 +161,7 @@ class Stream:
             self.records_per_trigger,
             trigger_interval_ms=0,
             suspects=self.suspects,
+            meter=self.meter,
         )
         self.query = start_query(self.spark, settings)
         return self.query

@@ -6,8 +6,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.streaming.harness import consume, decoded, produce
 from tests.streaming.processes import JobProcess, job
@@ -25,6 +27,7 @@ def configuration(directory: Path, kafka: dict[str, Any], prefix: str, artefacts
         "topics": {"prefix": prefix},
         "kafka": dict(kafka),
         "job": {"directory": str(directory / "job"), "driver_memory": "1g", "master": "local-cluster[1,1,1024]"},
+        "metrics": {"listen": "127.0.0.1:0"},
         "plugins": {"artefacts": [str(each) for each in artefacts]},
         "chains": {
             LANE: {
@@ -46,6 +49,33 @@ def failed(running: JobProcess) -> dict[str, Any]:
     return events[-1]
 
 
+def scraped(running: JobProcess) -> dict[tuple[str, ...], float]:
+    """Return what the job's endpoint serves, by name and labels."""
+    with urlopen(running.named("metrics")[0]["address"]) as answer:
+        text = answer.read().decode()
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def check_scrape(found: dict[tuple[str, ...], float]) -> None:
+    """One scrape has what the driver and an executor in a separate process know of a lane whose handler fails."""
+    assert found["validator_job_ready",] == found["validator_metrics_kafka_up",] == 1
+    assert found["validator_job_batches_total",] >= 1
+    assert found["validator_job_batch_duration_seconds_count",] == found["validator_job_batches_total",]
+    assert found["validator_lane_state", LANE, "parked"] == 1
+    assert ("validator_lane_state", LANE, "running") not in found
+    assert found["validator_lane_executed_block", LANE] == FAULT_AT - 1
+    assert found["validator_lane_blocks_behind", LANE] == found["validator_lane_newest_block", LANE] - FAULT_AT + 1 > 0
+    assert found["validator_lane_seconds_behind", LANE] > 0
+    assert found["validator_lane_records_total", LANE, "accepted"] > 0
+    assert found["validator_lane_batch_part_seconds_total", LANE, "execute"] > 0
+    assert found["validator_para_upward_dispatched_total", LANE, "2000"] == FAULT_AT - 1
+    assert found["process_cpu_seconds_total",] > 0
+
+
 def test_executors_import_artefact_and_its_fault_parks_the_lane(kafka: dict[str, Any], tmp_path: Path) -> None:
     prefix = "artefacts."
     create_topics(kafka, prefix=prefix)
@@ -60,7 +90,12 @@ def test_executors_import_artefact_and_its_fault_parks_the_lane(kafka: dict[str,
         statuses = len(consume(kafka, prefix, ("lanes",))["lanes"])
         produce(kafka, prefix, after)
         running.wait_for_records(kafka, prefix, "lanes", statuses + 1)
+        running.wait_for(
+            lambda: ("validator_lane_parked", LANE, "handler") in scraped(running), "the scrape says parked"
+        )
+        found = scraped(running)
         assert running.terminate() == exit_codes.OK
+    check_scrape(found)
     parked = decoded(consume(kafka, prefix, ("lanes",)), "lanes")[-1]
     assert f"handler faulty@1.0.0 (exits): SystemExit raised; block {FAULT_AT}, para " in parked["reason"]
     dispatches = decoded(consume(kafka, prefix, ("dispatches",)), "dispatches")

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -20,6 +22,7 @@ from streaming.run import _may_pass, _stop_between_batches
 from tests.streaming.harness import (
     PATIENCE_S,
     Stream,
+    consume,
     first_difference,
     last_status,
     of_lane,
@@ -29,12 +32,18 @@ from tests.streaming.harness import (
 from tests.streaming.reference import IMMEDIATE, ON_INCLUSION, chains, definition, reference
 from tests.streaming.spied import noted, spied
 from tests.unit.lanes.chains import Record
+from validator.codec.json_form import shown_json
 from validator.core.lane import SNAPSHOT_VERSION as LANE_VERSION
 from validator.kafka.client import admin_config
+from validator.kafka.topics import create_topics
 from validator.lanes.journal import JOURNAL_VERSION, decode_entry
+from validator.lanes.meter import MeterSettings
 from validator.lanes.processor import SNAPSHOT_VERSION
 from validator.lanes.slots import load_lane
 from validator.lanes.store import HEAD_VERSION, Head
+from validator.metrics.report import Report
+from validator.service.metric_store import MetricStore
+from validator.topics import METRICS, METRICS_TOPIC
 
 LANE = ON_INCLUSION.lane
 
@@ -56,7 +65,8 @@ def test_clean_stop_and_dead_workers_between_batches_change_no_byte(
 ) -> None:
     chain = chains()[1]
     log = tmp_path / "spied"
-    running = stream({LANE: spied(definition(ON_INCLUSION), log)})
+    running = stream({LANE: spied(definition(ON_INCLUSION), log)}, meter=MeterSettings((), 100, 100))
+    create_topics(running.kafka, prefix=running.prefix, topics=[METRICS_TOPIC])
     first, second, third, fourth = pieces(chain.records, 4)
     running.produce(first)
     running.start()
@@ -84,6 +94,30 @@ def test_clean_stop_and_dead_workers_between_batches_change_no_byte(
     status = last_status(running.outputs(), LANE)
     assert (status["consumed"], status["waiting"]) == (len(chain.records), 0)
     check_state(running, len(chain.records))
+    check_reports(running, status)
+
+
+def check_reports(running: Stream, status: dict[str, Any]) -> None:
+    """What workers reported agrees with what they emitted, although some of them were killed."""
+    reports = [Report.decode(value) for _, value in consume(running.kafka, running.prefix, [METRICS])[METRICS]]
+    store = MetricStore([LANE])
+    for report in reports:
+        store.take(report)
+    found = {
+        (sample.name, *sample.labels.values()): sample.value for family in store.collect() for sample in family.samples
+    }
+    assert found["validator_lane_executed_block", LANE] == status["executed_block"]
+    assert found["validator_lane_records_total", LANE, "rejected"] == status["rejected"]
+    kinds = Counter(
+        verdict["error"]["kind"]
+        for _, value in running.outputs()["verdicts"]
+        if "error" in (verdict := shown_json("verdicts", value))
+    )
+    assert {name[2]: found[name] for name in found if name[0] == "validator_lane_rejections_total"} == kinds
+    assert found["validator_lane_recoveries_total", LANE, "rebuilt"] == 1
+    assert found["validator_lane_transactions_total", LANE] == len(reports)
+    assert found["validator_lane_batch_part_seconds_total", LANE, "commit"] > 0
+    assert any(name[0] == "validator_channel_messages_used_ratio" for name in found)
 
 
 def check_state(running: Stream, records: int) -> None:

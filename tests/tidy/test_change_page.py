@@ -33,6 +33,7 @@ def row_of(key: str) -> str:
         "transports",
         "jobs",
         "topics.retention_ms",
+        "metrics.transports",
         f"{CHAIN}.ump_weights",
         f"{CHAIN}.handlers.config",
     ):

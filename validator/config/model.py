@@ -28,6 +28,8 @@ from validator.core import limits as core_limits
 from validator.core.handlers.handler import KIND
 from validator.core.types import Balances, Enactment, Para, ParaKind
 from validator.hexadecimal import from_hex
+from validator.metrics.address import parse_address
+from validator.metrics.limits import CHANNELS_MAX_DEFAULT, PARAS_MAX_DEFAULT, SUBJECTS_MAX
 from validator.tables import dotted
 from validator.topics import TOPICS
 
@@ -59,6 +61,11 @@ def _check_plain(values: dict[str, Any]) -> dict[str, Any]:
             "expected text, numbers, booleans, lists and tables, found a date, a time, nan or inf"
         ) from None
     return values
+
+
+def _check_address(value: str) -> str:
+    parse_address(value)
+    return value
 
 
 PluginConfig = Annotated[dict[str, Any], AfterValidator(_check_plain)]
@@ -159,6 +166,21 @@ class Plugins(_Table):
                 raise ValueError(f"{name} is listed twice")
             seen.add(name)
         return value
+
+
+class Metrics(_Table):
+    """`[metrics]`: what Prometheus can read of the job and of transports. Without an address nothing is measured or served."""
+
+    listen: Annotated[str, AfterValidator(_check_address)] | None = None
+    """Address of the job's endpoint, which also has the metrics of workers and transports: HOST:PORT; port 0 takes any free one."""
+    transports: dict[PluginName, Annotated[str, AfterValidator(_check_address)]] = Field(default_factory=dict)
+    """Addresses of transports that serve their own metrics in addition, by the transport's name."""
+    paras: list[U32] = Field(default_factory=list)
+    """Paras that have separate series, with all their channels; without any, all paras have."""
+    paras_max: Annotated[int, Field(ge=0, le=SUBJECTS_MAX)] = PARAS_MAX_DEFAULT
+    """Maximum number of paras of a lane that have series; those with the lowest ids."""
+    channels_max: Annotated[int, Field(ge=0, le=SUBJECTS_MAX)] = CHANNELS_MAX_DEFAULT
+    """Maximum number of channels of a lane that have series."""
 
 
 class GenesisPara(_Table):
@@ -337,6 +359,7 @@ class Config(BaseSettings):
     """librdkafka's options by their own names, passed through; without ``bootstrap.servers`` the embedded broker is used."""
     job: Job = Field(default_factory=Job)
     dead_letters: DeadLetters = Field(default_factory=DeadLetters)
+    metrics: Metrics = Field(default_factory=Metrics)
     plugins: Plugins = Field(default_factory=Plugins)
     chains: dict[LaneName, Chain] = Field(default_factory=dict)
     transports: dict[PluginName, PluginConfig] = Field(default_factory=dict)

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, Type
 from validator.core.errors import Violation
 from validator.core.events import EventLog, IngressLog
 from validator.core.hashing import blake2b_256
+from validator.core.levels import LevelChoice, Levels
 from validator.core.limits import U32_MAX
 from validator.core.outcomes import ChannelEvent, ChannelHeadroom, Dispatch, MessageRef, ParaHeadroom
 from validator.core.root import merkle_root
@@ -223,6 +224,10 @@ class RuleSet(ABC, Generic[S]):
     def channel_headroom(self, channel_id: ChannelId) -> ChannelHeadroom | None:  # noqa: ARG002
         """Return a channel's headroom now; None if the protocol has none for single channels."""
         return None
+
+    def levels(self, now: BlockNumber, choice: LevelChoice) -> Levels:  # noqa: ARG002
+        """Return how full the lane's queues are after block ``now``; nothing if the protocol does not say."""
+        return Levels()
 
     @property
     def session(self) -> SessionIndex:

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
+from typing import TypeAlias
 
 from validator.codec.encode import BlockOutput, Encoder, LaneStatus, OutputRecord, encode_dead_letter
 from validator.core.inputs import DeadLetter, Input
@@ -19,6 +20,9 @@ UPGRADES: dict[int, Upgrade] = {}
 
 _CHAIN_BYTES = 32
 
+Observer: TypeAlias = Callable[[Executed, Lane], None]
+"""Gets what a block gave, with the lane as it is after it."""
+
 
 class LaneProcessor:
     """A lane with the encoder of its records."""
@@ -27,6 +31,8 @@ class LaneProcessor:
         self.lane = lane
         self._digest_at = definition.digest_at
         self._encoder = Encoder(lane.name, definition.digest_at(lane.executed_block))
+        self.observe: Observer | None = None
+        """Gets each block that `process` executes."""
         self._last_receipt: Receipt | None = None
         self._receipts_hash = bytes(_CHAIN_BYTES)
         """A hash chain over every receipt so far."""
@@ -53,6 +59,8 @@ class LaneProcessor:
             yield BlockOutput(None, dead)
         for executed, passed in lane.execute_ready():
             self._note(executed.receipt)
+            if self.observe is not None:
+                self.observe(executed, lane)
             self._encoder.runtime_digest = self._digest_at(executed.receipt.block)
             yield BlockOutput(executed.receipt.block, self._encoder.executed(executed))
             if passed:

@@ -28,7 +28,7 @@ from validator.errors import UserError
 from validator.lanes.definition import JournalUnreadable, LaneDefinition, journal_under_others
 from validator.lanes.journal import decode_entry, encode_entry
 from validator.lanes.parked import stored_parts
-from validator.lanes.processor import LaneProcessor
+from validator.lanes.processor import LaneProcessor, Observer
 from validator.lanes.slots import Slots, SlotStore, load_lane
 from validator.plugin.registry import PluginError
 from validator.plugin.runtime import RulesOutdated
@@ -136,6 +136,17 @@ UPGRADES: dict[int, Upgrade] = {2: _upgrade_2}
 """By version, the upgrade of a head to the next version."""
 
 
+class StoredSizes(NamedTuple):
+    """What the store holds of a lane: bytes of pages, bytes of the journal, and its entries."""
+
+    pages_bytes: int
+    journal_bytes: int
+    journal_entries: int
+
+
+NOTHING_STORED = StoredSizes(0, 0, 0)
+
+
 @dataclass(slots=True)
 class LiveLane:
     """A lane in memory, with what is known of its slots in the store.
@@ -148,6 +159,7 @@ class LiveLane:
     slots: Slots
     token: bytes = b""
     saved_token: bytes = b""
+    sizes: StoredSizes = NOTHING_STORED
 
 
 class Recovery(NamedTuple):
@@ -179,7 +191,12 @@ class LaneCache:
     def put(self, name: str, head: Head, lane: LiveLane) -> None:
         """Put a lane back, in the state that the head names."""
         lane.token, lane.saved_token = head.token, head.saved_token
+        lane.sizes = StoredSizes(head.slots_bytes, head.journal_bytes, head.journal_entries)
         self._lanes[name] = lane
+
+    def look(self, name: str) -> LiveLane | None:
+        """Return a lane, which stays in the cache."""
+        return self._lanes.get(name)
 
 
 class StateUnusable(UserError):
@@ -206,11 +223,12 @@ def process_batch(
     cache: LaneCache,
     items: list[Input | DeadLetter],
     skipped: Skipped = NONE_SKIPPED,
+    observe: Observer | None = None,
 ) -> Iterator[BlockOutput]:
     """Process one batch of a lane against its store, and yield its output (`LaneProcessor.process`), its status last.
 
-    The store is complete only when the iterator has been exhausted; until then the lane is in no cache. Raises `WaitingOverflow`,
-    `StateUnusable`, and another `UserError` if the configuration does not fit the state.
+    ``observe`` is given each executed block. The store is complete only when the iterator has been exhausted; until then the lane is in no
+    cache. Raises `WaitingOverflow`, `StateUnusable`, and another `UserError` if the configuration does not fit the state.
     """
     head, lane = _open(definition, backend, cache)
     evicted: list[DeadLetter] = []
@@ -222,6 +240,7 @@ def process_batch(
     if evicted:
         yield BlockOutput(None, list(map(encode_dead_letter, evicted)))
     entry = encode_entry(items)
+    lane.processor.observe = observe
     yield from lane.processor.process(items)
     yield lane.processor.status()
 

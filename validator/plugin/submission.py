@@ -24,7 +24,7 @@ from validator.plugin.limits import (
     HEADERS_MAX,
     KEY_BYTES_MAX,
 )
-from validator.topics import CURSORS, INPUT_TOPICS, OUTPUT_TOPICS
+from validator.topics import CURSORS, INPUT_TOPICS, METRICS, OUTPUT_TOPICS
 
 
 class JobTopic(NamedTuple):
@@ -43,7 +43,7 @@ def job_topics(jobs: Iterable[Job], own: Iterable[OwnTopic] = ()) -> dict[str, J
         for name, form in job.forms.items()
     ]
     for owner, topic, form, is_input in (*topics, *(("a transport", each.topic.name, each.form, True) for each in own)):
-        if topic in found or topic in INPUT_TOPICS or topic in OUTPUT_TOPICS or topic == CURSORS:
+        if topic in found or topic in INPUT_TOPICS or topic in OUTPUT_TOPICS or topic in (CURSORS, METRICS):
             raise UserError(f"{owner}: topic {topic} belongs to somebody else already")
         found[topic] = JobTopic(form, is_input)
     return found

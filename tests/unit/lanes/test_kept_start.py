@@ -86,6 +86,11 @@ CHANGES: dict[str, Any] = {
     "job.headroom_interval_blocks": table("job", headroom_interval_blocks=5),
     "job.root_interval_blocks": table("job", root_interval_blocks=5),
     "dead_letters.attempts_max": table("dead_letters", attempts_max=5),
+    "metrics.listen": table("metrics", listen="127.0.0.1:9464"),
+    "metrics.transports": table("metrics", transports={"mail": "127.0.0.1:9465"}),
+    "metrics.paras": table("metrics", paras=[2000]),
+    "metrics.paras_max": table("metrics", paras_max=7),
+    "metrics.channels_max": table("metrics", channels_max=7),
     "plugins.lock": table("plugins", lock="LOCK"),
     "plugins.artefacts": None,  # where plugins come from, not which: `test_pack`
     CHAIN: {"chains": {**BASE["chains"], "b": {}}},

@@ -90,7 +90,7 @@ class Query:
                 batchId=len(self.recentProgress),
                 numInputRows=rows,
                 durationMs={"addBatch": 3},
-                sources=[SimpleNamespace(endOffset=f"end of {len(self.recentProgress)}")],
+                sources=[SimpleNamespace(latestOffset="", endOffset=f"end of {len(self.recentProgress)}")],
             )
             self.recentProgress.append(progress)
         elif step in ("busy", "idle"):

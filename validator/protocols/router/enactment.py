@@ -124,6 +124,7 @@ def queue_outbound_hrmp(
         channel.used_places += 1
         channel.used_bytes += len(data)
         channel.messages_sent += 1
+        channel.bytes_sent += len(data)
         channel.mqc_head = head = mqc_link(channel.mqc_head, now, data_hash or message_hash(data))
 
         contents = state.hrmp_channel_contents.get(channel_id)

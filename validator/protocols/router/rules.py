@@ -9,6 +9,7 @@ from validator.core.errors import Violation
 from validator.core.handlers.state import FIRST_OWNER
 from validator.core.handlers.upward import FixedWeightDispatcher, UpwardDispatcher
 from validator.core.hashing import blake2b_256
+from validator.core.levels import LevelChoice, Levels
 from validator.core.outcomes import ChannelHeadroom, Dispatch, ParaHeadroom
 from validator.core.root import merkle_root
 from validator.core.rules import ChainSettings, Effects, OrderedSet, in_force
@@ -30,6 +31,7 @@ from validator.protocols.router.features.errors import RequestNotInForce
 from validator.protocols.router.features.message_queue import begin_message_queue
 from validator.protocols.router.host import RouterHost
 from validator.protocols.router.later_pages import HEADROOM_PAGE
+from validator.protocols.router.levels import levels
 from validator.protocols.router.profile import SEED_RULES, Profile
 from validator.protocols.router.records import KINDS, Candidate, ChannelRequest
 from validator.protocols.router.requests import CHECKS, Call
@@ -179,6 +181,10 @@ class Router(PendingCandidates[RouterState]):
             bytes_left=channel.limit_used_bytes - channel.used_bytes,
             message_size_max=channel.limit_message_size,
         )
+
+    def levels(self, now: BlockNumber, choice: LevelChoice) -> Levels:
+        """Return how full the queues are after block ``now``."""
+        return levels(self.state, in_force(self.settings.rules, now).profile or SEED_RULES, now, choice)
 
     def common_page(self) -> bytes:
         """Return the page of the storage that no para owns."""

@@ -63,6 +63,8 @@ class HrmpChannel:
     """MQC head after the newest pruned message. None in a channel that was seeded with contents, because its earlier history is unknown."""
     messages_sent: int = 0
     """Messages enacted over this channel since the lane began to follow it."""
+    bytes_sent: int = field(default=0, compare=False)
+    """Bytes of payload enacted over it since the state was loaded; for those who watch, not part of the state."""
 
 
 class InboundHrmpMessage(NamedTuple):

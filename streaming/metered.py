@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Serves the job's metrics: those of the driver itself, and what workers and transports report on Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from streaming.outside import Outages
+from validator.config import Config
+from validator.errors import UserError
+from validator.kafka.topics import create_topics
+from validator.lanes.configured import configured_codec, job_directory
+from validator.lanes.meter import MeterSettings
+from validator.service.checkpoint import consumed_by_batch, last_committed_batch
+from validator.service.job_figures import JobFigures
+from validator.service.metric_endpoint import endpoint
+from validator.service.metric_feed import Feed, FeedThread
+from validator.service.metric_store import MetricStore
+from validator.topics import METRICS_TOPIC
+
+
+class JobMetrics:
+    """Metrics of a job that nobody measures: it does nothing."""
+
+    def note(self, event: Mapping[str, Any]) -> None:
+        """Note an event of the job's log."""
+
+    def begin(self, outages: Outages) -> None:
+        """Make ready what workers need to report."""
+
+    def following(self) -> AbstractContextManager[object]:
+        """Return a context in which reports are read."""
+        return nullcontext()
+
+
+class ServedMetrics(JobMetrics):
+    """Metrics of a job with an endpoint at ``address``."""
+
+    def __init__(self, config: Config, lanes: Collection[str], store: MetricStore) -> None:
+        self.address = ""
+        self._config, self._store = config, store
+        self._figures = JobFigures(store, lanes)
+        self._feed = Feed(store, lanes, configured_codec(config))
+
+    def note(self, event: Mapping[str, Any]) -> None:
+        """Count an event of the job's log."""
+        self._figures.note(event)
+
+    def begin(self, outages: Outages) -> None:
+        """Create the topic of reports, and say where the metrics are. Raises `UserError`."""
+        outages.wait_out(lambda: create_metrics_topic(self._config))
+        outages.log.info("metrics", address=self.address)
+
+    def following(self) -> AbstractContextManager[object]:
+        """Return a context in which reports are read, beginning with the blocks that may not be executed."""
+        config = self._config
+        checkpoint = job_directory(config) / "checkpoint"
+        try:
+            consumed = consumed_by_batch(checkpoint, last_committed_batch(checkpoint))
+        except (UserError, OSError):  # there is none yet
+            consumed = {}
+        answers = self._figures.kafka_answers
+        return FeedThread(config.kafka, config.topics.prefix, self._feed, self._store, consumed, answers)
+
+
+def create_metrics_topic(config: Config) -> None:
+    """Create the topic of reports unless it exists. Raises `UserError`."""
+    topics = config.topics
+    create_topics(
+        config.kafka, prefix=topics.prefix, replication_factor=topics.replication_factor, topics=[METRICS_TOPIC]
+    )
+
+
+def meter_settings(config: Config) -> MeterSettings | None:
+    """Return what workers measure; None if nobody asks."""
+    metrics = config.metrics
+    if metrics.listen is None:
+        return None
+    return MeterSettings(tuple(metrics.paras), metrics.paras_max, metrics.channels_max)
+
+
+@contextmanager
+def serving(config: Config, lanes: Collection[str]) -> Iterator[JobMetrics]:
+    """Serve the metrics of a job, if it has an address for them. Raises `UserError` if that cannot be used."""
+    listen = config.metrics.listen
+    if listen is None:
+        yield JobMetrics()
+        return
+    store = MetricStore(lanes)
+    metrics = ServedMetrics(config, lanes, store)
+    with endpoint(listen, "[metrics] listen", store) as metrics.address:
+        yield metrics

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the tables of `docs/metrics.md` from the definitions. Run it with ``python -m tests.tidy.metric_page``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from validator.metrics.definitions import METRICS, Metric, Origin
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "metrics.md"
+
+GROUPS: Final[dict[str, str]] = {
+    "The job": "job|build|metrics",
+    "Lanes": "lane",
+    "Paras": "para",
+    "Channels": "channel",
+    "Transports": "transport",
+}
+"""Headings, with how the names of their metrics begin."""
+
+_KNOWN_BY: Final = {
+    Origin.JOB: "driver",
+    Origin.TOPICS: "driver",
+    Origin.WORKER: "worker",
+    Origin.TRANSPORT: "transport",
+}
+
+
+def tables() -> str:
+    """Return all tables with their headings, as Markdown."""
+    parts = []
+    for heading, starts in GROUPS.items():
+        rows = [_row(metric) for metric in METRICS if re.match(rf"validator_({starts})_", metric.name)]
+        header = ["| metric | kind | labels | known by | meaning |", "|---|---|---|---|---|"]
+        parts.append("\n".join([f"### {heading}", *header, *rows]))
+    return "\n\n".join(parts)
+
+
+def _row(metric: Metric) -> str:
+    labels = ", ".join(f"`{label}`" for label in metric.labels)
+    return f"| `{metric.name}` | {metric.kind.value} | {labels} | {_KNOWN_BY[metric.origin]} | {metric.help} |"
+
+
+def render(text: str) -> str:
+    """Return the page with the present tables, which are its end."""
+    return re.sub(r"^### The job\n.*", lambda _: tables() + "\n", text, count=1, flags=re.MULTILINE | re.DOTALL)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The limits of metrics."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PARAS_MAX_DEFAULT: Final = 200
+"""Paras of a lane that have separate series, unless `[metrics] paras_max` says otherwise."""
+
+CHANNELS_MAX_DEFAULT: Final = 500
+"""Channels of a lane that have separate series, unless `[metrics] channels_max` says otherwise."""
+
+SUBJECTS_MAX: Final = 10_000
+"""The greatest value of either key: more series than that do not fit a report or a scrape."""
+
+KINDS_PER_PARA_MAX: Final = 8
+"""Error kinds of one para that a worker names; it counts the rest as `OTHER`, until it ends."""
+
+OTHER: Final = "other"
+
+REPORT_BYTES_MAX: Final = 900 * 1024
+"""Bytes of a report, which is one record on Kafka. A larger one goes without paras and channels."""
+
+SAMPLE_SHARE_MAX: Final = 0.02
+"""Share of a worker's time that reading the levels of paras and channels may take: a large chain is read less often than its batches."""
+
+ARRIVALS_MAX: Final = 10_000
+"""Blocks of a lane whose arrival is remembered until they are executed. Beyond it, every other one is forgotten."""
+
+ARRIVALS_READ_AGAIN: Final = 1_000
+"""Block records before the checkpoint's position that are read at a start, as their blocks may not have been executed."""
+
+REPORT_INTERVAL_S: Final = 10.0
+"""Seconds between two reports of a transport."""
+
+REPORT_AGE_S_MAX: Final = 60.0
+"""Seconds without a report after which a transport's values disappear."""
+
+REPORTERS_MAX: Final = 1_000
+"""Lanes and transports whose reports are kept at once."""
+
+SERIES_PER_REPORTER_MAX: Final = 200_000
+"""Series that a lane or a transport may have."""

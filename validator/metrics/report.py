@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reports, in which a worker passes on what it knows of a lane, or a transport what it knows of itself.
+
+A report is a record of the topic `metrics`: compact JSON, since only processes of one deployment read it. ``set`` holds values that are
+complete: they replace all earlier ones of the same reporter. ``add`` holds what counters have grown by since the last report. Each row has
+the labels after the first, which is the reporter's name, and the value.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from validator.metrics.definitions import BY_NAME, Kind
+from validator.metrics.limits import REPORT_BYTES_MAX, SERIES_PER_REPORTER_MAX
+
+VERSION: Final = 1
+
+LANE: Final = "lane"
+TRANSPORT: Final = "transport"
+
+Labels: TypeAlias = tuple[str, ...]
+Values: TypeAlias = dict[str, dict[Labels, float]]
+"""By metric and labels."""
+
+NAME_CHARACTERS_MAX: Final = 200
+"""Characters of a label."""
+
+VALUE_MAX: Final = 1e300
+"""The greatest value; integers beyond it are no floats."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What one reporter passes on; ``reporter`` is a lane's or a transport's name, and ``of`` is `LANE` or `TRANSPORT`."""
+
+    of: str
+    reporter: str
+    set: Values = field(default_factory=dict)
+    add: Values = field(default_factory=dict)
+
+    def put(self, name: str, value: float, *labels: object) -> None:
+        """Set a value."""
+        self.set.setdefault(name, {})[tuple(map(str, labels))] = value
+
+    def encode(self) -> bytes:
+        """Return the report as a record's value."""
+        document = {"version": VERSION, self.of: self.reporter, "set": _rows(self.set), "add": _rows(self.add)}
+        return json.dumps(document, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Report:
+        """Return the report that a record holds; metrics that are not known here are left out.
+
+        Raises ``ValueError``: it is too large, of another version, or not what `encode` writes.
+        """
+        if len(data) > REPORT_BYTES_MAX:
+            raise ValueError(f"expected at most {REPORT_BYTES_MAX} bytes, found {len(data)}")
+        try:
+            document = json.loads(data)
+        except RecursionError as error:
+            raise ValueError("expected a report, found deep nesting") from error
+        if not isinstance(document, dict) or document.get("version") != VERSION:
+            raise ValueError(f"expected a report of version {VERSION}")
+        of = LANE if LANE in document else TRANSPORT
+        reporter = _label(document.get(of))
+        report = cls(of, reporter, _values(of, document.get("set")), _values(of, document.get("add")))
+        if any(BY_NAME[name].kind is not Kind.COUNTER for name in report.add):
+            raise ValueError("expected increments of counters only")
+        return report
+
+
+def _rows(values: Values) -> dict[str, list[list[Any]]]:
+    return {name: [[*labels, value] for labels, value in rows.items()] for name, rows in values.items()}
+
+
+def _values(of: str, found: object) -> Values:
+    if not isinstance(found, dict):
+        raise ValueError("expected a table of metrics")
+    values: Values = {}
+    left = SERIES_PER_REPORTER_MAX
+    for name, rows in found.items():
+        metric = BY_NAME.get(name)
+        if metric is None:
+            continue
+        if metric.labels[:1] != (of,) or not isinstance(rows, list):
+            raise ValueError(f"{name}: expected a list of values of a metric of a {of}")
+        left -= len(rows)
+        if left < 0:
+            raise ValueError(f"expected at most {SERIES_PER_REPORTER_MAX} series")
+        values[name] = dict(_row(row, len(metric.labels)) for row in rows)
+    return values
+
+
+def _row(row: object, length: int) -> tuple[Labels, float]:
+    if not isinstance(row, list) or len(row) != length:
+        raise ValueError(f"expected rows of {length} entries")
+    *labels, value = row
+    if type(value) not in (int, float) or not abs(value) <= VALUE_MAX:
+        raise ValueError(f"expected a number between -{VALUE_MAX:g} and {VALUE_MAX:g}")
+    return tuple(map(_label, labels)), float(value)
+
+
+def _label(value: object) -> str:
+    if not isinstance(value, str) or len(value) > NAME_CHARACTERS_MAX:
+        raise ValueError(f"expected a label of at most {NAME_CHARACTERS_MAX} characters")
+    return value

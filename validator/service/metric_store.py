@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Holds the values of metrics between what brings them and the scrapes that ask for them."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator
+from threading import Lock
+from typing import Final, NamedTuple
+
+from prometheus_client import Histogram, disable_created_metrics
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from validator import __version__
+from validator.metrics import definitions
+from validator.metrics.definitions import BATCH_SECONDS_BUCKETS, METRICS, Kind
+from validator.metrics.limits import REPORT_AGE_S_MAX, REPORTERS_MAX, SERIES_PER_REPORTER_MAX
+from validator.metrics.report import TRANSPORT, Labels, Report, Values
+
+_TOTAL: Final = "_total"
+
+
+class _Reported(NamedTuple):
+    """The values of one reporter, and when they came, by this process's own clock."""
+
+    values: Values
+    at_s: float
+
+
+class MetricStore(Collector):
+    """All values of a process's endpoint. Its methods may be called from any thread.
+
+    ``lanes`` are the lanes whose reports count; ``before_scrape`` is called before each scrape.
+    """
+
+    def __init__(self, lanes: Collection[str] = (), clock: Callable[[], float] = time.monotonic) -> None:
+        disable_created_metrics()  # they would be series without a definition
+        self._lanes = frozenset(lanes)
+        self._clock = clock
+        self._lock = Lock()
+        self._own: defaultdict[str, dict[Labels, float]] = defaultdict(dict)
+        self._reported: dict[tuple[str, str], _Reported] = {}
+        self._added = 0
+        self.before_scrape: list[Callable[[], None]] = []
+        self._histograms = {
+            metric.name: Histogram(metric.name, metric.help, registry=None, buckets=BATCH_SECONDS_BUCKETS)
+            for metric in METRICS
+            if metric.kind is Kind.HISTOGRAM
+        }
+        self.set("validator_build_info", 1, __version__)
+
+    def set(self, name: str, value: float, *labels: str) -> None:
+        """Set a value."""
+        with self._lock:
+            self._own[name][labels] = value
+
+    def choose(self, name: str, chosen: str | None, *labels: str) -> None:
+        """Set the series of one choice to 1, and remove those of all others; None chooses nothing."""
+        with self._lock:
+            rows = self._own[name]
+            for row in [row for row in rows if row[:-1] == labels]:
+                del rows[row]
+            if chosen is not None:
+                rows[*labels, chosen] = 1
+
+    def add(self, name: str, value: float, *labels: str) -> None:
+        """Let a counter grow."""
+        with self._lock:
+            self._add(name, value, labels)
+
+    def observe(self, name: str, value: float) -> None:
+        """Add an observation to a histogram."""
+        self._histograms[name].observe(value)
+
+    def take(self, report: Report, *, is_new: bool = True) -> None:
+        """Take a report; the increments of one that is not new have been counted, or were made before this process began."""
+        reporter = (report.of, report.reporter)
+        if report.of != TRANSPORT and report.reporter not in self._lanes:
+            return
+        with self._lock:
+            if reporter not in self._reported and len(self._reported) >= REPORTERS_MAX:
+                return
+            self._reported[reporter] = _Reported(report.set, self._clock())
+            for name, rows in report.add.items() if is_new else ():
+                for labels, value in rows.items():
+                    self._add(name, value, (report.reporter, *labels))
+
+    def collect(self) -> Iterator[Metric]:
+        """Return every metric that has a value, in the order of the definitions."""
+        for each in self.before_scrape:
+            each()
+        with self._lock:
+            self._forget_old()
+            families = [family for metric in METRICS if (family := self._family(metric)) is not None]
+        yield from families
+        for histogram in self._histograms.values():
+            yield from histogram.collect()
+
+    def _add(self, name: str, value: float, labels: Labels) -> None:
+        rows = self._own[name]
+        if labels not in rows:
+            if self._added >= SERIES_PER_REPORTER_MAX:
+                return
+            self._added += 1
+        rows[labels] = rows.get(labels, 0) + value
+
+    def _forget_old(self) -> None:
+        oldest_s = self._clock() - REPORT_AGE_S_MAX
+        for reporter in [
+            each for each, found in self._reported.items() if each[0] == TRANSPORT and found.at_s < oldest_s
+        ]:
+            del self._reported[reporter]
+
+    def _family(self, metric: definitions.Metric) -> Metric | None:
+        if metric.kind is Kind.HISTOGRAM:
+            return None
+        rows = dict(self._own.get(metric.name, ()))
+        for (_, reporter), found in self._reported.items():
+            for labels, value in found.values.get(metric.name, {}).items():
+                rows[reporter, *labels] = value
+        if not rows:
+            return None
+        family = (
+            CounterMetricFamily(metric.name.removesuffix(_TOTAL), metric.help, labels=metric.labels)
+            if metric.kind is Kind.COUNTER
+            else GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
+        )
+        for labels, value in sorted(rows.items()):
+            family.add_metric(labels, value)
+        return family
