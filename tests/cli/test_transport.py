@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from tests.unit.plugin.distributions import IMPORTS, MANIFEST, install, on_path
 from validator import exit_codes
 from validator.kafka.reader import TopicReader
 from validator.kafka.topics import create_topics
+from validator.metrics.report import TRANSPORT, Report
 from validator.service.toml import to_toml
 
 if TYPE_CHECKING:
@@ -148,6 +150,38 @@ def test_transport_can_end_by_itself(world: World) -> None:
     assert invoke("transport", "run", "echo", world.configure(ends=True)).exit_code == 0
     assert world.file.read_bytes() == b"verdicts polkadot 1\n"
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_active_transport_reports_what_it_has_done(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VALIDATOR_METRICS__LISTEN", "127.0.0.1:1")  # the job's
+    monkeypatch.setenv("VALIDATOR_METRICS__TRANSPORTS__ECHO", "127.0.0.1:0")
+    world.send(b"1", b"2")
+    result = invoke("transport", "run", "echo", world.configure(ends=True))
+    assert result.exit_code == 0
+    assert re.search(r"^transport echo: metrics at http://127\.0\.0\.1:\d+/metrics$", result.stderr, re.MULTILINE)
+    with TopicReader(world.kafka, world.prefix, ["metrics"]) as reader:
+        *_, last = reader.read_to_end()
+    report = Report.decode(last.value)
+    assert (report.of, report.reporter, report.add) == (TRANSPORT, "echo", {})
+    figures = {name.removeprefix("validator_transport_"): rows for name, rows in report.set.items()}
+    assert figures.pop("start_timestamp_seconds")[()] > 0
+    assert figures == {
+        "active": {(): 1},
+        "written_records_total": {("blocks",): 1},
+        "written_bytes_total": {("blocks",): 1},
+        "received_records_total": {("verdicts",): 1},
+        "refused_records_total": {(): 0},
+        "unconfirmed_records": {(): 0},
+        "unacknowledged_records": {(): 0},
+    }
+
+
+def test_busy_port_of_a_transport_is_one_error_line(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        monkeypatch.setenv("VALIDATOR_METRICS__TRANSPORTS__ECHO", address)
+        line = refused("echo", world.configure())
+    assert line == f"[metrics.transports] echo {address}: metrics cannot be served there: Address already in use"
 
 
 def refused(*arguments: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.contract.transport_backends import InMemory, OnKafka
+from tests.contract.transport_backends import InMemory, Measured, OnKafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from tests.contract.transport_backends import Backend
 
 
-@pytest.fixture(params=["kafka", "memory"])
+@pytest.fixture(params=["kafka", "memory", "measured"])
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
-    if request.param == "memory":
-        made: Backend = InMemory()
+    if request.param != "kafka":
+        made: Backend = InMemory() if request.param == "memory" else Measured()
     else:
         name = request.getfixturevalue("tmp_path").name
         made = OnKafka(request.getfixturevalue("kafka"), f"transport-{name}.")

@@ -22,6 +22,7 @@ from validator.plugin.job_api import OwnTopic
 from validator.service.lease import Lease
 from validator.service.plugin_job import configured_job
 from validator.service.transport import KafkaTransportContext, TransportGroup, record_forms
+from validator.service.transport_meter import MeasuredContext, TransportMeter
 from validator.testing.transport import MemoryTransport
 from validator.topics import CURSORS_TOPIC
 from validator.topics import TOPICS as TOPICS_OF_LANES
@@ -129,6 +130,18 @@ class InMemory:
 
     def lose_lease(self) -> None:
         self.memory.lose_lease()
+
+
+class Measured(InMemory):
+    """The same with a context that counts what passes it."""
+
+    def start(self) -> TransportContext:
+        self.meter = TransportMeter("t")
+        return MeasuredContext(super().start(), self.meter)
+
+    def figure(self, name: str, *labels: str) -> float:
+        """Return a value of the meter."""
+        return self.meter.report().set[f"validator_transport_{name}"][labels]
 
 
 Backend = OnKafka | InMemory

@@ -18,6 +18,7 @@ from validator.config import load_config
 from validator.errors import LeaseLost, Unavailable
 from validator.plugin.limits import ENDING_S_MAX
 from validator.service.transport import TransportGroup, choose_transport, create_topics_of_jobs, run_transport
+from validator.service.transport_meter import measuring
 from validator.service.waiting import Patience, Pause, wait_out
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def run(
                 stop,
                 lambda name: say(f"transport {chosen.name}: standby; active is {name}"),
                 on_active,
+                partial(measuring, config, chosen.name, say),
             )
         except Unavailable as error:
             if active.is_set():  # what the plugin holds may be half done: it begins again as after any other end

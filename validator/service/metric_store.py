@@ -36,7 +36,7 @@ class MetricStore(Collector):
     """
 
     def __init__(self, lanes: Collection[str] = (), clock: Callable[[], float] = time.monotonic) -> None:
-        disable_created_metrics()  # they would be series without a definition
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # they would be series without a definition
         self._lanes = frozenset(lanes)
         self._clock = clock
         self._lock = Lock()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -32,10 +33,11 @@ from validator.topics import CURSORS_TOPIC, INPUT_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractContextManager
 
     from validator.config import Config
     from validator.kafka.client import KafkaTable
-    from validator.plugin.api import Record, Transport
+    from validator.plugin.api import Record, Transport, TransportContext
     from validator.plugin.job_api import Job, OwnTopic
     from validator.plugin.registry import Plugin
 
@@ -336,11 +338,13 @@ def run_transport(
     stop: Event,
     on_standby: Callable[[str], None],
     on_active: Callable[[Lease], None],
+    measuring: Callable[[TransportContext], AbstractContextManager[TransportContext]] = nullcontext,
 ) -> None:
     """Wait until this process is the active one of the transport's name, and run the transport until it ends, or after ``stop`` is set.
 
     ``on_standby`` is called with the name of the active process before waiting for it to go, ``on_active`` with the lease before the
-    transport runs. Raises `LeaseLost` if the lease was lost, and `UserError` as the context does, and for any exception of the transport.
+    transport runs; ``measuring`` returns the context that the transport gets. Raises `LeaseLost` if the lease was lost, and `UserError` as
+    the context does, and for any exception of the transport.
     """
     topics = chosen.transport.topics
     with group.lease(topics) as lease:
@@ -348,10 +352,13 @@ def run_transport(
             return
         on_active(lease)
         try:
-            with KafkaTransportContext(
-                group, topics, chosen.config, stop, chosen.forms, lease, cursors=chosen.transport.cursors
-            ) as context:
-                chosen.transport.run(context)
+            with (
+                KafkaTransportContext(
+                    group, topics, chosen.config, stop, chosen.forms, lease, cursors=chosen.transport.cursors
+                ) as context,
+                measuring(context) as given,
+            ):
+                chosen.transport.run(given)
             lease.check()
         except UserError:
             lease.check()
