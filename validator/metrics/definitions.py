@@ -135,7 +135,7 @@ _TRANSPORT: Final = (
     _counter("transport_written_records", (*TRANSPORT, "topic"), Origin.TRANSPORT, "Records that the transport wrote and Kafka took."),
     _counter("transport_written_bytes", (*TRANSPORT, "topic"), Origin.TRANSPORT, "Bytes of their values."),
     _counter("transport_received_records", (*TRANSPORT, "topic"), Origin.TRANSPORT, "Records of output topics that it received."),
-    _counter("transport_refused_records", TRANSPORT, Origin.TRANSPORT, "Records that were of a wrong form, or that Kafka did not take."),
+    _counter("transport_refused_records", TRANSPORT, Origin.TRANSPORT, "Records in a wrong form, or that Kafka did not take."),
     _gauge("transport_unconfirmed_records", TRANSPORT, Origin.TRANSPORT, "Records that wait for Kafka's confirmation."),
     _gauge("transport_unacknowledged_records", TRANSPORT, Origin.TRANSPORT, "Received records that the transport has not acknowledged."),
 )  # fmt: skip
