@@ -59,6 +59,8 @@ class ChainBlock:
     """Para and count of upward messages that were queued by inclusions."""
     dropped: int
     """Candidates of the inherent that the runtime did not accept."""
+    unread: tuple[str, ...] = ()
+    """What could not be decoded and is not needed for a record."""
 
     @property
     def number(self) -> int:
@@ -107,8 +109,8 @@ def decode_block(raw: RawBlock, runtime: Runtime) -> ChainBlock:
     number = raw.header.number
     try:
         events = runtime.events(raw.events)
-        listed = _candidates(raw, runtime)
         backed = [_receipt(each) for each in _of(events, "ParaInclusion", "CandidateBacked")]
+        listed, unread = _candidates(raw, runtime, is_needed=bool(backed))
         included = tuple(_receipt(each) for each in _of(events, "ParaInclusion", "CandidateIncluded"))
         timed_out = tuple(_receipt(each) for each in _of(events, "ParaInclusion", "CandidateTimedOut"))
         received = tuple(
@@ -129,15 +131,32 @@ def decode_block(raw: RawBlock, runtime: Runtime) -> ChainBlock:
         any(each.pallet == "Session" and each.name == "NewSession" for each in events),
         received,
         len(listed) - len(accepted),
+        unread,
     )
 
 
-def _candidates(raw: RawBlock, runtime: Runtime) -> tuple[BackedCandidate, ...]:
-    for extrinsic in raw.extrinsics:
-        found = read_inherent(extrinsic, runtime.enter, signals=runtime.has_signals)
+def _candidates(
+    raw: RawBlock, runtime: Runtime, *, is_needed: bool
+) -> tuple[tuple[BackedCandidate, ...], tuple[str, ...]]:
+    """Return the candidates of the inherent, and what did not decode.
+
+    An extrinsic that does not decode may be anything, so the search goes on. Raises `DecodeError` if events name candidates and no
+    extrinsic has any.
+    """
+    unread = []
+    failure: DecodeError | None = None
+    for index, extrinsic in enumerate(raw.extrinsics):
+        try:
+            found = read_inherent(extrinsic, runtime.enter, signals=runtime.has_signals)
+        except DecodeError as error:
+            failure = error
+            unread.append(f"extrinsic {index}")
+            continue
         if found is not None:
-            return found
-    return ()
+            return found, tuple(unread)
+    if failure is not None and is_needed:
+        raise failure
+    return (), tuple(unread)
 
 
 def _of(events: list[Event], pallet: str, name: str) -> list[Event]:

@@ -6,6 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from validator_relay_chain.errors import UndecodableBlock
+from validator_relay_chain.metadata import Runtime
+
 RENAMED: Final = {
     "hrmp_channel_max_capacity": "hrmp_channel_max_places",
     "hrmp_channel_max_total_size": "hrmp_channel_max_size",
@@ -29,7 +32,23 @@ KEPT: Final = (
 )
 """Names that both have."""
 
+PLACE: Final = ("Configuration", "ActiveConfig")
+CONFIGURATION: Final = ".".join(PLACE)
+
+PRESET: Final = "polkadot-2023"
+"""Supplies the limits that chains have no more, and all of them while the chain's do not decode."""
+
 U32_MAX: Final = 2**32 - 1
+
+
+def decode_configuration(raw: bytes | None, runtime: Runtime) -> dict[str, int]:
+    """Return the Router's limits of a value of ``ActiveConfig``. Raises `UndecodableBlock` for none, and for one that does not decode."""
+    if raw is None:
+        raise UndecodableBlock(f"runtime {runtime}: expected {CONFIGURATION}, found none")
+    active = runtime.value(*PLACE, raw)
+    if not isinstance(active, dict):
+        raise UndecodableBlock(f"runtime {runtime}: {CONFIGURATION}: expected named fields, found none")
+    return router_configuration(active)
 
 
 def router_configuration(active: Mapping[str, Any]) -> dict[str, int]:

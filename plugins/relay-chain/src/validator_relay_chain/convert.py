@@ -15,8 +15,8 @@ from validator.plugin.api import Writer
 from validator_relay_chain import paras
 from validator_relay_chain.block import ChainBlock, Receipt
 from validator_relay_chain.candidates import BackedCandidate
-from validator_relay_chain.configuration import changed
-from validator_relay_chain.errors import BadAnswer, ChainContradiction
+from validator_relay_chain.configuration import CONFIGURATION, changed
+from validator_relay_chain.errors import BadAnswer, ChainContradiction, UndecodableBlock
 from validator_relay_chain.hashing import blake2b_256
 from validator_relay_chain.header import to_hex
 from validator_relay_chain.limits import PENDING_MAX, RECENT_HASHES
@@ -42,7 +42,7 @@ class Reads(Protocol):
         """Return the lifecycle of every para after the block."""
 
     def configuration(self) -> Mapping[str, int]:
-        """Return the Router's limits after the block."""
+        """Return the Router's limits after the block. Raises `UndecodableBlock`."""
 
     def header_number(self, block_hash: bytes) -> int:
         """Return the number of an older block."""
@@ -65,6 +65,8 @@ class Step:
     position: Position
     notices: tuple[str, ...]
     """What somebody should know, one line each."""
+    unread: tuple[str, ...]
+    """What of the chain the block changed and nobody could decode: the lane goes on without it."""
     included_known: tuple[tuple[int, bool], ...]
     """Para of each inclusion, and whether the lane has its candidate."""
     timed_out_known: tuple[tuple[int, bool], ...]
@@ -90,9 +92,16 @@ def convert(lane: str, position: Position, block: ChainBlock, runtime: Runtime, 
     if block.dropped:
         notices.append(f"block {number}: the runtime dropped {block.dropped} candidates of the inherent")
     requests, unread = requests_of(block.channel_events)
-    notices += [f"block {number}: event Hrmp.{name} has no record: compare the channels" for name in unread]
+    unread += block.unread
+    notices += [f"block {number}: {each} has no record: compare the lane with the chain" for each in unread]
     lifecycles = reads.lifecycles() if block.new_session else position.lifecycles
-    configuration = reads.configuration() if block.new_session else position.configuration
+    configuration = position.configuration
+    if block.new_session:
+        try:
+            configuration = reads.configuration()
+        except UndecodableBlock as error:
+            notices.append(f"block {number}: {error}: the lane keeps the limits that it has")
+            unread.append(CONFIGURATION)
     heads, sent = _downward(position, lifecycles, number, reads)
     record: JsonRecord = {
         "lane": lane,
@@ -135,6 +144,7 @@ def convert(lane: str, position: Position, block: ChainBlock, runtime: Runtime, 
         tuple(records),
         after,
         tuple(notices),
+        tuple(unread),
         _known(block.included, included),
         _known(block.timed_out, timed_out),
         tuple(sent),

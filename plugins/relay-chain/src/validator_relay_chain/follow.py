@@ -9,11 +9,20 @@ is computed from its header.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
+from validator_relay_chain import keys
 from validator_relay_chain.block import decode_block
 from validator_relay_chain.convert import JsonRecord, Step, convert
-from validator_relay_chain.errors import BadAnswer, ChainContradiction, NodeError, UndecodableBlock, Unreachable
+from validator_relay_chain.errors import (
+    BadAnswer,
+    ChainContradiction,
+    FollowError,
+    NodeError,
+    UndecodableBlock,
+    Unreachable,
+)
 from validator_relay_chain.fetch import Fetched, Fetcher, Wanted
 from validator_relay_chain.header import Header, to_hex
 from validator_relay_chain.limits import (
@@ -59,6 +68,23 @@ class Settings(NamedTuple):
     """Blocks between two looks at the storage that the lane is compared with; 0 for none."""
 
 
+@dataclass
+class _Batch:
+    """Converted blocks that are committed together."""
+
+    position: Position
+    began_s: float
+    records: list[tuple[str, JsonRecord]] = field(default_factory=list)
+    blocks: int = 0
+
+    def is_full(self, now_s: float) -> bool:
+        return (
+            self.blocks >= BLOCKS_PER_COMMIT_MAX
+            or len(self.records) >= RECORDS_PER_COMMIT_MAX
+            or now_s - self.began_s >= COMMIT_S_MAX
+        )
+
+
 class Follower:
     """Follows one chain. ``tell`` gets lines about what somebody should know."""
 
@@ -76,6 +102,10 @@ class Follower:
         """The last block that is committed."""
         self._runtime: Runtime | None = None
         self._blames = 0
+        self._undecoded = 0
+        """Nodes in a row with which the next block did not decode."""
+        self._afresh = False
+        """Whether metadata is fetched although it is there."""
         self._head: Header | None = None
 
     def run(self) -> None:
@@ -90,9 +120,10 @@ class Follower:
                 try:
                     target = self._next_head()
                     self._catch_up(fetcher, target)
-                    self._blames = 0
                 except BadAnswer as error:
                     self._blame(error)
+                except UndecodableBlock as error:
+                    self._leave(error)
 
     def _is_done(self) -> bool:
         last = self._settings.to_block
@@ -130,7 +161,17 @@ class Follower:
         self._blames += 1
         if self._blames >= BLAMES_MAX * self._chain.pool.size:
             raise ChainContradiction(f"{error}; every node says so, the lane does not continue") from error
+        self._runtime = None  # that of a later block, if what led there is not committed
         self._chain.pool.blame(error)
+        self._head = self._chain.header(self._chain.finalised_head())
+
+    def _leave(self, error: UndecodableBlock) -> None:
+        """Try the metadata and the block of a spare. Raises the error once every node's was tried."""
+        self._undecoded += 1
+        if self._undecoded >= self._chain.pool.size:
+            raise error
+        self._runtime, self._afresh = None, True
+        self._chain.pool.blame(BadAnswer(str(error)))
         self._head = self._chain.header(self._chain.finalised_head())
 
     # --- blocks ---
@@ -156,31 +197,37 @@ class Follower:
         yield from (each for each in reversed(path) if each.number <= last)
 
     def _convert_all(self, blocks: Iterator[Fetched], last: int) -> None:
-        position, records, count = self.position, list[tuple[str, JsonRecord]](), 0
-        began = self._time.now()
-        for fetched in blocks:
-            step = self._convert(position, fetched)
-            position, count = step.position, count + 1
-            records += step.records
-            facts = facts_of(self._settings.lane, step, self._chain, self._settings.compare_every_blocks)
-            records.append((FACTS, facts.to_json()))
-            for notice in step.notices:
-                self._tell(notice)
-            self._out.show(step, last)
-            if (
-                position.number >= last
-                or count >= BLOCKS_PER_COMMIT_MAX
-                or len(records) >= RECORDS_PER_COMMIT_MAX
-                or self._time.now() - began >= COMMIT_S_MAX
-            ):
-                self._commit(records, position)
-                records, count, began = [], 0, self._time.now()
-        if count:
-            self._commit(records, position)
+        """Convert and commit blocks. What was converted before one that fails is committed, too."""
+        batch = _Batch(self.position, self._time.now())
+        try:
+            for fetched in blocks:
+                self._add(batch, fetched, last)
+                if batch.position.number >= last or batch.is_full(self._time.now()):
+                    self._commit(batch)
+                    batch = _Batch(self.position, self._time.now())
+        except FollowError:
+            self._commit(batch)
+            raise
+        self._commit(batch)
 
-    def _commit(self, records: list[tuple[str, JsonRecord]], position: Position) -> None:
-        self._out.commit(records, position)
-        self.position = position
+    def _add(self, batch: _Batch, fetched: Fetched, last: int) -> None:
+        step = self._convert(batch.position, fetched)
+        assert self._runtime is not None
+        facts = facts_of(
+            self._settings.lane, step, self._chain, self._settings.compare_every_blocks, self._runtime.unread
+        )
+        batch.records += step.records
+        batch.records.append((FACTS, facts.to_json()))
+        batch.position, batch.blocks = step.position, batch.blocks + 1
+        for notice in step.notices:
+            self._tell(notice)
+        self._out.show(step, last)
+
+    def _commit(self, batch: _Batch) -> None:
+        if batch.blocks:
+            self._out.commit(batch.records, batch.position)
+            self.position = batch.position
+            self._blames = self._undecoded = 0
 
     def _convert(self, position: Position, fetched: Fetched) -> Step:
         header = fetched.raw.header
@@ -189,6 +236,7 @@ class Follower:
             block = decode_block(fetched.raw, runtime)
         except UndecodableBlock as error:
             self._tell(f"{error}; the metadata is fetched once more")
+            self._chain.check_values({keys.SYSTEM_EVENTS: fetched.raw.events}, header)
             runtime = self._runtime = self._chain.runtime(position.hash, afresh=True)
             block = decode_block(fetched.raw, runtime)
         reads = BlockReads(self._chain, header, fetched.heads, runtime)
@@ -197,7 +245,8 @@ class Follower:
     def _runtime_after(self, position: Position) -> Runtime:
         """Return the runtime that executes the block after a position. Its parent's state has it."""
         if self._runtime is None or position.next_runtime:
-            runtime = self._chain.runtime(position.hash)
+            runtime = self._chain.runtime(position.hash, afresh=self._afresh)
+            self._afresh = False
             if (runtime.spec_name, runtime.spec_version) != (position.spec_name, position.spec_version):
                 self._tell(
                     f"block {position.number + 1}: runtime {runtime} instead of {position.spec_name} {position.spec_version}: see "

@@ -45,17 +45,23 @@ STORAGE: Final[Mapping[tuple[str, str], str]] = {
 }
 """Shapes of the storage items that are read by position. An item that a runtime does not have is not checked."""
 
-REQUIRED: Final = (
-    ("Hrmp", "HrmpChannels"),
-    ("Hrmp", "HrmpChannelContents"),
-    ("Hrmp", "HrmpChannelDigests"),
+FOLLOWED: Final = (
     ("Dmp", "DownwardMessageQueues"),
     ("Dmp", "DownwardMessageQueueHeads"),
     ("Paras", "ParaLifecycles"),
-    ("Configuration", "ActiveConfig"),
     ("System", "Events"),
 )
-"""Without these a chain cannot be followed."""
+"""Without these, or with other shapes of them, a chain cannot be followed."""
+
+SEEDED: Final = (
+    ("Hrmp", "HrmpChannels"),
+    ("Hrmp", "HrmpChannelContents"),
+    ("Hrmp", "HrmpChannelDigests"),
+)
+"""Without these, or with other shapes in `STORAGE`, a lane cannot join. One that follows already goes on, and is not compared with them."""
+
+REQUIRED: Final = (*SEEDED, *FOLLOWED, ("Configuration", "ActiveConfig"))
+"""What this plugin reads of every runtime."""
 
 DEPTH_MAX: Final = 32
 _DESCRIPTORS: Final = (["CandidateDescriptor"], ["CandidateDescriptorV2"])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -92,9 +93,14 @@ class Runtime:
 
     @cached_property
     def configuration_fields(self) -> tuple[str, ...]:
-        """The names of the fields of ``Configuration.ActiveConfig``."""
-        fields = self._types[self.items["Configuration", "ActiveConfig"]]["def"]["composite"]["fields"]
-        return tuple(field["name"] for field in fields)
+        """The names of the fields of ``Configuration.ActiveConfig``; none if it has none."""
+        found = self._types.get(self.items.get(("Configuration", "ActiveConfig"), -1), {"def": {}})
+        return tuple(field["name"] for field in found["def"].get("composite", {}).get("fields", ()))
+
+    def check_seeded(self) -> None:
+        """Raise `UndecodableBlock` for the first storage item that a lane needs to join and that this plugin cannot read."""
+        for name, reason in self.unread.items():
+            raise self._error(f"{name}: {reason}: a lane cannot join the chain under it")
 
     def _load(self, raw: bytes) -> None:
         config = RuntimeConfigurationObject(implements_scale_info=True)
@@ -126,14 +132,23 @@ class Runtime:
         self._arity = self._arities()
 
     def _check_storage(self) -> None:
-        for place in layout.REQUIRED:
+        for place in layout.FOLLOWED:
             if place not in self.items:
                 raise self._error(
                     f"it has no storage item {'.'.join(place)}: this plugin does not know such a relay chain"
                 )
+        unread = {".".join(place): "it is not there" for place in layout.SEEDED if place not in self.items}
         for place, expected in layout.STORAGE.items():
-            if place in self.items:
+            if place not in self.items:
+                continue
+            try:
                 self._check(".".join(place), self.items[place], expected)
+            except (UndecodableBlock, LookupError, TypeError, ValueError) as error:
+                if place in layout.FOLLOWED:
+                    raise
+                unread[".".join(place)] = str(error)
+        self.unread: Mapping[str, str] = unread
+        """Storage items that a lane that follows can do without, and why this plugin does not read them."""
 
     def _check_inherent(self, type_id: int) -> None:
         bitfields, backed = self._types[type_id]["def"]["composite"]["fields"][:2]

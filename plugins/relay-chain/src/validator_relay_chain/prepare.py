@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from validator_relay_chain.configuration import PRESET
 from validator_relay_chain.errors import FollowError, StatePruned
 from validator_relay_chain.header import Header, to_hex
 from validator_relay_chain.metadata import Runtime
@@ -19,8 +20,6 @@ from validator_relay_chain.seeding import Seed, make_seed, seed_document
 from validator_relay_chain.snapshot import Progress, take_snapshot
 from validator_relay_chain.source import Chain, Version
 
-PRESET: Final = "polkadot-2023"
-"""Supplies the limits that chains have no more."""
 PARENTS: Final = 8
 """Blocks before the first one whose hashes are kept: candidates build on them."""
 
@@ -66,7 +65,7 @@ def prepare(
         tell(notice)
     start = seed_document(seed)
     paras = seed.position.lifecycles
-    facts = facts_of_seed(lane, header, len(seed.records) - 1, paras, chain)
+    facts = facts_of_seed(lane, header, len(seed.records) - 1, paras, chain, seed.unread)
     start["records"].append([FACTS, facts.to_json()])
     last = head.number if to_block is None else min(head.number, to_block)
     rules = rules_by_height(chain, header, last, tell)

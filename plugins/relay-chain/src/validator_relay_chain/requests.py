@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from validator_relay_chain.block import ChannelEvent
-from validator_relay_chain.errors import UndecodableBlock
 
 JsonRecord = dict[str, Any]
 
@@ -18,18 +17,18 @@ JsonRecord = dict[str, Any]
 def requests_of(events: Iterable[ChannelEvent]) -> tuple[list[JsonRecord], list[str]]:
     """Return the requests of a block in order, without lane, block and index, and the names of events that have no record.
 
-    A system channel is opened by its parts: the event says capacity and size, which the call takes from the configuration. Raises
-    `UndecodableBlock` for fields that are not those of the event.
+    A system channel is opened by its parts: the event says capacity and size, which the call takes from the configuration. An event whose
+    fields are not those that its name stands for has no record.
     """
     found: list[JsonRecord] = []
     unread: list[str] = []
     for event in events:
         try:
             records = _records(event)
-        except (LookupError, TypeError, ValueError) as error:
-            raise UndecodableBlock(f"event Hrmp.{event.name}: unexpected fields {event.fields!r:.200}") from error
+        except (LookupError, TypeError, ValueError):
+            records = None
         if records is None:
-            unread.append(event.name)
+            unread.append(f"event Hrmp.{event.name}")
         else:
             found += records
     return found, unread

@@ -11,9 +11,9 @@ from typing import Any
 from validator.plugin.api import DecodeError
 from validator_relay_chain import keys, paras, storage
 from validator_relay_chain.candidates import PendingCandidate, read_pending, read_pending_v1
-from validator_relay_chain.configuration import router_configuration
+from validator_relay_chain.configuration import CONFIGURATION, PRESET, decode_configuration
 from validator_relay_chain.convert import JsonRecord, candidate_record
-from validator_relay_chain.errors import SeedError
+from validator_relay_chain.errors import SeedError, UndecodableBlock
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.position import Pending, Position
 from validator_relay_chain.snapshot import Snapshot
@@ -32,6 +32,8 @@ class Seed:
     configuration: Mapping[str, int]
     """The Router's limits."""
     notices: tuple[str, ...]
+    unread: tuple[str, ...]
+    """What of the state could not be decoded."""
 
 
 def make_seed(lane: str, snapshot: Snapshot, runtime: Runtime, genesis: bytes, recent: Iterable[bytes] = ()) -> Seed:
@@ -51,11 +53,21 @@ class _Making:
         self._lane, self._snapshot, self._runtime = lane, snapshot, runtime
         self._notices: list[str] = []
         self._lifecycles = {keys.para_of(key): raw[0] for key, raw in snapshot.of(keys.PARA_LIFECYCLES).items()}
-        active = snapshot.values.get(keys.ACTIVE_CONFIG)
-        if active is None:
-            raise SeedError(f"block {snapshot.header.number}: expected Configuration.ActiveConfig, found none")
-        self._configuration = router_configuration(runtime.value("Configuration", "ActiveConfig", active))
+        self._unread: list[str] = []
+        self._configuration = self._limits()
         self._reserved: Counter[int] = Counter()
+
+    def _limits(self) -> dict[str, int]:
+        """Return the Router's limits, or none of them if their value does not decode: the preset holds until one does."""
+        try:
+            return decode_configuration(self._snapshot.values.get(keys.ACTIVE_CONFIG), self._runtime)
+        except UndecodableBlock as error:
+            number = self._snapshot.header.number
+            self._notices.append(
+                f"block {number}: {error}: the limits of preset {PRESET} hold until a session begins whose limits decode"
+            )
+            self._unread.append(CONFIGURATION)
+            return {}
 
     def seed(self, genesis: bytes, recent: tuple[bytes, ...]) -> Seed:
         header = self._snapshot.header
@@ -81,7 +93,7 @@ class _Making:
             self._configuration,
             heads,
         )
-        return Seed(state, tuple(records), position, self._configuration, tuple(self._notices))
+        return Seed(state, tuple(records), position, self._configuration, tuple(self._notices), tuple(self._unread))
 
     def _block(self, candidates: int) -> JsonRecord:
         header = self._snapshot.header
@@ -198,7 +210,7 @@ class _Making:
             if (
                 request.confirmed
             ):  # the chain stores no deposit of the recipient; none is taken where the sender left none
-                left = self._configuration["hrmp_recipient_deposit"] if request.sender_deposit else 0
+                left = self._configuration.get("hrmp_recipient_deposit", 0) if request.sender_deposit else 0
                 given["recipient_deposit"] = left
                 self._reserved[recipient] += left
             found[_name((sender, recipient))] = given

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from validator_relay_chain import keys
-from validator_relay_chain.errors import FollowError, RpcFault, SeedError
+from validator_relay_chain.errors import FollowError
 from validator_relay_chain.header import Header, from_hex, to_hex
 from validator_relay_chain.limits import VALUES_PER_CALL
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.source import Chain
-from validator_relay_chain.trie import ProofError, read_proof
 
 ITEMS: Final = (
     ("configuration", keys.ACTIVE_CONFIG),
@@ -101,7 +100,12 @@ class Snapshot:
 
 
 def take_snapshot(chain: Chain, header: Header, runtime: Runtime, progress: Progress) -> Snapshot:
-    """Return the storage after a block. Raises `SeedError` if a value is not the proven one, and `NodeError`."""
+    """Return the storage after a block.
+
+    Raises `UndecodableBlock` for a runtime whose storage has another shape, `BadAnswer` if a value is not the proven
+    one, and `NodeError`.
+    """
+    runtime.check_seeded()
     block_hash = header.hash
     values: dict[bytes, bytes] = {}
     is_proven = True
@@ -112,7 +116,7 @@ def take_snapshot(chain: Chain, header: Header, runtime: Runtime, progress: Prog
             for start in range(0, len(page), VALUES_PER_CALL):
                 part = page[start : start + VALUES_PER_CALL]
                 found = {key: value for key, value in chain.values(part, block_hash).items() if value is not None}
-                is_proven = is_proven and _check(chain, header, part, found)
+                is_proven = is_proven and chain.check_values({key: found.get(key) for key in part}, header)
                 values |= found
                 done += len(part)
                 progress(title, done, total)
@@ -132,21 +136,3 @@ def _pages(chain: Chain, prefix: bytes, block_hash: bytes) -> Iterable[list[byte
         yield [prefix]
     else:
         yield from chain.keys_of(prefix, block_hash)
-
-
-def _check(chain: Chain, header: Header, wanted: list[bytes], found: dict[bytes, bytes]) -> bool:
-    """Return whether the node proves values. Raises `SeedError` if it proves others."""
-    try:
-        nodes = chain.proof(wanted, header.hash)
-    except RpcFault:
-        return False
-    try:
-        proven = read_proof(header.state_root, nodes, wanted)
-    except ProofError as error:
-        raise SeedError(f"block {header.number}: {error}") from error
-    for key in wanted:
-        if proven[key] != found.get(key):
-            raise SeedError(
-                f"block {header.number}: storage key {to_hex(key)}: the node's value is not the one under the header's state root"
-            )
-    return True

@@ -12,14 +12,15 @@ from typing import Any, Final
 from validator.plugin.api import DecodeError
 from validator_relay_chain import keys
 from validator_relay_chain.block import RawBlock, check_hash, read_block
-from validator_relay_chain.configuration import router_configuration
-from validator_relay_chain.errors import BadAnswer, NotKnownHere, UndecodableBlock
+from validator_relay_chain.configuration import decode_configuration
+from validator_relay_chain.errors import BadAnswer, NotKnownHere, RpcFault, UndecodableBlock
 from validator_relay_chain.header import Header, from_hex, to_hex
 from validator_relay_chain.limits import KEYS_MAX, KEYS_PER_PAGE, RUNTIMES_MAX, VALUES_PER_CALL
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.metadata_cache import MetadataCache
 from validator_relay_chain.pool import NodePool, known
 from validator_relay_chain.storage import Queued, decode_hash, decode_queue
+from validator_relay_chain.trie import ProofError, read_proof
 
 EXTRINSICS_V1_SINCE: Final = 2
 """The runtime's ``systemVersion`` from which on the extrinsics root has state version 1."""
@@ -143,6 +144,24 @@ class Chain:
 
         return self.pool.ask(read, "state_getReadProof", [to_hex(key) for key in wanted], to_hex(block_hash))
 
+    def check_values(self, given: Mapping[bytes, Value], header: Header) -> bool:
+        """Return whether the node proves values that it gave after a block. Raises `BadAnswer` if it proves others."""
+        wanted = list(given)
+        try:
+            nodes = self.proof(wanted, header.hash)
+        except RpcFault:
+            return False
+        try:
+            proven = read_proof(header.state_root, nodes, wanted)
+        except ProofError as error:
+            raise BadAnswer(f"block {header.number}: {error}") from error
+        for key, value in given.items():
+            if proven[key] != value:
+                raise BadAnswer(
+                    f"block {header.number}: storage key {to_hex(key)}: the node's value is not the one under the header's state root"
+                )
+        return True
+
     # --- runtimes ---
 
     def version(self, block_hash: bytes) -> Version:
@@ -165,13 +184,19 @@ class Chain:
 
     def _load(self, block_hash: bytes, version: Version, *, afresh: bool) -> Runtime:
         genesis = self.pool.genesis or self.genesis()
-        raw = None if afresh else self._cache.read(genesis, version.spec_name, version.spec_version)
-        if raw is None:
-            raw = self.pool.ask(
-                lambda found: from_hex(known("metadata")(found), "metadata"), "state_getMetadata", to_hex(block_hash)
-            )
-            self._cache.write(genesis, version.spec_name, version.spec_version, raw)
-        return Runtime(version.spec_name, version.spec_version, raw, extrinsics_version=version.extrinsics_version)
+        name = version.spec_name, version.spec_version
+        kept = None if afresh else self._cache.read(genesis, *name)
+        if kept is not None:
+            try:
+                return self._decode(*name, kept, extrinsics_version=version.extrinsics_version)
+            except UndecodableBlock:
+                pass  # what an earlier program or node left
+        raw = self.pool.ask(
+            lambda found: from_hex(known("metadata")(found), "metadata"), "state_getMetadata", to_hex(block_hash)
+        )
+        runtime = self._decode(*name, raw, extrinsics_version=version.extrinsics_version)
+        self._cache.write(genesis, *name, raw)
+        return runtime
 
 
 class BlockReads:
@@ -202,8 +227,13 @@ class BlockReads:
         return read_lifecycles(self._chain, self._header.hash)
 
     def configuration(self) -> dict[str, int]:
-        """Return the Router's limits after the block, in the layout of the runtime that executed it: migrations run in the next one."""
-        return read_configuration(self._chain, self._header.hash, self._runtime)
+        """Return the Router's limits after the block, in the layout of the runtime that executed it: migrations run in the next one.
+
+        The value is proven where the node can, so that a node cannot pass another one for it. Raises `UndecodableBlock`.
+        """
+        raw = self._chain.value(keys.ACTIVE_CONFIG, self._header.hash)
+        self._chain.check_values({keys.ACTIVE_CONFIG: raw}, self._header)
+        return decode_configuration(raw, self._runtime)
 
     def header_number(self, block_hash: bytes) -> int:
         """Return the number of an older block."""
@@ -225,14 +255,6 @@ def read_lifecycles(chain: Chain, block_hash: bytes) -> dict[int, int]:
                 raise BadAnswer(f"lifecycle of para {keys.para_of(key)}: expected one byte")
             found[keys.para_of(key)] = raw[0]
     return found
-
-
-def read_configuration(chain: Chain, block_hash: bytes, runtime: Runtime) -> dict[str, int]:
-    """Return the Router's limits after a block. Raises `UndecodableBlock`."""
-    raw = chain.value(keys.ACTIVE_CONFIG, block_hash)
-    if raw is None:
-        raise UndecodableBlock(f"block {to_hex(block_hash)}: expected Configuration.ActiveConfig, found none")
-    return router_configuration(runtime.value("Configuration", "ActiveConfig", raw))
 
 
 def _hash(raw: bytes, para_id: int) -> bytes:

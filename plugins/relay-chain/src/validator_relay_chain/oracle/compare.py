@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
+from validator_relay_chain.configuration import CONFIGURATION
 from validator_relay_chain.oracle.facts import BlockFacts, CandidateFact, ChannelFact, ChannelId
 from validator_relay_chain.oracle.lane_block import LaneBlock, Refusal
 from validator_relay_chain.oracle.limits import CAUSES_MAX
@@ -76,6 +77,8 @@ class Known:
     """By para, the first disagreement that makes later ones."""
     standing: dict[Subject, tuple[str, str]] = field(default_factory=dict)
     """Differences in storage that were reported, with both sides: they are reported again once a side has changed."""
+    limits_unread: int | None = None
+    """The first block since which the chain's limits could not be decoded."""
 
     def take_headroom(self, record: Mapping[str, Any]) -> None:
         """Add a record of headroom."""
@@ -102,6 +105,7 @@ class Known:
             self.heads[channel.sender, channel.recipient] = channel.mqc_head
         for queue in facts.downward:
             self.heads[None, queue.para_id] = queue.mqc_head
+        self.limits_unread = self.limits_unread_at(facts)
         self._note_downward(facts.block, block)
         self._prune(facts.block)
         for subject in compared:
@@ -110,6 +114,12 @@ class Known:
         for each in found:
             if each.para_id is not None and each.para_id not in self.causes and len(self.causes) < CAUSES_MAX:
                 self.causes[each.para_id] = Cause(each.follows_block or facts.block, each.reason)
+
+    def limits_unread_at(self, facts: BlockFacts) -> int | None:
+        """Return the block since which the chain's limits could not be decoded, or None after one that has decoded ones."""
+        if CONFIGURATION in facts.unread:
+            return facts.block if self.limits_unread is None else self.limits_unread
+        return None if facts.session_ends else self.limits_unread
 
     def forget(self, block: LaneBlock) -> None:
         """Forget the heads that a block which was not compared has moved."""
@@ -139,6 +149,7 @@ class Known:
             "downward": list(self.downward.items()),
             "causes": [[para, *cause] for para, cause in self.causes.items()],
             "standing": [[*subject, *sides] for subject, sides in self.standing.items()],
+            "limits_unread": self.limits_unread,
         }
 
     @classmethod
@@ -152,6 +163,7 @@ class Known:
             dict(plain["downward"]),
             {para: Cause(block, Reason(reason)) for para, block, reason in plain["causes"]},
             {(kind, sender, to): (lane, chain) for kind, sender, to, lane, chain in plain["standing"]},
+            plain.get("limits_unread"),
         )
 
 
@@ -174,8 +186,28 @@ class Comparison:
     """Differences in storage, reported before or not."""
 
     def differences(self) -> list[Difference]:
-        """Return the points in which both sides differ: candidates, inclusions, heads, rooms, channels."""
-        return [*self._candidates(), *self._pending(), *self._heads(), *self._rooms(), *self._session()]
+        """Return the points in which both sides differ: candidates, inclusions, heads, rooms, channels, and what nobody could decode."""
+        return [
+            *self._candidates(),
+            *self._pending(),
+            *self._heads(),
+            *self._rooms(),
+            *self._session(),
+            *self._unread(),
+        ]
+
+    def _unread(self) -> Iterator[Difference]:
+        """Yield what could not be decoded, once for as long as it stays so."""
+        found = self.facts.unread
+        subject: Subject = ("NotDecoded", None, 0)
+        if found or self.facts.session_ends:
+            self.compared.add(subject)
+        if not found:
+            return
+        sides = "goes on without it", ", ".join(found)
+        self.standing[subject] = sides
+        if self.known.standing.get(subject) != sides:
+            yield Difference("NotDecoded", None, None, *sides, Reason.NOT_DECODED)
 
     def _candidates(self) -> Iterator[Difference]:
         outcomes = self.block.candidates
@@ -213,6 +245,9 @@ class Comparison:
         cause = self.known.causes.get(refusal.para_id)
         if reason is Reason.OURS and cause is not None:
             return Difference(kind, refusal.para_id, None, refusal.text(), said, cause.reason, cause.block)
+        if reason is Reason.OURS and self.known.limits_unread is not None:
+            since = self.known.limits_unread
+            return Difference(kind, refusal.para_id, None, refusal.text(), said, Reason.NOT_DECODED, since)
         return Difference(kind, refusal.para_id, None, refusal.text(), said, reason)
 
     def _reason(self, refusal: Refusal) -> Reason:

@@ -59,6 +59,8 @@ class BlockFacts:
     channels: tuple[ChannelFact, ...] = ()
     downward: tuple[DownwardFact, ...] = ()
     watermarks: tuple[WatermarkFact, ...] = ()
+    unread: tuple[str, ...] = ()
+    """What nobody could decode: storage items, events, extrinsics. Nothing is compared with them."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the record of topic `relay-chain.facts` in JSON form, for `TransportContext.encode`."""
@@ -75,6 +77,7 @@ class BlockFacts:
             "channels": [_with_head(each) for each in self.channels],
             "downward": [_with_head(each) for each in self.downward],
             "watermarks": [each._asdict() for each in self.watermarks],
+            "unread": list(self.unread),
         }
 
     @classmethod
@@ -93,6 +96,7 @@ class BlockFacts:
             tuple(ChannelFact(**each) for each in datum["channels"]),
             tuple(DownwardFact(**each) for each in datum["downward"]),
             tuple(WatermarkFact(**each) for each in datum["watermarks"]),
+            tuple(datum["unread"]),
         )
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from validator.plugin.api import DecodeError
 from validator_relay_chain import keys
@@ -24,6 +24,10 @@ from validator_relay_chain.storage import decode_channel, decode_queue, decode_u
 T = TypeVar("T")
 Value = bytes | None
 
+CHANNELS: Final = "Hrmp.HrmpChannels"
+WATERMARKS: Final = "Hrmp.HrmpWatermarks"
+QUEUES: Final = "Dmp.DownwardMessageQueues"
+
 
 class Storage(Protocol):
     """Reads storage (`validator_relay_chain.source.Chain`). Methods raise `NodeError`."""
@@ -35,16 +39,18 @@ class Storage(Protocol):
         """Return values after a block, by key."""
 
 
-def facts_of(lane: str, step: Step, storage: Storage, compare_every: int) -> BlockFacts:
+def facts_of(lane: str, step: Step, storage: Storage, compare_every: int, unread: Iterable[str] = ()) -> BlockFacts:
     """Return the facts of a converted block.
 
     Storage is read at every block whose number ``compare_every`` divides, and where a session ends; with 0 never. The heads of downward
-    queues that the block moved are always among the facts. Raises `NodeError`.
+    queues that the block moved are always among the facts. ``unread`` names storage items that have another shape than this plugin reads;
+    these, and values that do not decode, are left out and named. Raises `NodeError`.
     """
     block, header = step.block, step.block.header
     is_sampled = compare_every > 0 and (block.new_session or header.number % compare_every == 0)
     paras = sorted(step.position.lifecycles)
     opened, closed = _session(step, storage) if block.new_session and is_sampled else (None, None)
+    sample = _Sample(storage, header.hash, unread)
     return BlockFacts(
         lane,
         header.number,
@@ -55,15 +61,22 @@ def facts_of(lane: str, step: Step, storage: Storage, compare_every: int) -> Blo
         block.new_session,
         opened,
         closed,
-        _channels(storage, header.hash) if is_sampled else (),
-        _downward(step.position.heads, paras, header.hash, storage) if is_sampled else _moved(step),
-        _watermarks(paras, header.hash, storage) if is_sampled else (),
+        sample.channels() if is_sampled else (),
+        sample.downward(step.position.heads, paras) if is_sampled else _moved(step),
+        sample.watermarks(paras) if is_sampled else (),
+        (*step.unread, *sorted(sample.unread)),
     )
 
 
-def facts_of_seed(lane: str, header: Header, backed: int, paras: Iterable[int], storage: Storage) -> BlockFacts:
-    """Return the facts of the block after which a lane joins; ``backed`` of its candidates are pending. Raises `NodeError`."""
+def facts_of_seed(
+    lane: str, header: Header, backed: int, paras: Iterable[int], storage: Storage, unread: Iterable[str] = ()
+) -> BlockFacts:
+    """Return the facts of the block after which a lane joins; ``backed`` of its candidates are pending.
+
+    ``unread`` is what of the state could not be decoded. Raises `NodeError`.
+    """
     known = sorted(paras)
+    sample = _Sample(storage, header.hash)
     found = storage.values([keys.para_key(keys.DMP_HEADS, para) for para in known], header.hash)
     heads = {para: found[keys.para_key(keys.DMP_HEADS, para)] for para in known}
     return BlockFacts(
@@ -71,9 +84,10 @@ def facts_of_seed(lane: str, header: Header, backed: int, paras: Iterable[int], 
         header.number,
         header.hash,
         backed,
-        channels=_channels(storage, header.hash),
-        downward=_downward(heads, known, header.hash, storage),
-        watermarks=_watermarks(known, header.hash, storage),
+        channels=sample.channels(),
+        downward=sample.downward(heads, known),
+        watermarks=sample.watermarks(known),
+        unread=(*unread, *sorted(sample.unread)),
     )
 
 
@@ -99,48 +113,71 @@ def _ids(found: Iterable[bytes]) -> list[ChannelId]:
     return sorted(_read(keys.channel_of, key) for key in found)
 
 
-def _channels(storage: Storage, block_hash: bytes) -> tuple[ChannelFact, ...]:
-    found = []
-    values = storage.values(sorted(_channel_keys(storage, block_hash)), block_hash)
-    for key, raw in values.items():
-        if raw is None:
-            raise BadAnswer(f"storage 0x{key.hex()}: expected a channel, found none")
-        channel = _read(decode_channel, raw)
-        found.append(
-            ChannelFact(
-                *_read(keys.channel_of, key),
-                max(0, channel.max_capacity - channel.msg_count),
-                max(0, channel.max_total_size - channel.total_size),
-                channel.mqc_head,
-            )
-        )
-    return tuple(sorted(found, key=lambda each: each[:2]))
-
-
 def _moved(step: Step) -> tuple[DownwardFact, ...]:
     """Return the heads that messages of the block have moved."""
     paras = sorted({each.para_id for each in step.downward})
     return tuple(DownwardFact(para, None, step.position.heads.get(para)) for para in paras)
 
 
-def _downward(
-    heads: Mapping[int, Value], paras: Iterable[int], block_hash: bytes, storage: Storage
-) -> tuple[DownwardFact, ...]:
-    queues = _values(storage, keys.DMP_QUEUES, paras, block_hash)
-    return tuple(
-        DownwardFact(para, 0 if raw is None else len(_read(decode_queue, raw)), heads.get(para)) for para, raw in queues
-    )
+class _Sample:
+    """What storage holds after a block, to compare a lane with. ``unread`` grows by the items that do not decode: they are left out."""
 
+    def __init__(self, storage: Storage, block_hash: bytes, unread: Iterable[str] = ()) -> None:
+        self._storage, self._hash = storage, block_hash
+        self._shapeless = frozenset(unread)
+        self.unread: set[str] = set()
 
-def _watermarks(paras: Iterable[int], block_hash: bytes, storage: Storage) -> tuple[WatermarkFact, ...]:
-    found = _values(storage, keys.HRMP_WATERMARKS, paras, block_hash)
-    return tuple(WatermarkFact(para, _read(decode_u32, raw)) for para, raw in found if raw is not None)
+    def channels(self) -> tuple[ChannelFact, ...]:
+        """Return the channels."""
+        if not self._is_read(CHANNELS):
+            return ()
+        found = []
+        values = self._storage.values(sorted(_channel_keys(self._storage, self._hash)), self._hash)
+        for key, raw in values.items():
+            channel = self._decoded(CHANNELS, decode_channel, raw)
+            if channel is not None:
+                found.append(
+                    ChannelFact(
+                        *_read(keys.channel_of, key),
+                        max(0, channel.max_capacity - channel.msg_count),
+                        max(0, channel.max_total_size - channel.total_size),
+                        channel.mqc_head,
+                    )
+                )
+        return tuple(sorted(found, key=lambda each: each[:2]))
 
+    def downward(self, heads: Mapping[int, Value], paras: Iterable[int]) -> tuple[DownwardFact, ...]:
+        """Return the downward queues of paras."""
+        found = []
+        for para, raw in self._values(keys.DMP_QUEUES, paras):
+            queue = () if raw is None else self._decoded(QUEUES, decode_queue, raw)
+            found.append(DownwardFact(para, None if queue is None else len(queue), heads.get(para)))
+        return tuple(found)
 
-def _values(storage: Storage, item: bytes, paras: Iterable[int], block_hash: bytes) -> Iterator[tuple[int, Value]]:
-    by_key = {keys.para_key(item, para): para for para in paras}
-    values = storage.values(list(by_key), block_hash)
-    yield from ((para, values[key]) for key, para in by_key.items())
+    def watermarks(self, paras: Iterable[int]) -> tuple[WatermarkFact, ...]:
+        """Return the watermarks of paras that have one."""
+        if not self._is_read(WATERMARKS):
+            return ()
+        stored = ((para, raw) for para, raw in self._values(keys.HRMP_WATERMARKS, paras) if raw is not None)
+        found = ((para, self._decoded(WATERMARKS, decode_u32, raw)) for para, raw in stored)
+        return tuple(WatermarkFact(para, watermark) for para, watermark in found if watermark is not None)
+
+    def _is_read(self, item: str) -> bool:
+        if item in self._shapeless:
+            self.unread.add(item)
+        return item not in self._shapeless
+
+    def _decoded(self, item: str, decode: Callable[[bytes], T], raw: bytes | None) -> T | None:
+        try:
+            return None if raw is None else decode(raw)
+        except (DecodeError, ValueError):
+            self.unread.add(item)
+            return None
+
+    def _values(self, item: bytes, paras: Iterable[int]) -> Iterator[tuple[int, Value]]:
+        by_key = {keys.para_key(item, para): para for para in paras}
+        values = self._storage.values(list(by_key), self._hash)
+        yield from ((para, values[key]) for key, para in by_key.items())
 
 
 def _read(decode: Callable[[bytes], T], raw: bytes) -> T:

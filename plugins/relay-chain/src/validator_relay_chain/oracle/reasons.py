@@ -20,6 +20,9 @@ class Reason(StrEnum):
     UPWARD_DISPATCH = "upward-dispatch"
     """The chain dispatches upward messages in another order and with weights that no event has."""
 
+    NOT_DECODED = "not-decoded"
+    """Something of the chain could not be decoded, and the lane goes on without it."""
+
 
 KNOWN: Final = {
     "HrmpWatermark/AdvancementRule": Reason.WATERMARK_REPEATED,
