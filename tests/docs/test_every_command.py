@@ -22,7 +22,6 @@ NOT_RUN: Final = {
     "make test": "it would run itself",
     "validator demo --real": "tests/cli/test_demo_real.py runs it",
     "validator follow --lane polkadot": "it needs a live node; tests/streaming/test_relay_chain.py runs the transport with a mock node",
-    "validator transport run relay-chain.judge": "it runs until Ctrl-C; tests/streaming/test_relay_chain.py runs it",
     "validator watch verdicts --follow": "it runs until Ctrl-C; tests/cli/test_watch.py runs it",
 }
 """Commands that no page's test runs, each with its reason."""

@@ -2,8 +2,9 @@
 """The public API for commands of plugins: entry points of group ``validator.commands``, each a `typer.Typer`.
 
 `run_plugin_job` runs a plugin's job (`validator.plugin.job_api`) as `validator run` runs the lanes, `run_transport` a transport as
-`validator transport run` does, and `service_running` broker and lanes as `validator up` does. The rest reads and writes the configuration,
-reads committed records, and sends records. `working` and `until_first` show on a terminal what takes a while.
+`validator transport run` does, `transport_beside` another one next to it, and `service_running` broker and lanes as `validator up` does.
+`lanes_to_restart` says whether the job has the configuration's rules. The rest reads and writes the configuration, reads committed records,
+and sends records. `working` and `until_first` show on a terminal what takes a while.
 """
 
 from __future__ import annotations
@@ -28,17 +29,22 @@ from validator.cli.run import TOPICS_S_MAX, wait_for_job
 from validator.cli.table import VisibleConsole
 from validator.cli.transport import run as run_named_transport
 from validator.config import Config, load_config
-from validator.errors import UserError
+from validator.errors import GivenUp, LeaseLost, Unavailable, UserError
 from validator.kafka.jars import ensure_jars
 from validator.kafka.reader import POLL_S, TopicReader, TopicRecord
 from validator.kafka.topics import wait_for_topics
-from validator.lanes.configured import check_chains, lane_definitions
+from validator.lanes.configured import check_chains, job_directory, lane_definitions
+from validator.lanes.kept_rules import kept_rules, rules_changed
+from validator.lanes.kept_start import kept_starts
+from validator.plugin.limits import ENDING_S_MAX
 from validator.service.job import JobProcess
 from validator.service.parked import lane_reports
 from validator.service.plugin_job import configured_job, create_job_topics, of_job
 from validator.service.sender import RecordSender
 from validator.service.start import JOB_RESTARTS_MAX, Service
 from validator.service.toml import to_toml
+from validator.service.transport import TransportGroup, choose_transport, create_topics_of_jobs
+from validator.service.transport import run_transport as run_chosen_transport
 from validator.service.waiting import Patience, wait_out
 
 __all__ = [
@@ -57,6 +63,7 @@ __all__ = [
     "configured_job",
     "connected",
     "executed_blocks",
+    "lanes_to_restart",
     "load_config",
     "read_line",
     "run_plugin_job",
@@ -65,6 +72,7 @@ __all__ = [
     "service_running",
     "terminated_as_interrupted",
     "to_toml",
+    "transport_beside",
     "until_first",
     "working",
 ]
@@ -95,6 +103,66 @@ def check_lanes(config: Config) -> None:
 def run_transport(name: str, config_path: ConfigPath) -> None:
     """Run a transport until it ends, or until Ctrl-C or SIGTERM. Raises `UserError`, `GivenUp`, ``typer.Exit``."""
     run_named_transport(name, config_path)
+
+
+@contextmanager
+def transport_beside(name: str, config_path: ConfigPath) -> Iterator[threading.Event]:
+    """Run a transport in a thread of this process until the block is left; the event says that it has ended by itself.
+
+    As a process of its own it would outlive this one if that is killed. What ends it is said on standard error, and this process goes on.
+    Raises `UserError` as `run_transport` does before it starts.
+    """
+    config = load_config(config_path)
+    chosen = choose_transport(config, name)
+    config = config.model_copy(update={"kafka": kafka_table(config)})
+    create_topics_of_jobs(config, chosen)
+    group = TransportGroup(config.kafka, config.topics.prefix, chosen.name)
+    stop, ended = threading.Event(), threading.Event()
+
+    def run_once() -> None:
+        run_chosen_transport(
+            chosen, group, stop, lambda active: say(f"transport {name}: standby; active is {active}"), lambda _: None
+        )
+
+    def run() -> None:
+        patience = Patience(config.job.give_up_after)
+        try:
+            while True:
+                try:
+                    wait_out(run_once, patience, lambda pause: say(f"transport {name}: {pause.reason}"), stop.is_set)
+                    return
+                except LeaseLost as error:
+                    say(f"transport {name}: {error}; it begins again as standby")
+        except Unavailable:
+            pass  # asked to stop while Kafka was away
+        except (UserError, GivenUp) as error:
+            say(f"transport {name} has ended: {error}")
+        finally:
+            ended.set()
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    try:
+        yield ended
+    finally:
+        stop.set()
+        thread.join(ENDING_S_MAX)
+
+
+def lanes_to_restart(config: Config) -> Callable[[], list[str]]:
+    """Return a function that returns the lanes whose rules or handlers the job does not have yet, as far as its folder says so.
+
+    A job keeps what it started with, so these need another start of it. A folder in which no job has started says nothing. Raises
+    `UserError` for lanes that a job would refuse.
+    """
+    folder = job_directory(config) / "lanes"
+    definitions = lane_definitions(config)
+
+    def found() -> list[str]:
+        kept = kept_rules(folder, kept_starts(folder))
+        return [lane for lane, definition in definitions.items() if rules_changed(kept, {lane: definition})]
+
+    return found
 
 
 @contextmanager

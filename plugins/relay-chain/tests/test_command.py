@@ -46,6 +46,7 @@ def test_configuration_and_state_are_written_and_nothing_is_written_twice(
     assert (source["rpc"], source["folder"], source["to_block"]) == ([node.url], "polkadot", FIRST + 2)
     assert {path.name for path in (tmp_path / "polkadot").iterdir()} == {
         "STATE.json",
+        "rules.json",
         "start.json",
         "seed.jsonl.gz",
         "metadata",

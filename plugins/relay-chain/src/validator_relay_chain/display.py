@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import logging
+import sys
+import threading
 import time
 from collections import deque
-from typing import Final
+from typing import ClassVar, Final
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -21,6 +23,35 @@ RATE_S: Final = 15.0
 """Seconds over which the rate is taken."""
 BEHIND_BLOCKS: Final = 3
 """Blocks behind the finalised head from which on a lane catches up."""
+
+
+class LogLines:
+    """Writes the lines of `LOG` to standard error, in ``with``. Several transports of one process may use it at once; a line comes once."""
+
+    _lock: ClassVar = threading.Lock()
+    _users: ClassVar = 0
+    _level: ClassVar = logging.NOTSET
+    _handler: ClassVar[logging.Handler | None] = None
+
+    def __enter__(self) -> None:
+        kind = type(self)
+        with kind._lock:
+            kind._users += 1
+            if kind._handler is None:
+                kind._handler = logging.StreamHandler(sys.stderr)
+                kind._handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s relay-chain: %(message)s"))
+                kind._level = LOG.level
+                LOG.addHandler(kind._handler)
+                LOG.setLevel(logging.INFO)
+
+    def __exit__(self, *_: object) -> None:
+        kind = type(self)
+        with kind._lock:
+            kind._users -= 1
+            if not kind._users and kind._handler is not None:
+                LOG.removeHandler(kind._handler)
+                LOG.setLevel(kind._level)
+                kind._handler = None
 
 
 class Rate:

@@ -52,5 +52,9 @@ class ChainContradiction(FollowError):
     """What a block says contradicts itself or what was followed so far: the lane must not continue."""
 
 
+class RulesWanted(FollowError):
+    """The next block runs under rules that the lane's configuration lacks."""
+
+
 class SeedError(FollowError):
     """A state to begin with cannot be read, or contradicts the block's state root."""

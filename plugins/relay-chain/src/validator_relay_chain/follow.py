@@ -86,7 +86,11 @@ class _Batch:
 
 
 class Follower:
-    """Follows one chain. ``tell`` gets lines about what somebody should know."""
+    """Follows one chain. ``tell`` gets lines about what somebody should know.
+
+    ``check_rules`` gets the first block under each runtime, with the runtime, before the block is converted. If it raises, every earlier
+    block is committed, and this one is not.
+    """
 
     def __init__(
         self,
@@ -96,7 +100,9 @@ class Follower:
         position: Position,
         out: Lane,
         tell: Callable[[str], None] = lambda _: None,
+        check_rules: Callable[[int, Runtime], None] = lambda *_: None,
     ) -> None:
+        self._check_rules = check_rules
         self._settings, self._chain, self._time, self._out, self._tell = settings, chain, time, out, tell
         self.position = position
         """The last block that is committed."""
@@ -237,7 +243,8 @@ class Follower:
         except UndecodableBlock as error:
             self._tell(f"{error}; the metadata is fetched once more")
             self._chain.check_values({keys.SYSTEM_EVENTS: fetched.raw.events}, header)
-            runtime = self._runtime = self._chain.runtime(position.hash, afresh=True)
+            self._afresh = True
+            runtime = self._load_runtime(position)
             block = decode_block(fetched.raw, runtime)
         reads = BlockReads(self._chain, header, fetched.heads, runtime)
         return convert(self._settings.lane, position, block, runtime, reads)
@@ -245,12 +252,16 @@ class Follower:
     def _runtime_after(self, position: Position) -> Runtime:
         """Return the runtime that executes the block after a position. Its parent's state has it."""
         if self._runtime is None or position.next_runtime:
-            runtime = self._chain.runtime(position.hash, afresh=self._afresh)
-            self._afresh = False
-            if (runtime.spec_name, runtime.spec_version) != (position.spec_name, position.spec_version):
-                self._tell(
-                    f"block {position.number + 1}: runtime {runtime} instead of {position.spec_name} {position.spec_version}: see "
-                    "whether the lane's rules change with it"
-                )
-            self._runtime = runtime
+            return self._load_runtime(position)
         return self._runtime
+
+    def _load_runtime(self, position: Position) -> Runtime:
+        runtime = self._chain.runtime(position.hash, afresh=self._afresh)
+        self._afresh = False
+        if (runtime.spec_name, runtime.spec_version) != (position.spec_name, position.spec_version):
+            self._tell(
+                f"block {position.number + 1}: runtime {runtime} instead of {position.spec_name} {position.spec_version}"
+            )
+            self._check_rules(position.number + 1, runtime)
+        self._runtime = runtime
+        return runtime

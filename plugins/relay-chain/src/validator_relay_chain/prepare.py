@@ -12,6 +12,7 @@ from typing import Any, Final
 from validator_relay_chain.configuration import PRESET
 from validator_relay_chain.errors import FollowError, StatePruned
 from validator_relay_chain.header import Header, to_hex
+from validator_relay_chain.known_rules import entries_of, write_rules
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.oracle.gather import facts_of_seed
 from validator_relay_chain.oracle.records import FACTS
@@ -50,8 +51,8 @@ def prepare(
 ) -> Prepared:
     """Read the state after the block before ``from_block``, by default after the last finalised one, and write the files of the lane.
 
-    The folder gets ``STATE.json``, ``start.json``, ``seed.jsonl.gz`` with the raw answers, and metadata. Raises `FollowError`: a block that
-    is not finalised, state that is pruned, not proven or contradicts itself, a folder that cannot be written.
+    The folder gets ``STATE.json``, ``start.json``, ``rules.json``, ``seed.jsonl.gz`` with the raw answers, and metadata. Raises
+    `FollowError`: a block that is not finalised, state that is pruned, not proven or contradicts itself, a folder that cannot be written.
     """
     head = chain.header(chain.finalised_head())
     header = _first(chain, head, from_block, to_block)
@@ -75,6 +76,7 @@ def prepare(
         _write(folder / "start.json", start)
     except OSError as error:
         raise FollowError(f"{folder}: cannot be written: {error.strerror}") from error
+    write_rules(folder, entries_of(rules))
     snapshot.write(folder / "seed.jsonl.gz")
     return Prepared(lane, genesis, header, seed, rules)
 

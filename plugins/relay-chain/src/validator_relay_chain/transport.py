@@ -8,8 +8,6 @@ so a process that is killed at any moment leaves neither a gap nor a record twic
 from __future__ import annotations
 
 import json
-import logging
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,10 +21,11 @@ from validator.plugin.api import LeaseLost, Manifest, Record, Transport, Transpo
 from validator_relay_chain import __version__
 from validator_relay_chain.config import ChainSource, Configuration
 from validator_relay_chain.convert import JsonRecord, Step
-from validator_relay_chain.display import LOG, Display, LaneDisplay
+from validator_relay_chain.display import LOG, Display, LaneDisplay, LogLines
 from validator_relay_chain.errors import FollowError
 from validator_relay_chain.follow import Follower, Settings
 from validator_relay_chain.header import from_hex
+from validator_relay_chain.known_rules import RulesGuard
 from validator_relay_chain.metadata_cache import MetadataCache
 from validator_relay_chain.oracle.records import own_topics
 from validator_relay_chain.oracle.transport import run as judge
@@ -59,17 +58,8 @@ def run(context: TransportContext) -> None:
     config: Configuration = context.config
     if not config.chains:
         raise FollowError("[transports.relay-chain.chains]: expected at least one chain, found none")
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s relay-chain: %(message)s"))
-    level = LOG.level
-    LOG.addHandler(handler)
-    LOG.setLevel(logging.INFO)
-    try:
-        with Display(Console(stderr=True)) as display:
-            _Lanes(context, config.chains, display).run()
-    finally:
-        LOG.setLevel(level)
-        LOG.removeHandler(handler)
+    with LogLines(), Display(Console(stderr=True)) as display:
+        _Lanes(context, config.chains, display).run()
 
 
 class ContextTime(RealTime):
@@ -135,7 +125,8 @@ def follow(context: TransportContext, lane: str, source: ChainSource, display: D
     try:
         chain = Chain(pool, MetadataCache(source.metadata_folder))
         out = _Output(context, lane, display.lane(lane, position.number))
-        Follower(_settings(lane, source), chain, clock, position, out, tell).run()
+        guard = RulesGuard(lane, Path(source.folder))
+        Follower(_settings(lane, source), chain, clock, position, out, tell, guard.check).run()
         LOG.info("lane %s: block %d is followed, the last one wanted", lane, source.to_block)
     finally:
         pool.close()

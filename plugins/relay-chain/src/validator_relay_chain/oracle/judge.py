@@ -17,7 +17,12 @@ from typing import Any, Final, NamedTuple
 from validator_relay_chain.oracle.compare import Comparison, Difference, Known
 from validator_relay_chain.oracle.facts import BlockFacts
 from validator_relay_chain.oracle.lane_block import LaneBlock
-from validator_relay_chain.oracle.limits import DISAGREEMENTS_MAX, TEXT_CHARACTERS_MAX, WAITING_BLOCKS_MAX
+from validator_relay_chain.oracle.limits import (
+    DISAGREEMENTS_MAX,
+    LINE_CHARACTERS_MAX,
+    TEXT_CHARACTERS_MAX,
+    WAITING_BLOCKS_MAX,
+)
 from validator_relay_chain.oracle.reasons import Reason
 
 COUNTED: Final = ("blocks", "candidates", "inclusions", "heads", "counters", "channels", "skipped")
@@ -47,6 +52,16 @@ class Disagreement(NamedTuple):
             "reason": found.reason.value,
             "follows_block": found.follows_block,
         }
+
+    def describe(self) -> str:
+        """Return the disagreement in a line."""
+        found = self.difference
+        about = "" if found.para_id is None else f", para {found.para_id}"
+        about += "" if found.recipient is None else f" to {found.recipient}"
+        sides = (
+            f"the lane says {found.lane_says[:LINE_CHARACTERS_MAX]}, the chain {found.chain_says[:LINE_CHARACTERS_MAX]}"
+        )
+        return f"block {self.block}{about}: {found.kind}: {sides} ({found.reason.value})"
 
 
 @dataclass

@@ -20,5 +20,8 @@ DISAGREEMENTS_MAX: Final = 1_000
 TEXT_CHARACTERS_MAX: Final = 1_000
 """Characters of one side of a disagreement."""
 
+LINE_CHARACTERS_MAX: Final = 200
+"""Characters of one side of a disagreement that are shown in a line."""
+
 CAUSES_MAX: Final = 10_000
 """Paras of which it is remembered that a disagreement makes later ones."""

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from validator.plugin.api import OutputReader, OutputRecord, Record, TransportContext
+from validator_relay_chain.display import LOG, LogLines
 from validator_relay_chain.oracle import records
 from validator_relay_chain.oracle.facts import BlockFacts
 from validator_relay_chain.oracle.judge import Disagreement, Judge
 from validator_relay_chain.oracle.limits import ROUND_RECORDS_MAX
 
+LINES_MAX: Final = 20
+"""Disagreements that are shown one by one of a round; the topic has all."""
 POLL_S: Final = 0.5
 """Seconds that the judge waits for a record."""
 CURSOR_VERSION: Final = 1
@@ -27,10 +30,11 @@ Place = tuple[str, int]
 
 def run(lanes: Iterable[str], context: TransportContext) -> None:
     """Judge lanes until the context asks to stop."""
-    bench = [Bench(lane, context) for lane in sorted(lanes)]
-    while not context.stopping:
-        for each in bench:
-            each.step()
+    with LogLines():
+        bench = [Bench(lane, context) for lane in sorted(lanes)]
+        while not context.stopping:
+            for each in bench:
+                each.step()
 
 
 class Bench:
@@ -133,7 +137,7 @@ class Bench:
 
     # --- exactly once ---
 
-    def _commit(self, found: Iterable[Disagreement]) -> None:
+    def _commit(self, found: Sequence[Disagreement]) -> None:
         written: list[Record] = [self._record(records.DISAGREEMENTS, each.to_json(self._lane)) for each in found]
         agreement = self.judge.agreement()
         if agreement is not None:
@@ -147,6 +151,18 @@ class Bench:
         }
         self._context.commit(written, {self._lane: zlib.compress(json.dumps(state, separators=(",", ":")).encode())})
         self._committed = positions
+        self._show(found)
+
+    def _show(self, found: Sequence[Disagreement]) -> None:
+        for each in found[:LINES_MAX]:
+            LOG.warning("lane %s: the chain disagrees: %s", self._lane, each.describe())
+        if len(found) > LINES_MAX:
+            LOG.warning(
+                "lane %s: %d more disagreements, see topic %s",
+                self._lane,
+                len(found) - LINES_MAX,
+                records.DISAGREEMENTS,
+            )
 
     def _record(self, topic: str, record: Mapping[str, Any]) -> Record:
         return (topic, *self._context.encode(topic, record))
