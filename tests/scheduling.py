@@ -43,6 +43,7 @@ LONGEST_FIRST: Final[Sequence[tuple[str, ...]]] = (
     ("tests/cli/test_transport_outage.py",),
     ("tests/cli/test_demo.py",),
     ("tests/bodies/test_crashes.py",),
+    ("tests/crash/test_follow.py",),
     ("tests/simulation/test_simulation.py",),
     # these run the same lanes, once
     ("tests/golden/test_process.py", "tests/golden/test_comparison.py"),
