@@ -15,6 +15,7 @@ from validator.codec.encode import OutputRecord, source_header
 from validator.codec.inflight import Arrival
 from validator.codec.json_form import to_json
 from validator.core.inputs import DeadLetter, DeadReason, Source
+from validator.core.scale import DecodeError
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import consumed_by
 from validator.lanes.parked import Parked, says_parked, stored_parts
@@ -194,8 +195,11 @@ def account_of(records: Iterable[OutputRecord]) -> dict[str, Any]:
 
 
 def lane_parked(stored: bytes | None) -> Parked | None:
-    """Return how a stored lane is parked; None if it is not."""
-    return stored_parts(stored)[0]
+    """Return how a stored lane is parked; None if it is not, or if that is damaged and the lane has not noticed."""
+    try:
+        return stored_parts(stored)[0]
+    except DecodeError:
+        return None
 
 
 def between(

@@ -7,20 +7,22 @@ A lane's fault belongs to its batch: every attempt at it meets the same one, as 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 from unittest.mock import patch
 
 from tests.simulation.inputs import ORDERS, Item, Place
 from tests.simulation.schedule import Schedule
+from tests.simulation.spark import Checkpoint
 from validator.codec.encode import BlockOutput
-from validator.codec.orders import LaneOrder
+from validator.codec.orders import InputSpan, LaneOrder
 from validator.core.handlers.errors import HandlerFault
 from validator.core.inputs import Source
 from validator.core.lane import WaitingOverflow
 from validator.lanes import parking as parking_module
 from validator.lanes.marker import consumed_by
+from validator.lanes.parked import Fault, Parked
 from validator.lanes.parking import LaneBatch
 from validator.lanes.processor import LaneProcessor
 from validator.lanes.slots import Slots
@@ -92,21 +94,32 @@ class LaneFaults:
 
 
 class Operator:
-    """Writes orders to the lanes that are parked, sooner or later, and some that nobody needs."""
+    """Writes orders to the lanes that are parked, sooner or later, and some that nobody needs.
+
+    A lane whose state is damaged is ordered to start over, mostly.
+    """
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
         self.orders: list[tuple[str, Item]] = []
         """What the partition of orders holds."""
 
-    def look(self, parked: Iterable[str], *, idle: bool) -> None:
+    def look(self, parked: Mapping[str, Parked], checkpoint: Checkpoint, *, idle: bool) -> None:
         """Look at the lanes; if the job is ``idle``, nothing else happens any more."""
-        for lane in parked:
+        for lane, found in parked.items():
             if idle or self._schedule.chance(0.3):
-                self._write(lane)
+                damaged = found.fault is Fault.STATE and not found.resuming
+                self.write(lane, checkpoint if damaged and self._schedule.chance(0.9) else None)
         if self._schedule.chance(0.02):
-            self._write(self._schedule.choose(("kusama", "gaps")))
+            self.write(self._schedule.choose(("kusama", "gaps")))
 
-    def _write(self, lane: str) -> None:
-        self._schedule.note(f"order to {lane}")
-        self.orders.append((lane, LaneOrder(lane, frozenset(), Source(*ORDERS, len(self.orders)))))
+    def write(self, lane: str, starts_over: Checkpoint | None = None) -> None:
+        """Order a lane to continue, or to start over with what the job of a checkpoint has read."""
+        self._schedule.note(f"order to {lane}{' to start over' * bool(starts_over)}")
+        source = Source(*ORDERS, len(self.orders))
+        order = LaneOrder(lane, frozenset(), source)
+        if starts_over is not None:
+            consumed = sorted(starts_over.consumed().items())
+            spans = tuple(InputSpan(*place, 0, end) for place, end in consumed if end)
+            order = order._replace(inputs=spans, checkpoint=starts_over.id)
+        self.orders.append((lane, order))

@@ -41,8 +41,9 @@ class StatesDiffer(AssertionError):
 
 @dataclass(slots=True)
 class Checkpoint:
-    """The contents of a job's checkpoint folder."""
+    """The contents of a job's checkpoint folder; copies of it have the same ``id``."""
 
+    id: str
     offsets: list[dict[Place, int]] = field(default_factory=list)
     """By batch, the offsets up to which it reads."""
     commits: set[int] = field(default_factory=set)
@@ -51,7 +52,16 @@ class Checkpoint:
 
     def copy(self) -> Checkpoint:
         """Return a copy, as a backup would be; states never change once stored."""
-        return Checkpoint(list(self.offsets), set(self.commits), dict(self.states))
+        return Checkpoint(self.id, list(self.offsets), set(self.commits), dict(self.states))
+
+    @property
+    def version(self) -> int:
+        """The version of the state after the last committed batch."""
+        return max(self.commits, default=-1) + 1
+
+    def consumed(self) -> dict[Place, int]:
+        """Return what the job has read of each partition after the last committed batch."""
+        return self.offsets[self.version - 1] if self.version else {}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -215,8 +225,8 @@ class Job:
 
     def parked(self) -> dict[str, Parked]:
         """Return the lanes that are parked, or have not taken everything since, after the last committed batch."""
-        last = max(self.checkpoint.commits, default=-1)
-        states = [self.checkpoint.states.get((partition, last + 1), NOTHING) for partition in range(len(self._lanes))]
+        version = self.checkpoint.version
+        states = [self.checkpoint.states.get((partition, version), NOTHING) for partition in range(len(self._lanes))]
         found = {lane: lane_parked(state.head) for partition in states for lane, state in partition.lanes.items()}
         return {lane: parked for lane, parked in found.items() if parked is not None}
 
@@ -357,7 +367,7 @@ def run_directly(job: Job, worker: Worker, by_lane: dict[str, list[Item]], state
         if definition is None:
             output, consumed = _buried(items), partial(consumed_by, items)
         else:
-            batch = LaneBatch(definition, state, worker.cache, items, job.held_inputs)
+            batch = LaneBatch(definition, state, worker.cache, items, job.held_inputs, checkpoint=job.checkpoint.id)
             output, consumed = batch.run(), partial(getattr, batch, "consumed")
         if job.schedule.chance(0.3):
             output = iter(list(output))  # the lane's worker is ahead of the sink's, and holds the lane as it will be

@@ -7,6 +7,7 @@ operator each lane's frames.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from unittest.mock import patch
 import pandas as pd
 import pyarrow as pa
 
-from streaming import decode_stage, options, sink, workers
+from streaming import decode_stage, lane_operator, options, sink, workers
 from streaming.lane_operator import LaneOperator
 from streaming.options import CHUNK_BYTES
 from tests.simulation.inputs import Item
@@ -76,6 +77,10 @@ class HeldInputs:
     def held_inputs(self, _: object, *span: Any) -> tuple[list[Item], int]:
         """Read a lane's inputs again."""
         return self.job.held_inputs(*span)
+
+
+_RUNNING = threading.local()
+"""The checkpoint of the job that runs in this thread."""
 
 
 class Handle:
@@ -139,6 +144,7 @@ def run_stages(job: Job, worker: Worker, by_lane: dict[str, list[Item]], states:
     chunks = _decoded(job, by_lane)
     job.schedule.random.shuffle(chunks)
     handle = Handle()
+    _RUNNING.checkpoint = job.checkpoint.id
     if not isinstance(worker.output, WorkerOutput):
         worker.output = WorkerOutput(job)
     operator = LaneOperator(job.inputs.definitions, worker.output, parking=HeldInputs(job), cache=worker.cache)
@@ -176,7 +182,9 @@ def _sized(value: bytes) -> tuple[bytes, int]:
 
 
 def _value(item: Item) -> bytes:
-    return encode_order(item.lane, item.skips) if isinstance(item, LaneOrder) else item.raw
+    if isinstance(item, LaneOrder):
+        return encode_order(item.lane, item.skips, item.inputs, item.checkpoint)
+    return item.raw
 
 
 def _frames(schedule: Schedule, chunks: list[dict[str, Any]]) -> Iterator[pd.DataFrame]:
@@ -195,6 +203,7 @@ def short_runs(schedule: Schedule) -> Iterator[None]:
         patch.multiple(sink, RUN_BYTES=schedule.choose((1, 1000, CHUNK_BYTES))),
         patch.multiple(options, BATCH_BYTES_MAX=schedule.choose((2000, *[options.BATCH_BYTES_MAX] * 5))),
         patch.multiple(workers, _tuned=True),
+        patch.multiple(lane_operator, _query=lambda: _RUNNING.checkpoint),
         patch.multiple(sink, _SINKS={}),
     ):
         yield

@@ -20,6 +20,7 @@ from tests.simulation.search import search
 from tests.simulation.world import World
 from tests.unit.lanes.backend import Attempt
 from validator.codec.encode import BlockOutput, encode_dead_letter, source_of
+from validator.codec.orders import LaneOrder
 from validator.core.inputs import DeadLetter
 from validator.lanes import arrived, store
 from validator.lanes.marker import Marker, consumed_by
@@ -38,6 +39,7 @@ FAULTS = {
     "another job on the checkpoint", "another query on the checkpoint", "speculative attempt", "commit deleted",
     "commit and offsets deleted", "checkpoint deleted", "backup restored", "offsets expired", "some offsets expired",
     "offsets in doubt", "dead letters asked for", "another job found", "writer of another worker", "lane parked",
+    "state damaged",
 }  # fmt: skip
 
 
@@ -218,6 +220,20 @@ def resuming_lane_forgets_the_rest(patch: Patch) -> None:
     patch.setattr(LaneBatch, "_take", lambda self, held: (take(self, held)[0], {}))
 
 
+def lane_that_starts_over_forgets_what_it_held(patch: Patch) -> None:
+    obeying = Parked.obeying
+
+    def only_what_is_ordered(self: Parked, orders: Iterable[LaneOrder]) -> Parked:
+        orders = list(orders)
+        spans = {
+            (topic, partition): Span(first, end) for each in orders for topic, partition, first, end in each.inputs
+        }
+        obeyed = obeying(self, orders)
+        return replace(obeyed, held=spans or obeyed.held)
+
+    patch.setattr(Parked, "obeying", only_what_is_ordered)
+
+
 def failed_batch_writes_its_pages(patch: Patch) -> None:
     patch.setattr(CollectedWrites, "save_slot", lambda self, number, data: self._backend.save_slot(number, data))
 
@@ -256,6 +272,7 @@ def marker_has_a_separate_transaction(log: Log) -> None:
         parked_lane_forgets_what_it_holds,
         parked_lane_holds_one_record_too_many,
         resuming_lane_forgets_the_rest,
+        lane_that_starts_over_forgets_what_it_held,
         failed_batch_writes_its_pages,
     ],
 )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from tests.simulation.damage import damage_a_lane
 from tests.simulation.inputs import COMPARED, ORDERS, Inputs, account_of, inputs, source_of_header
 from tests.simulation.log import Fenced, JobKilled, Log
 from tests.simulation.parking import LaneFaults, Operator
@@ -27,7 +28,7 @@ RESTARTS_WITH_FAULTS = 8
 FAILURES_MAX = 5
 """Times that a job restarts its query without finishing a batch."""
 
-GOES_BACK = ("checkpoint deleted", "backup restored", "commit and offsets deleted")
+GOES_BACK = ("checkpoint deleted", "backup restored", "commit and offsets deleted", "state damaged")
 
 BACKUPS_MAX = 3
 
@@ -69,7 +70,9 @@ class World:
         self._others: set[str] = set()
         """Names of all other jobs."""
         self._backups: list[Checkpoint] = []
-        self._checkpoint = Checkpoint()
+        self._checkpoints = 0
+        self._checkpoint = self._new_checkpoint()
+        self._damaged: set[str] = set()
         self._jobs = 0
 
     def run(self) -> Counter[str]:
@@ -106,6 +109,10 @@ class World:
         self._strands.drop_all()
         self._check_end(job)
 
+    def _new_checkpoint(self) -> Checkpoint:
+        self._checkpoints += 1
+        return Checkpoint(f"checkpoint-{self._checkpoints}")
+
     def _job(self, checkpoint: Checkpoint, workers: int) -> Job:
         self._jobs += 1
         name = f"job-{self._jobs}"
@@ -136,9 +143,9 @@ class World:
     def _operate(self, job: Job) -> None:
         parked = job.parked()
         for lane, found in parked.items():
-            if found.fault is Fault.STATE:
+            if found.fault is Fault.STATE and lane not in self._damaged:
                 self._fail(f"{lane}: its state is damaged: {found.reason}")
-        self._operator.look(parked, idle=job.read_all())
+        self._operator.look(parked, job.checkpoint, idle=job.read_all())
 
     def _forget_offsets(self) -> None:
         """Make Kafka forget offsets of groups: all, or those committed before others."""
@@ -161,6 +168,7 @@ class World:
             "checkpoint deleted",
             "backup restored",
             "offsets expired",
+            "state damaged",
             often=20,
         )
         if fault is not None and self._other is not None and self._other.checkpoint is checkpoint:
@@ -172,12 +180,15 @@ class World:
             checkpoint.commits.discard(last)
             checkpoint.offsets.pop()
         elif fault == "checkpoint deleted":
-            self._checkpoint = Checkpoint()  # and the job runs with --rebuild
+            self._checkpoint = self._new_checkpoint()  # and the job runs with --rebuild
         elif fault == "backup restored" and self._backups:
             self._checkpoint = self.schedule.choose(self._backups).copy()
         elif fault == "offsets expired":
             for lane in self.log.lanes.values():
                 lane.group = None
+        elif fault == "state damaged" and (damaged := damage_a_lane(checkpoint, self.schedule)) is not None:
+            self._damaged.add(damaged)
+            self._operator.write(damaged)  # so that the job looks at the lane, although nothing else may arrive for it
 
     def _interrupt(self, name: str) -> None:
         """Run another job in parallel with this one: one that was thought dead, or was started by mistake."""
@@ -191,7 +202,7 @@ class World:
         if other is None or self.schedule.chance(0.3):
             checkpoint = self._checkpoint
             if fault == "another job":
-                checkpoint = self._checkpoint.copy() if self.schedule.chance(0.5) else Checkpoint()
+                checkpoint = self._checkpoint.copy() if self.schedule.chance(0.5) else self._new_checkpoint()
             other = self._other = self._job(checkpoint, 1)
             self._others.add(other.name)
         self._strands.start(other.name, lambda: self._run_other(other, self.schedule.choose((1, 2, 5))))

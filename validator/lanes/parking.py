@@ -112,25 +112,27 @@ class LaneBatch:
         stored = self.backend.load_head()
         try:
             parked, head = stored_parts(stored)
+            orders = self._orders(parked, head)
         except DecodeError as error:
-            parked, head = (
-                Parked(Fault.STATE, shortened(f"lane {self.lane}: it is parked, and why is damaged: {error}"), None),
-                None,
-            )
+            reason = shortened(f"lane {self.lane}: it is parked, and why is damaged: {error}")
+            parked, head = Parked(Fault.STATE, reason, None), None
+            orders = self._orders(None, None)
+        if any(order.inputs for order in orders):
+            head = None
         suspect = self.suspects.get(self.lane)
         point = point_of(stored)
         if suspect is not None and suspect.point == point:
-            held = self._held(parked or Parked(Fault.WORKER, "", None))
+            held = self._holding(parked or Parked(Fault.WORKER, "", None)).obeying(orders)
             yield from self._park(
                 replace(held, fault=Fault.WORKER, reason=shortened(suspect.reason), resuming=False), head
             )
             return
         self.noted(self.lane, point)
-        yield from self._go_on(head) if parked is None else self._stay(parked, head)
+        yield from self._go_on(head, orders) if parked is None else self._stay(parked, head, orders)
 
-    def _go_on(self, head: bytes | None) -> Iterator[BlockOutput]:
+    def _go_on(self, head: bytes | None, orders: list[LaneOrder]) -> Iterator[BlockOutput]:
         """Process what the batch brings."""
-        at_fault = self._obeying(Parked(Fault.BUG, "", None, skips=frozenset(self.known_skips)))
+        at_fault = Parked(Fault.BUG, "", None, skips=frozenset(self.known_skips)).obeying(orders)
         if self.too_large:
             reason = shortened(f"lane {self.lane}: {self.too_large}")
             # the lane itself is not at fault: whatever arrives next lets it take a share
@@ -142,13 +144,11 @@ class LaneBatch:
             if self.was_parked and head is None:
                 yield running(self.lane)
 
-    def _stay(self, before: Parked, head: bytes | None) -> Iterator[BlockOutput]:
+    def _stay(self, before: Parked, head: bytes | None, orders: list[LaneOrder]) -> Iterator[BlockOutput]:
         """Hold what the batch brings, and take a share of what is held if an order says so."""
-        parked, orders = self._held(before), self._orders()
-        if any(order.inputs for order in orders):
-            head = None
-        elif orders and head is None and parked.fault is Fault.STATE:
-            yield from self._park(parked, None)  # nothing is known of its state: only an order to start over helps
+        parked = self._holding(before).obeying(orders)
+        if orders and _knows_nothing(before, head) and not any(order.inputs for order in orders):
+            yield from self._park(parked, None)
             return
         if orders:
             parked = replace(parked, resuming=True)
@@ -171,24 +171,24 @@ class LaneBatch:
             self.consumed = consumed_by(items)
             yield running(self.lane) if after is None else after.record(self.lane)
 
-    def _held(self, parked: Parked) -> Parked:
-        """Return a parked lane that holds the batch, with the records that its orders leave out."""
-        return self._obeying(self._holding(parked))
-
     def _holding(self, parked: Parked) -> Parked:
         return parked.holding(self.items, self.left)
 
-    def _obeying(self, parked: Parked) -> Parked:
-        return parked.obeying(self._orders())
+    def _orders(self, parked: Parked | None, head: bytes | None) -> list[LaneOrder]:
+        """Return the batch's orders; one to start over is one to continue where it must not count.
 
-    def _orders(self) -> list[LaneOrder]:
-        """Return the batch's orders.
-
-        One to start over counts only with the checkpoint that has consumed what it names: another one may not have come as far when it
-        meets the order, and would bring the rest again.
+        It counts only for a lane that is parked: one that runs has taken what the order names. And only with the checkpoint that has
+        consumed this: another one may not have come as far when it meets the order, and would bring the rest again. A lane whose parked
+        state was damaged has forgotten what it held, so an order from before that does not name everything.
         """
+
+        def counts(order: LaneOrder) -> bool:
+            if parked is None or order.checkpoint != self.checkpoint:
+                return False
+            return not _knows_nothing(parked, head) or _reaches(order, parked.held)
+
         orders = [item for item in self.items if isinstance(item, LaneOrder)]
-        return [each if each.checkpoint == self.checkpoint else each._replace(inputs=()) for each in orders]
+        return [each if counts(each) else each._replace(inputs=()) for each in orders]
 
     def _take(self, held: dict[Place, Span]) -> tuple[list[Arrival], dict[Place, Span]]:
         """Return the next share of what is held, and the rest.
@@ -251,6 +251,16 @@ class LaneBatch:
         self.cache.take(self.lane)
         self.backend.save_head(parked.encode(head))
         yield parked.record(self.lane)
+
+
+def _knows_nothing(parked: Parked, head: bytes | None) -> bool:
+    """Return whether nothing is known of a lane's state: only an order to start over helps."""
+    return head is None and parked.fault is Fault.STATE and not parked.resuming
+
+
+def _reaches(order: LaneOrder, held: Mapping[Place, Span]) -> bool:
+    """Return whether an order to start over names an input that the lane holds: the job had read it when the order was written."""
+    return any(span.end > held[place].first for span in order.inputs if (place := (span.topic, span.partition)) in held)
 
 
 def _inputs(items: Iterable[Arrival], skips: frozenset[Source]) -> Iterator[Input | DeadLetter]:

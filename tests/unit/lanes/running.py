@@ -94,12 +94,16 @@ class Running:
 
     def order(self, *skips: Source, start_over: bool = False, checkpoint: str = "here") -> None:
         """Order the lane to continue, or to start over with all that Kafka has."""
+        self.run([self.ordered(*skips, start_over=start_over, checkpoint=checkpoint)])
+
+    def ordered(self, *skips: Source, start_over: bool = False, checkpoint: str = "here") -> LaneOrder:
+        """Return such an order."""
         orders = sum(source[:2] == ORDERS for source in self.kafka)
         ends: dict[Place, int] = {}
         for topic, partition, offset in self.kafka if start_over else ():
             ends[topic, partition] = max(offset + 1, ends.get((topic, partition), 0))
         inputs = tuple(InputSpan(*place, 0, end) for place, end in sorted(ends.items()))
-        self.run([LaneOrder(self.chain.lane, frozenset(skips), Source(*ORDERS, orders), inputs, checkpoint)])
+        return LaneOrder(self.chain.lane, frozenset(skips), Source(*ORDERS, orders), inputs, checkpoint)
 
     def parked(self) -> Parked | None:
         """Return how the lane is parked."""

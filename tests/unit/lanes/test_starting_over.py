@@ -7,13 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.unit.lanes.running import BATCHES, FAULTY_BATCH, Running, batches_of, failing, make, undisturbed
+from tests.unit.lanes.running import BATCHES, FAULTY_BATCH, ORDERS, Running, batches_of, failing, make, undisturbed
 from validator.codec.encode import source_of
 from validator.codec.orders import InputSpan, LaneOrder
 from validator.core.inputs import Input, Source
 from validator.lanes import parking as parking_module
 from validator.lanes import store as store_module
-from validator.lanes.parked import Fault, Parked, Span
+from validator.lanes.parked import Fault, Parked, Span, point_of
+from validator.lanes.parking import Suspect
 from validator.lanes.store import restore_lane
 
 __all__ = ["make"]
@@ -144,6 +145,62 @@ def test_order_for_another_checkpoint_does_not_make_a_lane_start_over(make: Call
     running = make(8)
     damaged(running, page)
     running.order(start_over=True, checkpoint="a later one")
+    parked = running.parked()
+    assert parked is not None
+    assert (parked.fault, parked.resuming) == (Fault.STATE, False)
+    running.order(start_over=True)
+    check_as_if_nothing_had_happened(running)
+
+
+def test_order_to_start_over_does_not_count_for_a_lane_that_runs(make: Callable[..., Running]) -> None:
+    """Otherwise a fault in the same batch would make it take everything twice."""
+    running = make(8)
+    *before, last = batches_of(running.chain)
+    for items in before:
+        running.run(items)
+    with pytest.MonkeyPatch.context() as patched:
+        failing(lambda: KeyError("y"))(patched, running)
+        running.run([*last, running.ordered(start_over=True)])
+    parked = running.parked()
+    assert parked is not None
+    assert parked.held.keys() == {item.source[:2] for item in last} | {ORDERS}
+    running.order()
+    check_as_if_nothing_had_happened(running)
+
+
+def test_suspect_that_is_ordered_to_start_over_gives_up_its_state(make: Callable[..., Running]) -> None:
+    running = make(8)
+    damaged(running, page)
+    running.suspects[running.chain.lane] = Suspect(point_of(running.store.committed.head), "it died three times")
+    running.order(start_over=True)
+    parked = running.parked()
+    assert parked is not None
+    assert parked.fault is Fault.WORKER
+    running.suspects.clear()
+    running.order()
+    check_as_if_nothing_had_happened(running)
+
+
+@pytest.mark.parametrize("noticed_first", [False, True])
+def test_order_from_before_the_lane_forgot_what_it_held_does_not_count(
+    make: Callable[..., Running], noticed_first: bool
+) -> None:
+    """The order does not name what the lane had held since, so the lane would continue without it."""
+    running = make(8)
+    *before, last = batches_of(running.chain)
+    for items in before[:-1]:
+        running.run(items)
+    running.cache.take(running.chain.lane)
+    page(running)
+    running.run([])
+    order = running.ordered(start_over=True)
+    running.run(before[-1])
+    running.store.committed.head = (running.store.committed.head or b"")[:9]
+    if noticed_first:
+        running.run(last[:1])
+        running.run([order, *last[1:]])
+    else:
+        running.run([order, *last])
     parked = running.parked()
     assert parked is not None
     assert (parked.fault, parked.resuming) == (Fault.STATE, False)
