@@ -57,6 +57,8 @@ class Reader:
     def __init__(self, kafka: KafkaTable, prefix: str, undisturbed: Undisturbed) -> None:
         self.tally = Tally()
         self.status: dict[str, dict[str, object]] = {}
+        self.parked: dict[str, dict[str, object]] = {}
+        """By lane, the last record that says whether it is parked."""
         self._prefix = prefix
         self._undisturbed = undisturbed
         self._topics = [prefix + topic for topic in (*COMPARED, "dead-letters", "lanes")]
@@ -96,6 +98,11 @@ class Reader:
             all(self._read[place] >= len(output[place]) for place in output) and not self._undisturbed.dead - self._dead
         )
 
+    def complete_but(self, lane: str) -> bool:
+        """Return whether all output in blocks of the other lanes has arrived."""
+        output = self._undisturbed.output
+        return all(self._read[place] >= len(output[place]) for place in output if place[0] != lane)
+
     def missing(self) -> str:
         """Return a description of the output that has not arrived yet."""
         output = self._undisturbed.output
@@ -132,7 +139,7 @@ class Reader:
         self.tally.records += 1
         if topic == "lanes":
             status = to_json(topic, value)
-            self.status[str(status["lane"])] = status
+            (self.parked if key.endswith(b"/parked") else self.status)[str(status["lane"])] = status
         elif topic == "dead-letters":
             self._dead_letter(dict(message.headers())["source"])  # type: ignore[attr-defined]
         else:

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.crash.bodies import BodiesEpisode
+from tests.crash.gateways import ChannelEpisode
+from tests.crash.parked import ParkedEpisode
 from tests.crash.processes import of_session, send
 from tests.crash.world import PATIENCE_S, Failure, World, injected
 from validator import exit_codes
@@ -199,6 +201,16 @@ class Episodes:
     def _bodies(self) -> tuple[str, int]:
         return BodiesEpisode(self._world, f"bodies-{self._count}").run()
 
+    # --- transports ---
+
+    def _channel(self) -> tuple[str, int]:
+        return ChannelEpisode(self._world, f"channel-{self._count}").run()
+
+    # --- lanes ---
+
+    def _parked_lane(self) -> tuple[str, int]:
+        return ParkedEpisode(self._world, f"parked-{self._count}").run()
+
     # --- helpers ---
 
     def _kill_job(self) -> None:
@@ -229,7 +241,7 @@ class Episodes:
         world = self._world
         world.job = None
         second = world.start_job(self._elsewhere(), rebuild=True, max_records_per_trigger=REBUILD_RECORDS)
-        world.wait(second.ready.is_set, "the second job is ready", 180)
+        world.wait(second.ready.is_set, "the second job is ready")
         world.feed(world.traffic.segment())
         world.wait(lambda: world.reader.complete or second.ended(), "the second job emits what was missing")
         return second

@@ -28,6 +28,8 @@ EPISODES = (
     "disk-full",
     "disk-full-during-a-state-write",
     "bodies",
+    "channel",
+    "parked-lane",
 )
 
 Victim = Literal["worker", "driver", "jvm", "broker", "machine", "episode"]

@@ -24,6 +24,7 @@ from tests.crash.inject.crash_failpoints import Armed
 from tests.crash.processes import jvm_of, of_session, send
 from tests.crash.traffic import Sent, Traffic, Undisturbed, chains_of
 from tests.unit.lanes.chains import Chain, config_of
+from validator.codec.orders import encode_order
 from validator.config import Config
 from validator.errors import UserError
 from validator.kafka.broker import EmbeddedBroker
@@ -35,10 +36,13 @@ ROOT = Path(__file__).parents[2]
 INJECT = Path(__file__).parent / "inject"
 PREFIX = "crash."
 
-PATIENCE_S = 420.0
+SLOWNESS = float(os.environ.get("CRASH_SLOWNESS", "1"))
+"""How many times as long everything is waited for: more than 1 on a machine that has far more to do than it can."""
+
+PATIENCE_S = 420.0 * SLOWNESS
 """Output that takes longer counts as lost; this exceeds the life of an open transaction of a dead writer."""
 
-DEATH_S_MAX = 180.0
+DEATH_S_MAX = 180.0 * SLOWNESS
 """Seconds within which the JVM and the workers of a dead driver must end."""
 
 GRACE_S = 30.0
@@ -47,7 +51,7 @@ GRACE_S = 30.0
 SNAPSHOT_BYTES = 10_000
 """Journal bytes that trigger a save here, so that one happens every few batches."""
 
-STALLED_S = 120
+STALLED_S = round(120 * SLOWNESS)
 """Seconds without any progress after which a job ends its batch and begins again: less than `PATIENCE_S`."""
 
 DISK_BYTES = 512 << 20
@@ -178,6 +182,14 @@ class World:
         self.wait(lambda: self._producer.flush(0.1) == 0, "the broker takes the inputs")
         if self._undelivered:
             raise RuntimeError(f"inputs were not delivered as numbered: {self._undelivered[:3]}")
+
+    def feed_order(self, lane: str) -> None:
+        """Order a lane to continue."""
+        self.undisturbed.skip("blocks")
+        self._producer.produce(
+            PREFIX + "blocks", encode_order(lane, frozenset()), lane.encode(), on_delivery=self._on_delivery
+        )
+        self.wait(lambda: self._producer.flush(0.1) == 0, "the broker takes the order")
 
     def _on_delivery(self, error: Any, message: Any) -> None:
         topic = message.topic().removeprefix(PREFIX)

@@ -48,10 +48,19 @@ GROUPS = (
         ),
         ("keyed.py", "configured.py", "genesis.py", "accepted.py", "kept_rules.py", "kept_start.py", "definition.py"),
     ),
+    Group("sink", ("streaming/sink.py",), ("tests/unit/streaming/test_sink.py",)),
     Group(
-        "sink",
-        ("streaming/sink.py", "streaming/lane_operator.py", "streaming/decode_stage.py"),
-        ("tests/unit/streaming", "tests/simulation/test_simulation.py::test_stages_of_the_job_emit_each_verdict_once"),
+        "stages",
+        ("streaming/lane_operator.py", "streaming/decode_stage.py"),
+        (
+            *("tests/unit/streaming/test_decode_stage.py", "tests/unit/streaming/test_job.py"),
+            "tests/simulation/test_simulation.py::test_stages_of_the_job_emit_each_verdict_once",
+        ),
+    ),
+    Group(
+        "writer",
+        ("streaming/transactions.py", "streaming/markers.py"),
+        ("tests/unit/streaming/test_transactions.py", "tests/contract/test_lane_writer.py"),
     ),
 )
 

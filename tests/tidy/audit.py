@@ -20,6 +20,8 @@ from validator import exit_codes
 
 CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints.txt"
 AUDIT_SECONDS_MAX = 600
+SERVICES: tuple[tuple[str, ...], ...] = ((), ("--vulnerability-service", "osv"))
+"""The index's own list, which a mirror of it may not have, then that of osv.dev."""
 NOT_RUN = 3
 """Exit code with --strict if the audit was not run."""
 
@@ -38,14 +40,25 @@ def vulnerabilities(command: list[str]) -> list[str]:
     except (ValueError, KeyError, TypeError):
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         raise NotRun(f"pip-audit gave no report: {lines[-1] if lines else 'no reason given'}") from None
-    skipped = [each["name"] for each in found if "skip_reason" in each]
+    skipped = [str(each["skip_reason"]) for each in found if "skip_reason" in each]
     if skipped:
-        raise NotRun(f"pip-audit skipped {', '.join(skipped)}")
+        raise NotRun(f"pip-audit skipped {len(skipped)} of {len(found)} packages, the first one for: {skipped[0]}")
     return [
         f"{each['name']} {each['version']}: {known['id']}, fixed in {', '.join(known['fix_versions']) or 'no version'}"
         for each in found
         for known in each["vulns"]
     ]
+
+
+def first_answer(commands: list[list[str]]) -> list[str]:
+    """Return what the first command reports that can be run. Raises `NotRun` with the reasons of all."""
+    reasons = []
+    for command in commands:
+        try:
+            return vulnerabilities(command)
+        except NotRun as error:
+            reasons.append(str(error))
+    raise NotRun("; ".join(reasons))
 
 
 def main(
@@ -65,7 +78,7 @@ def main(
             "--progress-spinner",
             "off",
         ]
-        found = vulnerabilities([sys.executable, "-m", "pip_audit", *options])
+        found = first_answer([[sys.executable, "-m", "pip_audit", *options, *service] for service in SERVICES])
     except NotRun as error:
         typer.echo(f"audit: NOT RUN: {error}")
         raise typer.Exit(NOT_RUN if strict else 0) from None

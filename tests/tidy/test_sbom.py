@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from tests.tidy import audit
-from tests.tidy.audit import NotRun, vulnerabilities
+from tests.tidy.audit import NotRun, first_answer, vulnerabilities
 from tests.tidy.sbom import ROOT, archive_hashes, bill, normal
 
 
@@ -66,6 +66,10 @@ def test_the_audit_reads_a_report() -> None:
 def test_an_audit_without_a_report_was_not_run(text: str) -> None:
     with pytest.raises(NotRun):
         vulnerabilities(reports(text, 1))
+    known = json.dumps({"dependencies": [{"name": "a", "version": "1", "vulns": []}]})
+    assert first_answer([reports(text, 1), reports(known)]) == [], "another service has an answer"
+    with pytest.raises(NotRun, match=r"pip-audit .*; pip-audit "):
+        first_answer([reports(text, 1), reports(text, 1)])
 
 
 @pytest.mark.parametrize(("strict", "code"), [(False, 0), (True, 3)])
