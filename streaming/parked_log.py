@@ -18,26 +18,27 @@ from validator.service.parked import command_of, remedy_of
 
 if TYPE_CHECKING:
     from validator.kafka.client import KafkaTable
+    from validator.kafka.reader import TopicRecord
     from validator.service.waiting import Patience
 
 END_S_MAX: Final = 2.0
 """Seconds that the end of the thread is waited for."""
 
 
-class ParkedLog(threading.Thread):
-    """Follows the records of parked lanes on the topic `lanes`, while it is a context.
+class KafkaWatch(threading.Thread):
+    """Asks Kafka all the time, while it is a context, and says when it is away.
 
-    ``lanes`` are the configured ones. ``patience`` is for this thread alone: once it ends, the thread says nothing more of Kafka, and the
-    job decides.
+    ``patience`` is for this thread alone: once it ends, the thread says nothing more of Kafka, and the job decides.
     """
 
-    def __init__(self, kafka: KafkaTable, prefix: str, lanes: Collection[str], log: Any, patience: Patience) -> None:
-        super().__init__(name="parked-lanes", daemon=True)
-        self._kafka, self._prefix, self._lanes, self._log = kafka, prefix, lanes, log
+    tail: int | None = 0
+    """Records before the end of the topic `lanes` that it begins with; None for all."""
+
+    def __init__(self, kafka: KafkaTable, prefix: str, log: Any, patience: Patience) -> None:
+        super().__init__(name="kafka-watch", daemon=True)
+        self._kafka, self._prefix, self._log = kafka, prefix, log
         self._patience = patience
         self._end = threading.Event()
-        self._last: dict[str, dict[str, Any]] = {}
-        """By lane, what was said last."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -50,7 +51,7 @@ class ParkedLog(threading.Thread):
     def run(self) -> None:
         while not self._end.is_set():
             try:
-                with TopicReader(self._kafka, self._prefix, ["lanes"]) as reader:
+                with TopicReader(self._kafka, self._prefix, ["lanes"], tail=self.tail) as reader:
                     self._follow(reader)
             except UserError as error:
                 if not self._wait(str(error)):
@@ -67,18 +68,44 @@ class ParkedLog(threading.Thread):
         return True
 
     def _follow(self, reader: TopicReader) -> None:
-        """Log how each lane is once all records so far are read, and then every change."""
-        news: dict[str, dict[str, Any]] = {}
+        """Read until the context ends; an outage is over once everything is read."""
         while not self._end.is_set():
-            for record in reader.poll(POLL_S):
-                if (record.key or b"").endswith(b"/parked"):
-                    shown = shown_json("lanes", record.value)
-                    news[shown["lane"]] = shown
+            self._take(reader.poll(POLL_S))
             if reader.caught_up:
                 self._patience.ended()
-                for shown in news.values():
-                    self._tell(shown)
-                news.clear()
+                self._caught_up()
+
+    def _take(self, records: list[TopicRecord]) -> None:
+        """Take the records that have arrived."""
+
+    def _caught_up(self) -> None:
+        """Say what there is to say once all records so far are taken."""
+
+
+class ParkedLog(KafkaWatch):
+    """Follows the records of parked lanes, too; ``lanes`` are the configured ones."""
+
+    tail = None
+
+    def __init__(self, kafka: KafkaTable, prefix: str, lanes: Collection[str], log: Any, patience: Patience) -> None:
+        super().__init__(kafka, prefix, log, patience)
+        self._lanes = lanes
+        self._last: dict[str, dict[str, Any]] = {}
+        """By lane, what was said last."""
+        self._news: dict[str, dict[str, Any]] = {}
+        """By lane, what is not said yet."""
+
+    def _take(self, records: list[TopicRecord]) -> None:
+        for record in records:
+            if (record.key or b"").endswith(b"/parked"):
+                shown = shown_json("lanes", record.value)
+                self._news[shown["lane"]] = shown
+
+    def _caught_up(self) -> None:
+        """Log how each lane is once all records so far are read, and then every change."""
+        for shown in self._news.values():
+            self._tell(shown)
+        self._news.clear()
 
     def _tell(self, shown: dict[str, Any]) -> None:
         lane, state = shown["lane"], shown["state"]

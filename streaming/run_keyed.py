@@ -13,6 +13,7 @@ from streaming.keyed_job import KeyedJobSettings, start_keyed_query
 from streaming.logs import locked, logger, own_output
 from streaming.markers import marked_keys, read_marker
 from streaming.outside import Outages, StopSignal
+from streaming.parked_log import KafkaWatch
 from streaming.run import TOPICS_S_MAX, BatchFailed, end_open_transactions, ended_in_order, run_queries
 from streaming.session import SPARK_LOG, JvmGone, SessionSettings, jvm_is_gone, spark_session
 from streaming.transactions import ABANDONED_S_MAX
@@ -115,7 +116,8 @@ def _run_in_session(config: Config, settings: KeyedJobSettings, outages: Outages
             return BatchWatch(config.job.stalled_after, signs_of(spark, query, beat))
 
         try:
-            return run_queries(start, outages, watch)
+            with KafkaWatch(settings.kafka, settings.prefix, outages.log, Patience(config.job.give_up_after)):
+                return run_queries(start, outages, watch)
         except Exception as error:
             if jvm_is_gone(spark):
                 raise JvmGone from error

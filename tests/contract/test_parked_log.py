@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streaming.parked_log import ParkedLog
+from streaming.parked_log import KafkaWatch, ParkedLog
 from tests.sending import send
 from validator.cli.job_log import describe
 from validator.codec.encode import BlockOutput
@@ -67,10 +67,12 @@ def test_job_logs_how_its_lanes_are_and_become(kafka: dict[str, Any]) -> None:
         assert describe(log.next()) == "lane a is no longer parked"
 
 
+@pytest.mark.parametrize("plugin", [False, True])
 def test_job_says_that_kafka_is_away_whatever_its_workers_wait_for(
-    kafka: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    kafka: dict[str, Any], monkeypatch: pytest.MonkeyPatch, plugin: bool
 ) -> None:
-    prefix = "parked-log-away."
+    """That of the lanes and that of a plugin."""
+    prefix = f"parked-log-away-{plugin}."
     create_topics(kafka, prefix=prefix)
     log = Said()
     poll, away = TopicReader.poll, [True, True]
@@ -82,15 +84,21 @@ def test_job_says_that_kafka_is_away_whatever_its_workers_wait_for(
         return poll(self, timeout_s)
 
     monkeypatch.setattr(TopicReader, "poll", fails)
-    with ParkedLog(kafka, prefix, {"a"}, log, Patience(60)):
+
+    def watch(patience_s: float) -> KafkaWatch:
+        patience = Patience(patience_s)
+        return KafkaWatch(kafka, prefix, log, patience) if plugin else ParkedLog(kafka, prefix, {"a"}, log, patience)
+
+    with watch(60):
         pauses = [log.next() for _ in range(2)]
         assert [(each["event"], each["reason"], each["seconds"]) for each in pauses] == [
             ("waiting", "no broker answers at a:1", 1.0),
             ("waiting", "no broker answers at a:1", 2.0),
         ]
-        send(kafka, prefix, [(each.topic, each.key, each.value) for each in HUNG.record("a").records])
-        assert log.next()["event"] == "parked", "it continues"
-    quiet = ParkedLog(kafka, prefix, {"a"}, log, Patience(0))
+        if not plugin:
+            send(kafka, prefix, [(each.topic, each.key, each.value) for each in HUNG.record("a").records])
+            assert log.next()["event"] == "parked", "it continues"
+    quiet = watch(0)
     away += [True] * 9
     quiet.start()
     quiet.join(AWAITED_S_MAX)

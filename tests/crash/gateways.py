@@ -33,7 +33,11 @@ from tests.crash.processes import of_session, send
 from tests.crash.traffic import Sent
 from tests.crash.world import PREFIX, Failure, World
 from validator.codec.json_form import to_json
+from validator.errors import UserError
 from validator.kafka.reader import TopicReader
+from validator.plugin.runtime import RuntimePlan, codec_of
+
+CODEC = codec_of([RuntimePlan("router")])
 
 PEER = "alice"
 
@@ -172,7 +176,7 @@ class ChannelEpisode:
         # no block is complete before its record, which comes afterwards: what the lanes emit does not depend on the order
         world.undisturbed.take(through)
         moment = self._peer.acknowledged + world.random.randrange(max(1, len(through) - 1))
-        done = self._peer.submit([to_json("candidates", sent.value) for sent in through])
+        done = self._peer.submit([to_json("candidates", sent.value, CODEC) for sent in through])
         self._wait(lambda: self._peer.acknowledged >= moment, "the peer's candidates are acknowledged")
         signals = self._strike(kill)
         self._wait(done.done, "all of the peer's candidates are acknowledged")
@@ -260,7 +264,7 @@ def paras_of(world: World) -> dict[str, set[int]]:
     """Return, by lane, the paras that have candidates."""
     return {
         chain.lane: {
-            to_json("candidates", each.value)["para_id"] for each in chain.records if each.topic == "candidates"
+            to_json("candidates", each.value, CODEC)["para_id"] for each in chain.records if each.topic == "candidates"
         }
         for chain in world.chains
     }
@@ -281,8 +285,8 @@ def divided(records: Sequence[Sent], paras: dict[str, set[int]]) -> tuple[list[S
 
 def _is_candidate(sent: Sent) -> bool:
     try:
-        return bool(to_json("candidates", sent.value))
-    except Exception:  # noqa: BLE001 - a record that nobody can read
+        return bool(to_json("candidates", sent.value, CODEC))
+    except UserError:
         return False
 
 

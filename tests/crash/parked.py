@@ -40,21 +40,17 @@ class ParkedEpisode:
         world, reader = self._world, self._world.reader
         segment = world.traffic.segment()
         own = [sent for sent in segment if sent.key == self._lane.encode()]
-        fed = False
         for number in range(KILLS_MAX):
             identity = f"{self._name}-{number}"
+            before, parking = world.logged["restarting"], world.logged["parking"]
             world.arm("head-before", ("worker",), identity)
-            if not fed:
+            if not number:
                 world.feed(own)
-                fed = True
-            world.wait(
-                lambda at=identity: world.fired(at) or self._is_parked(),
-                "the lane's worker is killed, or the lane parked",
-            )
-            if self._is_parked():
-                break
+            world.wait(lambda at=identity: world.fired(at), "the lane's worker is killed")
             self._kills += 1
-        world.disarm()
+            world.wait(lambda before=before: world.logged["restarting"] > before, "the job begins the batch again")
+            if world.logged["parking"] > parking:
+                break
         world.wait(self._is_parked, f"lane {self._lane} is parked")
         if reader.parked[self._lane]["fault"] != "worker":
             raise Failure(f"lane {self._lane} is parked for another reason: {reader.parked[self._lane]}")

@@ -82,6 +82,8 @@ class World:
     records_per_trigger: int = 60
     endings: list[Ending] = field(default_factory=list)
     starts: int = 0
+    logged: Counter[str] = field(default_factory=Counter)
+    """Events of all jobs, by name."""
 
     def __post_init__(self) -> None:
         self.folder = self.folder.absolute()
@@ -146,6 +148,7 @@ class World:
         log = (self.folder / "job.log").open("a", encoding="utf-8")
 
         def on_event(event: dict[str, Any]) -> None:
+            self.logged[event["event"]] += 1
             log.write(json.dumps({"at": round(time.time(), 2)} | event) + "\n")
             log.flush()
 

@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A batch of a plugin's job is bounded in bytes by the largest record that its topics allow."""
+"""A plugin's job: its batches are bounded in bytes by the largest record that its topics allow, and it says when Kafka is away."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from streaming import run_keyed
+from streaming.keyed_job import KeyedJobSettings
 from streaming.run_keyed import EFFECTS_BYTES_MAX, EFFECTS_PER_TRIGGER_MAX, effects_per_trigger
+from validator.config import Config
 from validator.plugin.job_api import JobContext, open_job
 
 BODIES = open_job(JobContext("xcmp-bodies", chains={"a": {"protocol": "xcmp-network", "limits": {}}}))
@@ -38,3 +43,28 @@ def test_batch_of_bodies_is_bounded_by_the_largest_part() -> None:
     records = effects_per_trigger(BODIES, 200_000)
     assert records * largest <= EFFECTS_BYTES_MAX < (records + 1) * largest
     assert records > 3_000
+
+
+def test_job_watches_kafka_while_its_query_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    said: list[Any] = []
+
+    @contextmanager
+    def watch(kafka: Any, prefix: str, log: Any, patience: Any) -> Any:
+        said.append((kafka, prefix, log, patience))
+        yield
+        said.append("end")
+
+    @contextmanager
+    def session(_: object) -> Any:
+        yield SimpleNamespace()
+
+    monkeypatch.setattr(run_keyed, "KafkaWatch", watch)
+    monkeypatch.setattr(run_keyed, "Patience", lambda seconds: f"{seconds:.0f} s")
+    monkeypatch.setattr(run_keyed, "spark_session", session)
+    monkeypatch.setattr(run_keyed, "recoveries", lambda *_, **__: {})
+    monkeypatch.setattr(run_keyed, "run_queries", lambda *_: said.append("runs") or 0)
+    config = Config.model_validate({"chains": {"a": {}}, "job": {"directory": str(tmp_path), "give_up_after": 77}})
+    settings = KeyedJobSettings(BODIES, {"bootstrap.servers": "k"}, "p.", tmp_path, 1, 1)
+    outages: Any = SimpleNamespace(log="the log", wait_out=lambda attempt: attempt())
+    assert run_keyed._run_in_session(config, settings, outages) == 0
+    assert said == [({"bootstrap.servers": "k"}, "p.", "the log", "77 s"), "runs", "end"]

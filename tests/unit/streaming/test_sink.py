@@ -57,8 +57,8 @@ def blocks(*sizes: int) -> Iterator[BlockOutput]:
 
 def test_output_is_handed_over_in_runs_of_a_mebibyte() -> None:
     output = Opened()
-    write_batch(output, LANE, blocks(RUN_BYTES - 1, 1, RUN_BYTES, 0, 7), lambda: {("t", 0): 9})
-    assert output.sinks[0].calls == [(LANE, [0, 1]), (LANE, [2]), (LANE, [3, 4]), (LANE, {("t", 0): 9})]
+    write_batch(output, LANE, blocks(RUN_BYTES - 1, 1, RUN_BYTES - 1, 7, 0), lambda: {("t", 0): 9})
+    assert output.sinks[0].calls == [(LANE, [0, 1]), (LANE, [2, 3]), (LANE, [4]), (LANE, {("t", 0): 9})]
 
 
 def test_nothing_is_handed_over_before_a_run_is_full() -> None:
