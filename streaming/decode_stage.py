@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from validator.codec.dead_letters import fitted
 from validator.codec.inflight import Arrival, pack
 from validator.codec.orders import LaneOrder
 from validator.core.inputs import DeadLetter, Input, RecordKind, Source, Unreadable, Withheld
-from validator.core.limits import DEAD_LETTER_END_BYTES
+from validator.core.limits import DEAD_LETTER_END_BYTES, ORDER_BYTES_MAX
 from validator.lanes.definition import LaneDefinition, job_codec
 
 CHUNK_SCHEMA = "lane string, topic string, partition int, first_offset long, chunk binary"
@@ -45,7 +45,7 @@ def decode_stage(
         check_plugins(definitions.values())
         codec = job_codec(definitions.values())
         lanes = {lane: definition.records for lane, definition in definitions.items()}
-        passed: dict[str, int] = dict.fromkeys((*lanes, NO_LANE), 0)
+        bounds = _Bounds(lanes, lane_bytes_max)
         for batch in batches:
             runs = _Runs()
             rows = zip(
@@ -60,11 +60,7 @@ def decode_stage(
                     if cut
                     else arrival(codec, kinds[topic], value, source, key, lanes)
                 )
-                if passed[lane] > lane_bytes_max:
-                    item = without_contents(lane, item)
-                raw_bytes = len(item.raw) if isinstance(item, Input | DeadLetter | Unreadable) else 0
-                passed[lane] += raw_bytes
-                runs.add(lane, source, item, raw_bytes)
+                runs.add(lane, source, *bounds.bounded(lane, item, size))
                 if runs.bytes >= CHUNK_BYTES:
                     yield runs.take()
             if runs.bytes:
@@ -73,10 +69,33 @@ def decode_stage(
     return decode
 
 
+class _Bounds:
+    """Bounds what one task passes on for each lane."""
+
+    def __init__(self, lanes: Iterable[str], lane_bytes_max: int) -> None:
+        self._passed: dict[str, int] = dict.fromkeys((*lanes, NO_LANE), 0)
+        self._ordered: dict[str, int] = dict.fromkeys(lanes, 0)
+        self._lane_bytes_max = lane_bytes_max
+
+    def bounded(self, lane: str, item: Arrival, size: int | None) -> tuple[Arrival, int]:
+        """Return what is passed on of an input whose value has ``size`` bytes, and the bytes of that.
+
+        Orders have their effect when they arrive, so they cannot be read again later; anyone who may write to `blocks` may write them.
+        """
+        if isinstance(item, LaneOrder):
+            self._ordered[lane] += size or 0
+            if self._ordered[lane] > ORDER_BYTES_MAX:
+                return LaneOrder(lane, frozenset(), item.source), 0
+            return item, size or 0
+        if self._passed[lane] > self._lane_bytes_max:
+            item = without_contents(lane, item)
+        raw_bytes = len(item.raw) if isinstance(item, Input | DeadLetter | Unreadable) else 0
+        self._passed[lane] += raw_bytes
+        return item, raw_bytes
+
+
 def without_contents(lane: str, item: Arrival) -> Arrival:
-    """Return what is passed on of an input beyond its lane's bytes: its place; orders whole, and of what no lane takes both ends."""
-    if isinstance(item, LaneOrder):
-        return item
+    """Return what is passed on of an input beyond its lane's bytes: its place, and of what no lane takes both ends."""
     if lane != NO_LANE:
         return Withheld(lane, item.source)
     assert isinstance(item, DeadLetter)

@@ -16,7 +16,15 @@ from validator.codec.reading import record_reader
 from validator.codec.schemas import HEADER_SIZE, schemas
 from validator.codec.strict import NotCanonical
 from validator.core.inputs import Source
-from validator.core.limits import ORDER_SKIPS_MAX, ORDER_SPANS_MAX, RECORD_BYTES_MAX, TOPIC_LENGTH_MAX, U32_MAX, U64_MAX
+from validator.core.limits import (
+    ORDER_CHECKPOINT_LENGTH_MAX,
+    ORDER_SKIPS_MAX,
+    ORDER_SPANS_MAX,
+    RECORD_BYTES_MAX,
+    TOPIC_LENGTH_MAX,
+    U32_MAX,
+    U64_MAX,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,6 +81,8 @@ def decode_order(value: bytes | None, source: Source) -> LaneOrder | None:
     if len(skips) > ORDER_SKIPS_MAX or not all(map(_is_place, skips)):
         return None
     if len(inputs) > ORDER_SPANS_MAX or not all(map(_is_span, inputs)):
+        return None
+    if len(datum["checkpoint"]) > ORDER_CHECKPOINT_LENGTH_MAX:
         return None
     return LaneOrder(datum["lane"], frozenset(skips), source, inputs, datum["checkpoint"])
 

@@ -30,6 +30,10 @@ ORDER_SKIPS_MAX = 10_000
 """Records that an order to a parked lane may name."""
 ORDER_SPANS_MAX = 10_000
 """Partitions that an order to start over may name."""
+ORDER_CHECKPOINT_LENGTH_MAX = 64
+"""Characters of the checkpoint's id in an order to start over."""
+ORDER_BYTES_MAX = 16 * 1024 * 1024
+"""Bytes of a lane's orders that a decode task passes on whole; of further ones it passes on that the lane is to continue."""
 PARKED_SKIPS_MAX = 50_000
 """Records of all orders together that a parked lane leaves out; if there are more, only those of the last order count."""
 TOPIC_LENGTH_MAX = 249

@@ -264,6 +264,9 @@ def test_order_to_start_over_names_what_it_takes() -> None:
     assert unpack(pack([LaneOrder("alpha", frozenset(), source, inputs, "an id")])) == [decode_order(value, source)]
     for wrong in (InputSpan("t", 0, 4, 4), InputSpan("t", 2**32, 0, 1), InputSpan("t" * 250, 0, 0, 1)):
         assert decode_order(encode_order("alpha", frozenset(), [wrong]), source) is None
+    for length, is_order in ((64, True), (65, False), (8_000_000, False)):
+        named = encode_order("alpha", frozenset(), inputs, "i" * length)
+        assert (decode_order(named, source) is not None) is is_order, length
 
 
 def test_order_has_one_form() -> None:

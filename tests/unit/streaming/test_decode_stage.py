@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from streaming import decode_stage as decode_stage_module
 from streaming import workers
 from streaming.decode_stage import decode_stage
 from streaming.options import BATCH_BYTES_MAX, batch_bytes_max
@@ -72,6 +73,22 @@ def test_of_what_exceeds_a_lanes_bytes_only_the_places_are_passed_on() -> None:
         for item in ITEMS:
             span = found.left[item.source[:2]]
             assert span.first <= item.source.offset < span.end
+
+
+def test_orders_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may write to `blocks` may write orders, which are no inputs: none of the other bounds counts them."""
+    skips = frozenset(Source("a" * 200, 0, offset) for offset in range(1_000))
+    value = encode_order(CHAIN.lane, skips)
+    monkeypatch.setattr(decode_stage_module, "ORDER_BYTES_MAX", 3 * len(value))
+    monkeypatch.setattr(decode_stage_module, "CHUNK_BYTES", len(value))
+    records = [(f"{PREFIX}blocks", 0, at, CHAIN.lane.encode(), value) for at in range(5)]
+    chunks = decoded([*records, *rows()], BATCH_BYTES_MAX)
+    assert max(len(each["chunk"]) for each in chunks) < 2 * len(value), "a chunk ends with the order that fills it"
+    items = items_of(chunks)
+    orders = [item for item in items if isinstance(item, LaneOrder)]
+    assert [each.source.offset for each in orders] == [0, 1, 2, 3, 4, 3]
+    assert [each.skips for each in orders] == [skips] * 3 + [frozenset()] * 3
+    assert sum(isinstance(item, Input) for item in items) == sum(isinstance(item, Input) for item in ITEMS)
 
 
 def test_of_what_belongs_to_no_lane_only_the_ends_are_passed_on() -> None:
