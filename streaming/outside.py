@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What comes from outside: requests to stop, and failures that pass, of Kafka, of a name service, or of the job's folder on its disk."""
+"""What comes from outside: requests to stop, and failures that pass, of Kafka, a name service, the job's disk, or a busy machine."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from streaming.deaths import WORKER_LATE
 from validator.kafka.retry import passes_in_java
 from validator.service.waiting import Patience, Pause, wait_out
 
@@ -36,13 +37,13 @@ _TRACEBACK: Final = "Traceback (most recent call last)"
 def is_outside(error: str) -> bool:
     """Return whether the text of a query's exception, with its stack traces, reports something that passes.
 
-    What a worker raised counts more than what Spark adds to it.
+    What a worker raised counts more than what Spark adds to it. A worker that starts too late says that the machine has too much to do.
     """
     if WRITER_GONE in error:
         return True
     if _TRACEBACK in error:
         return any(f"OSError: [Errno {number}]" in error for number in _ERRNO)
-    return passes_in_java(error) or any(sign in error for sign in _DISK)
+    return passes_in_java(error) or any(sign in error for sign in (*_DISK, WORKER_LATE))
 
 
 class StopSignal:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from pyspark.errors import StreamingQueryException
 
-from streaming.deaths import WORKER_DIED
+from streaming.deaths import WORKER_DIED, WORKER_LATE
 from streaming.pace import OUT_OF_MEMORY
 
 _FORESEEN = (
@@ -36,6 +36,10 @@ _CALLS_HANDLERS = re.compile(r"core/handlers/dispatch\.py\", line \d+ in _run$")
 _NO_MEMORY = ("java.lang.OutOfMemoryError", "Command exited with code 52")
 """What Spark says if its JVM, or an executor's, runs out of memory."""
 
+_RAISED = "Traceback (most recent call last)"
+
+TOO_BUSY = "a Python worker took longer than 10 s to start: the machine has too much to do, or no worker can start there (Spark's log)"
+
 _INPUTS_GONE = "data may have been lost because they are not available in Kafka any more"
 """Spark's message if offsets that it has to read no longer exist."""
 
@@ -54,6 +58,8 @@ def reason_of(error: StreamingQueryException) -> tuple[str, bool]:
         return f"{_HUNG}, so its worker was killed: {stuck}", True
     if any(sign in line for line in lines for sign in _NO_MEMORY):
         return OUT_OF_MEMORY, True
+    if any(WORKER_LATE in line for line in lines) and _RAISED not in str(error):
+        return TOO_BUSY, False
     first = lines[0] if lines else type(error).__name__
     if _INPUTS_GONE in first:
         which = next(

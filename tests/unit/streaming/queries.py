@@ -50,7 +50,13 @@ Caused by: org.apache.kafka.common.config.ConfigException: No resolvable bootstr
 DISK_FULL = """Job aborted due to stage failure: Task 0 in stage 8.0 failed 1 times: java.io.IOException: No space left on device
 	at java.base/java.io.FileOutputStream.writeBytes(Native Method)
 """
-OUTSIDE = {"kafka gone": KAFKA_GONE, "no offsets": NO_OFFSETS, "no name": NO_NAME, "disk full": DISK_FULL}
+OUTSIDE = {
+    "kafka gone": KAFKA_GONE,
+    "no offsets": NO_OFFSETS,
+    "no name": NO_NAME,
+    "disk full": DISK_FULL,
+    "too busy": LATE,
+}
 
 FAILURES = {
     **OUTSIDE,

@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 from streaming import run
 from streaming.deaths import DEATHS_MAX, Deaths, executed_lane
 from streaming.outside import Outages
-from streaming.reasons import reason_of
+from streaming.reasons import TOO_BUSY, reason_of
 from streaming.run import BatchFailed, _follow, _may_pass, run_queries
 from streaming.workers import EXECUTES
 from tests.unit.streaming.queries import ANOTHER_CONNECTION, CUT_OFF, KILLED, LATE, TRACEBACK, Log, Query, Stop
@@ -98,6 +98,8 @@ def test_failure_is_logged_whenever_it_happens(script: list[str]) -> None:
             "Spark's JVM ran out of memory: raise [job] driver_memory (docs/operations.md, Parked lanes)",
         ),
         ("[CONCURRENT_STREAM_LOG_UPDATE] another\nmore", True, "[CONCURRENT_STREAM_LOG_UPDATE] another"),
+        (LATE, False, TOO_BUSY),
+        (f"{LATE}{TRACEBACK}", True, reason_of(StreamingQueryException(TRACEBACK))[0]),
         ("", False, "StreamingQueryException"),
     ],
 )  # fmt: skip
