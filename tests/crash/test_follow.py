@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The transport that follows a chain is killed with SIGKILL, at steps of a commit and at any moment: Kafka has each record once, in order."""
+"""The transport that follows a chain is killed with SIGKILL, at steps of a commit and at any moment: no record is lost or doubled."""
 
 from __future__ import annotations
 
@@ -48,13 +48,15 @@ def node() -> Iterator[MockNode]:
 
 def kills(seed: int, count: int) -> list[Kill]:
     """Return moments of which each is a step of a commit or any other, so that some records are committed between two."""
-    chosen = random.Random(seed)  # noqa: S311 - repeats the same kills
+    chosen = random.Random(seed)
     places = [*STEPS, "moment"]
     chosen.shuffle(places)
     return [(places[at % len(places)], chosen.randrange(2, 5)) for at in range(count)]
 
 
-@pytest.mark.parametrize(("seed", "count"), [(1, 4), *(pytest.param(seed, 8, marks=pytest.mark.long) for seed in range(2, 6))])
+@pytest.mark.parametrize(
+    ("seed", "count"), [(1, 4), *(pytest.param(seed, 8, marks=pytest.mark.long) for seed in range(2, 6))]
+)
 @pytest.mark.broker
 def test_killed_and_started_again_no_record_is_lost_or_doubled(
     seed: int, count: int, node: MockNode, kafka: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
