@@ -105,16 +105,19 @@ def test_overflow_parks_lanes_and_cluster_with_wider_limit_continues(
         running.wait_for_records(kafka, prefix, "receipts", len(blocks))
         assert running.terminate() == exit_codes.OK
     assert {address for _, address in heard} == LOOPBACK
-    assert {name for name, _ in heard} == {"java"}  # workers listen on sockets in the file system
+    # workers listen on sockets in the file system; what a JVM is just starting has the name of one of its threads
+    names = {name for name, _ in heard}
+    assert "java" in names
+    assert not [name for name in names if "python" in name]
     assert shared(tmp_path / "job") == []
     # a worker may be too late for Spark on a busy machine: then the query begins again
     events = [event for event in running.events() if event["event"] not in ("parked", "resuming", "resumed")]
     restarts = [at for at, event in enumerate(events) if event["event"] == "restarting"]
     assert {events[at + 1]["event"] for at in restarts} <= {"ready"}
     passed = [event for at, event in enumerate(events) if at not in restarts and at - 1 not in restarts]
-    names = [event["event"] for event in passed]
-    assert names == ["started", "ready", *["batch"] * (len(names) - 3), "stopped"]
-    assert len(names) > 3
+    said = [event["event"] for event in passed]
+    assert said == ["started", "ready", *["batch"] * (len(said) - 3), "stopped"]
+    assert len(said) > 3
     assert {event["level"] for event in passed} == {"info"}
 
     outputs = consume(kafka, prefix, EVERY)
