@@ -73,6 +73,12 @@ class LaneMeter:
     _session: SessionIndex | None = None
     _began_s: float = 0.0
 
+    def __post_init__(self) -> None:
+        """Begin with counters at 0, since Prometheus does not see a counter grow that begins with its first increment."""
+        self._grow("validator_lane_pending_candidates_carried_total", 0)
+        for how in ("rebuilt", "caught_up"):
+            self._grow("validator_lane_recoveries_total", 0, how)
+
     def executed(self, executed: Executed, lane: Lane) -> None:
         """Note what a block gave (`validator.lanes.processor.Observer`)."""
         for verdict in executed.verdicts:
