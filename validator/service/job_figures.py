@@ -39,7 +39,9 @@ class JobFigures:
             case "batch":
                 self._batch(event)
             case "restarting" | "failed":
-                self._failed(str(event.get("reason", "")))
+                self._set_ready(value=False)
+                self._store.add("validator_job_restarts_total", event["event"] == "restarting")
+                self._abort(str(event.get("reason", "")))
             case "waiting":
                 self._store.set("validator_job_outage", 1)
                 self._abort(str(event.get("reason", "")))
@@ -68,11 +70,6 @@ class JobFigures:
                 store.observe("validator_job_batch_duration_seconds", milliseconds / 1000)
             else:
                 store.add("validator_job_batch_part_seconds_total", milliseconds / 1000, part)
-
-    def _failed(self, reason: str) -> None:
-        self._set_ready(value=False)
-        self._store.add("validator_job_restarts_total", 1)
-        self._abort(reason)
 
     def _abort(self, reason: str) -> None:
         found = _NAMED_LANE.search(reason)

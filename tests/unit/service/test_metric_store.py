@@ -125,6 +125,9 @@ def test_events_of_the_log_are_counted() -> None:
     assert values(store)["validator_job_outage",] == 1  # it still waits to start its query
     figures.note({"event": "ready"})
     assert values(store)["validator_job_outage",] == 0
+    figures.note({"event": "failed", "reason": "it cannot continue"})
+    found = values(store)
+    assert (found["validator_job_ready",], found["validator_job_restarts_total",]) == (0, 1)
 
 
 def test_a_lane_has_one_state_and_a_parked_one_its_fault() -> None:
