@@ -8,6 +8,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
 from tests.fuzz.records import PROTOCOLS
 from tests.fuzz.target import TEXT_WORDS, Target, refused
 from tests.unit.lanes.backend import Attempt, Store
@@ -25,7 +28,9 @@ from validator.lanes.marker import Marker
 from validator.lanes.slots import load_lane
 from validator.lanes.store import HEAD_VERSION, Head, LaneCache, restore_lane
 from validator.lanes.stored import Part, StateExport, write_end, write_entry, write_header
+from validator.metrics.report import LANE, TRANSPORT, Report
 from validator.plugin.runtime import RulesOutdated
+from validator.service.metric_store import MetricStore
 from validator.simulate import SimulationSettings
 
 if TYPE_CHECKING:
@@ -221,7 +226,31 @@ def _markers() -> list[bytes]:
     return [marker.encode("lane").value or b"" for marker in (Marker(), Marker(7, {("a", 0): 5, ("a", 1): 2**40}))]
 
 
+def _check_report(data: bytes) -> bool:
+    try:
+        report = Report.decode(data)
+    except ValueError:
+        return False
+    assert Report.decode(report.encode()) == report
+    store = MetricStore(["lane"])
+    store.take(report)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(store)
+    list(text_string_to_metric_families(generate_latest(registry).decode()))
+    return True
+
+
+def _reports() -> list[bytes]:
+    of_lane, of_transport = Report(LANE, "lane"), Report(TRANSPORT, "mail")
+    of_lane.put("validator_lane_executed_block", 7)
+    of_lane.put("validator_channel_used_messages", 3, 2000, 2004)
+    of_lane.add["validator_lane_rejections_total"] = {("OutboundHrmp/NoSuchChannel",): 2}
+    of_transport.put("validator_transport_written_records_total", 2.5, "blocks")
+    return [of_lane.encode(), of_transport.encode()]
+
+
 TARGETS = (
+    Target("metric-report", _reports, _check_report, TEXT_WORDS, per_test=2_000),
     Target("journal", _entries, _check_journal, per_test=1_000),
     Target("head", lambda: [_committed().head or b""], _check_head, per_test=4_000),
     Target("rules", lambda: [_definition().encode_rules()], _check_rules, per_test=1_000),

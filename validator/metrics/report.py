@@ -103,6 +103,6 @@ def _row(row: object, length: int) -> tuple[Labels, float]:
 
 
 def _label(value: object) -> str:
-    if not isinstance(value, str) or len(value) > NAME_CHARACTERS_MAX:
-        raise ValueError(f"expected a label of at most {NAME_CHARACTERS_MAX} characters")
+    if not isinstance(value, str) or len(value) > NAME_CHARACTERS_MAX or not value.isprintable():
+        raise ValueError(f"expected a printable label of at most {NAME_CHARACTERS_MAX} characters")
     return value

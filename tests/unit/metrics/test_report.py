@@ -49,6 +49,7 @@ def test_metric_of_another_version_is_left_out() -> None:
         b'{"version":1,"lane":"a","set":{"validator_lane_executed_block":[[NaN]]},"add":{}}',
         b'{"version":1,"lane":"a","set":{"validator_lane_executed_block":[[1%s]]},"add":{}}' % (b"0" * 400),
         b'{"version":1,"lane":"a","set":{"validator_lane_waits":[[{},1]]},"add":{}}',
+        b'{"version":1,"lane":"a","set":{"validator_lane_waits":[["\\ud800",1]]},"add":{}}',
         b'{"version":1,"lane":"a","set":{"validator_transport_active":[[1]]},"add":{}}',
         b'{"version":1,"lane":"a","set":{"validator_job_ready":[[1]]},"add":{}}',
         b'{"version":1,"lane":"a","set":{},"add":{"validator_lane_executed_block":[[1]]}}',
