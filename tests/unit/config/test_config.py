@@ -230,7 +230,7 @@ def test_invalid_environment_variable_is_reported_as_environment(
     ("text", "line"),
     [
         ("[topic]", "topic: no such key; did you mean 'topics'?"),
-        ("zzz = 1", "zzz: no such key; known are chains, dead_letters, job, jobs, kafka, plugins, topics"),
+        ("zzz = 1", "zzz: no such key; known are chains, dead_letters, job, jobs, kafka, metrics, plugins, topics"),
         ("topics = 5", "topics: expected a table, found 5"),
         ("kafka = 5", "kafka: expected a table, found 5"),
         ("[topics]\nprefix = 5", "topics.prefix: expected a string, found 5"),
