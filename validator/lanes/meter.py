@@ -64,6 +64,8 @@ class LaneMeter:
     _rejections: Counter[tuple[ParaId, str]] = field(default_factory=Counter)
     _dispatched: dict[ParaId, tuple[int, int]] = field(default_factory=dict)
     _kinds: dict[ParaId, set[str]] = field(default_factory=dict)
+    _status: Values = field(default_factory=dict)
+    """Values of the lane itself, after the last batch that it took."""
     _levels: Values = field(default_factory=dict)
     """Values of paras and channels, as they were read last."""
     _shown: frozenset[ParaId] = frozenset()
@@ -129,12 +131,13 @@ class LaneMeter:
         rows[labels] = rows.get(labels, 0) + by
 
     def _report(self, live: LiveLane | None) -> bytes:
-        report = Report(LANE, self.lane)
         if live is not None:
             self._sample(live)
-            _put_status(report, live)
+            status = Report(LANE, self.lane)
+            _put_status(status, live)
+            self._status = status.set
         self._add_up()
-        report.set |= self._levels
+        report = Report(LANE, self.lane, self._status | self._levels)
         report.add = {name: dict(counts) for name, counts in self._grown.items()}
         report.add["validator_lane_transactions_total"] = {(): 1}  # whoever reads the report knows of one
         encoded = report.encode()
