@@ -47,6 +47,22 @@ def _map_key(item: bytes, key: bytes) -> bytes:
     return item + twox_64(key) + key
 
 
+def map_key(item: bytes, *parts: bytes) -> bytes:
+    """Return the key of a map by several keys, each hashed with Twox64Concat."""
+    return item + b"".join(twox_64(part) + part for part in parts)
+
+
+def map_keys(key: bytes, sizes: tuple[int, ...]) -> list[bytes]:
+    """Return the keys of so many bytes that a map's key is made of. Raises ``ValueError`` for another key."""
+    found, at = [], PREFIX_BYTES
+    for size in sizes:
+        at += HASH_BYTES + size
+        found.append(key[at - size : at])
+    if key != map_key(key[:PREFIX_BYTES], *found) or len(key) != at:
+        raise ValueError(f"storage key: expected one of a map by {len(sizes)} keys, found 0x{key.hex()}")
+    return found
+
+
 def _numbers(key: bytes, count: int) -> list[int]:
     plain = key[PREFIX_BYTES + HASH_BYTES :]
     if len(plain) != count * PARA_BYTES or twox_64(plain) != key[PREFIX_BYTES : PREFIX_BYTES + HASH_BYTES]:
@@ -79,4 +95,7 @@ PENDING_V1: Final = prefix("ParaInclusion", "V1")
 
 UMP_QUEUES: Final = prefix("Ump", "RelayDispatchQueues")
 """Up to runtime 9370; later upward messages wait in `MessageQueue`."""
+MQ_BOOKS: Final = prefix("MessageQueue", "BookStateFor")
+MQ_PAGES: Final = prefix("MessageQueue", "Pages")
+MQ_HEAD: Final = prefix("MessageQueue", "ServiceHead")
 UMP_SIZES: Final = prefix("Ump", "RelayDispatchQueueSize")

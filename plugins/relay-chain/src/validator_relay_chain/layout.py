@@ -42,6 +42,9 @@ STORAGE: Final[Mapping[tuple[str, str], str]] = {
     ("ParaInclusion", "PendingAvailabilityCommitments"): COMMITMENTS,
     ("ParaInclusion", "V1"): f"[(u32,b32,{DESCRIPTOR},{COMMITMENTS},{_PENDING_TAIL})]",
     ("Ump", "RelayDispatchQueues"): "[bytes]",
+    ("MessageQueue", "BookStateFor"): "(u32,u32,u32,opt((<0:<0:u32>>,<0:<0:u32>>)),u64,u64)",
+    ("MessageQueue", "Pages"): "(u32,u32,u32,u32,u32,bytes)",
+    ("MessageQueue", "ServiceHead"): "<0:<0:u32>>",
 }
 """Shapes of the storage items that are read by position. An item that a runtime does not have is not checked."""
 

@@ -69,6 +69,9 @@ VALUES_PER_CALL: Final = 128
 
 # --- blocks ---
 
+PAGE_MESSAGES_MAX: Final = 2**20
+"""Messages of a page of upward messages, as in a lane's state."""
+
 CANDIDATES_MAX: Final = 65_536
 """Candidates of a block, as in its record."""
 

@@ -17,6 +17,7 @@ from validator_relay_chain.errors import SeedError, UndecodableBlock
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.position import Pending, Position
 from validator_relay_chain.snapshot import Snapshot
+from validator_relay_chain.upward import upward_state
 
 ChannelId = tuple[int, int]
 
@@ -145,10 +146,21 @@ class _Making:
         }
         if upward:
             state["ump_queues"] = upward
+        pages = self._upward_pages()
         state["balances"] = {
             str(para): {"free": 0, "reserved": amount} for para, amount in sorted(self._reserved.items()) if amount
         }
-        return {name: value for name, value in state.items() if value}
+        return {name: value for name, value in state.items() if value} | pages
+
+    def _upward_pages(self) -> JsonRecord:
+        """Return the keys for upward messages in pages; none under a runtime that has none."""
+        if not self._runtime.has("MessageQueue", "BookStateFor"):
+            return {}
+        books, pages = (self._snapshot.of(prefix) for prefix in (keys.MQ_BOOKS, keys.MQ_PAGES))
+        head = self._snapshot.values.get(keys.MQ_HEAD)
+        found = upward_state(books.items(), pages.items(), head, self._is_para)
+        self._notices += found.notices
+        return found.keys
 
     # --- channels ---
 

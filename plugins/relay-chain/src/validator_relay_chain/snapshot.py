@@ -37,12 +37,20 @@ ITEMS: Final = (
 )
 """What every runtime has: a title and the prefix of its keys."""
 
+SINGLE: Final = (keys.ACTIVE_CONFIG, keys.HRMP_OPEN_REQUESTS_LIST, keys.HRMP_CLOSE_REQUESTS_LIST, keys.MQ_HEAD)
+"""Items of one value: no maps."""
+
 PENDING_BEFORE_V1: Final = (
     ("pending candidates", keys.PENDING),
     ("their commitments", keys.PENDING_COMMITMENTS),
 )
 PENDING_V1: Final = (("pending candidates", keys.PENDING_V1),)
 UPWARD: Final = (("upward queues", keys.UMP_QUEUES),)
+UPWARD_PAGES: Final = (
+    ("books of upward messages", keys.MQ_BOOKS),
+    ("pages of upward messages", keys.MQ_PAGES),
+    ("whose are dispatched next", keys.MQ_HEAD),
+)
 
 Progress = Callable[[str, int, int], None]
 """Called with what is read, how many of its values are there, and how many it has so far."""
@@ -127,12 +135,13 @@ def take_snapshot(chain: Chain, header: Header, runtime: Runtime, progress: Prog
 def items_of(runtime: Runtime) -> tuple[tuple[str, bytes], ...]:
     """Return titles and prefixes of what is read of a runtime's state."""
     pending = PENDING_V1 if runtime.has("ParaInclusion", "V1") else PENDING_BEFORE_V1
-    return (*ITEMS, *pending, *(UPWARD if runtime.has("Ump", "RelayDispatchQueues") else ()))
+    upward = UPWARD_PAGES if runtime.has("MessageQueue", "BookStateFor") else ()
+    return (*ITEMS, *pending, *(UPWARD if runtime.has("Ump", "RelayDispatchQueues") else ()), *upward)
 
 
 def _pages(chain: Chain, prefix: bytes, block_hash: bytes) -> Iterable[list[bytes]]:
     """Yield the keys of a storage item: of a map as the node lists them, else the prefix itself."""
-    if prefix in (keys.ACTIVE_CONFIG, keys.HRMP_OPEN_REQUESTS_LIST, keys.HRMP_CLOSE_REQUESTS_LIST):
+    if prefix in SINGLE:
         yield [prefix]
     else:
         yield from chain.keys_of(prefix, block_hash)
