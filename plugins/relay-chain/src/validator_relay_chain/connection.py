@@ -29,6 +29,7 @@ from validator_relay_chain.limits import (
     ANSWER_BYTES_MAX,
     CONNECT_S_MAX,
     ERROR_CHARACTERS_MAX,
+    FRAMES_WAITING_MAX,
     HEADS_WAITING_MAX,
     PING_S,
 )
@@ -73,7 +74,7 @@ class Connection:
                 ping_interval=PING_S,
                 ping_timeout=PING_S,
                 max_size=ANSWER_BYTES_MAX,
-                max_queue=None,
+                max_queue=FRAMES_WAITING_MAX,
             )
             self._socket: ClientConnection = self._opened.__enter__()
         except InvalidStatus as error:
@@ -142,14 +143,16 @@ class Connection:
             failure = error
         except (OSError, WebSocketException) as error:
             failure = Unreachable(f"{self.url}: the connection is lost: {_reason(error)}")
+        except Exception as error:  # noqa: BLE001 - whatever a node sends, the calls that wait must fail
+            failure = BadAnswer(f"{self.url}: an answer cannot be read: {type(error).__name__}: {_reason(error)}")
         self._fail(failure)
         self._socket.close()
 
     def _take(self, message: str | bytes) -> None:
         try:
             answer = json.loads(message)
-        except ValueError as error:
-            raise BadAnswer(f"{self.url}: expected JSON, found {str(error)[:ERROR_CHARACTERS_MAX]}") from error
+        except (ValueError, RecursionError) as error:
+            raise BadAnswer(f"{self.url}: expected JSON, found {_reason(error)}") from error
         if not isinstance(answer, dict):
             raise BadAnswer(f"{self.url}: expected one JSON-RPC object, found {type(answer).__name__}")
         if answer.get("method") == "chain_finalizedHead":
@@ -182,12 +185,13 @@ Open = Callable[[str], Wire]
 
 def fault(url: str, method: str, error: Any) -> NodeError:
     """Return what a node's error means."""
-    code = error.get("code") if isinstance(error, dict) else None
+    given = error.get("code") if isinstance(error, dict) else None
+    code = given if type(given) is int else None
     data = error.get("data") if isinstance(error, dict) else None
     text = str(error.get("message")) if isinstance(error, dict) else str(error)
     if isinstance(data, str) and data not in text:
         text = f"{text}: {data}"
-    shown = text[:ERROR_CHARACTERS_MAX]
+    shown = _shown(text)
     where = f"{url}: {method}"
     if code in RATE_LIMITED or "rate limit" in text.lower():
         return RateLimited(f"{where}: the node limits the rate of calls: {shown}")
@@ -195,9 +199,14 @@ def fault(url: str, method: str, error: Any) -> NodeError:
         return StatePruned(
             f"{where}: the node has discarded the state of this block, an archive node is needed: {shown}"
         )
-    return RpcFault(code if isinstance(code, int) else 0, f"{where}: the node answers with error {code}: {shown}")
+    return RpcFault(code or 0, f"{where}: the node answers with error {code}: {shown}")
 
 
 def _reason(error: BaseException) -> str:
     text = str(error).strip().splitlines()
-    return (text[0] if text else type(error).__name__)[:ERROR_CHARACTERS_MAX]
+    return _shown(text[0] if text else type(error).__name__)
+
+
+def _shown(text: str) -> str:
+    """Return the beginning of a text that a node may have written, so that it stays one line and moves no cursor."""
+    return "".join(each if each.isprintable() else " " for each in text[:ERROR_CHARACTERS_MAX])

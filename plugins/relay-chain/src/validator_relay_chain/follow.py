@@ -20,6 +20,7 @@ from validator_relay_chain.errors import (
     ChainContradiction,
     FollowError,
     NodeError,
+    NotKnownHere,
     UndecodableBlock,
     Unreachable,
 )
@@ -130,6 +131,10 @@ class Follower:
                     self._blame(error)
                 except UndecodableBlock as error:
                     self._leave(error)
+                except NotKnownHere as error:
+                    self._tell(f"{error}; the finalised head is asked for again")
+                    self._runtime = None
+                    self._head = self._chain.header(self._chain.finalised_head())
 
     def _is_done(self) -> bool:
         last = self._settings.to_block
@@ -138,19 +143,23 @@ class Follower:
     # --- heads ---
 
     def _next_head(self) -> Header:
-        """Wait for a finalised head after the position."""
+        """Wait for a finalised head after the position. A notification far ahead is not believed: the node is asked for its head."""
         began = self._time.now()
         while self._head is None or self._head.number <= self.position.number:
             self._check_known(self._head)
             told = self._chain.pool.head(HEAD_POLL_S)
             if told is not None:
                 self._head = Header.from_json(told)
-            elif self._time.now() - began >= self._settings.stall_s_max:
+            if self._head is not None and self._head.number > self.position.number:
+                break
+            if self._time.now() - began >= self._settings.stall_s_max:
                 began = self._time.now()
                 self._chain.pool.blame(
                     Unreachable(f"no finalised block after {self.position.number} for {self._settings.stall_s_max:g} s")
                 )
                 self._head = self._chain.header(self._chain.finalised_head())
+        if self._head.number - self.position.number > WALK_BLOCKS_MAX:
+            self._head = self._chain.header(self._chain.finalised_head())
         return self._head
 
     def _check_known(self, head: Header | None) -> None:
@@ -184,6 +193,8 @@ class Follower:
 
     def _catch_up(self, fetcher: Fetcher, head: Header) -> None:
         """Follow the chain up to a finalised head, or to the last block that is wanted."""
+        if head.number <= self.position.number:
+            return  # a notification was ahead of what the node has finalised
         last = head.number if self._settings.to_block is None else min(head.number, self._settings.to_block)
         para_ids = sorted({*self.position.lifecycles, *self.position.heads})
         with fetcher.blocks(self._wanted(head, last), para_ids) as blocks:

@@ -10,7 +10,8 @@ enum by index. A struct with one field is that field.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, Final
 
 DESCRIPTOR: Final = "descriptor"
@@ -67,17 +68,29 @@ REQUIRED: Final = (*SEEDED, *FOLLOWED, ("Configuration", "ActiveConfig"))
 """What this plugin reads of every runtime."""
 
 DEPTH_MAX: Final = 32
+"""Levels of a type."""
+PARTS_MAX: Final = 4_096
+"""Parts of a type, each counted wherever it stands: those that are read have about twenty."""
 _DESCRIPTORS: Final = (["CandidateDescriptor"], ["CandidateDescriptorV2"])
 _BYTES: Final = {"u8": 1, "u16": 2, "u32": 4, "u64": 8}
 
 
-def shape(types: Mapping[int, Any], type_id: int, depth: int = 0) -> str:
-    """Return the shape of a type of the portable registry. Raises ``ValueError`` if it is too deep, ``KeyError`` if it is unknown."""
+def shape(types: Mapping[int, Any], type_id: int) -> str:
+    """Return the shape of a type of the portable registry.
+
+    Raises ``ValueError`` if it is too deep or has too many parts, ``KeyError`` if it is unknown.
+    """
+    return _shape(types, type_id, 0, count(1))
+
+
+def _shape(types: Mapping[int, Any], type_id: int, depth: int, parts_seen: Iterator[int]) -> str:
     if depth > DEPTH_MAX:
         raise ValueError(f"type {type_id}: expected at most {DEPTH_MAX} levels")
+    if next(parts_seen) > PARTS_MAX:
+        raise ValueError(f"type {type_id}: expected at most {PARTS_MAX} parts")
 
     def of(each: int) -> str:
-        return shape(types, each, depth + 1)
+        return _shape(types, each, depth + 1, parts_seen)
 
     found = types[type_id]
     ((kind, body),) = found["def"].items()
@@ -111,6 +124,52 @@ def shape(types: Mapping[int, Any], type_id: int, depth: int = 0) -> str:
         case "bitsequence":
             return "bits"
     return str(kind)
+
+
+def check_bounded(types: Mapping[int, Any], type_id: int) -> None:
+    """Raise ``ValueError`` for a type with a list of items that take no byte: a few bytes could then stand for billions of items."""
+    seen: set[int] = set()
+    empty: dict[int, bool] = {}
+    waiting = [type_id]
+    while waiting:
+        at = waiting.pop()
+        if at in seen:
+            continue
+        seen.add(at)
+        ((kind, body),) = types[at]["def"].items()
+        if kind in ("sequence", "array") and _is_empty(types, body["type"], empty):
+            raise ValueError(f"type {at}: a list of items without bytes")
+        waiting += _parts(kind, body)
+
+
+def _parts(kind: str, body: Any) -> list[int]:
+    match kind:
+        case "composite":
+            return [field["type"] for field in body["fields"]]
+        case "variant":
+            return [field["type"] for arm in body["variants"] for field in arm["fields"]]
+        case "sequence" | "array" | "compact":
+            return [body["type"]]
+        case "tuple":
+            return list(body)
+    return []
+
+
+def _is_empty(types: Mapping[int, Any], type_id: int, known: dict[int, bool]) -> bool:
+    """Return whether a value takes no byte; a type that contains itself counts as such. ``known`` has what was found out."""
+    if type_id not in known:
+        known[type_id] = True
+        known[type_id] = _takes_no_byte(types, type_id, known)
+    return known[type_id]
+
+
+def _takes_no_byte(types: Mapping[int, Any], type_id: int, known: dict[int, bool]) -> bool:
+    ((kind, body),) = types[type_id]["def"].items()
+    if kind == "array" and body["len"] == 0:
+        return True
+    if kind not in ("composite", "tuple", "array", "compact"):
+        return False
+    return all(_is_empty(types, each, known) for each in _parts(kind, body))
 
 
 def _is_descriptor(fields: Sequence[str]) -> bool:

@@ -41,6 +41,9 @@ STALL_S_MAX: Final = 120.0
 PING_S: Final = 20.0
 """Seconds between pings of a connection, and that their answer may take."""
 
+FRAMES_WAITING_MAX: Final = 4
+"""Messages of a node that wait to be read, each of `ANSWER_BYTES_MAX` at most; the node waits with more."""
+
 HEADS_WAITING_MAX: Final = 1_024
 """Finalised heads of a node that wait to be followed; of more, the oldest are forgotten and found again by their children."""
 
@@ -75,8 +78,14 @@ PAGE_MESSAGES_MAX: Final = 2**20
 CANDIDATES_MAX: Final = 65_536
 """Candidates of a block, as in its record."""
 
-METADATA_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Bytes of a runtime's metadata, which are about 500,000."""
+METADATA_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Bytes of a runtime's metadata, which are about 500,000. Decoded they take a hundred times as much memory."""
+
+UNKNOWN_ROUNDS_MAX: Final = 2
+"""Rounds through all nodes, with `CALLS_PER_NODE_MAX` calls each, after which a block that none of them knows is given up."""
+
+SPEC_VERSION_MAX: Final = 2**32 - 1
+"""Version of a runtime."""
 
 RUNTIMES_MAX: Final = 3
 """Decoded metadata kept in memory, each about 50 MB."""

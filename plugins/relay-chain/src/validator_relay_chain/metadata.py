@@ -125,6 +125,9 @@ class Runtime:
                     self._calls[name, call["name"]] = Call(index, call["index"])
                     if (name, call["name"]) == ("ParaInherent", "enter"):
                         self._check_inherent(call["fields"][0]["type"])
+        for place in (("System", "Events"), ("Configuration", "ActiveConfig")):
+            if place in self.items:
+                layout.check_bounded(self._types, self.items[place])
         self._check_storage()
         self.has_signals = layout.has_signals(self._types)
         """Whether an empty upward message ends the messages of a candidate."""

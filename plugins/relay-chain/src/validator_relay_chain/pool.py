@@ -37,6 +37,7 @@ from validator_relay_chain.limits import (
     PAUSE_S_MAX,
     PAUSE_S_MIN,
     START_ROUNDS_MAX,
+    UNKNOWN_ROUNDS_MAX,
     URL_CHARACTERS_MAX,
 )
 
@@ -152,10 +153,11 @@ class NodePool:
         """Return ``read`` of a call's result, or repeat the call.
 
         ``read`` raises `NotKnownHere` for a null, and `BadAnswer` for an answer that cannot be right: both are the node's trouble. Raises
-        `StatePruned` if no node has the state; `RpcFault` for a call that nodes refuse as such; `WrongChain` if no node is left; before the
-        first answer, whatever the last node's error was; `Stopped`.
+        `StatePruned` if no node has the state; `NotKnownHere` if all say null again and again; `RpcFault` for a call that nodes refuse as
+        such; `WrongChain` if no node is left; before the first answer, whatever the last node's error was; `Stopped`.
         """
         refused: set[str] = set()
+        unknown = 0
         while True:
             node, wire = self._connected()
             try:
@@ -169,6 +171,11 @@ class NodePool:
                 self._fail(node, wire, error, leave=is_final)
             except BadAnswer as error:
                 self._fail(node, wire, BadAnswer(_at(node, str(error))), leave=True)
+            except NotKnownHere as error:
+                self._fail(node, wire, error)
+                unknown += 1
+                if unknown >= UNKNOWN_ROUNDS_MAX * CALLS_PER_NODE_MAX * len(self._nodes):
+                    raise
             except NodeError as error:
                 self._fail(node, wire, error, drop=isinstance(error, Unreachable))
             else:

@@ -15,7 +15,7 @@ from validator_relay_chain.block import RawBlock, check_hash, read_block
 from validator_relay_chain.configuration import decode_configuration
 from validator_relay_chain.errors import BadAnswer, NotKnownHere, RpcFault, UndecodableBlock
 from validator_relay_chain.header import Header, from_hex, to_hex
-from validator_relay_chain.limits import KEYS_MAX, KEYS_PER_PAGE, RUNTIMES_MAX, VALUES_PER_CALL
+from validator_relay_chain.limits import KEYS_MAX, KEYS_PER_PAGE, RUNTIMES_MAX, SPEC_VERSION_MAX, VALUES_PER_CALL
 from validator_relay_chain.metadata import Runtime
 from validator_relay_chain.metadata_cache import MetadataCache
 from validator_relay_chain.pool import NodePool, known
@@ -297,6 +297,10 @@ def _read_keys(answer: Any, prefix: bytes, last: bytes | None) -> list[bytes]:
 def _read_version(answer: Any) -> Version:
     if not isinstance(answer, dict) or type(answer.get("specVersion")) is not int:
         raise BadAnswer(f"state_getRuntimeVersion: expected a specVersion, found {_shown(answer)}")
+    if not 0 <= answer["specVersion"] <= SPEC_VERSION_MAX:
+        raise BadAnswer(
+            f"state_getRuntimeVersion: expected a u32 as specVersion, found {_shown(answer['specVersion'])}"
+        )
     name = answer.get("specName")
     if not isinstance(name, str) or not 1 <= len(name) <= 64 or not name.isascii() or not name.isprintable():
         raise BadAnswer(f"state_getRuntimeVersion: expected a specName, found {_shown(name)}")
