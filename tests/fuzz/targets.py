@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.fuzz import payloads, records, stored, texts
+from tests.fuzz import payloads, records, relay_chain, stored, texts
 
 if TYPE_CHECKING:
     from tests.fuzz.target import Target
 
 TARGETS: dict[str, Target] = {
-    each.name: each for each in (*records.TARGETS, *texts.TARGETS, *stored.TARGETS, *payloads.TARGETS)
+    each.name: each
+    for each in (*records.TARGETS, *texts.TARGETS, *stored.TARGETS, *payloads.TARGETS, *relay_chain.TARGETS)
 }

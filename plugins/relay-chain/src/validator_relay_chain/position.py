@@ -96,7 +96,7 @@ class Position:
             if document["version"] != VERSION:
                 raise ValueError(f"expected version {VERSION}, found {document['version']!r}")
             return cls._of(document)
-        except (ValueError, LookupError, TypeError, AttributeError, zlib.error) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError, zlib.error) as error:
             raise ValueError(f"cursor: {error or type(error).__name__}") from error
 
     @classmethod

@@ -26,8 +26,8 @@ class StoredBook(NamedTuple):
 
     begin: int
     end: int
-    count: int
-    """Pages that there are."""
+    pages: int
+    """Pages that there are, those of messages set aside included."""
     following: int | None
     """The next para of the ring, if this one is in it."""
     messages: int
@@ -55,9 +55,9 @@ class UpwardState:
 def decode_book(raw: bytes) -> StoredBook:
     """Return a book. Raises `DecodeError`."""
     reader = Reader(raw)
-    begin, end, count = reader.u32(), reader.u32(), reader.u32()
+    begin, end, pages = reader.u32(), reader.u32(), reader.u32()
     neighbours = reader.option(lambda: (_origin(reader), _origin(reader)))
-    book = StoredBook(begin, end, count, neighbours and neighbours[1], reader.u64(), reader.u64())
+    book = StoredBook(begin, end, pages, neighbours and neighbours[1], reader.u64(), reader.u64())
     reader.end()
     return book
 
