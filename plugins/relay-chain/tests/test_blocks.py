@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 from relay_recordings import LONG_RUN, RECORDED, needs_recordings
 from relay_world import load, runtime, shipped
-from validator_relay_chain import layout
+from validator_relay_chain import layout, rules
 from validator_relay_chain.block import RawBlock, decode_block, read_block
 from validator_relay_chain.candidates import read_inherent
 from validator_relay_chain.errors import BadAnswer, ChainContradiction, UndecodableBlock
@@ -110,6 +112,18 @@ def test_rules_follow_from_metadata_and_version() -> None:
         "poke_channel_deposits",
     } <= last
     assert not last & {"watermark_may_stay", "downward_needs_head", "hrmp_notifications", "versioned_notifications"}
+
+
+def test_page_lists_the_features_that_are_taken_from_versions() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "follow-a-chain.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)`.* \| (\d{4,}) \| (\d{4,}) \|$", page, re.MULTILINE)
+    assert {name: rules.Since(int(first), int(others)) for name, first, others in rows} == {
+        "relaxed_watermark": rules.RELAXED_WATERMARK,
+        "force_open_channel": rules.FORCE_OPEN_REPLACES,
+        "dmp_by_relay_parent": rules.DMP_BY_RELAY_PARENT,
+        "downward_needs_head": rules.DOWNWARD_NEEDS_HEAD,
+        "watermark_may_stay": rules.WATERMARK_MAY_STAY,
+    }
 
 
 def test_every_feature_is_one_of_the_router() -> None:
