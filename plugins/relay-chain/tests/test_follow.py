@@ -39,7 +39,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Seed, Collect
 
 
 def runtime_notice() -> str:
-    return f"block {UPGRADE + 1}: runtime polkadot 9431 instead of polkadot 9430: see whether the lane's rules change with it"
+    return f"block {UPGRADE + 1}: runtime polkadot 9431 instead of polkadot 9430"
 
 
 @pytest.fixture
