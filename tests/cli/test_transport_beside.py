@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator follow` judges, too: a transport beside another one compares a lane with its chain and says where they differ."""
+"""`validator follow` judges, too: a transport that runs next to another one compares a lane with its chain and says where they differ."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from validator.cli.command_api import load_config, transport_beside
 from validator.kafka.topics import create_topics
 from validator.service.toml import to_toml
 
-PREFIX: Final = "beside."
+PREFIX: Final = "next-to."
 WAIT_S_MAX: Final = 60.0
 
 

@@ -46,7 +46,7 @@ SEGMENTS_PER_KILL = 4
 KILLS = ("gateway", "gateway", "gateway and broker", "gateway and machine", "standby", "machine", "both gateways")
 
 PENDING_MAX = 16
-"""Candidates of the peer that are not acknowledged: so many may be in Kafka twice."""
+"""Candidates of the peer that are not acknowledged: this many may be in Kafka twice."""
 
 
 class Peer(threading.Thread):

@@ -69,7 +69,7 @@ class ParkedEpisode:
         world.feed(segment[half:])
         self._await_others()
         if not self._is_parked():
-            raise Failure(f"lane {self._lane} went on without an order after the death of the {victim}")
+            raise Failure(f"lane {self._lane} continued without an order after the death of the {victim}")
 
     def _await_others(self) -> None:
         reader = self._world.reader

@@ -109,7 +109,7 @@ def run_transport(name: str, config_path: ConfigPath) -> None:
 def transport_beside(name: str, config_path: ConfigPath) -> Iterator[threading.Event]:
     """Run a transport in a thread of this process until the block is left; the event says that it has ended by itself.
 
-    As a process of its own it would outlive this one if that is killed. What ends it is said on standard error, and this process goes on.
+    As a separate process it would outlive this one if that is killed. What ends it is said on standard error, and this process continues.
     Raises `UserError` as `run_transport` does before it starts.
     """
     config = load_config(config_path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What cannot be decoded: a lane goes on without what it can do without, says so, and the judge says so; nothing else is passed over."""
+"""What cannot be decoded: a lane continues without what it can do without, says so, and the judge says so; nothing else is passed over."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def no_sinks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def blocks(*sizes: int) -> Iterator[BlockOutput]:
-    """Yield blocks of two records each, with so many bytes together."""
+    """Yield blocks of two records each, with the given number of bytes together."""
     for number, size in enumerate(sizes):
         yield BlockOutput(
             number, [OutputRecord("verdicts", b"k", bytes(part)) for part in (size // 2, size - size // 2)]

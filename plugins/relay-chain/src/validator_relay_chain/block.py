@@ -140,7 +140,7 @@ def _candidates(
 ) -> tuple[tuple[BackedCandidate, ...], tuple[str, ...]]:
     """Return the candidates of the inherent, and what did not decode.
 
-    An extrinsic that does not decode may be anything, so the search goes on. Raises `DecodeError` if events name candidates and no
+    An extrinsic that does not decode may be anything, so the search continues. Raises `DecodeError` if events name candidates and no
     extrinsic has any.
     """
     unread = []

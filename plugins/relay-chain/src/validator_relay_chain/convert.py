@@ -66,7 +66,7 @@ class Step:
     notices: tuple[str, ...]
     """What somebody should know, one line each."""
     unread: tuple[str, ...]
-    """What of the chain the block changed and nobody could decode: the lane goes on without it."""
+    """What of the chain the block changed and nobody could decode: the lane continues without it."""
     included_known: tuple[tuple[int, bool], ...]
     """Para of each inclusion, and whether the lane has its candidate."""
     timed_out_known: tuple[tuple[int, bool], ...]

@@ -53,7 +53,7 @@ def map_key(item: bytes, *parts: bytes) -> bytes:
 
 
 def map_keys(key: bytes, sizes: tuple[int, ...]) -> list[bytes]:
-    """Return the keys of so many bytes that a map's key is made of. Raises ``ValueError`` for another key."""
+    """Return the keys, of the given numbers of bytes, that a map's key is made of. Raises ``ValueError`` for another key."""
     found, at = [], PREFIX_BYTES
     for size in sizes:
         at += HASH_BYTES + size

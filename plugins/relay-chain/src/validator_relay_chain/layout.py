@@ -62,7 +62,7 @@ SEEDED: Final = (
     ("Hrmp", "HrmpChannelContents"),
     ("Hrmp", "HrmpChannelDigests"),
 )
-"""Without these, or with other shapes in `STORAGE`, a lane cannot join. One that follows already goes on, and is not compared with them."""
+"""Without these, or with other shapes in `STORAGE`, a lane cannot join. One that follows already continues, without comparing them."""
 
 REQUIRED: Final = (*SEEDED, *FOLLOWED, ("Configuration", "ActiveConfig"))
 """What this plugin reads of every runtime."""

@@ -204,7 +204,7 @@ class Comparison:
             self.compared.add(subject)
         if not found:
             return
-        sides = "goes on without it", ", ".join(found)
+        sides = "continues without it", ", ".join(found)
         self.standing[subject] = sides
         if self.known.standing.get(subject) != sides:
             yield Difference("NotDecoded", None, None, *sides, Reason.NOT_DECODED)

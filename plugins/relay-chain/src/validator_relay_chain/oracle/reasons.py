@@ -21,7 +21,7 @@ class Reason(StrEnum):
     """The chain dispatches upward messages in another order and with weights that no event has."""
 
     NOT_DECODED = "not-decoded"
-    """Something of the chain could not be decoded, and the lane goes on without it."""
+    """Something of the chain could not be decoded, and the lane continues without it."""
 
 
 KNOWN: Final = {
