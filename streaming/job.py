@@ -14,14 +14,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.batch_watch import Beat, beat_next_to
 from streaming.decode_stage import CHUNK_SCHEMA, decode_stage
 from streaming.held_inputs import ParkingSettings
+from streaming.kafka_rows import with_ends
 from streaming.lane_operator import LaneOperator, shipped
 from streaming.metered import meter_settings
-from streaming.options import WHOLE_BYTES_MAX, batch_bytes_max, source_options
+from streaming.options import batch_bytes_max, source_options
 from streaming.pace import QUICK, SINGLE, Pace
 from streaming.sink import NO_ROWS, ExactlyOnceOutput, Output
 from validator.config import Config
 from validator.core.inputs import Source
-from validator.core.limits import DEAD_LETTER_END_BYTES
 from validator.kafka.spark_options import spark_options
 from validator.lanes.configured import job_directory
 from validator.lanes.definition import LaneDefinition
@@ -102,7 +102,7 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
         options["kafka.max.poll.records"] = str(SINGLE.poll_records)
     for name, value in options.items():
         reader = reader.option(name, value)
-    rows = bounded_values(reader.load())
+    rows = with_ends(reader.load())
 
     folder = Path(settings.checkpoint).parent / "lanes"
     definitions = {
@@ -132,16 +132,6 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
         .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
         .start()
     )
-
-
-def bounded_values(rows: DataFrame) -> DataFrame:
-    """Return Kafka's rows with their values' sizes; of a value above `WHOLE_BYTES_MAX` only the ends stay, as its dead letter has them."""
-    whole = f"CASE WHEN length(value) > {WHOLE_BYTES_MAX} THEN concat({_ends('value')}) ELSE value END AS value"
-    return rows.selectExpr("topic", "partition", "offset", "key", whole, "length(value) AS size")
-
-
-def _ends(column: str) -> str:
-    return f"substring({column}, 1, {DEAD_LETTER_END_BYTES}), substring({column}, -{DEAD_LETTER_END_BYTES}, {DEAD_LETTER_END_BYTES})"
 
 
 def _execute(inputs: DataFrame, operator: LaneOperator) -> DataFrame:

@@ -22,6 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from streaming.job import with_own_workers
+from streaming.kafka_rows import cut
 from streaming.options import CHUNK_BYTES, source_options
 from streaming.sink import NO_ROWS, ExactlyOnceOutput, Output, write_batch
 from streaming.transactions import TransactionalWriter
@@ -104,7 +105,7 @@ def _source(
         reader = reader.option(name, value)
     for name, value in spark_options(settings.kafka).items():
         reader = reader.option(name, value)
-    return reader.load().select("topic", "partition", "offset", "key", "value")
+    return cut(reader.load())
 
 
 def _process(items: DataFrame, settings: KeyedJobSettings, output: Output) -> DataFrame:

@@ -30,6 +30,9 @@ WHOLE_BYTES_MAX = 64 * 1024 * 1024
 a value of any size, whatever the topic's limit."""
 
 
+KEY_BYTES_MAX = 1024
+"""Bytes of a record's key that Python workers get: more than any name of a lane or a queue has."""
+
 BATCH_BYTES_MAX = 512 * 1024 * 1024
 """Bytes of one lane's inputs that a decode task passes on, and that the lane takes of a batch. Of further ones only the places are passed
 on: the lane is parked, and takes all of them from Kafka again, in shares."""

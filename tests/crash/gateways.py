@@ -31,7 +31,7 @@ from tests.channel.gateways import GatewayProcess, Gateways, free_port
 from tests.crash.bodies_judge import compare
 from tests.crash.processes import of_session, send
 from tests.crash.traffic import Sent
-from tests.crash.world import PREFIX, Failure, World
+from tests.crash.world import PATIENCE_S, PREFIX, Failure, World
 from validator.codec.json_form import to_json
 from validator.errors import UserError
 from validator.kafka.reader import TopicReader
@@ -206,7 +206,8 @@ class ChannelEpisode:
     def _take_written(self, through: Sequence[Sent]) -> None:
         """Compare what the gateways have written with what was submitted, and account for it."""
         world = self._world
-        with TopicReader(world.kafka, PREFIX, ["candidates"]) as reader:
+        self._wait(lambda: world.broker.status().running, "the broker is back")
+        with TopicReader(world.kafka, PREFIX, ["candidates"], patience_s=PATIENCE_S) as reader:
             written = list(reader.read_to_end())[world.delivered["candidates"] :]
         found, expected = Counter(record.value for record in written), Counter(sent.value for sent in through)
         if found.keys() != expected.keys() or found - expected != found - Counter(expected.keys()):

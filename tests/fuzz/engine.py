@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 CORPUS: Final = Path(__file__).parent / "corpus"
 """One file for each target, `NAME.hex`: inputs that once broke a promise, each a line of hex."""
 INPUT_SECONDS_MAX: Final = 20
-"""Seconds that one input may take: a hundred times what the slowest takes, so that a busy machine passes."""
+"""Seconds of processor time that one input may take: a hundred times what the slowest takes, however busy the machine is."""
 MEMORY_MIB_MAX: Final = 512
 """MiB by which the process may grow during a target."""
 
@@ -86,15 +86,15 @@ def _try(target: Target, data: bytes) -> bool:
 @contextmanager
 def _limited() -> Iterator[None]:
     def stop(_number: int, _frame: Any) -> None:
-        raise TookTooLong(f"more than {INPUT_SECONDS_MAX} seconds")
+        raise TookTooLong(f"more than {INPUT_SECONDS_MAX} seconds of processor time")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, INPUT_SECONDS_MAX)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, INPUT_SECONDS_MAX)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def _peak_mib() -> int:

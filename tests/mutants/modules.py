@@ -40,15 +40,22 @@ GROUPS = (
             *(
                 f"tests/unit/lanes/test_{name}.py"
                 for name in (
-                    *("sink", "marker", "journal", "orders", "stored", "upgrades"),
+                    *("journal", "orders", "stored", "upgrades", "parking"),
                     *("arrived", "starting_over", "store", "store_contents"),
                 )
             ),
             "tests/simulation/test_simulation.py::test_each_verdict_is_emitted_once_under_any_faults",
         ),
-        ("keyed.py", "configured.py", "genesis.py", "accepted.py", "kept_rules.py", "kept_start.py", "definition.py"),
+        (
+            *("keyed.py", "configured.py", "genesis.py", "accepted.py", "kept_rules.py", "kept_start.py"),
+            *("definition.py", "sink.py", "marker.py"),
+        ),
     ),
-    Group("sink", ("streaming/sink.py",), ("tests/unit/streaming/test_sink.py",)),
+    Group(
+        "sink",
+        ("validator/lanes/sink.py", "validator/lanes/marker.py", "streaming/sink.py"),
+        ("tests/unit/lanes/test_sink.py", "tests/unit/lanes/test_marker.py", "tests/unit/streaming/test_sink.py"),
+    ),
     Group(
         "stages",
         ("streaming/lane_operator.py", "streaming/decode_stage.py"),
@@ -59,8 +66,8 @@ GROUPS = (
     ),
     Group(
         "writer",
-        ("streaming/transactions.py", "streaming/markers.py"),
-        ("tests/unit/streaming/test_transactions.py", "tests/contract/test_lane_writer.py"),
+        ("streaming/transactions.py",),
+        ("tests/unit/streaming/test_transactions.py",),
     ),
 )
 

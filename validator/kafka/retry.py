@@ -62,6 +62,7 @@ _PASSING: Final[dict[int, str | None]] = {
     KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "NotEnoughReplicasAfterAppendException",
     KafkaError.THROTTLING_QUOTA_EXCEEDED: "ThrottlingQuotaExceededException",
     KafkaError._TRANSPORT: "DisconnectException",
+    KafkaError._PARTIAL: None,
     KafkaError._ALL_BROKERS_DOWN: None,
     KafkaError._RESOLVE: None,
     KafkaError._TIMED_OUT: None,
