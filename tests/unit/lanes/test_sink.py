@@ -139,3 +139,45 @@ def test_dead_letters_that_are_all_written_already_are_no_news() -> None:
     sink.write(LANE, [BlockOutput(None, [letter(4), letter(5)]), STATUS])
     assert sink.commit(LANE, {("blocks", 0): 9}) == {}
     assert log.transactions == []
+
+
+def test_transaction_ends_with_the_block_that_fills_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for bytes_max, last_blocks in ((4, [1, 2, 3, 4, 5, 5]), (5, [2, 4, 5]), (8, [2, 4, 5]), (9, [3, 5])):
+        monkeypatch.setattr(sink_module, "TRANSACTION_BYTES_MAX", bytes_max)
+        log = Log()
+        sink = TransactionalSink(lambda _, log=log: log)
+        sink.write(LANE, [block(number) for number in range(1, 6)])
+        sink.commit(LANE, {("blocks", 0): 5})
+        assert [marker.block for _, marker in log.transactions] == last_blocks, bytes_max
+
+
+def test_dead_letters_are_held_up_to_the_limit_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sink_module, "HELD_BYTES_MAX", 2 * len(letter(0).value))
+    log = Log()
+    sink = TransactionalSink(lambda _: log)
+    handed_on = []
+    for offset in range(8):
+        sink.write(LANE, [BlockOutput(None, [letter(offset)])])
+        handed_on.append(log.handed_on)
+    assert handed_on == [0, 0, 3, 3, 3, 6, 6, 6]
+
+
+def test_batches_of_a_lane_are_apart() -> None:
+    log = Log()
+    sink = TransactionalSink(lambda _: log)
+    sink.write(LANE, [block(1), BlockOutput(None, [letter(0)])])
+    assert sink.commit(LANE, {("blocks", 0): 1}) == {"verdicts": 2, "dead-letters": 1}
+    sink.write(LANE, [block(2)])
+    assert sink.commit(LANE, {("blocks", 0): 2}) == {"verdicts": 2}
+    assert [values for values, _ in log.transactions] == [[b"10", b"11", letter(0).value], [b"20", b"21"]]
+
+
+def test_writer_is_kept_until_somebody_else_has_written_the_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log()
+    opened: list[str] = []
+    sink = TransactionalSink(lambda lane: opened.append(lane) or log)  # type: ignore[func-returns-value]
+    for number, current, count in ((1, True, 1), (2, True, 1), (3, False, 2), (4, True, 2)):
+        monkeypatch.setattr(log, "is_current", lambda current=current: current)
+        sink.write(LANE, [block(number)])
+        sink.commit(LANE, {("blocks", 0): number})
+        assert len(opened) == count
