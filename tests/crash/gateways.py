@@ -31,10 +31,10 @@ from tests.channel.gateways import GatewayProcess, Gateways, free_port
 from tests.crash.bodies_judge import compare
 from tests.crash.processes import of_session, send
 from tests.crash.traffic import Sent
-from tests.crash.world import PATIENCE_S, PREFIX, Failure, World
+from tests.crash.world import PREFIX, Failure, World
 from validator.codec.json_form import to_json
-from validator.errors import UserError
-from validator.kafka.reader import TopicReader
+from validator.errors import Unavailable, UserError
+from validator.kafka.reader import TopicReader, TopicRecord
 from validator.plugin.runtime import RuntimePlan, codec_of
 
 CODEC = codec_of([RuntimePlan("router")])
@@ -44,6 +44,9 @@ PEER = "alice"
 SEGMENTS_PER_KILL = 4
 
 KILLS = ("gateway", "gateway", "gateway and broker", "gateway and machine", "standby", "machine", "both gateways")
+
+READ_S_MAX = 5.0
+"""Seconds in which Kafka has to answer before the world looks whether it has ended."""
 
 PENDING_MAX = 16
 """Candidates of the peer that are not acknowledged: this many may be in Kafka twice."""
@@ -148,7 +151,7 @@ class ChannelEpisode:
         lanes = {lane: sorted(paras) for lane, paras in self._paras.items()}
         self._gateways.add_peer(PEER, lanes=lanes, records_per_s=1_000_000, burst=1_000_000)
         self._gateways.write_registry()
-        self._twice = 0
+        self._twice = self._aborted = 0
 
     def run(self) -> tuple[str, int]:
         """Make each kill while the peer submits; return a note and the number of killed processes."""
@@ -167,7 +170,8 @@ class ChannelEpisode:
                 place.close()
         starts = sum(place.starts for place in self._places)
         count = f"{self._peer.acknowledged} candidates, {self._twice} of them twice in Kafka"
-        return f"{len(kills)} kills, {count}, {starts} gateways", signals
+        aborts = f", {self._aborted} aborted by librdkafka" * bool(self._aborted)
+        return f"{len(kills)} kills, {count}, {starts} gateways{aborts}", signals
 
     def _submit(self, kill: str) -> int:
         world = self._world
@@ -177,7 +181,7 @@ class ChannelEpisode:
         world.undisturbed.take(through)
         moment = self._peer.acknowledged + world.random.randrange(max(1, len(through) - 1))
         done = self._peer.submit([to_json("candidates", sent.value, CODEC) for sent in through])
-        self._wait(lambda: self._peer.acknowledged >= moment, "the peer's candidates are acknowledged")
+        self._wait(lambda: self._peer.acknowledged >= moment or done.done(), "the peer's candidates are acknowledged")
         signals = self._strike(kill)
         self._wait(done.done, "all of the peer's candidates are acknowledged")
         done.result()
@@ -206,9 +210,9 @@ class ChannelEpisode:
     def _take_written(self, through: Sequence[Sent]) -> None:
         """Compare what the gateways have written with what was submitted, and account for it."""
         world = self._world
-        self._wait(lambda: world.broker.status().running, "the broker is back")
-        with TopicReader(world.kafka, PREFIX, ["candidates"], patience_s=PATIENCE_S) as reader:
-            written = list(reader.read_to_end())[world.delivered["candidates"] :]
+        read: list[list[TopicRecord]] = []
+        self._wait(lambda: self._read_into(read), "what the gateways have written can be read")
+        (written,) = read
         found, expected = Counter(record.value for record in written), Counter(sent.value for sent in through)
         if found.keys() != expected.keys() or found - expected != found - Counter(expected.keys()):
             raise Failure(f"the gateways wrote {len(found)} candidates, the peer submitted {len(expected)} others")
@@ -220,6 +224,15 @@ class ChannelEpisode:
         self._twice += len(again)
         world.undisturbed.take(again)
         world.delivered["candidates"] += len(written)
+
+    def _read_into(self, read: list[list[TopicRecord]]) -> bool:
+        """Add the candidates that are new in Kafka; return False while it is away, so that the world can start it again."""
+        try:
+            with TopicReader(self._world.kafka, PREFIX, ["candidates"], patience_s=READ_S_MAX) as reader:
+                read.append(list(reader.read_to_end())[self._world.delivered["candidates"] :])
+        except Unavailable:
+            return False
+        return True
 
     def _check_seen(self) -> None:
         """Wait for the peer's last verdict, and compare all of them with those of the undisturbed run."""
@@ -251,7 +264,8 @@ class ChannelEpisode:
         def met() -> bool:
             for place in self._places:
                 if place.ended:
-                    if place.gateway.process.returncode != -signal.SIGKILL:
+                    self._aborted += (aborted := is_abort_of_librdkafka(place.gateway))
+                    if place.gateway.process.returncode != -signal.SIGKILL and not aborted:
                         raise Failure(f"a gateway ended by itself: {place.gateway.lines[-3:]}")
                     place.start()
             if self._peer.failure is not None:
@@ -259,6 +273,11 @@ class ChannelEpisode:
             return bool(condition())
 
         self._world.wait(met, what)
+
+
+def is_abort_of_librdkafka(gateway: GatewayProcess) -> bool:
+    """Return whether an assertion of librdkafka has ended a gateway, which may happen when a broker is killed."""
+    return gateway.process.returncode == -signal.SIGABRT and gateway.said("Assertion `eonce->refcnt > 0' failed")
 
 
 def paras_of(world: World) -> dict[str, set[int]]:

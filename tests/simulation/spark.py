@@ -59,8 +59,12 @@ class Checkpoint:
         """The version of the state after the last committed batch."""
         return max(self.commits, default=-1) + 1
 
+    def state_of(self, partition: int) -> PartitionState:
+        """Return a partition's state after the last committed batch."""
+        return self.states.get((partition, self.version), NOTHING)
+
     def consumed(self) -> dict[Place, int]:
-        """Return what the job has read of each partition after the last committed batch."""
+        """Return what the job has read of each partition until then."""
         return self.offsets[self.version - 1] if self.version else {}
 
 
@@ -225,8 +229,7 @@ class Job:
 
     def parked(self) -> dict[str, Parked]:
         """Return the lanes that are parked, or have not taken everything since, after the last committed batch."""
-        version = self.checkpoint.version
-        states = [self.checkpoint.states.get((partition, version), NOTHING) for partition in range(len(self._lanes))]
+        states = [self.checkpoint.state_of(partition) for partition in range(len(self._lanes))]
         found = {lane: lane_parked(state.head) for partition in states for lane, state in partition.lanes.items()}
         return {lane: parked for lane, parked in found.items() if parked is not None}
 
@@ -389,14 +392,4 @@ def _buried(items: list[Item]) -> Iterator[BlockOutput]:
     yield BlockOutput(None, [encode_dead_letter(item) for item in items if isinstance(item, DeadLetter)])
 
 
-__all__ = [
-    "Checkpoint",
-    "Fenced",
-    "Job",
-    "JobKilled",
-    "QueryFailed",
-    "Stages",
-    "StatesDiffer",
-    "Worker",
-    "run_directly",
-]
+__all__ = ["Checkpoint", "Fenced", "Job", "JobKilled", "QueryFailed", "Stages", "StatesDiffer", "run_directly"]

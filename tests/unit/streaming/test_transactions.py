@@ -283,6 +283,14 @@ def test_fenced_writer_finds_out_by_whom(
     assert type(failed.value) is kind
 
 
+def test_writer_that_is_fenced_before_it_has_read_its_marker_finds_out_by_whom(kafka: Kafka) -> None:
+    made = writer(kafka)
+    kafka.last = LastWrite(1, "job-2")
+    kafka.failing["commit"] = [error(FENCED)]
+    with pytest.raises(WriterFenced, match="job-2"):
+        made.commit(Marker(1, {INPUTS: 1}))
+
+
 @pytest.mark.parametrize(("code", "kind"), [(PASSES, KafkaGone), (STAYS, WriteFailed)])
 def test_question_that_kafka_does_not_answer_fails_the_batch(kafka: Kafka, code: int, kind: type[WriteFailed]) -> None:
     made = writer(kafka)
