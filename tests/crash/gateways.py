@@ -257,8 +257,10 @@ class ChannelEpisode:
         for place in self._places:
             place.gateway.send(signal.SIGTERM)
         self._world.wait(lambda: all(place.ended for place in self._places), "the gateways end")
-        if codes := [place.gateway.process.returncode for place in self._places if place.gateway.process.returncode]:
-            raise Failure(f"asked to stop, a gateway ended with code {codes[0]}")
+        for place in self._places:
+            code = place.gateway.process.returncode
+            if code and not (code == -signal.SIGTERM and not place.gateway.lines):  # it was only starting
+                raise Failure(f"asked to stop, a gateway ended with code {code}")
 
     def _wait(self, condition: Any, what: str) -> None:
         def met() -> bool:
