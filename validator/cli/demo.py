@@ -19,6 +19,7 @@ from rich.live import Live
 
 from validator import exit_codes
 from validator.cli.common import terminated_as_interrupted
+from validator.cli.demo_console import served, wait_for_interrupt
 from validator.cli.demo_screen import DemoProgress, DemoScreen, print_summary
 from validator.cli.job_log import describe
 from validator.cli.progress import jar_progress
@@ -84,6 +85,13 @@ def demo(
             help="Follow a recorded run of a real chain through a node; its verdicts are compared with the chain.",
         ),
     ] = False,
+    show_console: Annotated[
+        bool,
+        typer.Option(
+            "--console",
+            help="Also serve the web console, and keep everything running after the last verdict until Ctrl-C.",
+        ),
+    ] = False,
     recorded: Annotated[
         Path | None,
         typer.Option(
@@ -104,6 +112,8 @@ def demo(
     """
     if recorded is not None and not real:
         raise UserError("--recorded: expected only with --real")
+    if real and show_console:
+        raise UserError("--console: expected without --real")
     if real:
         from validator.cli.demo_real import demo_real
 
@@ -115,7 +125,8 @@ def demo(
     def play(folder: Path, console: Console) -> dict[str, Any]:
         progress = DemoProgress(settings, Comparison())
         progress.began = time.monotonic()
-        Demo(simulation, folder, progress, console, rate=rate or max(BLOCKS_PER_S_MIN, blocks / FEED_S)).run()
+        pace = rate or max(BLOCKS_PER_S_MIN, blocks / FEED_S)
+        Demo(simulation, folder, progress, console, rate=pace, show_console=show_console).run()
         return summary_of(progress, folder)
 
     run_demo(play, directory, as_json=as_json)
@@ -202,13 +213,21 @@ class Demo:
     """One run: starts the service, feeds it, follows its output until all of it has arrived, and stops it."""
 
     def __init__(
-        self, simulation: Simulation, directory: Path, progress: DemoProgress, console: Console, *, rate: float
+        self,
+        simulation: Simulation,
+        directory: Path,
+        progress: DemoProgress,
+        console: Console,
+        *,
+        rate: float,
+        show_console: bool = False,
     ) -> None:
         self._simulation = simulation
         self._directory = directory
         self._progress = progress
         self._console = console
         self._rate = rate
+        self._show_console = show_console
         self._live = console.is_terminal
         self._next_line = 0.0
 
@@ -224,7 +243,13 @@ class Demo:
                 stack.enter_context(screen)
             try:
                 service.start()
+                if self._show_console:
+                    self._progress.console_url = stack.enter_context(served(service.config, in_browser=self._live)).url
+                    self._line(f"the console is at {self._progress.console_url}")
                 self._stream(service)
+                if self._show_console:
+                    self._say("all verdicts are here; the console stays until Ctrl-C")
+                    wait_for_interrupt(service.job.ended)
             finally:
                 self._say("stopping")
                 service.stop()

@@ -50,6 +50,8 @@ class DemoProgress:
     lock: Lock = field(default_factory=Lock)
     phases: dict[str, float] = field(default_factory=dict)
     bootstrap: str = ""
+    console_url: str = ""
+    """The address of the web console, if there is one."""
     ending: str = ""
     blocks_sent: int = 0
     accepted: deque[tuple[int, dict[str, Any]]] = field(default_factory=lambda: deque(maxlen=40))
@@ -124,7 +126,8 @@ class DemoScreen:
         wide = width >= _SIDE_BY_SIDE_COLUMNS
         events = min(len(progress.events), height // 8)
         rejected_rows = 0 if wide else height // 8
-        rows = max(4, height - _FIXED_ROWS - events - rejected_rows)
+        console_line = [Text(progress.console_url, style="cyan", no_wrap=True)] if progress.console_url else []
+        rows = max(4, height - _FIXED_ROWS - events - rejected_rows - len(console_line))
         verdicts = self._verdicts(rows, width - _REJECTED_COLUMNS - 2 if wide else width)
         rejected = self._rejected(rows if wide else rejected_rows, bar=wide)
         if not progress.comparison.verdicts:
@@ -138,6 +141,7 @@ class DemoScreen:
         return Group(
             self._title(),
             self._phases(),
+            *console_line,
             self._bars(width),
             self._lane(),
             Text(""),

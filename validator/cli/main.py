@@ -58,6 +58,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "validator.cli.audit:audit",
         "Check a lane's whole recorded history, or compare two deployments.",
     ),
+    "console": (
+        "validator.cli.console:console",
+        "Serve local web pages that show the lanes live.",
+    ),
     "explain": (
         "validator.cli.explain:explain",
         "Explain a rule, reading, invariant or error by its code, kind or clause.",

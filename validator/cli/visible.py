@@ -1,19 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes text from strangers visible. Every cell that a record, a file or a plugin can fill passes through here."""
+"""What the command line prints of strangers' text (`validator.visible`)."""
 
-from __future__ import annotations
+from validator.visible import printable, printable_lines
 
-
-def printable(text: str) -> str:
-    """Return text with escapes in place of what is not visible: control characters, direction marks, line ends, odd spaces.
-
-    Neither a terminal nor whoever reads a pipe line by line can be misled by the result.
-    """
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
-def printable_lines(text: str) -> str:
-    """Return text whose lines are each `printable`; its line ends stay. For text that the product itself has put together."""
-    return "\n".join(map(printable, text.split("\n")))
+__all__ = ["printable", "printable_lines"]

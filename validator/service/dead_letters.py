@@ -259,16 +259,21 @@ def read_repaired(path: Path, letter: StoredLetter, config: Config) -> bytes:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     if path.suffix != ".json":
         return data
-    kind = INPUT_TOPICS.get(letter.source.topic.removeprefix(config.topics.prefix))
-    if kind is None:
-        return data  # `judge` refuses every record of such a topic and says why
     try:
-        protocol = protocol_of(config, letter.lane)
-        return encode_input(codec_of([RuntimePlan(protocol)]), kind, read_json(data), protocol)
+        return encode_repaired(data, letter, config)
     except JsonRefused as error:
         raise UserError(f"{path}{error.place}: {error}") from error
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
+
+
+def encode_repaired(text: bytes, letter: StoredLetter, config: Config) -> bytes:
+    """Encode a repaired record in JSON for the topic of a dead letter. Raises `JsonRefused` and `UserError`."""
+    kind = INPUT_TOPICS.get(letter.source.topic.removeprefix(config.topics.prefix))
+    if kind is None:
+        return text  # `judge` refuses every record of such a topic and says why
+    protocol = protocol_of(config, letter.lane)
+    return encode_input(codec_of([RuntimePlan(protocol)]), kind, read_json(text), protocol)
 
 
 def decoded(letter: StoredLetter, raw: bytes, config: Config) -> tuple[dict[str, Any] | None, str | None]:

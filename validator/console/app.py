@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The web application: pages, their live updates as server-sent events, the search, and the form of dead letters."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import traceback
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import blake2b
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route, compile_path
+
+from validator.console.context import ConsoleContext, Missing, Page
+from validator.console.find import find
+from validator.console.letter_pages import executed_blocks, letter_page
+from validator.console.letters import Answer, Form
+from validator.console.limits import FRAME_S, HEARTBEAT_S, QUERY_MAX, STREAMS_MAX
+from validator.console.pages import PAGES, STILL, PageOf
+from validator.console.rendering import parts, render
+from validator.console.security import Guard, Secrets, is_same
+from validator.errors import UserError
+from validator.service.dead_letters import Place
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+ASSETS: Final = {"console.css": "text/css", "console.js": "text/javascript"}
+NO_STORE: Final = {"cache-control": "no-store"}
+
+
+class Compiled(NamedTuple):
+    """A page's address as a regular expression."""
+
+    pattern: re.Pattern[str]
+    page: PageOf
+
+
+@dataclass(slots=True)
+class WebConsole:
+    """Answers requests about one console. ``say`` takes a line, or a traceback, for the log; ``stopping`` ends live updates."""
+
+    console: ConsoleContext
+    secrets: Secrets
+    say: Callable[[str], None]
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    streams: int = 0
+    compiled: list[Compiled] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.compiled = [Compiled(compile_path(path)[0], page) for path, page in PAGES]
+
+    def app(self, host: str, port: int) -> ASGIApp:
+        """Return the application, guarded."""
+        routes = [Route(path, partial(self.page, page)) for path, page in PAGES]
+        routes += [
+            Route("/events", self.events),
+            Route("/find", self.find),
+            Route("/healthz", lambda _: PlainTextResponse("ok\n")),
+            Route("/static/{name}", self.asset),
+            Route("/dead-letters/{partition:int}/{offset:int}", self.put_back, methods=["POST"]),
+            Route("/dead-letters/{partition:int}/{offset:int}/raw", self.raw),
+        ]
+        return Guard(
+            Starlette(routes=routes, exception_handlers={404: self.missing, 500: self.failed}), self.secrets, host, port
+        )
+
+    # --- pages ---
+
+    async def page(self, page: PageOf, request: Request) -> Response:
+        """Answer with a page."""
+        return await run_in_threadpool(self._page, page, request.path_params, dict(request.query_params))
+
+    def _page(self, page: PageOf, path: dict[str, Any], query: dict[str, str]) -> Response:
+        named = {name: str(value) for name, value in path.items()}
+        try:
+            with self._unchanged(page):
+                return self._html(page(self.console, named, query), live=page not in STILL)
+        except Missing as error:
+            return self._missing(str(error))
+
+    def _unchanged(self, page: PageOf) -> AbstractContextManager[object]:
+        """Let the model stand still while a page is made; not for pages that read Kafka or the checkpoint meanwhile."""
+        return nullcontext() if page in STILL else self.console.model.lock
+
+    def _html(self, page: Page, status: int = 200, *, live: bool = False) -> Response:
+        with self.console.model.lock:
+            return HTMLResponse(render(page, self._more(live=live)), status, headers=NO_STORE)
+
+    def _more(self, *, live: bool = False) -> dict[str, Any]:
+        return {"form_token": self.secrets.form, "live": live, "assets": _digests()}
+
+    def _missing(self, words: str) -> Response:
+        return self._html(Page("missing.html", {**self.console.common(""), "words": words}), 404)
+
+    async def missing(self, _request: Request, _error: Exception) -> Response:
+        """Answer to an address that no page has."""
+        return await run_in_threadpool(self._missing, "There is no page at this address.")
+
+    async def failed(self, _request: Request, error: Exception) -> Response:
+        """Answer after a bug: the traceback is for the log."""
+        identity = blake2b(repr(error).encode(), digest_size=4).hexdigest()
+        self.say(f"console, error {identity}:\n" + "".join(traceback.format_exception(error)))
+        return PlainTextResponse(f"The console has a bug: its log has the traceback under {identity}.\n", 500)
+
+    async def find(self, request: Request) -> Response:
+        """Lead to what a person looks for."""
+        wanted = request.query_params.get("q", "").strip()[:QUERY_MAX]
+        lane = request.query_params.get("lane", "")
+        target = await run_in_threadpool(find, self.console.model, lane, wanted)
+        if target is None:
+            words = (
+                f"Nothing here has the para, block, id or hash {wanted!r}."
+                if wanted
+                else "Type a para, a block, an id or a hash."
+            )
+            return await run_in_threadpool(self._missing, words)
+        return RedirectResponse(target, 303)
+
+    async def asset(self, request: Request) -> Response:
+        """Answer with the style sheet or the script."""
+        name = request.path_params["name"]
+        if name not in ASSETS:
+            return await run_in_threadpool(self._missing, "There is no page at this address.")
+        data = files("validator.console").joinpath("static", name).read_bytes()
+        return Response(data, media_type=ASSETS[name], headers={"cache-control": "max-age=3600"})
+
+    # --- live updates ---
+
+    async def events(self, request: Request) -> Response:
+        """Stream the parts of a page that change, at most one frame a second."""
+        target = urlsplit(request.query_params.get("page", "/"))
+        query = {name: values[-1] for name, values in parse_qs(target.query, max_num_fields=50).items()}
+        for pattern, page in self.compiled:
+            match = pattern.match(target.path)
+            if match and page not in STILL:
+                break
+        else:
+            return PlainTextResponse("There is no live page at this address.\n", 404)
+        if self.streams >= STREAMS_MAX:
+            return PlainTextResponse(f"{STREAMS_MAX} pages are live already: close one.\n", 503)
+        frames = self._frames(page, {name: unquote(value) for name, value in match.groupdict().items()}, query)
+        return StreamingResponse(frames, media_type="text/event-stream", headers=NO_STORE)
+
+    async def _frames(self, page: PageOf, path: dict[str, Any], query: dict[str, str]) -> AsyncIterator[str]:
+        sent: dict[str, bytes] = {}
+        version: object = None
+        silent_s = 0.0
+        self.streams += 1
+        try:
+            yield "retry: 2000\n\n"
+            while not self.stopping.is_set():
+                silent_s += FRAME_S
+                if self.console.version != version or silent_s >= HEARTBEAT_S:
+                    version, silent_s = self.console.version, 0.0
+                    changed = await run_in_threadpool(self._changed, page, path, query, sent)
+                    yield f"event: parts\ndata: {json.dumps(changed)}\n\n" if changed else ": nothing new\n\n"
+                try:
+                    await asyncio.wait_for(self.stopping.wait(), FRAME_S)
+                except TimeoutError:
+                    continue
+        finally:
+            self.streams -= 1
+
+    def _changed(
+        self, page: PageOf, path: dict[str, Any], query: dict[str, str], sent: dict[str, bytes]
+    ) -> dict[str, str]:
+        """Return the parts of a page that differ from those that were sent, and remember them."""
+        try:
+            with self._unchanged(page):
+                made = parts(page(self.console, path, query), self._more(live=True))
+        except Missing:
+            return {}
+        digests = {name: blake2b(html.encode(), digest_size=16).digest() for name, html in made.items()}
+        changed = {name: html for name, html in made.items() if sent.get(name) != digests[name]}
+        sent.update(digests)
+        return changed
+
+    # --- dead letters ---
+
+    async def raw(self, request: Request) -> Response:
+        """Answer with a dead letter's bytes, to be saved."""
+        place = _place(request)
+        try:
+            assert self.console.letters is not None
+            data = await run_in_threadpool(self.console.letters.raw, place)
+        except UserError as error:
+            return await run_in_threadpool(self._missing, str(error))
+        name = f"dead-letter-{place.partition}-{place.offset}.bin"
+        headers = {**NO_STORE, "content-disposition": f'attachment; filename="{name}"'}
+        return Response(data, media_type="application/octet-stream", headers=headers)
+
+    async def put_back(self, request: Request) -> Response:
+        """Check or put back a dead letter, as its form says, and show what became of it."""
+        fields = parse_qs((await request.body()).decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=20)
+        form = {name: values[-1] for name, values in fields.items()}
+        if not is_same(form.get("form_token", ""), self.secrets.form):
+            return PlainTextResponse("The form's token is not that of this console: load the page again.\n", 403)
+        if self.console.read_only or self.console.letters is None:
+            return PlainTextResponse("This console is read-only.\n", 403)
+        return await run_in_threadpool(self._put_back, _place(request), form)
+
+    def _put_back(self, place: Place, form: dict[str, str]) -> Response:
+        letters = self.console.letters
+        assert letters is not None
+        kind: Form = "hex" if form.get("form") == "hex" else "json"
+        text = form.get("record")
+        try:
+            if form.get("action") == "replay":
+                attempt = form.get("attempt", "")
+                answer = letters.put_back(place, kind, text, int(attempt) if attempt.isdecimal() else 0)
+            else:
+                answer = letters.check(place, kind, text, executed_blocks(self.console))
+        except UserError as error:
+            answer = Answer(ok=False, words=str(error))
+        path = {"partition": str(place.partition), "offset": str(place.offset)}
+        try:
+            page = letter_page(self.console, path, {}, answer=answer, text=text, form=kind)
+        except Missing as error:
+            return self._missing(str(error))
+        return self._html(page, 200 if answer.ok else 422)
+
+
+def _place(request: Request) -> Place:
+    return Place(request.path_params["partition"], request.path_params["offset"])
+
+
+def _digests() -> dict[str, str]:
+    """Return the addresses of the assets, which change with their content."""
+    return {name.partition(".")[2]: f"/static/{quote(name)}?{_digest(name)}" for name in ASSETS}
+
+
+def _digest(name: str) -> str:
+    data = files("validator.console").joinpath("static", name).read_bytes()
+    return blake2b(data, digest_size=6).hexdigest()

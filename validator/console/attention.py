@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What needs an operator's attention, by weight: one line for each cause, with what it concerns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from validator.console.shown import count, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from validator.console.lane import LaneModel
+    from validator.console.model import Model
+    from validator.service.lag import Lag
+
+NAMED_MAX: Final = 6
+"""Paras or channels that a line names."""
+RECENT_VERDICTS: Final = 2_000
+"""Newest verdicts among which repeated rejections are looked for."""
+REPEATED_MIN: Final = 3
+"""Equal rejections of a para in a row that are worth a line."""
+UPWARD_LOW: Final = 1
+"""Upward messages left at which a queue is nearly full."""
+BEHIND_BLOCKS_MIN: Final = 10
+"""Blocks behind from which on a lane needs attention."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One line: what is wrong, about what, and the page that shows it. ``severity`` is ``bad`` or ``warn``."""
+
+    severity: str
+    title: str
+    text: str
+    link: str
+
+
+def causes(model: Model, lane: LaneModel, lag: Lag | None) -> list[Cause]:
+    """Return everything about a lane that needs attention, the worst first."""
+    found = [*_lane(lane, lag), *_channels(lane), *_paras(lane), *_rejections(lane), *_requests(lane), *_letters(model)]
+    return sorted(found, key=lambda cause: cause.severity != "bad")
+
+
+def _lane(lane: LaneModel, lag: Lag | None) -> Iterator[Cause]:
+    home = _link(lane)
+    if lane.parked is not None:
+        title = f"{lane.name} is {lane.parked['state']}"
+        yield Cause("bad", title, f"{lane.parked['fault']}: {lane.parked['reason']}", f"{home}#parked")
+    if lag is not None and lag.blocks >= BEHIND_BLOCKS_MIN:
+        least = "" if lag.complete else "at least "
+        text = f"{plural(lag.records, 'record')} for it are not consumed."
+        yield Cause("warn", f"{lane.name} is {least}{plural(lag.blocks, 'block')} behind", text, home)
+    if len(lane.digests) > 1 and lane.digests[-1].first_block <= lane.digests[-2].last_block:
+        text = "Receipts of one block name two runtimes: two jobs may write here."
+        yield Cause("bad", f"{lane.name} has two runtime digests for one block", text, f"{home}/runtime")
+
+
+def _channels(lane: LaneModel) -> Iterator[Cause]:
+    for state, severity, title in (("full", "bad", "full"), ("nearly", "warn", "nearly full")):
+        ends = [ends for ends, channel in lane.channels.items() if channel.state == state]
+        if ends:
+            verb = "is" if len(ends) == 1 else "are"
+            named = [f"{sender} → {recipient}" for sender, recipient in ends]
+            yield Cause(
+                severity, f"{plural(len(ends), 'channel')} {verb} {title}", _named(named), f"{_link(lane)}/channels"
+            )
+
+
+def _paras(lane: LaneModel) -> Iterator[Cause]:
+    now = [(para, kept.now) for para, kept in lane.paras.items() if kept.now is not None and kept.now["valid"]]
+    full = [para for para, record in now if record["upward_count_left"] == 0 or record["upward_bytes_left"] == 0]
+    low = [para for para, record in now if 0 < record["upward_count_left"] <= UPWARD_LOW and para not in full]
+    for paras, severity, title in ((full, "bad", "full"), (low, "warn", "nearly full")):
+        if paras:
+            verb = "is" if len(paras) == 1 else "are"
+            text = f"Para {_named(list(map(str, paras)))}"
+            yield Cause(severity, f"{plural(len(paras), 'upward queue')} {verb} {title}", text, f"{_link(lane)}/paras")
+    still = [para for para, _ in now if _stands_still(lane, para)]
+    if still:
+        verb = "stands" if len(still) == 1 else "stand"
+        text = f"Messages wait for para {_named(list(map(str, still)))}"
+        yield Cause("warn", f"{plural(len(still), 'watermark')} {verb} still", text, f"{_link(lane)}/paras")
+
+
+def _stands_still(lane: LaneModel, para: int) -> bool:
+    """Whether messages have waited for a para over three headroom records, and its watermark was the same in all of them."""
+    records = list(lane.paras[para].records)[-3:]
+    return (
+        len(records) == 3
+        and all(record["valid_watermarks"] for record in records)
+        and len({record["watermark"] for record in records}) == 1
+    )
+
+
+def _rejections(lane: LaneModel) -> Iterator[Cause]:
+    """Yield the paras whose newest verdicts are the same rejection several times in a row."""
+    runs: Counter[tuple[int, str]] = Counter()
+    ended: set[int] = set()
+    for verdict in islice(lane.newest(), RECENT_VERDICTS):
+        if verdict.para_id in ended or verdict.kind != "candidate":
+            continue
+        first = next((error for para, error in runs if para == verdict.para_id), verdict.error)
+        if verdict.error is None or verdict.error != first:
+            ended.add(verdict.para_id)
+        else:
+            runs[verdict.para_id, verdict.error] += 1
+    for (para, error), times in sorted(runs.items(), key=lambda item: -item[1]):
+        if times >= REPEATED_MIN:
+            link = f"{_link(lane)}/paras/{para}"
+            yield Cause("warn", f"Para {para} was rejected {times} times in a row", error, link)
+
+
+def _requests(lane: LaneModel) -> Iterator[Cause]:
+    session = lane.session
+    old = [ends for ends, request in lane.requests.items() if session is not None and request.session < session - 1]
+    waiting = [ends for ends in old if lane.requests[ends].confirmed_block is None]
+    if waiting:
+        named = [f"{sender} → {recipient}" for sender, recipient in waiting]
+        title = f"{plural(len(waiting), 'request')} for channels not accepted for two sessions"
+        yield Cause("warn", title, _named(named), f"{_link(lane)}/channels#requests")
+
+
+def _letters(model: Model) -> Iterator[Cause]:
+    letters = model.not_put_back()
+    if letters:
+        reasons = Counter(letter.reason for letter in letters)
+        text = ", ".join(f"{count(number)} {reason}" for reason, number in reasons.most_common(NAMED_MAX))
+        verb = "was" if len(letters) == 1 else "were"
+        yield Cause("warn", f"{plural(len(letters), 'dead letter')} {verb} not put back", text, "/dead-letters?done=no")
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - NAMED_MAX
+    return ", ".join(names[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "") + "."
+
+
+def _link(lane: LaneModel) -> str:
+    return f"/lanes/{quote(lane.name, safe='')}"
