@@ -20,6 +20,7 @@ NOT_RUN: Final = {
     "make demo-real": "tests/cli/test_demo_real.py runs what it runs",
     "make demo-channel": "tests/channel/test_demo.py runs examples/channel/demo.py",
     "make test": "it would run itself",
+    "validator console": "it runs until Ctrl-C; tests/console/test_serve.py runs what it runs",
     "validator demo --real": "tests/cli/test_demo_real.py runs it",
     "validator follow --lane polkadot": "it needs a live node; tests/streaming/test_relay_chain.py runs the transport with a mock node",
     "validator watch verdicts --follow": "it runs until Ctrl-C; tests/cli/test_watch.py runs it",

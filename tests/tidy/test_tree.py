@@ -113,6 +113,11 @@ def test_wheel_contains_schemas_templates_and_jar_lists(tmp_path: Path) -> None:
     templates = {path.relative_to(ROOT).as_posix() for path in (ROOT / "validator/plugin/templates").rglob("*.in")}
     assert templates
     assert templates <= names
+    assets = {
+        path.relative_to(ROOT).as_posix() for path in (ROOT / "validator/console").rglob("*.*") if path.suffix != ".pyc"
+    }
+    assert {"validator/console/static/console.css", "validator/console/templates/base.html"} < assets
+    assert assets <= names
     assert {"validator/protocols/kit/rules.md", "validator/protocols/router/rules.md"} <= names
     assert {"validator/kafka/ivy/broker.xml", "validator/kafka/ivy/broker.sha256", "streaming/__init__.py"} <= names
     assert not {name.partition("/")[0] for name in names} & {"tests", "plugins", "avro", "benchmarks"}

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model with a simulated chain, and the web application on it, without Kafka."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.console.records import HOSTILE, dead_letter, output_of, simulated
+from tests.unit.lanes.chains import config_of
+from validator.console.app import WebConsole
+from validator.console.context import ConsoleContext
+from validator.console.model import Model
+from validator.console.security import Secrets
+from validator.lanes.configured import configured_codec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from validator.config import Config
+    from validator.console.kept import KeptVerdict
+    from validator.console.lane import LaneModel
+    from validator.kafka.reader import TopicRecord
+
+PORT = 8480
+BASE = f"http://127.0.0.1:{PORT}"
+
+
+@pytest.fixture(scope="session")
+def chain_records() -> Sequence[TopicRecord]:
+    """Return what 60 blocks of a simulated chain put on Kafka."""
+    return tuple(output_of(simulated()))
+
+
+@pytest.fixture(scope="session")
+def console_config() -> Config:
+    """Return the configuration of that chain, whose job has no folder."""
+    return config_of(simulated(), job={"directory": "nowhere"})
+
+
+@dataclass(frozen=True, slots=True)
+class Web:
+    """The application, a client that has entered, and what its pages show."""
+
+    app: WebConsole
+    client: TestClient
+    model: Model
+    log: list[str]
+
+    @property
+    def lane(self) -> LaneModel:
+        return self.model.lanes["polkadot"]
+
+    def rejected(self, kind: str) -> KeptVerdict:
+        """Return the newest rejection of a kind."""
+        return next(verdict for verdict in self.lane.newest() if verdict.error == kind)
+
+    def get(self, path: str) -> str:
+        """Return a page."""
+        answer = self.client.get(path)
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+
+def client_of(app: WebConsole) -> TestClient:
+    """Return a client without the cookie."""
+    return TestClient(app.app("127.0.0.1", PORT), base_url=BASE, follow_redirects=False)
+
+
+@pytest.fixture
+def web(chain_records: Sequence[TopicRecord], console_config: Config) -> Web:
+    """Return the application on a separate model, with a hostile dead letter."""
+    model = Model(console_config.chains, configured_codec(console_config))
+    model.take(chain_records)
+    model.take([dead_letter(f"lane: {HOSTILE}", b"\x00<script>")])
+    log: list[str] = []
+    app = WebConsole(ConsoleContext(console_config, model), Secrets(), log.append)
+    client = client_of(app)
+    assert client.get(f"/?token={app.secrets.token}").status_code == 303
+    return Web(app, client, model, log)

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fold of records: what is kept, counted and forgotten, without pages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.console.records import BLOCK_MS, LATENCY_MS, START_MS, dead_letter, simulated, verdict
+from validator.codec.json_form import shown_json
+from validator.console import lane as lane_module
+from validator.console import model as model_module
+from validator.console.attention import causes
+from validator.console.channel_map import draw
+from validator.console.kept import KeptChannel
+from validator.console.lane import LaneModel
+from validator.console.model import Model
+from validator.console.verdict_rows import Wanted, listed
+from validator.core.limits import U32_MAX
+from validator.errors import UserError
+from validator.kafka.reader import TopicRecord
+from validator.service.lag import Lag
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from validator.config import Config
+
+CAPACITY = {"kind": "OutboundHrmp/CapacityExceeded", "idx": 0, "count": 4, "limit": 3}
+
+
+@pytest.fixture(scope="module")
+def model(chain_records: Sequence[TopicRecord], console_config: Config) -> Model:
+    made = Model(console_config.chains)
+    made.take(chain_records)
+    return made
+
+
+@pytest.fixture(scope="module")
+def lane(model: Model) -> LaneModel:
+    return model.lanes["polkadot"]
+
+
+def test_counts_are_those_of_the_chain(model: Model, lane: LaneModel) -> None:
+    expected = simulated().expected
+    assert model.strangers == 0
+    assert len(lane.verdicts) == lane.verdicts_read == len(expected)
+    assert lane.tally.outcome == Counter("accepted" if each["ok"] else "rejected" for each in expected)
+    assert lane.tally.error == Counter(each["error"]["kind"] for each in expected if not each["ok"])
+    assert lane.tally.kind == Counter(each["kind"] for each in expected)
+    assert lane.tally.rejected_of_para.total() == lane.tally.outcome["rejected"]
+
+
+def test_blocks_have_their_latency(lane: LaneModel) -> None:
+    assert [block.block for block in lane.blocks] == list(range(1, 61))
+    assert lane.executed_block == 60
+    assert lane.session == 6
+    assert {block.latency_ms for block in lane.blocks} == {LATENCY_MS + each * 20 for each in range(7)}
+    assert sum(block.rejected for block in lane.blocks) == lane.tally.outcome["rejected"]
+    assert max(lane.rates.accepted) == (START_MS + 59 * BLOCK_MS + LATENCY_MS) // 1000
+
+
+def test_channels_count_their_messages(lane: LaneModel) -> None:
+    sent = Counter(
+        (verdict.para_id, recipient)
+        for verdict in lane.verdicts
+        if verdict.kind == "candidate"
+        for recipient in verdict.recipients
+    )
+    assert sent
+    assert {ends: channel.messages for ends, channel in lane.channels.items() if channel.messages} == sent
+
+
+def test_headroom_is_the_newest_record(lane: LaneModel, chain_records: Sequence[TopicRecord]) -> None:
+    last: dict[tuple[int, int], int] = {}
+    for record in chain_records:
+        if record.topic == "headroom" and "sender" in (shown := shown_json("headroom", record.value)):
+            last[shown["sender"], shown["recipient"]] = shown["places_left"]
+    assert len(last) > 100
+    for ends, places in last.items():
+        now = lane.channels[ends].now
+        assert now is not None
+        assert now["places_left"] == places
+    assert "full" in {channel.state for channel in lane.channels.values()}
+
+
+def test_requests_follow_their_events(lane: LaneModel) -> None:
+    events: dict[tuple[int, int], str] = {}
+    for event in lane.events:
+        if event["event"] in ("requested", *lane_module.ENDING):
+            events[event["sender"], event["recipient"]] = event["event"]
+    assert set(lane.requests) == {ends for ends, event in events.items() if event == "requested"}
+    assert lane.requests
+
+
+def test_deposits_are_those_of_the_events(lane: LaneModel) -> None:
+    sender = next(event["sender"] for event in lane.events if event["sender_reserved"])
+    reserved, returned = lane.deposits(sender)
+    own = [event for event in lane.events if sender in (event["sender"], event["recipient"])]
+    assert reserved == sum(event["sender_reserved"] for event in own if event["sender"] == sender) + sum(
+        event["recipient_reserved"] for event in own if event["recipient"] == sender
+    )
+    assert 0 <= returned <= reserved
+
+
+def test_oldest_verdicts_of_the_largest_lane_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_module, "VERDICTS_MAX", 10)
+    model = Model()
+    model.take([verdict("quiet", 1, 0, CAPACITY)])
+    model.take([verdict("busy", block, 0, None if block % 2 else CAPACITY) for block in range(1, 31)])
+    quiet, busy = model.lanes["quiet"], model.lanes["busy"]
+    assert len(quiet.verdicts) == 1
+    assert [each.block for each in busy.verdicts] == list(range(22, 31))
+    assert busy.tally.outcome == {"rejected": 5, "accepted": 4}
+    assert busy.verdicts_read == 30
+
+
+def test_number_of_lanes_and_entries_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_module, "LANES_MAX", 2)
+    monkeypatch.setattr(lane_module, "PARAS_MAX", 3)
+    model = Model()
+    model.take([verdict(f"lane-{number}", 1, 0) for number in range(5)])
+    assert list(model.lanes) == ["lane-0", "lane-1"]
+    assert model.strangers == 3
+    model.take([verdict("lane-0", 2, index) for index in range(9)])
+    assert len(model.lanes["lane-0"].paras) == 3
+
+
+def test_strangers_records_change_nothing(chain_records: Sequence[TopicRecord]) -> None:
+    model = Model(["polkadot"])
+    model.take([TopicRecord("verdicts", 0, 0, b"", b"nonsense", 0), TopicRecord("lanes", 0, 0, b"", b"", 0)])
+    assert model.strangers == 2
+    blocks = [record for record in chain_records if record.topic == "blocks"]
+    other = Model(["kusama"])
+    other.take(blocks)  # an input names a lane that the job has not written about
+    assert list(other.lanes) == ["kusama"]
+
+
+def test_dead_letters_and_what_was_put_back() -> None:
+    model = Model()
+    model.take([dead_letter(f"letter {number}", b"abc", number) for number in range(3)])
+    assert [letter.detail for letter in model.not_put_back()] == ["letter 2", "letter 1", "letter 0"]
+    assert model.letters[0].bytes == 3
+
+
+def test_channel_says_how_full_it_is() -> None:
+    def record(places: int, size: int, *, is_open: bool = True) -> dict[str, object]:
+        return {"block": 1, "open": is_open, "places_left": places, "bytes_left": size, "message_size_max": 10}
+
+    channel = KeptChannel()
+    assert (channel.state, channel.used()) == ("unknown", None)
+    channel.take(record(10, U32_MAX))
+    assert (channel.state, channel.used()) == ("room", 0.0)
+    channel.take(record(2, U32_MAX))
+    assert (channel.state, channel.used()) == ("nearly", 0.8)
+    channel.take(record(2, 0))
+    assert channel.state == "full"
+    channel.take(record(0, 0, is_open=False))
+    assert channel.state == "gone"
+    channel.take(record(4, 100))
+    assert (channel.state, channel.places_most) == ("room", 4)
+
+
+def test_what_needs_attention_is_said_once_by_cause(model: Model, lane: LaneModel) -> None:
+    found = {cause.title: cause for cause in causes(model, lane, Lag(70, 12))}
+    full = sum(channel.state == "full" for channel in lane.channels.values())
+    assert full > 1
+    assert found[f"{full} channels are full"].severity == "bad"
+    assert found["polkadot is 12 blocks behind"].text == "70 records for it are not consumed."
+    assert next(cause.severity for cause in causes(model, lane, None)) == "bad"
+
+
+def test_same_rejection_in_a_row_needs_attention() -> None:
+    model = Model()
+    model.take([verdict("polkadot", block, 0, CAPACITY) for block in range(1, 5)])
+    titles = [cause.title for cause in causes(model, model.lanes["polkadot"], None)]
+    assert titles == ["Para 2000 was rejected 4 times in a row"]
+    model.take([verdict("polkadot", 5, 0)])
+    assert causes(model, model.lanes["polkadot"], None) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "blocks"),
+    [
+        ({"outcome": "rejected"}, {2, 4, 6, 8}),
+        ({"outcome": "accepted", "block": "3..6"}, {3, 5}),
+        ({"rule": CAPACITY["kind"], "block": "7..9"}, {8}),
+        ({"para": "2000", "block": "5"}, {5}),
+        ({"kind": "request"}, set()),
+        ({"before": "4"}, {1, 2, 3}),
+    ],
+)
+def test_filters(query: dict[str, str], blocks: set[int]) -> None:
+    model = Model()
+    model.take([verdict("polkadot", block, 0, None if block % 2 else CAPACITY) for block in range(1, 10)])
+    found = listed(model.lanes["polkadot"].newest(), Wanted.of(query | {"view": "every"}))
+    assert {row["block"] for row in found.rows} == blocks
+
+
+def test_pages_of_verdicts_have_each_once() -> None:
+    model = Model()
+    model.take([verdict("polkadot", block, index, CAPACITY) for block in range(1, 31) for index in range(9)])
+    lane = model.lanes["polkadot"]
+    seen: list[tuple[int, int]] = []
+    before: int | None = None
+    while True:
+        found = listed(lane.newest(), Wanted(before=before))
+        seen += [(row["block"], row["index"]) for row in found.rows]
+        before = found.next_before
+        if before is None:
+            break
+    assert len(seen) == len(set(seen)) == 270
+
+
+@pytest.mark.parametrize("query", [{"para": "x"}, {"para": str(2**40)}, {"outcome": "maybe"}, {"block": "1..b"}])
+def test_wrong_filter_is_named(query: dict[str, str]) -> None:
+    with pytest.raises(UserError, match=next(iter(query))):
+        Wanted.of(query)
+
+
+def test_map_draws_full_channels_first(lane: LaneModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("validator.console.channel_map.MAP_CHANNELS_MAX", 5)
+    drawn = draw(lane.channels, "/lanes/polkadot")
+    assert drawn.channels == 5
+    assert str(drawn.svg).count("e-bad") == 5
+    open_ones = sum(channel.state != "gone" for channel in lane.channels.values())
+    assert drawn.channels_left_out == open_ones - 5

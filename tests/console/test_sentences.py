@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sentences of rejections: each belongs to an error of the Router, uses only its fields, and reads well."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from validator.console.rules import entries_of, pages
+from validator.console.sentences import sentences, why
+
+FIELDS: dict[str, dict[str, tuple[str, ...]]] = {
+    entry.name: {name: (kind,) for form in entry.fields for name, kind in form}
+    for page in pages()
+    if page.protocol in ("router", "lane")
+    for entry in page.entries
+    if entry.sort == "error"
+}
+
+
+def sample(kind: str) -> dict[str, Any]:
+    """Return an error with all its fields."""
+    values = {
+        name: {"sender": 2000, "recipient": 2004} if name == "channel_id" else 3
+        for name in FIELDS[kind]
+        if name != "kind"
+    }
+    return {"kind": kind, **values}
+
+
+@pytest.mark.parametrize("kind", sorted(sentences()))
+def test_sentence_fits_its_error(kind: str) -> None:
+    assert kind in FIELDS, "neither the Router nor the lane has an error of this name"
+    words = sentences()[kind]
+    reason = why({"para_id": 2000, "error": sample(kind)})
+    assert not reason.text.startswith("Rejected by the rule"), "a field is missing"
+    assert "{" not in reason.text + reason.then
+    assert reason.text.endswith(".")
+    assert reason.then.endswith(".")
+    assert set(words) <= {"text", "then", "observed", "limit"}
+    assert {words.get("observed"), words.get("limit")} <= {None, *FIELDS[kind]}
+    assert not re.search(r"\b1 \w+ (messages|channels|requests)\b", reason.text)
+
+
+def test_counts_agree_with_their_nouns() -> None:
+    error = {"kind": "OutboundHrmp/MoreMessagesThanPermitted", "sent": 1, "permitted": 0}
+    assert why({"para_id": 1, "error": error}).text.startswith("The candidate carries 1 horizontal message;")
+    error = {"kind": "UpwardMessages/MessageSize", "idx": 0, "msg_size": 70_000, "max_size": 65_531}
+    reason = why({"para_id": 1, "error": error})
+    assert reason.text == "Upward message 1 of the candidate has 68.4 KiB; the limit is 64.0 KiB."
+    assert (reason.observed, reason.limit, reason.is_size) == (70_000, 65_531, True)
+
+
+def test_unknown_errors_show_their_fields() -> None:
+    reason = why(
+        {"para_id": 1, "error": {"kind": "Mine/New", "at": [5, 6], "channel_id": {"sender": 1, "recipient": 2}}}
+    )
+    assert reason.text == "Rejected by the rule Mine/New: at 5, 6, channel_id 1 → 2."
+    missing = why({"para_id": 1, "error": {"kind": "OutboundHrmp/CapacityExceeded"}})
+    assert missing.text == "Rejected by the rule OutboundHrmp/CapacityExceeded."
+
+
+def test_every_error_of_the_router_has_its_page() -> None:
+    for kind in FIELDS:
+        assert entries_of(kind, "router")[0].protocol in ("router", "lane")
