@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # PYTHONPATH=build/channel-compiled runs the compiled form of Channel, for example `python -m benchmarks channel`.
 COMPILED := build/channel-compiled
 
-.PHONY: help setup demo demo-real demo-channel channel-compiled test test-all crash breaks fuzz mutants sbom audit lint format bench bench-quick docs docs-serve clean
+.PHONY: help setup browser demo demo-real demo-channel channel-compiled test test-all crash breaks fuzz mutants sbom audit lint format bench bench-quick docs docs-serve clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,8 +46,11 @@ channel-compiled: setup ## compile Channel into build/channel-compiled (needs a 
 test: setup ## run the tests except long ones, four files at a time; WORKERS=
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not long"
 
-test-all: setup ## run every test, long ones too, with all repetitions under other seeds
+test-all: setup $(STAMP).browser ## run every test, long ones too, with all repetitions under other seeds
 	VALIDATOR_TESTS=all $(BIN)/python -m pytest -n $(WORKERS)
+
+browser: setup $(STAMP).browser ## test the console in Chromium, and take the pictures of docs/console again
+	VALIDATOR_SCREENSHOTS=docs/console $(BIN)/python -m pytest tests/console/test_browser.py
 
 KILLS ?= 220
 SEED  ?= 1
@@ -93,6 +96,11 @@ bench: setup $(STAMP).bench ## run the benchmarks, print a table and write JSON
 
 bench-quick: setup $(STAMP).bench ## in five minutes, what became worse than the committed figures by more than noise (PARTS=; KEEP=--keep replaces them)
 	$(BIN)/python -m benchmarks.quick $(PARTS) $(KEEP)
+
+# Without it, the tests that drive a browser are skipped; it has no wheel for every machine.
+$(STAMP).browser: $(STAMP)
+	-$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[spark,browser]'
+	@touch $@
 
 $(STAMP).bench: $(STAMP)
 	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[spark,bench]'
