@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from validator.cli.broker import embedded_broker
-from validator.cli.visible import printable_lines
 from validator.config import load_config
 from validator.errors import UserError
+from validator.visible import printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,13 +16,13 @@ from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
 from validator.cli.json_lines import lines, opened
 from validator.cli.progress import working
-from validator.cli.visible import printable
 from validator.codec.json_form import shown_json
 from validator.config import load_config
 from validator.document import parse_document
 from validator.errors import UserError
 from validator.kafka.reader import POLL_S, TopicReader
 from validator.service.expectation import PLACES, Difference, Expectation, Sort
+from validator.visible import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

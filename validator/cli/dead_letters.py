@@ -23,7 +23,6 @@ from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_
 from validator.cli.lanes import lane_statuses
 from validator.cli.progress import working
 from validator.cli.table import PlainTable, VisibleConsole
-from validator.cli.visible import printable
 from validator.config import load_config
 from validator.core.inputs import DeadReason
 from validator.errors import UserError
@@ -48,6 +47,7 @@ from validator.service.replayer import (
     judge_complete,
     pointless,
 )
+from validator.visible import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,10 +15,10 @@ from rich.text import Text
 
 from validator.cli.common import Json, say
 from validator.cli.table import PlainTable, VisibleConsole, cells
-from validator.cli.visible import printable_lines
 from validator.errors import UserError
 from validator.plugin.rule_features import close_features_and_profiles, find_feature_or_profile
 from validator.plugin.rule_pages import Sort, close_names, find_entries, installed_pages, series_of
+from validator.visible import printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

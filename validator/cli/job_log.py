@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from validator.cli.table import VisibleConsole
-from validator.cli.visible import printable, printable_lines
 from validator.service.job import OUTPUT, parse_line
+from validator.visible import printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,6 @@ import typer
 from validator import exit_codes
 from validator.cli.common import ConfigPath, Json, kafka_table, say
 from validator.cli.progress import working
-from validator.cli.visible import printable
 from validator.config import load_config
 from validator.document import Node, read_document
 from validator.errors import UserError
@@ -30,6 +29,7 @@ from validator.plugin.pack import use_artefacts
 from validator.service.lag import Lag, lags
 from validator.service.parked import command_of, lane_reports, lost_inputs, place_of, remedy_of
 from validator.service.transport_lines import transport_lines
+from validator.visible import printable
 
 if TYPE_CHECKING:
     from validator.config import Config

@@ -163,7 +163,7 @@ class LazyGroup(TyperGroup):
                 error.message = _expected(error.__cause__) or error.message
             raise
         except UserError as error:
-            from validator.cli.visible import printable_lines  # only errors need it
+            from validator.visible import printable_lines  # only errors need it
 
             if ctx.params.get("verbose"):
                 traceback.print_exc()

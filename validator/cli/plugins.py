@@ -18,13 +18,13 @@ from validator.cli.common import ConfigPath, Json, say
 from validator.cli.plugin_rows import describe, rows_of
 from validator.cli.progress import working
 from validator.cli.table import print_table, several
-from validator.cli.visible import printable_lines
 from validator.config import Config, load_config
 from validator.errors import UserError
 from validator.plugin.lock import write_lock
 from validator.plugin.pack import pack, use_artefacts
 from validator.plugin.registry import PluginError, discover, load_all
 from validator.plugin.scaffold import KINDS, new_project
+from validator.visible import printable_lines
 
 app = typer.Typer(
     add_completion=False,

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from validator.cli.visible import printable
 from validator.core.limits import U32_MAX
 from validator.hexadecimal import bare
+from validator.visible import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,10 +10,10 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from validator.cli.table import cells
-from validator.cli.visible import printable, printable_lines
 from validator.hexadecimal import to_hex
 from validator.plugin.protocol_parts import section_title
 from validator.service.state import about_channel, about_para, entries_of_plugin, kept_by_plugins
+from validator.visible import printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

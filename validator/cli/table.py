@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.segment import Segment
 from rich.text import Text
 
-from validator.cli.visible import printable, printable_lines
+from validator.visible import printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -9,7 +9,6 @@ import pytest
 
 from tests.codecs import encoded
 from validator.cli.dead_letters import DUMPED_BYTES_MAX, hex_dump
-from validator.cli.visible import printable
 from validator.codec.encode import encode_dead_letter
 from validator.config import Chain, Config
 from validator.config.model import DeadLetters
@@ -17,6 +16,7 @@ from validator.core.inputs import DeadLetter, DeadReason, RecordKind, Source
 from validator.kafka.reader import TopicRecord
 from validator.service.dead_letters import Filter, Ledger, Place, Replay, StoredLetter
 from validator.service.replayer import Declined, Task, judge, pointless
+from validator.visible import printable
 
 RECORD: dict[str, Any] = {"lane": "polkadot", "block": 17, "index": 0, "para_id": 2000, "msg": "0102"}
 GOOD = encoded(RecordKind.DOWNWARD, RECORD)
