@@ -17,6 +17,7 @@ from validator import exit_codes
 from validator.kafka.broker import EmbeddedBroker
 from validator.kafka.process import start_time
 from validator.kafka.reader import TopicReader
+from validator.kafka.retry import ANSWER_S_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,3 +153,20 @@ def test_after_an_outage_longer_than_the_session_the_process_continues_by_itself
     assert running.end() == exit_codes.OK
     assert [each for each in running.lines if "not the active one" in each] == [line]
     assert sum("transport echo: echo@1.0.0 (" in each for each in running.lines) == 2
+
+
+@pytest.mark.long
+@pytest.mark.broker
+def test_active_and_standby_live_through_an_outage_longer_than_a_request(world: World) -> None:
+    running = world.begin()
+    standby = world.start(folder=str(world.folder))
+    standby.wait_for("standby; active is")
+    until(lambda: world.enqueued() >= 10, running)
+    world.kill_broker()
+    ends_s = time.monotonic() + ANSWER_S_MAX + 2
+    until(lambda: time.monotonic() > ends_s, standby)
+    before = world.enqueued()
+    assert world.broker.start() == world.kafka["bootstrap.servers"]
+    until(lambda: world.enqueued() > before, standby)
+    (world.folder / "enough").touch()
+    assert (running.end(), standby.end()) == (exit_codes.OK, exit_codes.OK), standby.lines

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 ASKING: Final = {
-    "list_topics", "list_offsets", "get_watermark_offsets", "committed", "offsets_for_times", "describe_consumer_groups",
-    "list_consumer_group_offsets", "alter_user_scram_credentials", "init_transactions", "delete_topics", "describe_configs",
+    "list_topics", "list_offsets", "get_watermark_offsets", "committed", "offsets_for_times", "list_groups",
+    "alter_user_scram_credentials", "init_transactions", "delete_topics", "describe_configs",
 }  # fmt: skip
 """Methods of librdkafka's clients. It retries producing, fetching and committing by itself."""
 
@@ -74,3 +74,23 @@ def test_each_request_is_asked_again_after_errors_that_pass() -> None:
 )
 def test_request_outside_of_a_question_is_found(text: str, calls: list[str]) -> None:
     assert [*unanswered(text)] == calls
+
+
+ABORTING: Final = {
+    "describe_consumer_groups", "list_consumer_group_offsets", "alter_consumer_group_offsets", "delete_consumer_groups",
+    "delete_consumer_group_offsets",
+}  # fmt: skip
+"""Requests that librdkafka sends to a coordinator. If their time runs out before the coordinator can be reached again, librdkafka aborts the
+process (an assertion in `rd_kafka_enq_once_del_source_return`)."""
+
+
+def test_no_request_is_made_that_can_abort_the_process() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.attr}"
+        for folder in ("validator", "streaming", "plugins")
+        for path in (ROOT / folder).rglob("*.py")
+        if "tests" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in ABORTING
+    ]
+    assert found == []

@@ -18,7 +18,7 @@ import time
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from validator.errors import LeaseLost, UserError
@@ -145,15 +145,15 @@ class Lease:
         """Return the names of the group's members by their ids, or None if Kafka does not answer within `ANSWER_S_MAX`."""
 
         def ask(left_s: float) -> dict[str, str]:
-            futures = self._admin.describe_consumer_groups([self._group], request_timeout=min(left_s, ANSWER_S_MAX))
-            try:
-                found = futures[self._group].result()
-            except KafkaException as exception:
-                if exception.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-                    return {}
-                raise
-            self._stable = found.state == ConsumerGroupState.STABLE
-            return {each.member_id: f"{each.client_id} ({each.host.lstrip('/')})" for each in found.members}
+            ends_s = time.monotonic() + min(left_s, ANSWER_S_MAX)
+            # The groups are asked of the brokers that the client knows; this is how it learns of new ones, and forgets old ones.
+            self._admin.list_topics(self._topic, timeout=min(left_s, ANSWER_S_MAX))
+            found = self._admin.list_groups(self._group, timeout=max(POLL_S, ends_s - time.monotonic()))
+            if not found:
+                return {}
+            check(found[0].error)
+            self._stable = found[0].state == "Stable"
+            return {each.id: f"{each.client_id} ({each.client_host.lstrip('/')})" for each in found[0].members}
 
         try:
             return answer(ask)

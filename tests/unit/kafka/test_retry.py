@@ -204,9 +204,10 @@ class Broker:
     def create_topics(self, wanted: list[Any], **_: object) -> dict[str, Any]:
         return {each.topic: self.future("create_topics", None) for each in wanted}
 
-    def describe_consumer_groups(self, asked: list[str], **_: object) -> dict[str, Any]:
-        member = SimpleNamespace(member_id="member", client_id="validator@host:1", host="/10.0.0.1")
-        return {asked[0]: self.future("describe_consumer_groups", SimpleNamespace(state=None, members=[member]))}
+    def list_groups(self, group: str, timeout: float) -> list[Any]:
+        self.ask("list_groups")
+        member = SimpleNamespace(id="member", client_id="validator@host:1", client_host="/10.0.0.1")
+        return [SimpleNamespace(id=group, error=None, state="Stable", members=[member])]
 
     def offsets_for_times(self, places: list[TopicPartition], timeout: float) -> list[Any]:
         error = self.fail("offsets_for_times")
