@@ -80,8 +80,8 @@ ABORTING: Final = {
     "describe_consumer_groups", "list_consumer_group_offsets", "alter_consumer_group_offsets", "delete_consumer_groups",
     "delete_consumer_group_offsets",
 }  # fmt: skip
-"""Requests that librdkafka sends to a coordinator. If their time runs out before the coordinator can be reached again, librdkafka aborts the
-process (an assertion in `rd_kafka_enq_once_del_source_return`)."""
+"""Requests that librdkafka sends to a coordinator. If their time runs out before the coordinator can be reached, the process aborts
+(an assertion in `rd_kafka_enq_once_del_source_return`)."""
 
 
 def test_no_request_is_made_that_can_abort_the_process() -> None:
