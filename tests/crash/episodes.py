@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.crash.bodies import BodiesEpisode
+from tests.crash.consoles import ConsoleEpisode
 from tests.crash.gateways import ChannelEpisode
 from tests.crash.parked import ParkedEpisode
 from tests.crash.processes import of_session, send
@@ -205,6 +206,11 @@ class Episodes:
 
     def _channel(self) -> tuple[str, int]:
         return ChannelEpisode(self._world, f"channel-{self._count}").run()
+
+    # --- what only reads ---
+
+    def _console(self) -> tuple[str, int]:
+        return ConsoleEpisode(self._world, f"console-{self._count}").run()
 
     # --- lanes ---
 

@@ -29,6 +29,7 @@ EPISODES = (
     "disk-full-during-a-state-write",
     "bodies",
     "channel",
+    "console",
     "parked-lane",
 )
 
