@@ -33,6 +33,7 @@ from validator_relay_chain.storage import decode_channel
 from tests.realdata.recorded import DATA
 from tests.streaming.harness import Stream, consume, decoded, wait_until
 from validator.config import Config
+from validator.errors import LeaseLost
 from validator.lanes.configured import lane_definition
 from validator.service.transport import TransportGroup, choose_transport, create_topics_of_jobs, run_transport
 
@@ -117,9 +118,14 @@ def transport(config: Config, name: str) -> Iterator[threading.Event]:
     stop, ended, failed = threading.Event(), threading.Event(), list[BaseException]()
 
     def run() -> None:
+        group = TransportGroup(config.kafka, config.topics.prefix, chosen.name)
         try:
-            group = TransportGroup(config.kafka, config.topics.prefix, chosen.name)
-            run_transport(chosen, group, stop, lambda _: None, lambda _: None)
+            while True:
+                try:
+                    run_transport(chosen, group, stop, lambda _: None, lambda _: None)
+                    return
+                except LeaseLost:  # on a machine too busy for heartbeats; the program begins again, too
+                    pass
         except BaseException as error:  # noqa: BLE001 - raised in the test
             failed.append(error)
         finally:

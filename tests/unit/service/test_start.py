@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -236,7 +237,7 @@ def test_broker_that_somebody_started_again_is_watched_again(
     service, broker, events = make(WAITS)
     service.start()
     broker.running = False
-    append, status, polls = events.append, broker.status, iter(range(9))
+    append, status, polls = events.append, broker.status, count()
 
     def polled() -> Any:
         if named(events, "broker ended"):
