@@ -68,6 +68,7 @@ class JobProcess:
         self.batches = 0
         self.has_kept_changes = False
         self._last_line = ""
+        self._killed_at_start = False
         self.spark_log = str(self.directory / "logs" / "spark.log")
         self._config = config
         self._on_event = on_event
@@ -136,6 +137,8 @@ class JobProcess:
             self._reader.join(10.0)
         if code == exit_codes.USER_ERROR and self.failure:
             raise UserError(self.failure)
+        if code < 0 and self._killed_at_start:
+            return exit_codes.OK
         if code < 0:
             name = _signal_name(-code)
             last = self._last_line[:LAST_LINE_CHARACTERS_MAX]
@@ -151,7 +154,10 @@ class JobProcess:
         return code if code in (exit_codes.OK, exit_codes.USER_ERROR, exit_codes.STOPPED) else exit_codes.INTERNAL_ERROR
 
     def stop(self) -> None:
-        """Ask the job to stop after its batch and wait for its end; kill it if it does not stop."""
+        """Ask the job to stop after its batch and wait for its end; kill it if it does not stop.
+
+        A job that is still starting has nothing to complete: if it has to be killed, it counts as stopped.
+        """
         process = self._process
         if process is None or process.poll() is not None:
             return
@@ -159,6 +165,7 @@ class JobProcess:
         try:
             process.wait(STOP_S_MAX if self.ready.is_set() else STOP_BEFORE_READY_S_MAX)
         except subprocess.TimeoutExpired:
+            self._killed_at_start = not self.ready.is_set()
             # Spark's JVM and the workers end too: each watches a pipe from its parent
             process.kill()
             process.wait()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from validator import exit_codes
 from validator.cli.job_log import describe
 from validator.config import Config
 from validator.errors import UserError
@@ -170,6 +171,9 @@ def test_starting_job_that_ignores_stop_is_killed(make: Make, monkeypatch: pytes
     events.wait_for("started")
     job.stop()
     assert job.ended()
+    assert job.wait() == exit_codes.OK
+    assert job.failure is None
+    assert "killed" not in [each["event"] for each in events.all]
 
 
 def test_stop_before_start_does_nothing(make: Make) -> None:
