@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
 
 import pyarrow as pa
 
@@ -20,6 +21,9 @@ from validator.lanes.definition import LaneDefinition, job_codec
 CHUNK_SCHEMA = "lane string, topic string, partition int, first_offset long, chunk binary"
 """Each row is a run of one lane's inputs from one Kafka partition, in offset order."""
 
+NO_IDS: Final[dict[bytes, bytes]] = {}
+"""Without a schema registry."""
+
 _ARROW = pa.schema([
     ("lane", pa.string()),
     ("topic", pa.string()),
@@ -30,20 +34,24 @@ _ARROW = pa.schema([
 
 
 def decode_stage(
-    kinds: dict[str, RecordKind], definitions: dict[str, LaneDefinition], lane_bytes_max: int = BATCH_BYTES_MAX
+    kinds: dict[str, RecordKind],
+    definitions: dict[str, LaneDefinition],
+    lane_bytes_max: int = BATCH_BYTES_MAX,
+    ids: Mapping[bytes, bytes] = NO_IDS,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the stage's function.
 
     ``kinds`` maps each input topic's full name to its record kind; ``definitions`` has the configured lanes. Records of lanes that are not
     configured, and dead letters that name no lane, go to the lane with the empty name, which has no state. Once a task has more than
     ``lane_bytes_max`` bytes for a lane, it passes on further records without their contents: a batch is bounded in records, and records
-    that compress well may be 8 MiB each. The stage raises `UserError` in a worker whose plugins differ from the driver's.
+    that compress well may be 8 MiB each. ``ids`` has the plain headers of records by Confluent's (`validator.codec.framing`). The stage
+    raises `UserError` in a worker whose plugins differ from the driver's.
     """
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_garbage_collector()
         check_plugins(definitions.values())
-        codec = job_codec(definitions.values())
+        codec = job_codec(definitions.values()).knowing(ids)
         lanes = {lane: definition.records for lane, definition in definitions.items()}
         bounds = _Bounds(lanes, lane_bytes_max)
         for batch in batches:

@@ -13,6 +13,7 @@ from validator.codec.inflight import Arrival
 from validator.core.inputs import Source
 from validator.errors import Unavailable, UserError
 from validator.kafka.reader import POLL_S, TopicReader
+from validator.kafka.registry import known_ids
 from validator.lanes.definition import LaneDefinition, job_codec
 from validator.lanes.parked import Place, Span
 from validator.lanes.parking import InputsGone, Suspect
@@ -58,7 +59,7 @@ class ParkingSettings:
     def _read(
         self, definitions: Mapping[str, LaneDefinition], lane: str, place: Place, span: Span, bytes_max: int
     ) -> tuple[list[Arrival], int]:
-        codec = job_codec(definitions.values())
+        codec = job_codec(definitions.values()).knowing(known_ids(self.kafka) or {})
         lanes = {name: definition.records for name, definition in definitions.items()}
         topic, partition = place
         kind = INPUT_TOPICS.get(topic)

@@ -28,6 +28,7 @@ from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import Consumed
 from validator.lanes.meter import MeterSettings
 from validator.lanes.parking import Suspect
+from validator.service.schema_ids import NO_IDS, SchemaIds
 from validator.topics import INPUT_TOPICS
 
 T = TypeVar("T")
@@ -61,6 +62,8 @@ class JobSettings:
     pace: Pace = QUICK
     meter: MeterSettings | None = None
     """What workers measure."""
+    ids: SchemaIds = NO_IDS
+    """What the schema registry has said; ``kafka`` has the part that readers need."""
 
     @property
     def beat(self) -> Beat:
@@ -111,9 +114,10 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
     parking = ParkingSettings(
         settings.kafka, settings.prefix, dict(settings.suspects), dict(settings.skipped), settings.parked
     )
-    decode = decode_stage(kinds, definitions, batch_bytes_max(settings.worker_memory_bytes))
+    decode = decode_stage(kinds, definitions, batch_bytes_max(settings.worker_memory_bytes), settings.ids.headers)
     inputs = with_own_workers(spark, "decode", lambda: rows.mapInArrow(decode, CHUNK_SCHEMA))
-    output = settings.output or ExactlyOnceOutput.of(settings.kafka, settings.prefix, spark.sparkContext.applicationId)
+    application = spark.sparkContext.applicationId
+    output = settings.output or ExactlyOnceOutput.of(settings.kafka, settings.prefix, application, settings.ids.frames)
     operator = LaneOperator(
         definitions,
         output,

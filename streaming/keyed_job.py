@@ -10,7 +10,7 @@ backlog would let the effects run ahead.
 from __future__ import annotations
 
 import marshal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,14 @@ from streaming.job import with_own_workers
 from streaming.kafka_rows import cut
 from streaming.options import CHUNK_BYTES, source_options
 from streaming.sink import NO_ROWS, ExactlyOnceOutput, Output, write_batch
-from streaming.transactions import TransactionalWriter
 from streaming.workers import tune_garbage_collector
+from validator.codec.framing import plain_form
+from validator.kafka.registry import with_known_ids
 from validator.kafka.spark_options import spark_options
 from validator.lanes.keyed import KeyedCache, Recovery, StepSink, ordered, process_keyed
 from validator.lanes.sink import Sink
 from validator.plugin.job_api import Job, JobItem, JobRecord
+from validator.service.schema_ids import NO_IDS, SchemaIds
 
 CHUNK_SCHEMA = "lane string, topic string, partition int, items binary"
 """Each row is a run of one key's items from one Kafka partition."""
@@ -64,6 +66,8 @@ class KeyedJobSettings:
     """By key, what a key begins with if its stored state is lost."""
     output: Output | None = None
     """Where the records go; None means Kafka, exactly once."""
+    ids: SchemaIds = NO_IDS
+    """What the schema registry has said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,7 @@ class StepOutput(ExactlyOnceOutput):
 
     def open(self) -> Sink:
         """Open a sink whose writers fence off earlier ones."""
-        return StepSink(lambda key: TransactionalWriter(dict(self.kafka), self.prefix, key, self.job))
+        return StepSink(self._writer)
 
 
 def start_keyed_query(spark: SparkSession, settings: KeyedJobSettings) -> StreamingQuery:
@@ -81,9 +85,11 @@ def start_keyed_query(spark: SparkSession, settings: KeyedJobSettings) -> Stream
     effects = _source(spark, settings, job.effects, settings.effects_per_trigger)
     causes = _source(spark, settings, job.causes, None)
     rows = effects.unionByName(causes)  # in this order: see the module
-    condense = condense_stage(job, settings.prefix)
+    condense = condense_stage(job, settings.prefix, settings.ids.headers)
     items = with_own_workers(spark, "condense", lambda: rows.mapInArrow(condense, CHUNK_SCHEMA))
-    output = settings.output or StepOutput.of(settings.kafka, settings.prefix, spark.sparkContext.applicationId)
+    kafka = with_known_ids(settings.kafka, settings.ids.headers)
+    own = StepOutput.of(kafka, settings.prefix, spark.sparkContext.applicationId, settings.ids.frames)
+    output = settings.output or own
     processed = with_own_workers(spark, "keyed", lambda: _process(items, settings, output))
     return (
         processed.writeStream.queryName(job.name)
@@ -117,8 +123,13 @@ def _process(items: DataFrame, settings: KeyedJobSettings, output: Output) -> Da
     )
 
 
-def condense_stage(job: Job, prefix: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the stateless stage's function: `Job.condense` for each record, and what is left in runs by key and partition."""
+def condense_stage(
+    job: Job, prefix: str, ids: Mapping[bytes, bytes] = NO_IDS.headers
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the stateless stage's function: `Job.condense` for each record, and what is left in runs by key and partition.
+
+    ``ids`` has the plain headers of records by Confluent's (`validator.codec.framing`).
+    """
 
     def condense(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_garbage_collector()
@@ -128,7 +139,8 @@ def condense_stage(job: Job, prefix: str) -> Callable[[Iterator[pa.RecordBatch]]
             columns = [batch.column(name) for name in ("topic", "partition", "offset", "key", "value")]
             for topic, partition, offset, key, value in zip(*columns, strict=True):
                 name = topic.as_py().removeprefix(prefix)
-                record = JobRecord(name, partition.as_py(), offset.as_py(), key.as_py(), value.as_py() or b"")
+                plain = plain_form(value.as_py() or b"", ids)
+                record = JobRecord(name, partition.as_py(), offset.as_py(), key.as_py(), plain)
                 for owner, content in job.condense(record):
                     runs.setdefault((owner, name, record.partition), []).append((record.offset, content))
                     size += len(content) + 1

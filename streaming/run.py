@@ -35,12 +35,14 @@ from streaming.transactions import KafkaGone, WriteFailed, take_over
 from validator import exit_codes
 from validator.config import Config
 from validator.errors import GivenUp, Unavailable
+from validator.kafka.registry import with_known_ids
 from validator.kafka.topics import wait_for_topics
 from validator.lanes.accepted import NOTHING, Accepted
-from validator.lanes.configured import job_directory, lane_definitions
+from validator.lanes.configured import configured_codec, job_directory, lane_definitions
 from validator.service.checkpoint import has_checkpoint
 from validator.service.look import Look, has_changed, look, look_offline
 from validator.service.parked import lane_reports, skipped_records
+from validator.service.schema_ids import records_of, schema_ids
 from validator.service.waiting import Patience
 
 if TYPE_CHECKING:
@@ -158,6 +160,8 @@ def _run_in_session(
             )
         )
         settings = replace(settings, skipped=skipped, parked=parked)
+    ids = outages.wait_out(lambda: schema_ids(config, records_of(configured_codec(config))))
+    settings = replace(settings, kafka=with_known_ids(settings.kafka, ids.headers), ids=ids)
     found.keep()
     for change in found.accepted.options():
         outages.log.warning("accepted", change=change)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, Self
 
-from streaming.transactions import TransactionalWriter
+from streaming.transactions import NO_FRAMES, TransactionalWriter
 from validator.codec.encode import BlockOutput
 from validator.lanes.marker import Consumed
 from validator.lanes.sink import Sink, TransactionalSink
@@ -41,15 +41,22 @@ class ExactlyOnceOutput:
     prefix: str
     job: str
     """Identifies the job among all jobs that ever write these lanes."""
+    frames: tuple[tuple[tuple[str, bytes], bytes], ...] = ()
+    """By topic and header of a record, the header that it is sent with."""
 
     @classmethod
-    def of(cls, kafka: Mapping[str, Any], prefix: str, job: str) -> Self:
+    def of(
+        cls, kafka: Mapping[str, Any], prefix: str, job: str, frames: Mapping[tuple[str, bytes], bytes] = NO_FRAMES
+    ) -> Self:
         """Return the output of a configuration."""
-        return cls(tuple(sorted(kafka.items())), prefix, job)
+        return cls(tuple(sorted(kafka.items())), prefix, job, tuple(sorted(frames.items())))
 
     def open(self) -> Sink:
         """Open a sink whose writers fence off earlier ones."""
-        return TransactionalSink(lambda lane: TransactionalWriter(dict(self.kafka), self.prefix, lane, self.job))
+        return TransactionalSink(self._writer)
+
+    def _writer(self, key: str) -> TransactionalWriter:
+        return TransactionalWriter(dict(self.kafka), self.prefix, key, self.job, dict(self.frames))
 
 
 _SINKS: dict[Output, Sink] = {}

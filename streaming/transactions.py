@@ -12,8 +12,10 @@ finishes or aborts the open transaction. The marker is then read again (`streami
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -27,6 +29,7 @@ from streaming.markers import (
     read_dead_letters,
     read_marker,
 )
+from validator.codec.schemas import HEADER_SIZE
 from validator.errors import Unavailable, UserError
 from validator.kafka.client import producer_config
 from validator.kafka.retry import answer, passes
@@ -56,6 +59,9 @@ TAKEN_OVER_AT_ONCE: Final = 8
 """Lanes that `take_over` handles in parallel."""
 
 _QUEUED: Final = "queue.buffering.max.kbytes"
+
+NO_FRAMES: Final[Mapping[tuple[str, bytes], bytes]] = MappingProxyType({})
+"""Every record is sent in its plain form."""
 
 _FENCED: Final = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
@@ -107,8 +113,14 @@ def _open_producer(kafka: KafkaTable, prefix: str, lane: str) -> Producer:
 class TransactionalWriter:
     """Writes one lane's batches. After any exception it must be discarded."""
 
-    def __init__(self, kafka: KafkaTable, prefix: str, lane: str, job: str) -> None:
-        """Take over the lane for a job and fence off its previous writer. Raises `WriteFailed`."""
+    def __init__(
+        self, kafka: KafkaTable, prefix: str, lane: str, job: str, frames: Mapping[tuple[str, bytes], bytes] = NO_FRAMES
+    ) -> None:
+        """Take over the lane for a job and fence off its previous writer. Raises `WriteFailed`.
+
+        ``frames`` has, by topic and header of a record, the header that it is sent with (`validator.service.schema_ids`).
+        """
+        self._frames = frames
         self._kafka = kafka
         self._prefix = prefix
         self._lane = lane
@@ -160,7 +172,7 @@ class TransactionalWriter:
             self._begin()
             for topic, key, value, headers in records:
                 name = self._topics.get(topic) or self._topics.setdefault(topic, self._prefix + topic)
-                self._produce(name, key, value, headers)
+                self._produce(name, key, self._framed(topic, value) if self._frames else value, headers)
                 if topic == "dead-letters" and self._dead_letters is not None:
                     self._dead_letters.add(dict(headers)["source"])
             self._producer.poll(0)
@@ -199,6 +211,10 @@ class TransactionalWriter:
         if not self._open:
             self._producer.begin_transaction()
             self._open = True
+
+    def _framed(self, topic: str, value: bytes) -> bytes:
+        frame = self._frames.get((topic, value[:HEADER_SIZE]))
+        return value if frame is None else frame + value[HEADER_SIZE:]
 
     def _produce(self, topic: str, key: bytes, value: bytes, headers: Any) -> None:
         while True:

@@ -82,7 +82,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "validator.cli.transport:app",
         "Run a transport plugin, which moves records in and out by other means than Kafka.",
     ),
-    "schemas": ("validator.cli.schemas:app", "List, show and check the Avro schemas."),
+    "schemas": ("validator.cli.schemas:app", "List, show, check and register the Avro schemas."),
     "topics": ("validator.cli.topics:app", "Create and list the topics."),
     "broker": ("validator.cli.broker:app", "Start, stop and inspect the embedded Kafka broker."),
     "jars": ("validator.cli.jars:jars", "Fetch the jars of the broker and of Spark's Kafka connector ahead of time."),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validator schemas list|show|check`."""
+"""`validator schemas list|show|check|register`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ import typer
 from rich.table import Column, Table
 
 from validator import exit_codes
+from validator.cli.common import ConfigPath
 from validator.cli.progress import working
 from validator.cli.table import print_table
 from validator.codec.compatibility import check_schemas, policy
 from validator.codec.schemas import Schema, schemas
+from validator.config import load_config
 from validator.errors import UserError
 from validator.topics import TOPICS
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     from validator.codec.schemas import SchemaSet
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="List, show and check the Avro schemas.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="List, show, check and register the Avro schemas.")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -90,6 +92,30 @@ def check(as_json: Json = False) -> None:
                 _write(f"     {problem}")
     if any(problems.values()):
         raise typer.Exit(exit_codes.DISAGREEMENT)
+
+
+@app.command()
+def register(config_path: ConfigPath = None, as_json: Json = False) -> None:
+    """Register the schemas of all records in the schema registry of the configuration, every version in its order.
+
+    A schema that a subject has already is left as it is. A subject that is new gets the compatibility that `schemas list --json` shows. The
+    schemas of installed plugins are among them; those of records that only the product itself reads are not.
+    """
+    from validator.service.schema_ids import records_in
+    from validator.service.schema_ids import register as register_in
+
+    config = load_config(config_path)
+    if config.schema_registry.url is None:
+        raise UserError("schemas register: expected [schema_registry] url, found none")
+    table = Table("subject", Column("version", justify="right"), Column("id", justify="right"), "", box=None)
+    with working(f"registering schemas at {config.schema_registry.url}"):
+        for each in register_in(config, records_in(*_installed())):
+            if as_json:
+                _write(json.dumps(each._asdict()))
+            version = "" if each.version is None else str(each.version)
+            table.add_row(each.subject, version, str(each.schema_id), "new" if each.is_new else "")
+    if not as_json:
+        print_table(table)
 
 
 def _find(name: str, version: int | None) -> Schema:

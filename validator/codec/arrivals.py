@@ -35,8 +35,10 @@ def arrival(
     Never raises: if decoding fails through a bug, the lane that the key names gets an `Unreadable`.
     """
     try:
-        if kind == RecordKind.BLOCK and (order := decode_order(value, source)) is not None and order.lane in lanes:
-            return order.lane, order
+        if kind == RecordKind.BLOCK and value is not None:
+            value = codec.plain(value)
+            if (order := decode_order(value, source)) is not None and order.lane in lanes:
+                return order.lane, order
         decoded = decode_record(codec, kind, value, source, key, lanes)
     except Exception as error:  # noqa: BLE001 - one record must not stop every lane
         return _unreadable(error, value or b"", source, key, lanes)

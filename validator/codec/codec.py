@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from validator.codec.framing import plain_form
 from validator.codec.reading import record_reader
 from validator.codec.record_types import RecordType, Shape
 from validator.codec.schemas import schemas, schemas_of
@@ -74,13 +75,15 @@ class Codec:
 
     ``schemas`` has the current schemas by name, ``by_header`` all versions by the first ten bytes of their records. ``readings`` has the
     input records by these bytes. ``inputs`` has the names of input records by kind and protocol; the protocol is None if every protocol has
-    the record.
+    the record. ``ids`` has what a schema registry knows: by the 5 bytes that a record starts with in Confluent's framing, the 10 bytes of
+    its plain form.
     """
 
     schemas: Mapping[str, Schema]
     by_header: Mapping[bytes, Schema]
     readings: Mapping[bytes, Reading]
     inputs: Mapping[tuple[RecordKind, str | None], str]
+    ids: Mapping[bytes, bytes] = field(default_factory=dict)
 
     @staticmethod
     def of(protocols: Iterable[ProtocolRecords]) -> Codec:
@@ -102,6 +105,19 @@ class Codec:
             for record in protocol.records:
                 builder.add(_kind(record, protocol, own), record.schema, record.shape, protocol.name, own)
         return builder.codec()
+
+    def knowing(self, ids: Mapping[bytes, bytes]) -> Codec:
+        """Return a codec that also reads Confluent's framing with these ids."""
+        return replace(self, ids=MappingProxyType(dict(ids)))
+
+    def plain(self, value: bytes) -> bytes:
+        """Return a value in its plain form; as it is if it has another form than those that the codec knows."""
+        return plain_form(value, self.ids)
+
+    def topic_of(self, schema: Schema) -> str | None:
+        """Return the topic that carries the records of a schema; None if it is part of other records."""
+        kinds = (TOPIC_OF_KIND[kind] for (kind, _), name in self.inputs.items() if name == schema.name)
+        return next(kinds, schema.topic)
 
     def input_schema(self, kind: RecordKind, protocol: str) -> Schema:
         """Return the schema of a protocol's records of a kind. Raises ``KeyError`` if the codec is not for the protocol."""

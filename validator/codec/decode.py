@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from validator.codec.dead_letters import fitted
+from validator.codec.framing import framed_id
 from validator.codec.record_types import check_count, check_u32
 from validator.codec.schemas import HEADER_SIZE, MARKER
 from validator.codec.strict import NotCanonical, TooManyItems
@@ -36,12 +37,15 @@ def decode_record(
 ) -> tuple[str, Input] | DeadLetter:
     """Return the lane and the input that a Kafka value holds, or the dead letter that it becomes.
 
-    ``kind`` is the kind of the topic it was read from. Checked in this order: the value exists, its size, its marker, its fingerprint, the
-    record's type against the topic, the Avro bytes to the last one and their form, every field in schema order, and the record against its
-    lane's protocol if ``lanes`` has the lane. If the bytes name no lane, the dead letter takes the lane from ``key``.
+    ``kind`` is the kind of the topic it was read from. A value in Confluent's framing is brought into its plain form first, in which the
+    input or dead letter keeps it, unless the codec does not know its id. Checked in this order: the value exists, its size, its marker, its
+    fingerprint, the record's type against the topic, the Avro bytes to the last one and their form, every field in schema order, and the
+    record against its lane's protocol if ``lanes`` has the lane. If the bytes name no lane, the dead letter takes the lane from ``key``.
     """
     entry = codec.readings.get(value[:HEADER_SIZE]) if value is not None else None
     if value is None or entry is None or entry.kind != kind or len(value) > RECORD_BYTES_MAX:
+        if value is not None and (plain := codec.plain(value)) is not value:
+            return decode_record(codec, kind, plain, source, key, lanes)
         return _unreadable(codec, kind, value, source, key)
     record: Any = None
     try:
@@ -69,8 +73,14 @@ def _unreadable(codec: Codec, kind: RecordKind, value: bytes | None, source: Sou
     if len(value) > RECORD_BYTES_MAX:
         detail = f"expected at most {RECORD_BYTES_MAX} bytes, found {len(value)}"
         return _dead(DeadReason.LIMIT, detail, source, value, key)
+    schema_id = framed_id(value)
+    if schema_id is not None and codec.ids:
+        detail = f"expected the id of a schema of {expected}, found {schema_id}, which the schema registry did not have when it was asked"
+        return _dead(DeadReason.UNKNOWN_SCHEMA, detail, source, value, key)
     if len(value) < HEADER_SIZE or not value.startswith(MARKER):
         found = f"{len(value)} bytes that start with {value[:HEADER_SIZE].hex() or 'nothing'}"
+        if schema_id is not None:
+            found += " (Confluent's framing needs [schema_registry])"
         detail = f"expected Avro single-object encoding (c301 and an 8-byte fingerprint), found {found}"
         return _dead(DeadReason.UNDECODABLE, detail, source, value, key)
     schema = codec.by_header.get(value[:HEADER_SIZE])

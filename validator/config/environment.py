@@ -45,6 +45,8 @@ class EnvironmentSource(PydanticBaseSettingsSource):
             elif path[0] == "kafka":
                 # librdkafka takes text, and a password may look like a number
                 path, value = ["kafka", ".".join(path[1:])], os.environ[variable]
+            elif path[0] == "schema_registry" and len(path) > 1:
+                value = os.environ[variable]  # all its values are text
             table = found
             for name in path[:-1]:
                 below = table.setdefault(name, {})

@@ -24,12 +24,14 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from validator.config.environment import EnvironmentSource
 from validator.config.explain import as_input
 from validator.config.limits import limit_errors
+from validator.config.registry import SchemaRegistry
 from validator.core import limits as core_limits
 from validator.core.handlers.handler import KIND
 from validator.core.types import Balances, Enactment, Para, ParaKind
 from validator.hexadecimal import from_hex
 from validator.metrics.address import parse_address
 from validator.metrics.limits import CHANNELS_MAX_DEFAULT, PARAS_MAX_DEFAULT, SUBJECTS_MAX
+from validator.registry_keys import REGISTRY_PREFIX
 from validator.tables import dotted
 from validator.topics import TOPICS
 
@@ -360,6 +362,7 @@ class Config(BaseSettings):
     job: Job = Field(default_factory=Job)
     dead_letters: DeadLetters = Field(default_factory=DeadLetters)
     metrics: Metrics = Field(default_factory=Metrics)
+    schema_registry: SchemaRegistry = Field(default_factory=SchemaRegistry)
     plugins: Plugins = Field(default_factory=Plugins)
     chains: dict[LaneName, Chain] = Field(default_factory=dict)
     transports: dict[PluginName, PluginConfig] = Field(default_factory=dict)
@@ -371,6 +374,16 @@ class Config(BaseSettings):
     @classmethod
     def _flatten_kafka(cls, value: object) -> object:
         return dotted(value) if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _add_registry(self) -> Config:
+        """Let whoever reads records with the table `kafka` know the schema registry."""
+        given = {name for name in self.kafka if name.startswith(REGISTRY_PREFIX)}
+        keys = self.schema_registry.client_keys()
+        if not given <= keys.keys():
+            raise ValueError(f"[kafka] {min(given)} cannot be set: expected the table [schema_registry]")
+        self.kafka.update(keys)
+        return self
 
     @classmethod
     def settings_customise_sources(

@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from validator.errors import UserError
+from validator.registry_keys import REGISTRY_PREFIX
 from validator.tables import dotted
 
 if TYPE_CHECKING:
@@ -90,11 +91,12 @@ _FIXED_FOR_SPARK: Final = ("bootstrap.servers", "metadata.broker.list", "securit
 def flatten(table: KafkaTable) -> dict[str, str]:
     """Return the table as Kafka writes it: dotted names, every value a string.
 
-    TOML reads `security.protocol = "SSL"` as a nested table; both spellings mean the same here. Errors, in order: a value that is neither
-    text, number nor boolean; a key that the guarantees depend on, or that must be the same for Spark; keys of TLS or of a login that
-    `security.protocol` would leave unused.
+    TOML reads `security.protocol = "SSL"` as a nested table; both spellings mean the same here. Keys of the schema registry are left out.
+    Errors, in order: a value that is neither text, number nor boolean; a key that the guarantees depend on, or that must be the same for
+    Spark; keys of TLS or of a login that `security.protocol` would leave unused.
     """
-    flat = {name: _text(name, value) for name, value in dotted(table).items()}
+    own = {name: value for name, value in dotted(table).items() if not name.startswith(REGISTRY_PREFIX)}
+    flat = {name: _text(name, value) for name, value in own.items()}
     for key in flat:
         name = _own_name(key)
         if name in _FIXED:

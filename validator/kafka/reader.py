@@ -14,10 +14,13 @@ from validator.errors import Unavailable, UserError
 from validator.kafka import retry
 from validator.kafka.client import admin_config, consumer_config
 from validator.kafka.consume import available
+from validator.kafka.registry import plain_values
 from validator.kafka.retry import answer, await_broker, brokers_are_gone, is_missing, partitions_of, passes, user_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from confluent_kafka import Message
 
     from validator.kafka.client import KafkaTable
 
@@ -47,7 +50,8 @@ class TopicReader:
     It starts at the first record or, with ``tail``, that many offsets before each partition's end. Records without a value, which delete a
     key from a compacted topic, are left out; with ``nulls`` they are returned with an empty value. Kafka has ``patience_s``, by default
     `retry.ANSWER_S_MAX`, to answer a request, and to come back if all brokers are gone. With ``sparing`` it holds few records in advance: a
-    fetch is bounded in compressed bytes only, and may otherwise become gigabytes. As a context manager it closes its connections on exit.
+    fetch is bounded in compressed bytes only, and may otherwise become gigabytes. Values in Confluent's framing are returned in their plain
+    form, unless it ``keeps_form`` or the schema registry does not know their ids. As a context manager it closes its connections on exit.
     Every method raises `UserError` if the topics do not exist, and `Unavailable` if no broker answers.
     """
 
@@ -62,8 +66,12 @@ class TopicReader:
         nulls: bool = False,
         patience_s: float | None = None,
         sparing: bool = False,
+        keeps_form: bool = False,
     ) -> None:
         self._kafka = kafka
+        self._plain = bytes if keeps_form else plain_values(kafka)
+        self._left: list[Message] = []
+        """Messages of a poll that failed: the schema registry did not answer."""
         self._prefix = prefix
         self._nulls = nulls
         self._patience_s = retry.ANSWER_S_MAX if patience_s is None else patience_s
@@ -120,20 +128,23 @@ class TopicReader:
             if self._wanted is not None:
                 self._consumer.assign(self._wanted)
                 self._wanted = None
-            messages = available(self._consumer, self._records_per_poll, timeout_s)
-        for message in messages:
+            self._left = self._left or available(self._consumer, self._records_per_poll, timeout_s)
+        # the registry may not answer: then the next poll begins with the same messages
+        values = [self._plain(_bytes(each.value()) or b"") if each.error() is None else b"" for each in self._left]
+        messages, self._left = self._left, []
+        for message, value in zip(messages, values, strict=True):
             error = message.error()
             if error is None:
-                topic, value = message.topic(), message.value()
+                topic = message.topic()
                 if message.offset() < self._next.get((topic, message.partition()), 0):
                     continue
                 self._next[topic, message.partition()] = message.offset() + 1
                 self._read_on.add((topic, message.partition()))
-                if topic is not None and (value is not None or self._nulls):
+                if topic is not None and (message.value() is not None or self._nulls):
                     place = message.partition(), message.offset()
                     name, headers = topic.removeprefix(self._prefix), tuple(message.headers() or ())
                     at = message.timestamp()[1]
-                    records.append(TopicRecord(name, *place, _bytes(message.key()), _bytes(value) or b"", at, headers))
+                    records.append(TopicRecord(name, *place, _bytes(message.key()), value, at, headers))
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._ends[message.topic(), message.partition()] = message.offset()
                 self._read_on.discard((message.topic(), message.partition()))
@@ -197,6 +208,7 @@ class TopicReader:
         self._next = {(place.topic, place.partition): max(place.offset, 0) for place in places}
         self._ends.clear()
         self._read_on.clear()
+        self._left = []
         self._wanted = places
 
     # --- requests to Kafka: each goes through `retry.answer` ---

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
-from validator.errors import UserError
+from validator.errors import Unavailable, UserError
 from validator.kafka.client import consumer_config
+from validator.kafka.registry import plain_values
 from validator.kafka.retry import ANSWER_S_MAX, answer, check, is_missing, partitions_of, passes, user_error
 from validator.plugin.api import OutputRecord
 from validator.plugin.limits import COMMIT_S_MAX, POLL_S_MAX, READER_FETCH_KIB
@@ -46,6 +47,7 @@ class KafkaOutputReader:
         stopping: Callable[[], bool],
     ) -> None:
         self._prefix, self._check, self._stopping = prefix, check, stopping
+        self._plain = plain_values(kafka)
         self._lock = Lock()
         """Held while the consumer is in use, so that it can be closed from another thread."""
         self.is_closed = False
@@ -108,9 +110,15 @@ class KafkaOutputReader:
         topic = message.topic()
         place = "" if topic is None else topic.removeprefix(self._prefix), message.partition()
         if error is None:
+            value = message.value()
+            try:
+                value = None if value is None else self._plain(value)
+            except Unavailable:  # the schema registry is away: the same record comes again
+                self._assign(self._positions)
+                raise
             self._positions[place] = message.offset() + 1
-            if message.value() is not None:  # skip the tombstones of compacted topics
-                return OutputRecord(*place, message.offset(), message.key() or b"", message.value())
+            if value is not None:  # skip the tombstones of compacted topics
+                return OutputRecord(*place, message.offset(), message.key() or b"", value)
         elif error.code() == KafkaError._PARTITION_EOF:
             # the markers of transactions take offsets, but are no messages
             self._positions[place] = max(self._positions[place], message.offset())

@@ -91,6 +91,21 @@ CHANGES: dict[str, Any] = {
     "metrics.paras": table("metrics", paras=[2000]),
     "metrics.paras_max": table("metrics", paras_max=7),
     "metrics.channels_max": table("metrics", channels_max=7),
+    "schema_registry.url": table("schema_registry", url="https://registry.example"),
+    "schema_registry.user": table("schema_registry", url="https://registry.example", user="me", password="1"),
+    "schema_registry.password": table("schema_registry", url="https://registry.example", user="me", password="2"),
+    "schema_registry.ca_file": table("schema_registry", url="https://registry.example", ca_file="ca.pem"),
+    "schema_registry.certificate_file": table(
+        "schema_registry", url="https://registry.example", certificate_file="client.pem"
+    ),
+    "schema_registry.key_file": table(
+        "schema_registry", url="https://registry.example", certificate_file="client.pem", key_file="client.key"
+    ),
+    "schema_registry.key_password": table(
+        "schema_registry", url="https://registry.example", certificate_file="client.pem", key_password="secret"
+    ),
+    "schema_registry.subjects": table("schema_registry", url="https://registry.example", subjects="record"),
+    "schema_registry.write": table("schema_registry", url="https://registry.example", write="confluent"),
     "plugins.lock": table("plugins", lock="LOCK"),
     "plugins.artefacts": None,  # where plugins come from, not which: `test_pack`
     CHAIN: {"chains": {**BASE["chains"], "b": {}}},

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stand-in for a schema registry: the part of Confluent's REST interface that the product and its examples use, on loopback.
+
+As in the original, a schema has one id however many subjects have it, subjects number their versions from 1, a new version must be compatible
+with the last one, and errors carry a code besides the HTTP status.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from validator.codec.compatibility import incompatibilities
+
+FIRST_ID = 100_001
+"""Ids of more than two bytes, so that a reader that drops a byte is noticed."""
+
+
+class Refused(Exception):
+    """An answer with an error code."""
+
+    def __init__(self, status: int, code: int, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+class StandIn:
+    """What a registry holds. ``asked`` lists the requests, method and path; ``broken`` is the status of every answer while it is set."""
+
+    def __init__(self, login: str | None = None) -> None:
+        self.url = ""
+        self.ids: dict[str, int] = {}
+        self.subjects: dict[str, list[str]] = {}
+        self.levels: dict[str, str] = {}
+        self.asked: list[tuple[str, str]] = []
+        self.broken: int | None = None
+        self.login = login
+
+    def add(self, subject: str, schema: Any) -> int:
+        """Add a version to a subject without any check, and return the schema's id."""
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        versions = self.subjects.setdefault(subject, [])
+        if text not in versions:
+            versions.append(text)
+        return self.ids.setdefault(text, FIRST_ID + len(self.ids))
+
+    def answer(self, method: str, path: list[str], body: Any) -> Any:
+        match method, path:
+            case "GET", ["subjects"]:
+                return sorted(self.subjects)
+            case "GET", ["subjects", subject, "versions"]:
+                return list(range(1, len(self._versions(subject)) + 1))
+            case "GET", ["subjects", subject, "versions", number]:
+                return self._version(subject, int(number))
+            case "POST", ["subjects", subject, "versions"]:
+                return {"id": self._register(subject, body["schema"])}
+            case "GET", ["schemas", "ids", number]:
+                found = next((text for text, each in self.ids.items() if each == int(number)), None)
+                if found is None:
+                    raise Refused(404, 40403, f"Schema {number} not found")
+                return {"schema": found}
+            case "PUT", ["config", subject]:
+                self.levels[subject] = body["compatibility"]
+                return {"compatibility": body["compatibility"]}
+        raise Refused(404, 404, "HTTP 404 Not Found")
+
+    def _versions(self, subject: str) -> list[str]:
+        if subject not in self.subjects:
+            raise Refused(404, 40401, f"Subject '{subject}' not found.")
+        return self.subjects[subject]
+
+    def _version(self, subject: str, number: int) -> dict[str, Any]:
+        text = self._versions(subject)[number - 1]
+        return {"subject": subject, "version": number, "id": self.ids[text], "schema": text}
+
+    def _register(self, subject: str, text: str) -> int:
+        before = self.subjects.get(subject, [])
+        if before and text not in before:
+            problems = incompatibilities(json.loads(text), json.loads(before[-1]))
+            if problems:
+                raise Refused(409, 409, f"Schema being registered is incompatible: {problems[0]}")
+        return self.add(subject, text)
+
+
+@contextmanager
+def stand_in(login: str | None = None) -> Iterator[StandIn]:
+    """Serve a registry on a free port of loopback; with a ``login``, user and password with a colon, it admits nobody else."""
+    held = StandIn(login)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(held))
+    held.url = f"http://127.0.0.1:{server.server_port}"
+    thread = Thread(target=lambda: server.serve_forever(poll_interval=0.05), daemon=True)
+    thread.start()
+    try:
+        yield held
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _handler(held: StandIn) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = -1  # header and body are one packet: otherwise the second one waits for the client's delayed acknowledgement
+
+        def _serve(self) -> None:
+            size = int(self.headers.get("Content-Length") or 0)
+            body = json.loads(self.rfile.read(size)) if size else None
+            path = urlsplit(self.path).path
+            held.asked.append((self.command, unquote(path)))
+            try:
+                self._check()
+                status, answer = 200, held.answer(self.command, [unquote(part) for part in path.split("/")[1:]], body)
+            except Refused as refused:
+                status, answer = refused.status, {"error_code": refused.code, "message": str(refused)}
+            data = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def _check(self) -> None:
+            if held.broken is not None:
+                raise Refused(held.broken, held.broken * 100 + 1, "Error in the backend data store")
+            expected = held.login and "Basic " + b64encode(held.login.encode()).decode()
+            if expected and self.headers.get("Authorization") != expected:
+                raise Refused(401, 401, "HTTP 401 Unauthorized")
+
+        do_GET = do_POST = do_PUT = _serve  # noqa: N815 - http.server's names
+
+        def log_message(self, *_: object) -> None: ...
+
+    return Handler

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What readers ask a schema registry, and what they say if it does not answer."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.registry_stand_in import StandIn, stand_in
+from validator.codec.framing import id_header
+from validator.codec.schemas import schemas
+from validator.config import Config
+from validator.errors import Unavailable, UserError
+from validator.kafka import registry as module
+from validator.kafka.client import consumer_config
+from validator.kafka.registry import AskedIds, Registry, known_ids, plain_values, with_known_ids
+from validator.kafka.spark_options import spark_options
+
+SCHEMA = schemas()["validator.Verdict"]
+BODY = b"the same bytes"
+
+
+@pytest.fixture
+def registry() -> Iterator[StandIn]:
+    with stand_in() as held:
+        yield held
+
+
+def table(held: StandIn, **more: str) -> dict[str, Any]:
+    return Config(kafka={"bootstrap.servers": "k:1"}, schema_registry={"url": held.url, **more}).kafka
+
+
+def test_value_gets_its_plain_header_and_the_registry_is_asked_once(registry: StandIn) -> None:
+    value = id_header(registry.add("anything", SCHEMA.source)) + BODY
+    plain = plain_values(table(registry))
+    assert [plain(value), plain(value), plain_values(table(registry))(value)] == [SCHEMA.header + BODY] * 3
+    assert len(registry.asked) == 1
+
+
+def test_other_values_ask_nobody(registry: StandIn) -> None:
+    plain = plain_values(table(registry))
+    values = [SCHEMA.header + BODY, b"", b"\0", b"\0\0\0\1", b"text"]
+    assert [plain(value) for value in values] == values
+    assert registry.asked == []
+
+
+def test_unknown_id_stays_as_it_is_and_is_asked_for_once(registry: StandIn) -> None:
+    registry.add("other", "this is no schema")
+    plain = plain_values(table(registry))
+    for schema_id in (7, next(iter(registry.ids.values()))):
+        value = id_header(schema_id) + BODY
+        assert plain(value) == plain(value) == value
+    assert len(registry.asked) == 2
+
+
+def test_made_up_ids_end_the_questions(registry: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "UNKNOWN_IDS_MAX", 3)
+    good = id_header(registry.add("anything", SCHEMA.source)) + BODY
+    asked = AskedIds(lambda: Registry(table(registry)))
+    assert asked.plain(good) == SCHEMA.header + BODY
+    for schema_id in range(10):
+        asked.plain(id_header(schema_id) + BODY)
+    assert len(registry.asked) == 1 + 3
+    assert asked.plain(good) == SCHEMA.header + BODY
+
+
+def test_reader_waits_for_a_registry_that_does_not_answer(registry: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    def back(_: float) -> None:
+        registry.broken = None
+
+    value = id_header(registry.add("anything", SCHEMA.source)) + BODY
+    registry.broken = 503
+    monkeypatch.setattr(module.time, "sleep", back)
+    assert AskedIds(lambda: Registry(table(registry))).plain(value) == SCHEMA.header + BODY
+
+
+def test_registry_that_stays_away_is_named(registry: StandIn) -> None:
+    registry.broken = 503
+    with pytest.raises(
+        Unavailable, match=r"^schema registry http://127\.0\.0\.1:\d+: Error in the backend.*\(HTTP 503\)$"
+    ):
+        AskedIds(lambda: Registry(table(registry)), patience_s=0).plain(id_header(1) + BODY)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    gone = Config(schema_registry={"url": url}).kafka
+    with pytest.raises(
+        Unavailable, match=rf"^no schema registry answers at {url} \(.+\): check \[schema_registry\] url$"
+    ):
+        AskedIds(lambda: Registry(gone), patience_s=0).plain(id_header(1) + BODY)
+
+
+def test_login_is_sent_and_refusal_is_no_outage() -> None:
+    with stand_in(login="me:se:cret") as held:
+        assert Registry(table(held, user="me", password="se:cret")).subjects() == []
+        with pytest.raises(UserError, match=r"HTTP 401") as raised:
+            Registry(table(held, user="me", password="wrong")).subjects()
+        assert not isinstance(raised.value, Unavailable)
+
+
+def test_versions_of_a_subject(registry: StandIn) -> None:
+    first, second = (registry.add("s", json.dumps({"type": "fixed", "name": "F", "size": size})) for size in (1, 2))
+    found = Registry(table(registry)).versions("s")
+    assert [(each.version, each.schema_id) for each in found] == [(1, first), (2, second)]
+    assert Registry(table(registry)).versions("none") == []
+
+
+def test_address_that_is_no_registry_is_named() -> None:
+    with stand_in() as held:
+        elsewhere = table(held)
+        elsewhere["schema.registry.url"] += "/elsewhere"
+        with pytest.raises(UserError, match="HTTP 404"):
+            Registry(elsewhere).subjects()
+
+
+def test_certificate_file_that_is_missing_is_named() -> None:
+    config = Config(schema_registry={"url": "https://127.0.0.1:1", "ca_file": "/no/such/file.pem"})
+    with pytest.raises(UserError, match=r"^\[schema_registry\]: the client does not accept it: "):
+        Registry(config.kafka)
+
+
+def test_workers_know_ids_and_no_secret(registry: StandIn) -> None:
+    kafka = table(registry, user="me", password="secret")
+    headers = {id_header(5): SCHEMA.header}
+    worker = with_known_ids(kafka, headers)
+    assert worker["bootstrap.servers"] == "k:1"
+    assert "secret" not in repr(worker)
+    assert registry.url not in repr(worker)
+    assert known_ids(worker) == headers
+    assert known_ids(kafka) is None
+    plain = plain_values(worker)
+    assert plain(id_header(5) + BODY) == SCHEMA.header + BODY
+    assert plain(id_header(6) + BODY) == id_header(6) + BODY
+    assert registry.asked == []
+    assert hash(tuple(sorted(worker.items())))
+
+
+def test_settings_of_the_registry_reach_no_client_of_kafka(registry: StandIn) -> None:
+    for kafka in (table(registry), with_known_ids(table(registry), {id_header(5): SCHEMA.header})):
+        assert not [name for name in consumer_config(kafka, group_id="g") if "registry" in name]
+        assert not [name for name in spark_options(kafka) if "registry" in name]

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table `[schema_registry]` of `validator.toml`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from validator.registry_keys import REGISTRY_PREFIX
+
+
+class SchemaRegistry(BaseModel):
+    """`[schema_registry]`: a registry with Confluent's REST interface, whose ids may stand in front of records instead of fingerprints."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    url: Annotated[str, Field(pattern=r"^https?://[^@\s]+$")] | None = None
+    """Its address, http or https; several with commas. Without it only the plain form of records is read."""
+    user: Annotated[str, Field(pattern=r"^[^:]+$")] | None = None
+    """Name of a login (HTTP basic)."""
+    password: str | None = None
+    ca_file: str | None = None
+    """PEM file of the authorities that may have signed the registry's certificate; by default those that the client ships."""
+    certificate_file: str | None = None
+    """PEM file of a client certificate, with its key unless key_file names it."""
+    key_file: str | None = None
+    key_password: str | None = None
+    subjects: Literal["topic-record", "record"] = "topic-record"
+    """Names of subjects: topic and record (TopicRecordNameStrategy), or the record alone (RecordNameStrategy)."""
+    write: Literal["plain", "confluent"] = "plain"
+    """Form of the records that jobs emit."""
+
+    @model_validator(mode="after")
+    def _check_together(self) -> SchemaRegistry:
+        given = [name for name in type(self).model_fields if name in self.model_fields_set and name != "url"]
+        if self.url is None and given:
+            raise ValueError(f"{given[0]} needs url")
+        if (self.user is None) != (self.password is None):
+            raise ValueError("expected user and password, found one of them")
+        if self.certificate_file is None and (self.key_file or self.key_password) is not None:
+            raise ValueError("key_file and key_password need certificate_file")
+        return self
+
+    def client_keys(self) -> dict[str, str]:
+        """Return the settings of the registry's client by its own names, with the prefix that they have in a table of Kafka's."""
+        named = {
+            "url": self.url,
+            "basic.auth.user.info": None if self.user is None else f"{self.user}:{self.password}",
+            "ssl.ca.location": self.ca_file,
+            "ssl.certificate.location": self.certificate_file,
+            "ssl.key.location": self.key_file,
+            "ssl.key.password": self.key_password,
+        }
+        return {f"{REGISTRY_PREFIX}{name}": value for name, value in named.items() if value is not None}

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The schema registry: who reads records asks it for the schemas that Confluent's framing names (`validator.codec.framing`).
+
+Its settings travel with those of Kafka, as keys of the same table with the prefix `REGISTRY_PREFIX`, so that every reader has them. Workers
+get `IDS` instead: what the driver has looked up. They ask nobody, so every attempt at a batch reads the same.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from validator.codec.framing import ID_HEADER_SIZE, MAGIC, framed_id, plain_form, plain_header
+from validator.errors import Unavailable, UserError
+from validator.kafka.retry import ANSWER_S_MAX
+from validator.registry_keys import REGISTRY_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from validator.kafka.client import KafkaTable
+
+URL: Final = f"{REGISTRY_PREFIX}url"
+IDS: Final = f"{REGISTRY_PREFIX}ids"
+"""Key of what a worker knows of the registry: pairs of headers, Confluent's and the plain one."""
+
+ANSWER_S: Final = 10
+"""Seconds that the registry has to answer one request."""
+RETRY_S: Final = 0.5
+"""Seconds between two attempts of a reader."""
+UNKNOWN_IDS_MAX: Final = 1_000
+"""Ids without a schema about which a process asks; beyond it, it asks about no other: anyone who may write records may make up ids."""
+CLIENTS_MAX: Final = 16
+"""Registries that a process remembers."""
+
+_PASSING: Final = (408, 425, 429)
+_NOT_FOUND: Final = 404
+
+
+class RegisteredSchema(NamedTuple):
+    """One version of a subject, with the schema's text."""
+
+    version: int
+    schema_id: int
+    text: str
+
+
+class Registry:
+    """A client of a schema registry. Every method raises `UserError`, and `Unavailable` if the registry does not answer now."""
+
+    def __init__(self, kafka: KafkaTable) -> None:
+        """Raises `UserError` if the client is not installed, or does not accept the settings."""
+        settings = {
+            name.removeprefix(REGISTRY_PREFIX): value
+            for name, value in kafka.items()
+            if name.startswith(REGISTRY_PREFIX)
+        }
+        self.url = str(settings["url"])
+        try:
+            from confluent_kafka.schema_registry import SchemaRegistryClient
+        except ImportError as error:
+            raise UserError(
+                f"[schema_registry]: {error.name} is not installed: pip install 'validator[registry]'"
+            ) from error
+        try:
+            self._client: Any = SchemaRegistryClient({**settings, "timeout": ANSWER_S, "max.retries": 0})
+        except (ValueError, TypeError, OSError) as error:
+            raise UserError(f"[schema_registry]: the client does not accept it: {error}") from error
+
+    def schema(self, schema_id: int) -> str | None:
+        """Return the text of a schema, None if the registry has no Avro schema of this id."""
+        with self._answering():
+            return self._text(lambda: self._client.get_schema(schema_id))
+
+    def subjects(self) -> list[str]:
+        """Return the names of all subjects."""
+        with self._answering():
+            return [str(each) for each in self._client.get_subjects()]
+
+    def versions(self, subject: str) -> list[RegisteredSchema]:
+        """Return the Avro schemas of a subject, by ascending version; none if it does not exist."""
+        with self._answering():
+            numbers = self._found(lambda: self._client.get_versions(subject)) or []
+            found = [self._found(partial(self._client.get_version, subject, number)) for number in numbers]
+            return sorted(
+                RegisteredSchema(int(each.version), int(each.schema_id), each.schema.schema_str)
+                for each in found
+                if each is not None and _is_avro(each.schema)
+            )
+
+    def register(self, subject: str, text: str) -> int:
+        """Add a version to a subject unless it has it already, and return the schema's id."""
+        from confluent_kafka.schema_registry import Schema
+
+        with self._answering(subject):
+            return int(self._client.register_schema(subject, Schema(text, "AVRO")))
+
+    def set_compatibility(self, subject: str, level: str) -> None:
+        """Say which new versions of a subject the registry accepts."""
+        with self._answering(subject):
+            self._client.set_compatibility(subject, level)
+
+    def _text(self, ask: Callable[[], Any]) -> str | None:
+        found = self._found(ask)
+        return found.schema_str if found is not None and _is_avro(found) else None
+
+    @staticmethod
+    def _found(ask: Callable[[], Any]) -> Any:
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+        try:
+            return ask()
+        except SchemaRegistryError as error:
+            if error.http_status_code == _NOT_FOUND and error.error_code != SchemaRegistryError.UNKNOWN:
+                return None
+            raise
+
+    @contextmanager
+    def _answering(self, subject: str = "") -> Iterator[None]:
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+        from httpx import HTTPError
+
+        of_subject = f"subject {subject}: " if subject else ""
+        try:
+            yield
+        except SchemaRegistryError as error:
+            status = error.http_status_code
+            text = f"schema registry {self.url}: {of_subject}{error.error_message} (HTTP {status})"
+            raise (Unavailable if status >= 500 or status in _PASSING else UserError)(text) from error
+        except HTTPError as error:
+            raise Unavailable(
+                f"no schema registry answers at {self.url} ({error or type(error).__name__}): check [schema_registry] url"
+            ) from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(
+                f"schema registry {self.url}: expected its REST interface, found another answer: {error}"
+            ) from error
+
+
+def _is_avro(schema: Any) -> bool:
+    return isinstance(schema.schema_str, str) and schema.schema_type in (None, "AVRO")
+
+
+class AskedIds:
+    """Ids that are looked up when a record names them; each once in a process."""
+
+    def __init__(self, registry: Callable[[], Registry], patience_s: float = ANSWER_S_MAX) -> None:
+        self._registry = registry
+        self._patience_s = patience_s
+        self._lock = Lock()
+        self._headers: dict[bytes, bytes] = {}
+        self._unknown: set[bytes] = set()
+        self._client: Registry | None = None
+
+    def plain(self, value: bytes) -> bytes:
+        """Return a value in its plain form; as it is if the registry does not know its id. Raises `UserError`, `Unavailable`."""
+        header = value[:ID_HEADER_SIZE]
+        schema_id = framed_id(value)
+        if schema_id is not None and header not in self._headers:
+            with self._lock:
+                self._ask(header, schema_id)
+        return plain_form(value, self._headers)
+
+    def _ask(self, header: bytes, schema_id: int) -> None:
+        if header in self._headers or header in self._unknown or len(self._unknown) >= UNKNOWN_IDS_MAX:
+            return
+        text = self._answer(schema_id)
+        plain = None if text is None else plain_header(text)
+        if plain is None:
+            self._unknown.add(header)
+        else:
+            self._headers[header] = plain
+
+    def _answer(self, schema_id: int) -> str | None:
+        deadline = time.monotonic() + self._patience_s
+        while True:
+            try:
+                self._client = self._client or self._registry()
+                return self._client.schema(schema_id)
+            except Unavailable:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(RETRY_S)
+
+
+def plain_values(kafka: KafkaTable) -> Callable[[bytes], bytes]:
+    """Return what brings values into their plain form: by what a worker knows, else by the registry, if there is one."""
+    known = known_ids(kafka)
+    if known is not None:
+        return lambda value: plain_form(value, known) if value.startswith(MAGIC) else value
+    if URL not in kafka:
+        return _unchanged
+    asked = _asked(tuple(sorted((name, value) for name, value in kafka.items() if name.startswith(REGISTRY_PREFIX))))
+    return lambda value: asked.plain(value) if value.startswith(MAGIC) else value
+
+
+def known_ids(kafka: KafkaTable) -> dict[bytes, bytes] | None:
+    """Return what a worker knows: the plain headers by Confluent's; None in a process that may ask the registry."""
+    pairs: Any = kafka.get(IDS)
+    return None if pairs is None else dict(pairs)
+
+
+def with_known_ids(kafka: KafkaTable, headers: Mapping[bytes, bytes]) -> dict[str, Any]:
+    """Return the table for workers: they know these ids and neither address nor password of the registry."""
+    own = {name: value for name, value in kafka.items() if not name.startswith(REGISTRY_PREFIX)}
+    return {**own, IDS: tuple(sorted(headers.items()))}
+
+
+def _unchanged(value: bytes) -> bytes:
+    return value
+
+
+@lru_cache(maxsize=CLIENTS_MAX)
+def _asked(settings: tuple[tuple[str, Any], ...]) -> AskedIds:
+    return AskedIds(lambda: Registry(dict(settings)))

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a job knows of the schema registry: it asks when it starts, and workers get the answer as data.
+
+Schemas are registered under subjects that name topic and record, or the record alone (`[schema_registry] subjects`): a topic may carry
+several kinds of records, which no single subject could keep compatible. Ids are looked up under every name that common serializers use, so
+a producer may register the same schema under its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from validator.codec.compatibility import policy
+from validator.codec.framing import id_header, plain_header
+from validator.errors import UserError
+from validator.kafka.registry import Registry
+from validator.topics import INPUT_TOPICS
+
+if TYPE_CHECKING:
+    from validator.codec.codec import Codec
+    from validator.codec.schemas import Schema, SchemaSet
+    from validator.config import Config
+    from validator.plugin.job_api import Job
+
+VERSIONS_MAX: Final = 10_000
+"""Versions of all subjects that a job looks at."""
+
+INTERNAL_TOPICS: Final = frozenset({"cursors", "dead-letter-replays", "markers", "metrics"})
+"""Topics that only the product reads: their records have the plain form and are not registered."""
+
+
+class RecordSchemas(NamedTuple):
+    """A record of a topic, without the prefix: the versions of its schema, the current one last."""
+
+    topic: str
+    versions: tuple[Schema, ...]
+
+    @property
+    def current(self) -> Schema:
+        """The schema that is written."""
+        return self.versions[-1]
+
+
+class SchemaIds(NamedTuple):
+    """What a registry knows of some records.
+
+    ``headers`` has the plain headers by Confluent's; ``frames`` has, by topic and plain header, Confluent's header of the records that are
+    sent with it.
+    """
+
+    headers: Mapping[bytes, bytes]
+    frames: Mapping[tuple[str, bytes], bytes]
+
+
+NO_IDS: Final = SchemaIds({}, {})
+
+
+def records_of(codec: Codec) -> list[RecordSchemas]:
+    """Return the records of a codec's protocols, and those that all protocols share."""
+    return _records(
+        codec.schemas.values(),
+        codec.by_header.values(),
+        {each.name: codec.topic_of(each) for each in codec.schemas.values()},
+    )
+
+
+def records_of_job(codec: Codec, job: Job) -> list[RecordSchemas]:
+    """Return the records of lanes and those of a plugin's job."""
+    forms = {topic: form.format for topic, form in job.forms.items()}
+    own = [RecordSchemas(topic, each.schemas.every_version(each.schema.name)) for topic, each in forms.items()]
+    return [*records_of(codec), *own]
+
+
+def records_in(known: SchemaSet, topics: Mapping[str, str]) -> list[RecordSchemas]:
+    """Return the records of a set; ``topics`` has the topic of a record whose schema names none."""
+    versions = (each for name in known.current for each in known.every_version(name))
+    named = {each.name: each.topic or topics.get(each.name) for each in known.current.values()}
+    return _records(known.current.values(), versions, named)
+
+
+def _records(
+    current: Iterable[Schema], versions: Iterable[Schema], topics: Mapping[str, str | None]
+) -> list[RecordSchemas]:
+    earlier: dict[str, list[Schema]] = {}
+    for each in versions:
+        if each.version is not None:
+            earlier.setdefault(each.name, []).append(each)
+    return [
+        RecordSchemas(topic, (*sorted(earlier.get(each.name, ()), key=lambda one: one.version or 0), each))
+        for each in current
+        if (topic := topics.get(each.name)) is not None and topic not in INTERNAL_TOPICS
+    ]
+
+
+def subject_of(config: Config, record: RecordSchemas) -> str:
+    """Return the subject of a record's schema."""
+    name = record.current.name
+    return name if config.schema_registry.subjects == "record" else f"{config.topics.prefix}{record.topic}-{name}"
+
+
+def schema_ids(config: Config, records: Iterable[RecordSchemas]) -> SchemaIds:
+    """Return what the configured registry knows of some records; nothing if none is configured.
+
+    Raises `Unavailable` if it does not answer, and `UserError`: it refuses, it has more than `VERSIONS_MAX` versions, or a schema is
+    missing that is to be written.
+    """
+    if config.schema_registry.url is None:
+        return NO_IDS
+    records = list(records)
+    registry = Registry(config.kafka)
+    known = set(registry.subjects())
+    by_subject: dict[str, dict[bytes, bytes]] = {}
+    """By subject, Confluent's headers by the plain ones; of equal schemas the last version counts."""
+    headers: dict[bytes, bytes] = {}
+    for subject in sorted(known.intersection(_every_subject(config, records))):
+        own = by_subject[subject] = {}
+        for version in registry.versions(subject):
+            plain = plain_header(version.text)
+            if plain is not None:
+                headers[id_header(version.schema_id)] = plain
+                own[plain] = id_header(version.schema_id)
+        if len(headers) > VERSIONS_MAX:
+            raise UserError(f"schema registry {registry.url}: expected at most {VERSIONS_MAX} versions, found more")
+    return SchemaIds(headers, _frames(config, records, by_subject))
+
+
+def _every_subject(config: Config, records: Iterable[RecordSchemas]) -> set[str]:
+    prefix = config.topics.prefix
+    names = ((prefix + record.topic, record.current.name) for record in records)
+    return {subject for topic, name in names for subject in (f"{topic}-value", f"{topic}-{name}", name)}
+
+
+def _frames(
+    config: Config, records: Iterable[RecordSchemas], by_subject: Mapping[str, Mapping[bytes, bytes]]
+) -> dict[tuple[str, bytes], bytes]:
+    if config.schema_registry.write == "plain":
+        return {}
+    frames: dict[tuple[str, bytes], bytes] = {}
+    for record in records:
+        if record.topic in INPUT_TOPICS:
+            continue
+        subject, header = subject_of(config, record), record.current.header
+        frame = by_subject.get(subject, {}).get(header)
+        if frame is None:
+            raise UserError(
+                f"schema registry {config.schema_registry.url}: subject {subject} has no version that equals our schema of "
+                f"{record.current.name}: run `validator schemas register`"
+            )
+        frames[record.topic, header] = frame
+    return frames
+
+
+class Registered(NamedTuple):
+    """A schema in the registry. ``version`` is our own, None for an unreleased one; ``is_new`` if it was not there before."""
+
+    subject: str
+    version: int | None
+    schema_id: int
+    is_new: bool
+    compatibility: str
+
+
+def register(config: Config, records: Iterable[RecordSchemas]) -> Iterable[Registered]:
+    """Register every version of some records in their order, and yield what the registry has then.
+
+    A subject that is new gets the compatibility of its record's versions. Raises `UserError`, `Unavailable`.
+    """
+    registry = Registry(config.kafka)
+    for record in records:
+        subject, level = subject_of(config, record), policy(record.current)
+        found = registry.versions(subject)
+        there = {plain_header(version.text): version.schema_id for version in found}
+        is_new_subject = not found
+        for schema in _different(record.versions):
+            schema_id = there.get(schema.header)
+            if schema_id is None:
+                schema_id = registry.register(subject, json.dumps(schema.source))
+                yield Registered(subject, schema.version, schema_id, is_new=True, compatibility=level)
+                if is_new_subject:
+                    registry.set_compatibility(subject, level)
+                    is_new_subject = False
+            else:
+                yield Registered(subject, schema.version, schema_id, is_new=False, compatibility=level)
+
+
+def _different(versions: Iterable[Schema]) -> Iterable[Schema]:
+    """Return versions without the current one if the last released one equals it."""
+    found: dict[bytes, Schema] = {}
+    for each in versions:
+        found.setdefault(each.header, each)
+    return found.values()
