@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A stand-in for a schema registry: the part of Confluent's REST interface that the product and its examples use, on loopback.
 
-As in the original, a schema has one id however many subjects have it, subjects number their versions from 1, a new version must be compatible
-with the last one, and errors carry a code besides the HTTP status.
+As in the original, a schema has one id however many subjects have it, subjects number their versions from 1, a new version must be
+compatible with the last one, and errors carry a code besides the HTTP status.
 """
 
 from __future__ import annotations
@@ -107,7 +107,9 @@ def stand_in(login: str | None = None) -> Iterator[StandIn]:
 def _handler(held: StandIn) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        wbufsize = -1  # header and body are one packet: otherwise the second one waits for the client's delayed acknowledgement
+        wbufsize = (
+            -1
+        )  # header and body are one packet: otherwise the second one waits for the client's delayed acknowledgement
 
         def _serve(self) -> None:
             size = int(self.headers.get("Content-Length") or 0)

@@ -97,7 +97,7 @@ def test_a_subject_with_another_schema_is_refused(registry: StandIn) -> None:
 def test_compatibility_of_a_subject_that_exists_is_left_alone(registry: StandIn) -> None:
     block = next(each for each in RECORDS if each.current.name == "validator.Block")
     registry.add("p.blocks-validator.Block", block.versions[0].source)
-    assert [each.is_new for each in register(config(registry), [block])][0] is False
+    assert not next(iter(register(config(registry), [block]))).is_new
     assert registry.levels == {}
 
 
