@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import json
+import socket
+from pathlib import Path
 
 import pytest
 
 from tests.cli.follower import invoke
+from tests.registry_stand_in import stand_in
 from validator.cli.schemas import _names
 from validator.codec.schemas import schemas
 
@@ -44,3 +47,40 @@ def test_records_of_installed_protocols_and_jobs_are_listed_shown_and_checked() 
     assert rows["validator.xcmp_bodies.Body"]["topic"] == "xcmp.bodies"
     assert json.loads(invoke("schemas", "show", "xcmp.Candidate").stdout)["name"] == "validator.xcmp.Candidate"
     assert set(json.loads(invoke("schemas", "check", "--json").stdout)["problems"]) == set(rows)
+
+
+def test_schemas_are_registered_once(tmp_path: Path) -> None:
+    with stand_in() as registry:
+        config = tmp_path / "validator.toml"
+        config.write_text(f'topics.prefix = "p."\nschema_registry.url = "{registry.url}"\n', encoding="utf-8")
+        first = invoke("schemas", "register", f"--config={config}", "--json")
+        assert first.exit_code == 0, first.stderr
+        rows = [json.loads(line) for line in first.stdout.splitlines()]
+        assert {row["subject"] for row in rows} == set(registry.subjects)
+        assert {"p.verdicts-validator.Verdict", "p.xcmp.bodies-validator.xcmp_bodies.Body"} < set(registry.subjects)
+        assert all(row["is_new"] for row in rows)
+        again = invoke("schemas", "register", f"--config={config}")
+        assert again.exit_code == 0
+        assert len(again.stdout.splitlines()) == 1 + len(rows)
+        assert "new" not in again.stdout.split()
+
+
+def test_registering_without_a_registry_is_refused(tmp_path: Path) -> None:
+    config = tmp_path / "validator.toml"
+    config.write_text("", encoding="utf-8")
+    result = invoke("schemas", "register", f"--config={config}")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "validator: schemas register: expected [schema_registry] url, found none\n",
+    )
+
+
+def test_registry_that_is_away_is_one_line(tmp_path: Path) -> None:
+    config = tmp_path / "validator.toml"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        config.write_text(f'schema_registry.url = "http://127.0.0.1:{free.getsockname()[1]}"\n', encoding="utf-8")
+        result = invoke("schemas", "register", f"--config={config}")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("validator: no schema registry answers at http://127.0.0.1:")
+    assert result.stderr.count("\n") == 1

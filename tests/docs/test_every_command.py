@@ -23,6 +23,19 @@ NOT_RUN: Final = {
     "validator console": "it runs until Ctrl-C; tests/console/test_serve.py runs what it runs",
     "validator demo --real": "tests/cli/test_demo_real.py runs it",
     "validator follow --lane polkadot": "it needs a live node; tests/streaming/test_relay_chain.py runs the transport with a mock node",
+    **dict.fromkeys(
+        (
+            "mkdir schemas",
+            "validator schemas show Verdict > schemas/current.avsc",
+            "validator schemas show Verdict --version 1 > schemas/1.avsc",
+            "validator broker settings --java --output java.properties",
+            'java -cp "lib/*" java/Verdicts.java java.properties my-group schemas --para 2000 --count 10',
+            "validator broker settings --output broker.properties",
+            "go -C go build -o ../verdicts",
+            "./verdicts -para 2000 -count 10 broker.properties my-group schemas",
+        ),
+        "tests/examples/test_consumers.py compiles and runs these programs",
+    ),
     "validator watch verdicts --follow": "it runs until Ctrl-C; tests/cli/test_watch.py runs it",
 }
 """Commands that no page's test runs, each with its reason."""

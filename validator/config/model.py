@@ -15,6 +15,7 @@ from pydantic import (
     Field,
     ModelWrapValidatorHandler,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -362,7 +363,7 @@ class Config(BaseSettings):
     job: Job = Field(default_factory=Job)
     dead_letters: DeadLetters = Field(default_factory=DeadLetters)
     metrics: Metrics = Field(default_factory=Metrics)
-    schema_registry: SchemaRegistry = Field(default_factory=SchemaRegistry)
+    schema_registry: Annotated[SchemaRegistry, Field(default_factory=SchemaRegistry, validate_default=True)]
     plugins: Plugins = Field(default_factory=Plugins)
     chains: dict[LaneName, Chain] = Field(default_factory=dict)
     transports: dict[PluginName, PluginConfig] = Field(default_factory=dict)
@@ -375,15 +376,16 @@ class Config(BaseSettings):
     def _flatten_kafka(cls, value: object) -> object:
         return dotted(value) if isinstance(value, dict) else value
 
-    @model_validator(mode="after")
-    def _add_registry(self) -> Config:
+    @field_validator("schema_registry")
+    @classmethod
+    def _add_registry(cls, value: SchemaRegistry, info: ValidationInfo) -> SchemaRegistry:
         """Let whoever reads records with the table `kafka` know the schema registry."""
-        given = {name for name in self.kafka if name.startswith(REGISTRY_PREFIX)}
-        keys = self.schema_registry.client_keys()
-        if not given <= keys.keys():
-            raise ValueError(f"[kafka] {min(given)} cannot be set: expected the table [schema_registry]")
-        self.kafka.update(keys)
-        return self
+        kafka, keys = info.data.get("kafka", {}), value.client_keys()
+        for name in kafka:
+            if name.startswith(REGISTRY_PREFIX) and name not in keys:
+                raise ValueError(f"[kafka] {name} cannot be set: expected its key in this table")
+        kafka.update(keys)
+        return value
 
     @classmethod
     def settings_customise_sources(

@@ -33,7 +33,8 @@ class SchemaRegistry(BaseModel):
 
     @model_validator(mode="after")
     def _check_together(self) -> SchemaRegistry:
-        given = [name for name in type(self).model_fields if name in self.model_fields_set and name != "url"]
+        fields = type(self).model_fields.items()
+        given = [name for name, field in fields if name != "url" and getattr(self, name) != field.default]
         if self.url is None and given:
             raise ValueError(f"{given[0]} needs url")
         if (self.user is None) != (self.password is None):

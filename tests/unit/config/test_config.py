@@ -230,7 +230,10 @@ def test_invalid_environment_variable_is_reported_as_environment(
     ("text", "line"),
     [
         ("[topic]", "topic: no such key; did you mean 'topics'?"),
-        ("zzz = 1", "zzz: no such key; known are chains, dead_letters, job, jobs, kafka, metrics, plugins, topics"),
+        (
+            "zzz = 1",
+            "zzz: no such key; known are chains, dead_letters, job, jobs, kafka, metrics, plugins, schema_registry, topics",
+        ),
         ("topics = 5", "topics: expected a table, found 5"),
         ("kafka = 5", "kafka: expected a table, found 5"),
         ("[topics]\nprefix = 5", "topics.prefix: expected a string, found 5"),
@@ -352,3 +355,42 @@ def test_date_among_limits_is_reported_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"chains\.a\.limits\.xcmp_channel_capacity: expected") as error:
         lane_definition(load_config(file), "a")
     assert "\n" not in str(error.value)
+
+
+REGISTRY = '[schema_registry]\nurl = "https://registry.example:8081"\n'
+
+
+def test_schema_registry_reaches_whoever_reads_kafka(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load(tmp_path, "").kafka == {}
+    monkeypatch.setenv("VALIDATOR_SCHEMA_REGISTRY__PASSWORD", "123:4")
+    monkeypatch.setenv("VALIDATOR_SCHEMA_REGISTRY__USER", "me")
+    config = load(
+        tmp_path, f'{REGISTRY}ca_file = "ca.pem"\ncertificate_file = "c.pem"\nkey_file = "k.pem"\nkey_password = "s"'
+    )
+    assert config.kafka == {
+        "schema.registry.url": "https://registry.example:8081",
+        "schema.registry.basic.auth.user.info": "me:123:4",
+        "schema.registry.ssl.ca.location": "ca.pem",
+        "schema.registry.ssl.certificate.location": "c.pem",
+        "schema.registry.ssl.key.location": "k.pem",
+        "schema.registry.ssl.key.password": "s",
+    }
+    assert flatten(config.kafka) == {}
+    assert Config.model_validate(config.model_dump(mode="json")) == config, "as a job's process gets it"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[schema_registry]\nwrite = "confluent"', "schema_registry: write needs url"),
+        (f'{REGISTRY}user = "me"', "schema_registry: expected user and password, found one of them"),
+        (f'{REGISTRY}key_file = "k"', "schema_registry: key_file and key_password need certificate_file"),
+        (f'{REGISTRY}subjects = "topic"', "schema_registry.subjects"),
+        ('[schema_registry]\nurl = "https://me:secret@registry.example"', "schema_registry.url"),
+        ('[schema_registry]\nurl = "registry.example:8081"', "schema_registry.url"),
+        ('[kafka]\n"schema.registry.url" = "https://r"', "schema_registry: [kafka] schema.registry.url cannot be set"),
+    ],
+)
+def test_wrong_schema_registry_is_named(tmp_path: Path, text: str, words: str) -> None:
+    (line,) = errors_of(tmp_path, text)
+    assert words in line

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
-from validator.errors import UserError
+from validator.codec.framing import id_header
+from validator.errors import Unavailable, UserError
 from validator.kafka import reader as module
 from validator.kafka.reader import TopicReader
+from validator.kafka.registry import IDS
 
 KAFKA: dict[str, object] = {"bootstrap.servers": "127.0.0.1:1"}
 
@@ -160,3 +162,47 @@ def test_permanent_error_is_reported_in_one_line(play: Any) -> None:
         UserError, match=r"^no records can be read at 127\.0\.0\.1:1: .*\(TOPIC_AUTHORIZATION_FAILED\)$"
     ):
         list(play([transient], [refused]).read_to_end())
+
+
+FRAMED = id_header(5) + b"v"
+
+
+def test_values_are_returned_in_their_plain_form(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KAFKA, IDS, ((id_header(5), b"\xc3\x01abcdefgh"),))
+    polls = [record(0, FRAMED), record(1), record(2, id_header(6)), end(3)]
+    expected = [b"\xc3\x01abcdefghv", b"v", id_header(6)]
+    assert [each.value for each in play(polls).read_to_end()] == expected
+    assert [each.value for each in play(polls, keeps_form=True).read_to_end()] == [FRAMED, b"v", id_header(6)]
+
+
+def test_registry_that_is_away_costs_no_record(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    away = [Unavailable("no schema registry answers")]
+
+    def plain(value: bytes) -> bytes:
+        if value == FRAMED and away:
+            raise away.pop()
+        return value
+
+    monkeypatch.setattr(module, "plain_values", lambda _: plain)
+    reader = play([record(0), record(1, FRAMED), record(2), end(3)], [record(3), end(4)])
+    with pytest.raises(Unavailable):
+        reader.poll(1.0)
+    assert not reader.at_end
+    assert offsets(reader.poll(1.0)) == [(0, 0), (0, 1), (0, 2)]
+    assert offsets(reader.poll(1.0)) == [(0, 3)]
+
+
+def test_another_place_drops_what_the_registry_left(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    away = [Unavailable("no schema registry answers")]
+
+    def plain(value: bytes) -> bytes:
+        if away:
+            raise away.pop()
+        return value
+
+    monkeypatch.setattr(module, "plain_values", lambda _: plain)
+    reader = play([record(0), record(1)], [record(7), end(8)])
+    with pytest.raises(Unavailable):
+        reader.poll(1.0)
+    reader.restart("markers", 0, 7)
+    assert offsets(reader.poll(1.0)) == [(0, 7)]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -11,14 +11,17 @@ import pytest
 
 from streaming import decode_stage as decode_stage_module
 from streaming import workers
-from streaming.decode_stage import decode_stage
+from streaming.decode_stage import NO_IDS, decode_stage
 from streaming.options import BATCH_BYTES_MAX, batch_bytes_max
 from tests.unit.lanes.chains import PREFIX, chain, definition_of, inputs_of
+from validator.codec.framing import id_header
 from validator.codec.inflight import Arrival, unpack
 from validator.codec.orders import LaneOrder, encode_order
+from validator.codec.schemas import HEADER_SIZE
 from validator.core.inputs import DeadLetter, DeadReason, Input, Source, Withheld
 from validator.core.limits import DEAD_LETTER_END_BYTES
 from validator.lanes.arrived import Chunk, arrived
+from validator.lanes.definition import job_codec
 from validator.simulate import SimulationSettings
 from validator.topics import INPUT_TOPICS
 
@@ -39,14 +42,16 @@ def rows() -> list[tuple[Any, ...]]:
     return [*((*item.source, CHAIN.lane.encode(), item.raw) for item in ITEMS), ORDER]
 
 
-def decoded(records: Iterable[tuple[Any, ...]], bytes_max: int) -> list[dict[str, Any]]:
+def decoded(
+    records: Iterable[tuple[Any, ...]], bytes_max: int, ids: Mapping[bytes, bytes] = NO_IDS
+) -> list[dict[str, Any]]:
     """Return the chunks of one task, with its rows in batches of five."""
     sized = [(*row, len(row[-1])) for row in records]
     parts = [sized[at : at + 5] for at in range(0, len(sized), 5)]
     batches = (
         pa.RecordBatch.from_pydict(dict(zip(NAMES, map(list, zip(*part, strict=True)), strict=True))) for part in parts
     )
-    return [row for batch in decode_stage(KINDS, DEFINITIONS, bytes_max)(batches) for row in batch.to_pylist()]
+    return [row for batch in decode_stage(KINDS, DEFINITIONS, bytes_max, ids)(batches) for row in batch.to_pylist()]
 
 
 def items_of(chunks: list[dict[str, Any]]) -> list[Arrival]:
@@ -104,3 +109,15 @@ def test_of_what_belongs_to_no_lane_only_the_ends_are_passed_on() -> None:
 def test_lane_takes_an_eighth_of_its_workers_memory() -> None:
     assert batch_bytes_max(None) == batch_bytes_max(64 * 1024**3) == BATCH_BYTES_MAX
     assert batch_bytes_max(1024**3) == 128 * 1024**2
+
+
+def test_framed_records_are_passed_on_as_the_plain_ones() -> None:
+    """So the journal and everything behind it need no registry, and a repeated batch reads the same."""
+    codec = job_codec(DEFINITIONS.values())
+    ids = {id_header(number): header for number, header in enumerate(sorted(codec.by_header))}
+    frames = {header: frame for frame, header in ids.items()}
+    framed = [(*row[:-1], frames[row[-1][:HEADER_SIZE]] + row[-1][HEADER_SIZE:]) for row in rows()]
+    assert decoded(framed, BATCH_BYTES_MAX, ids) == decoded(rows(), BATCH_BYTES_MAX)
+    unknown = items_of(decoded(framed, BATCH_BYTES_MAX, {id_header(999): b""}))
+    assert {type(item) for item in unknown} == {DeadLetter}
+    assert {item.reason for item in unknown if isinstance(item, DeadLetter)} == {DeadReason.UNKNOWN_SCHEMA}

@@ -122,3 +122,13 @@ def test_outputs_of_equal_configurations_are_one() -> None:
     assert made[0] == made[1]
     assert hash(made[0]) == hash(made[1])
     assert made[0] != ExactlyOnceOutput.of({"a": 1, "b": 2}, "p.", "job-2")
+
+
+def test_outputs_that_frame_otherwise_are_others() -> None:
+    frames = {("verdicts", b"\xc3\x01abcdefgh"): b"\0\0\0\0\5", ("lanes", b"\xc3\x01abcdefgh"): b"\0\0\0\0\6"}
+    made = [
+        ExactlyOnceOutput.of({}, "p.", "job-1", dict(pairs)) for pairs in (frames.items(), reversed(frames.items()), [])
+    ]
+    assert made[0] == made[1] != made[2]
+    assert hash(made[0]) == hash(made[1])
+    assert dict(made[0].frames) == frames

@@ -324,3 +324,15 @@ def test_take_over_opens_each_lane(kafka: Kafka) -> None:
     kafka.failing["init"] = [error(STAYS)]
     with pytest.raises(WriteFailed, match="Kafka did not accept the batch: "):
         take_over(KAFKA, PREFIX, lanes)
+
+
+def test_records_are_framed_as_they_are_sent_and_the_marker_is_not(kafka: Kafka) -> None:
+    header = b"\xc3\x01abcdefgh"
+    made = TransactionalWriter(KAFKA, PREFIX, LANE, JOB, {("verdicts", header): b"\0\0\0\0\5"})
+    made.write(
+        [OutputRecord("verdicts", b"k", header + b"one"), OutputRecord("headroom", b"k", header + b"two"), VERDICT]
+    )
+    made.commit(Marker(7, {INPUTS: 3}))
+    values = [value for _, _, value, _ in produced(kafka)]
+    assert values[:3] == [b"\0\0\0\0\5one", header + b"two", b"one"]
+    assert values[3] == Marker(7, {INPUTS: 3}).encode(LANE).value

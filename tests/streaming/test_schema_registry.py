@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job with a schema registry: it reads both forms, emits framed records exactly once, and its own comparisons see the plain form."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.registry_stand_in import stand_in
+from tests.streaming.harness import (
+    SAME_WHATEVER_ARRIVES,
+    Outputs,
+    consume,
+    decoded,
+    first_difference,
+    last_status,
+    of_lane,
+    produce,
+)
+from tests.streaming.processes import job, write_configuration
+from tests.streaming.reference import IMMEDIATE, chains, reference
+from validator import exit_codes
+from validator.codec.framing import MAGIC, id_header, plain_form
+from validator.codec.schemas import HEADER_SIZE
+from validator.config import Config
+from validator.kafka.topics import create_topics
+from validator.lanes.configured import configured_codec
+from validator.service.schema_ids import records_of, register, schema_ids
+
+PREFIX = "registry."
+CHAIN = chains()[0]
+EVERY = (*SAME_WHATEVER_ARRIVES, "dead-letters", "lanes")
+
+
+def plain(kafka: dict[str, Any], headers: dict[bytes, bytes]) -> Outputs:
+    """Return the outputs in their plain form, after checking that every one of them was framed."""
+    found = consume(kafka, PREFIX, EVERY)
+    for topic, records in found.items():
+        assert all(value.startswith(MAGIC) for _, value in records), topic
+    return {topic: [(key, plain_form(value, headers)) for key, value in records] for topic, records in found.items()}
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_job_reads_both_forms_and_frames_what_it_emits(
+    kafka: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_topics(kafka, prefix=PREFIX)
+    with stand_in(login="job:secret") as registry:
+        for name, value in {"url": registry.url, "user": "job", "password": "secret", "write": "confluent"}.items():
+            monkeypatch.setenv(f"VALIDATOR_SCHEMA_REGISTRY__{name}", value)
+        configuration = write_configuration(tmp_path, (CHAIN,), kafka, PREFIX)
+        config = Config.model_validate(json.loads(configuration.read_text(encoding="utf-8")))
+        records = records_of(configured_codec(config))
+        list(register(config, records))
+        headers = dict(schema_ids(config, records).headers)
+        frames = {header: frame for frame, header in headers.items()}
+
+        def framed(value: bytes) -> bytes:
+            return frames[value[:HEADER_SIZE]] + value[HEADER_SIZE:]
+
+        sent = [
+            (each.topic, each.lane.encode(), framed(each.value) if at % 2 else each.value)
+            for at, each in enumerate(CHAIN.records)
+        ]
+        unknown = id_header(7) + CHAIN.records[0].value[HEADER_SIZE:]
+        produce(kafka, PREFIX, [*sent, sent[0], ("candidates", CHAIN.lane.encode(), unknown)])
+        with job(configuration) as running:
+            running.wait_for_records(kafka, PREFIX, "receipts", len(CHAIN.blocks))
+            running.wait_for_records(kafka, PREFIX, "dead-letters", 1)
+            assert running.terminate() == exit_codes.OK
+        first = plain(kafka, headers)
+        assert first_difference(of_lane(first, CHAIN.lane), reference(IMMEDIATE)) is None
+        assert not [value for _, value in consume(kafka, PREFIX, ["markers"])["markers"] if value.startswith(MAGIC)]
+        (letter,) = decoded(first, "dead-letters")
+        assert (letter["reason"], letter["raw"]) == ("UNKNOWN_SCHEMA", unknown.hex())
+        assert "found 7, which the schema registry did not have" in letter["detail"]
+
+        # without the checkpoint, the job compares what it would emit with the framed records that are there, and emits nothing again;
+        # a record that has arrived in the other form before is a duplicate
+        produce(kafka, PREFIX, [("blocks", CHAIN.lane.encode(), _other_form(sent, headers, frames))])
+        (tmp_path / "again").mkdir()
+        rebuilding = write_configuration(tmp_path / "again", (CHAIN,), kafka, PREFIX, rebuild=True)
+        with job(rebuilding) as running:
+            running.wait_for(
+                lambda: last_status(plain(kafka, headers), CHAIN.lane)["consumed"] == len(sent) + 3,
+                "all is taken again",
+            )
+            assert running.terminate() == exit_codes.OK
+        again = plain(kafka, headers)
+        assert first_difference(of_lane(again, CHAIN.lane), reference(IMMEDIATE)) is None
+        assert last_status(again, CHAIN.lane)["duplicate"] == 2
+        assert len(again["dead-letters"]) == 1
+
+
+def _other_form(sent: list[tuple[str, bytes, bytes]], headers: dict[bytes, bytes], frames: dict[bytes, bytes]) -> bytes:
+    """Return the last block record in the form that it was not sent in."""
+    value = [value for topic, _, value in sent if topic == "blocks"][-1]
+    other = plain_form(value, headers)
+    return other if other != value else frames[value[:HEADER_SIZE]] + value[HEADER_SIZE:]
