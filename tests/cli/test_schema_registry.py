@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands with a schema registry read framed records as plain ones, and put back what the registry did not know."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.follower import LANE, Follower, follower, invoke, lines
+from tests.codecs import encoded
+from tests.registry_stand_in import StandIn, stand_in
+from tests.sending import send
+from validator.client import connect
+from validator.codec.dead_letters import fitted
+from validator.codec.decode import decode_record
+from validator.codec.encode import encode_dead_letter
+from validator.codec.framing import framed_id, id_header
+from validator.codec.schemas import HEADER_SIZE
+from validator.config import load_config
+from validator.core.inputs import DeadLetter, RecordKind, Source
+from validator.kafka.reader import TopicReader
+from validator.lanes.configured import configured_codec
+from validator.service.output_reader import KafkaOutputReader
+from validator.service.schema_ids import records_of, register, schema_ids
+
+OUTPUTS = ("verdicts", "dispatches", "channel-events", "headroom", "receipts", "lanes")
+
+
+class World:
+    """A lane whose whole output is on two prefixes: plain, and framed."""
+
+    def __init__(self, tmp_path: Path, kafka: dict[str, object], registry: StandIn) -> None:
+        self.plain = follower(_made(tmp_path / "plain"), kafka, "plain-form.", blocks=12)
+        self.framed = follower(_made(tmp_path / "framed"), kafka, "framed-form.", blocks=12)
+        self.plain.judge(self.plain.records)
+        path = self.framed.config_path
+        table = f'\n[schema_registry]\nurl = "{registry.url}"\nwrite = "confluent"\n'
+        path.write_text(path.read_text(encoding="utf-8") + table, encoding="utf-8")
+        self.config = load_config(path)
+        self.records = records_of(configured_codec(self.config))
+        list(register(self.config, self.records))
+        self.ids = schema_ids(self.config, self.records)
+        with TopicReader(kafka, "plain-form.", OUTPUTS) as reader:
+            found = [(each.topic, each.key, each.value) for each in reader.read_to_end()]
+        send(kafka, "framed-form.", [(topic, key, self.frame(topic, value)) for topic, key, value in found])
+
+    def frame(self, topic: str, value: bytes) -> bytes:
+        return self.ids.frames[topic, value[:HEADER_SIZE]] + value[HEADER_SIZE:]
+
+    def both(self, *arguments: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return what a command prints of the plain topics, and of the framed ones."""
+        plain, framed = (invoke(*arguments, "--json", each.option()) for each in (self.plain, self.framed))
+        assert plain.exit_code == framed.exit_code == 0, framed.stderr
+        return lines(plain.stdout), lines(framed.stdout)
+
+
+def _made(path: Path) -> Path:
+    path.mkdir()
+    return path
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[StandIn]:
+    with stand_in() as held:
+        yield held
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, kafka: dict[str, object], registry: StandIn) -> World:
+    return World(tmp_path_factory.mktemp("world"), kafka, registry)
+
+
+@pytest.mark.parametrize("topic", OUTPUTS[:-1])
+def test_watch_shows_the_same_of_both_forms(world: World, topic: str) -> None:
+    plain, framed = world.both("watch", topic)
+    assert len(plain) > 0
+    assert framed == plain
+
+
+def test_lanes_are_the_same(world: World) -> None:
+    plain, framed = world.both("lanes")
+    assert [each["executed_block"] for each in framed] == [each["executed_block"] for each in plain] == [12]
+
+
+def test_transports_get_plain_values(world: World) -> None:
+    def values(of: Follower) -> list[bytes]:
+        config = load_config(of.config_path)
+        reader = KafkaOutputReader(config.kafka, config.topics.prefix, ["verdicts"], lambda: None, lambda: False)
+        try:
+            count = sum(reader.ends().values())
+            return [record.value for record in (reader.receive(60) for _ in range(count)) if record is not None]
+        finally:
+            reader.close()
+
+    assert values(world.framed) == values(world.plain) != []
+
+
+def test_what_the_registry_did_not_know_is_shown_and_put_back_as_it_was_sent(
+    world: World, registry: StandIn, kafka: dict[str, object]
+) -> None:
+    """The letter was written by a job that did not know the id; since then, somebody has registered the schema."""
+    value = encoded("blocks", {"lane": LANE, "block": 13, "candidates": 0, "requests": 0, "downward": 0})
+    schema = world.config.schema_registry
+    assert schema.write == "confluent"
+    block = next(each for each in world.records if each.current.name == "validator.Block").current
+    framed = id_header(registry.add("late", json.dumps({**block.source, "doc": "late"}))) + value[HEADER_SIZE:]
+    source = Source("framed-form.blocks", 0, 0)
+    letter = decode_record(configured_codec(world.config).knowing(world.ids.headers), RecordKind.BLOCK, framed, source)
+    assert isinstance(letter, DeadLetter)
+    assert letter.raw == framed
+    record = encode_dead_letter(fitted(letter))
+    send(kafka, "framed-form.", [("dead-letters", LANE.encode(), world.frame("dead-letters", record.value))])
+
+    (shown,) = lines(invoke("dead-letters", "show", "0/0", "--json", world.framed.option()).stdout)
+    assert shown["reason"] == "UNKNOWN_SCHEMA"
+    assert shown["raw"] == f"0x{framed.hex()}"
+    replayed = invoke("dead-letters", "replay", "0/0", world.framed.option())
+    assert replayed.exit_code == 0, replayed.output
+    with TopicReader(kafka, "framed-form.", ["blocks"], keeps_form=True) as reader:
+        (back,) = reader.read_to_end()
+    assert back.value == framed
+    assert framed_id(back.value) is not None
+
+
+def test_client_library_reads_framed_records(world: World) -> None:
+    with (
+        connect(world.framed.config_path) as client,
+        connect(world.plain.config_path) as other,
+        client.verdicts(lane=LANE) as framed,
+        other.verdicts(lane=LANE) as plain,
+    ):
+        assert [(each.id, each.ok) for each in framed] == [(each.id, each.ok) for each in plain]
