@@ -8,6 +8,7 @@ compatible with the last one, and errors carry a code besides the HTTP status.
 from __future__ import annotations
 
 import json
+import ssl
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -89,11 +90,13 @@ class StandIn:
 
 
 @contextmanager
-def stand_in(login: str | None = None) -> Iterator[StandIn]:
+def stand_in(login: str | None = None, tls: ssl.SSLContext | None = None) -> Iterator[StandIn]:
     """Serve a registry on a free port of loopback; with a ``login``, user and password with a colon, it admits nobody else."""
     held = StandIn(login)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(held))
-    held.url = f"http://127.0.0.1:{server.server_port}"
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    held.url = f"http{'s' if tls else ''}://127.0.0.1:{server.server_port}"
     thread = Thread(target=lambda: server.serve_forever(poll_interval=0.05), daemon=True)
     thread.start()
     try:

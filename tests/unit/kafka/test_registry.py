@@ -5,10 +5,19 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
 from tests.registry_stand_in import StandIn, stand_in
 from validator.codec.framing import id_header
@@ -115,6 +124,44 @@ def test_address_that_is_no_registry_is_named() -> None:
         elsewhere["schema.registry.url"] += "/elsewhere"
         with pytest.raises(UserError, match="HTTP 404"):
             Registry(elsewhere).subjects()
+
+
+def _certificate(folder: Path, name: str, *usages: ObjectIdentifier) -> Path:
+    """Write a key and a certificate that signs itself, for 127.0.0.1, into one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    named = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(named)
+        .issuer_name(named)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    path = folder / f"{name}.pem"
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path.write_bytes(private + certificate.public_bytes(Encoding.PEM))
+    return path
+
+
+def test_both_sides_show_certificates(tmp_path: Path) -> None:
+    server = _certificate(tmp_path, "server", ExtendedKeyUsageOID.SERVER_AUTH)
+    client = _certificate(tmp_path, "client", ExtendedKeyUsageOID.CLIENT_AUTH)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(client))
+    tls.load_cert_chain(server)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    with stand_in(tls=tls) as held:
+        known = {"ca_file": str(server), "certificate_file": str(client)}
+        assert Registry(table(held, **known)).subjects() == []
+        for wrong in ({}, {"ca_file": str(server)}, {**known, "ca_file": str(client)}):
+            with pytest.raises(Unavailable, match=r"^no schema registry answers at https://127\.0\.0\.1:\d+ \(.+\)"):
+                Registry(table(held, **wrong)).subjects()
 
 
 def test_certificate_file_that_is_missing_is_named() -> None:
