@@ -11,10 +11,11 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.contract.transport_backends import Backend, OnKafka, wait
-from validator.errors import UserError
+from validator.errors import Unavailable, UserError
 from validator.kafka.client import producer_config
 from validator.kafka.topics import create_topics
 from validator.plugin.api import OutputReader, OutputRecord, Record
+from validator.service import output_reader, transport
 from validator.service.output_reader import KafkaOutputReader
 from validator.topics import CURSORS_TOPIC
 
@@ -226,3 +227,33 @@ def test_missing_topic_is_one_error_line(kafka: dict[str, Any]) -> None:
         UserError, match=r"^output records cannot be read at .*: create it with `validator topics create`$"
     ):
         KafkaOutputReader(kafka, "nowhere.", ["verdicts"], lambda: None, lambda: False)
+
+
+@pytest.mark.parametrize("take", ["receive", "reader"])
+def test_registry_that_is_away_costs_no_record(on_kafka: OnKafka, monkeypatch: pytest.MonkeyPatch, take: str) -> None:
+    """The framed record comes again, in its plain form, and those after it in their order."""
+    away = ["once"]
+
+    def plain(value: bytes) -> bytes:
+        if value == b"1" and away:
+            away.clear()
+            raise Unavailable("no schema registry answers")
+        return b"plain " + value
+
+    for module in (transport, output_reader):
+        monkeypatch.setattr(module, "plain_values", lambda _: plain)
+    on_kafka.send(*numbered(4))
+    context = on_kafka.start()
+    reader = context.reader(["verdicts"])
+
+    def value() -> bytes | None:
+        if take == "reader":
+            record = reader.receive(60)
+            return record and record.value
+        received = context.receive(60)
+        return received and received[2]
+
+    assert value() == b"plain 0"
+    with pytest.raises(Unavailable):
+        value()
+    assert [value() for _ in range(3)] == [b"plain 1", b"plain 2", b"plain 3"]

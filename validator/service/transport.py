@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
-from validator.errors import UserError
+from validator.errors import Unavailable, UserError
 from validator.kafka.client import consumer_config
+from validator.kafka.registry import plain_values
 from validator.kafka.retry import ANSWER_S_MAX, answer, check, partitions_of, user_error
 from validator.kafka.topics import create_topics
 from validator.lanes.configured import configured_codec, protocol_of
@@ -159,6 +160,7 @@ class KafkaTransportContext:
         self.encode, self.decode = forms.encode, forms.decode
         self._forms = forms
         self._kafka, self._prefix, self._name = group
+        self._plain = plain_values(group.kafka)
         self._stop, self._lease = stop, lease
         self._received: dict[tuple[str, int], int] = {}
         self._sender = RecordSender(group.kafka, group.prefix)
@@ -251,14 +253,24 @@ class KafkaTransportContext:
             if message is not None:
                 error = message.error()
                 if error is None:
+                    value = self._plain_value(message)
                     place = message.topic(), message.partition()
                     self._received[place] = message.offset() + 1
-                    if message.value() is not None:  # skip the tombstones of compacted topics
-                        return place[0].removeprefix(self._prefix), message.key() or b"", message.value()
+                    if value is not None:  # skip the tombstones of compacted topics
+                        return place[0].removeprefix(self._prefix), message.key() or b"", value
                 elif error.name() in _FATAL or error.fatal():
                     raise self._error(error)
             elif left <= POLL_S_MAX or self.stopping:
                 return None
+
+    def _plain_value(self, message: Any) -> bytes | None:
+        """Return a record's value in its plain form. If the schema registry is away, the same record is polled again."""
+        value: bytes | None = message.value()
+        try:
+            return None if value is None else self._plain(value)
+        except Unavailable:
+            self._consumer.seek(TopicPartition(message.topic(), message.partition(), message.offset()))
+            raise
 
     def acknowledge(self) -> None:
         """Commit the offsets of everything received so far, and return once Kafka has them. Raises `UserError`."""

@@ -8,13 +8,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from streaming import run_keyed
-from streaming.keyed_job import KeyedJobSettings
+from streaming.keyed_job import KeyedJobSettings, condense_stage
 from streaming.run_keyed import EFFECTS_BYTES_MAX, EFFECTS_PER_TRIGGER_MAX, effects_per_trigger
+from validator.codec.framing import id_header
 from validator.config import Config
-from validator.plugin.job_api import JobContext, open_job
+from validator.plugin.job_api import JobContext, JobRecord, open_job
 
 BODIES = open_job(JobContext("xcmp-bodies", chains={"a": {"protocol": "xcmp-network", "limits": {}}}))
 
@@ -68,3 +70,20 @@ def test_job_watches_kafka_while_its_query_runs(monkeypatch: pytest.MonkeyPatch,
     outages: Any = SimpleNamespace(log="the log", wait_out=lambda attempt: attempt())
     assert run_keyed._run_in_session(config, settings, outages) == 0
     assert said == [({"bootstrap.servers": "k"}, "p.", "the log", "77 s"), "runs", "end"]
+
+
+def test_condense_gets_plain_values_of_framed_records() -> None:
+    seen: list[bytes] = []
+
+    def condense(record: JobRecord) -> list[tuple[str, bytes]]:
+        seen.append(record.value)
+        return [("key", record.value)]
+
+    header = b"\xc3\x01abcdefgh"
+    values = [id_header(5) + b"body", header + b"body", id_header(6) + b"body", None]
+    columns: dict[str, list[Any]] = {
+        "topic": ["p.receipts"] * 4, "partition": [0] * 4, "offset": [0, 1, 2, 3], "key": [b"k"] * 4, "value": values,
+    }  # fmt: skip
+    stage = condense_stage(SimpleNamespace(condense=condense), "p.", {id_header(5): header})  # type: ignore[arg-type]
+    assert len(list(stage(iter([pa.RecordBatch.from_pydict(columns)])))) == 1
+    assert seen == [header + b"body", header + b"body", id_header(6) + b"body", b""]
