@@ -79,8 +79,6 @@ def _unreadable(codec: Codec, kind: RecordKind, value: bytes | None, source: Sou
         return _dead(DeadReason.UNKNOWN_SCHEMA, detail, source, value, key)
     if len(value) < HEADER_SIZE or not value.startswith(MARKER):
         found = f"{len(value)} bytes that start with {value[:HEADER_SIZE].hex() or 'nothing'}"
-        if schema_id is not None:
-            found += " (Confluent's framing needs [schema_registry])"
         detail = f"expected Avro single-object encoding (c301 and an 8-byte fingerprint), found {found}"
         return _dead(DeadReason.UNDECODABLE, detail, source, value, key)
     schema = codec.by_header.get(value[:HEADER_SIZE])

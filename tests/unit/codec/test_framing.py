@@ -91,12 +91,12 @@ def test_unknown_id_is_a_dead_letter_with_the_bytes_that_were_sent() -> None:
     )
 
 
-def test_without_a_registry_the_dead_letter_names_what_is_missing() -> None:
+def test_without_a_registry_a_framed_record_has_an_unknown_form() -> None:
     value = framed(encoded("blocks", {"lane": "polkadot", "block": 1, "candidates": 0, "requests": 0, "downward": 0}))
     letter = decode_record(PLAIN, RecordKind.BLOCK, value, SOURCE)
     assert isinstance(letter, DeadLetter)
     assert letter.reason == DeadReason.UNDECODABLE
-    assert letter.detail.endswith("(Confluent's framing needs [schema_registry])")
+    assert f"bytes that start with {value[:HEADER_SIZE].hex()}" in letter.detail
 
 
 def test_orders_are_read_in_both_forms() -> None:
