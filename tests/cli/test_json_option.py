@@ -52,6 +52,7 @@ ELSEWHERE: Final = {
     "dry-run": "tests/cli/test_dry_run.py",
     "plugins pack": "tests/cli/test_plugins.py",
     "run": "tests/cli/test_run_up.py",
+    "schemas register": "tests/cli/test_schemas.py",
     "state show": "tests/cli/test_state.py",
     "state verify": "tests/cli/test_state_verify.py",
     "up": "tests/cli/test_run_up.py",
