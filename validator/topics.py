@@ -87,6 +87,14 @@ METRICS_TOPIC: Final = Topic(
 )  # fmt: skip
 """Made when the first process starts that has `[metrics]`, with one partition whatever the configuration says."""
 
+DRY_RUN_REQUESTS: Final = "dry-run-requests"
+DRY_RUN_ANSWERS: Final = "dry-run-answers"
+DRY_RUN_TOPICS: Final = (
+    Topic(DRY_RUN_REQUESTS, None, "delete", DAY_MS, "what a lane would say to a record now: questions"),
+    Topic(DRY_RUN_ANSWERS, None, "delete", DAY_MS, "the same: one answer for each question"),
+)
+"""Made when the transport `dry-run` first starts. Keys are the lane of a question, the correlation of an answer."""
+
 OUTPUT_TOPICS: Final[tuple[str, ...]] = tuple(topic.name for topic in TOPICS if topic.kind is None)
 
 MARKERS: Final = "markers"

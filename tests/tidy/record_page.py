@@ -15,6 +15,7 @@ SCHEMAS = ROOT / "avro"
 
 Json = dict[str, Any]
 
+DRY_RUNS: Final = ("DryRunRequest", "DryRunAnswer")
 INPUTS: Final = ("Block", "LaneOrder", "router.Candidate", "router.ChannelRequest", "DownwardMessage")
 OUTPUTS: Final = (
     *(
@@ -50,7 +51,10 @@ is `[sender, recipient]`. A verdict has `ok`, `error` and `clause`, and its tabl
 {inputs}
 ## Outputs
 
-{outputs}"""
+{outputs}
+## Dry runs
+
+{dry_runs}"""
 
 _IN_JSON: Final = {
     "outcome": ["| `ok` | boolean | required | Whether the input is accepted. |"],
@@ -66,7 +70,7 @@ _NUMBERS: Final = {"validator.U128": "u128", "validator.U64": "u64"}
 
 def render() -> str:
     """Return the text of the page."""
-    return _PAGE.format(inputs=_sections(INPUTS), outputs=_sections(OUTPUTS)).rstrip() + "\n"
+    return _PAGE.format(inputs=_sections(INPUTS), outputs=_sections(OUTPUTS), dry_runs=_sections(DRY_RUNS)).rstrip() + "\n"
 
 
 def schema_names() -> list[str]:

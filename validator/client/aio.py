@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from validator.client import opening as plain
+from validator.client.facade import ASK_S_DEFAULT
 from validator.client.records import Record
 from validator.client.streams import POLL_S
 
@@ -92,9 +93,11 @@ class AsyncClient:
         """Return a producer of a lane's blocks."""
         return AsyncProducer(self._client.producer(lane))
 
-    async def dry_run(self, lane: str, record: Mapping[str, Any], kind: str = "candidates") -> DryRun:
+    async def dry_run(
+        self, lane: str, record: Mapping[str, Any], kind: str = "candidates", *, timeout_s: float = ASK_S_DEFAULT
+    ) -> DryRun:
         """Return what a lane would say to a record now, as `Client.dry_run` does."""
-        return await asyncio.to_thread(self._client.dry_run, lane, record, kind)
+        return await asyncio.to_thread(self._client.dry_run, lane, record, kind, timeout_s=timeout_s)
 
     async def verdicts(self, *, follow: bool = False, **wanted: Any) -> AsyncStream[Verdict]:
         """Return verdicts."""

@@ -3,25 +3,29 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from contextlib import closing
 from threading import Condition
 from typing import TYPE_CHECKING, Protocol
 
 from validator.codec.decode import decode_record
+from validator.codec.dry_runs import decode_answer, encode_request
 from validator.codec.encode import encode_dead_letter
 from validator.core.inputs import DeadLetter, Source
 from validator.errors import UserError
-from validator.kafka.reader import TopicReader, TopicRecord
+from validator.kafka.reader import POLL_S, TopicReader, TopicRecord
 from validator.lanes.processor import LaneProcessor
+from validator.service.answerer import Answerer, Asked
 from validator.service.sender import RecordSender
 from validator.service.standing import standing_of_lane
-from validator.topics import INPUT_TOPICS
+from validator.topics import DRY_RUN_ANSWERS, DRY_RUN_REQUESTS, INPUT_TOPICS
 
 if TYPE_CHECKING:
     from validator.codec.codec import Codec
+    from validator.codec.dry_runs import DryRunAnswer, DryRunRequest
     from validator.kafka.client import KafkaTable
     from validator.lanes.definition import LaneDefinition
-    from validator.service.dry_run import Standing
 
 
 class Reading(Protocol):
@@ -50,6 +54,9 @@ class Backend(Protocol):
     def read(self, topic: str, start: Mapping[int, int] | None) -> Reading:
         """Read a topic from offsets by partition, from the first record where there is none; None reads what arrives from now on."""
 
+    def ask(self, request: DryRunRequest, timeout_s: float) -> DryRunAnswer:
+        """Return the answer to a request for a dry run. Raises `UserError`, and ``TimeoutError`` if there is none in time."""
+
     def close(self) -> None:
         """Flush, and give up all connections."""
 
@@ -60,14 +67,14 @@ class KafkaBackend:
     def __init__(self, kafka: KafkaTable, prefix: str) -> None:
         self._kafka, self._prefix = kafka, prefix
         self._sender: RecordSender | None = None
+        self._inputs_exist = False
 
     def send(self, topic: str, key: bytes, value: bytes) -> None:
         """Pass a record to the producer. Raises `UserError`: the topic does not exist, an earlier record failed."""
-        if self._sender is None:
-            self._sender = RecordSender(self._kafka, self._prefix)
-            for each in INPUT_TOPICS:
-                self._sender.check(each)
-        self._sender.send(topic, key, value)
+        for each in () if self._inputs_exist else INPUT_TOPICS:
+            self._open().check(each)
+        self._inputs_exist = True
+        self._open().send(topic, key, value)
 
     def flush(self) -> None:
         """Wait until every record is acknowledged. Raises `UserError`."""
@@ -78,9 +85,29 @@ class KafkaBackend:
         """Read committed records."""
         return _KafkaReading(self._kafka, self._prefix, topic, start)
 
+    def ask(self, request: DryRunRequest, timeout_s: float) -> DryRunAnswer:
+        """Write the request, and read what is answered from then on."""
+        deadline_s = time.monotonic() + timeout_s
+        value, sender = encode_request(request), self._open()
+        for topic in (DRY_RUN_REQUESTS, DRY_RUN_ANSWERS):
+            sender.check(topic)
+        with closing(self.read(DRY_RUN_ANSWERS, None)) as answers:
+            sender.send(DRY_RUN_REQUESTS, request.lane.encode(), value)
+            sender.flush()
+            while (left_s := deadline_s - time.monotonic()) > 0:
+                for record in answers.poll(min(left_s, POLL_S)):
+                    if record.key == request.correlation:
+                        return decode_answer(record.value)
+        raise TimeoutError(f"no answer within {timeout_s:g} s: does `validator transport run dry-run` run?")
+
     def close(self) -> None:
         """Flush."""
         self.flush()
+
+    def _open(self) -> RecordSender:
+        if self._sender is None:
+            self._sender = RecordSender(self._kafka, self._prefix)
+        return self._sender
 
 
 class _KafkaReading:
@@ -124,7 +151,8 @@ class MemoryBackend:
         self._sent: list[tuple[str, bytes, bytes]] = []
         self._counts = dict.fromkeys(INPUT_TOPICS, 0)
         self._topics: dict[str, list[TopicRecord]] = {}
-        self.changed = Condition()
+        self._asked = 0
+        self._arrived = Condition()
 
     def send(self, topic: str, key: bytes, value: bytes) -> None:
         """Keep a record for the next flush."""
@@ -132,7 +160,7 @@ class MemoryBackend:
 
     def flush(self) -> None:
         """Give the lanes what was sent, execute what is complete and append the output."""
-        with self.changed:
+        with self._arrived:
             sent, self._sent = self._sent, []
             for topic, key, value in sent:
                 source = Source(topic, 0, self._counts[topic])
@@ -148,20 +176,30 @@ class MemoryBackend:
                 for _, records in self._lanes[lane].process([item]):
                     for record in records:
                         self._append(record.topic, record.key, record.value)
-            self.changed.notify_all()
+            self._arrived.notify_all()
 
     def read(self, topic: str, start: Mapping[int, int] | None) -> Reading:
         """Read a topic, which has one partition."""
         records = self._topics.setdefault(topic, [])
-        return _MemoryReading(self.changed, records, len(records) if start is None else start.get(0, 0))
+        return _MemoryReading(self._arrived, records, len(records) if start is None else start.get(0, 0))
 
     def close(self) -> None:
         """Flush."""
         self.flush()
 
-    def standing(self, lane: str) -> Standing:
-        """Return a copy of a lane's state."""
-        return standing_of_lane(self._definitions[lane], self._lanes[lane])
+    def ask(self, request: DryRunRequest, timeout_s: float) -> DryRunAnswer:  # noqa: ARG002 - it is answered at once
+        """Answer as the transport `dry-run` does."""
+        offset, self._asked = self._asked, self._asked + 1
+        return decode_answer(Answerer(self).answer(encode_request(request), 0, offset))
+
+    def of(self, lane: str) -> Asked:
+        """Return a copy of a lane's state (`validator.service.answerer.Standings`)."""
+        if lane not in self._lanes:
+            raise UserError(f"lane: expected {' or '.join(sorted(self._lanes))}, found {lane!r}")
+        return Asked(standing_of_lane(self._definitions[lane], self._lanes[lane]), None)
+
+    def changed(self, lane: str) -> None:
+        """Each request has its own copy."""
 
     def waits_for(self, lane: str) -> str:
         """Return in words what a lane's next block lacks."""

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+import json
+from secrets import token_bytes
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from validator.client.backend import MemoryBackend
 from validator.client.producer import Producer, plain
@@ -18,11 +20,12 @@ from validator.client.records import (
     dry_run_of,
 )
 from validator.client.streams import Start, Stream, Wanted, offsets_of
+from validator.codec.dry_runs import DryRunRequest
+from validator.codec.record_format import RecordUnreadable
 from validator.errors import UserError
 from validator.lanes.configured import protocol_of
 from validator.plugin.runtime import RuntimePlan, codec_of
-from validator.service.dry_run import KINDS, ask, document_of
-from validator.service.standing import standing_of_checkpoint
+from validator.service.dry_run import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +33,11 @@ if TYPE_CHECKING:
 
     from validator.client.backend import Backend
     from validator.config import Config
-    from validator.service.dry_run import Standing
+
+CORRELATION_BYTES: Final = 16
+"""Bytes by which a client recognises an answer, chosen at random."""
+ASK_S_DEFAULT: Final = 60.0
+"""Seconds that a client waits for an answer."""
 
 
 class Client:
@@ -102,17 +109,28 @@ class Client:
         """Return the receipts of blocks."""
         return self._stream("receipts", Wanted(lane), start, follow)
 
-    def dry_run(self, lane: str, record: Mapping[str, Any], kind: str = "candidates") -> DryRun:
-        """Return what a lane would say to a record now; nothing is sent.
+    def dry_run(
+        self, lane: str, record: Mapping[str, Any], kind: str = "candidates", *, timeout_s: float = ASK_S_DEFAULT
+    ) -> DryRun:
+        """Return what a lane would say to a record now; nothing is sent to the lane.
 
         ``kind`` is ``candidates``, ``channel-requests`` or ``downward-messages``. The record has the form of `validator submit`; bytes may
-        be bytes. A client of Kafka reads the job's checkpoint, so it runs on that machine. Raises `UserError`: the record is none
-        of its kind, there is no checkpoint.
+        be bytes. On Kafka the transport `dry-run` answers, from the state that the job committed last. Raises `UserError`: an unknown kind
+        or lane, topics that do not exist, a request that was refused, such as a record that is none of its kind; ``TimeoutError`` if nobody
+        answers in time.
         """
         if kind not in KINDS:
             raise UserError(f"kind: expected {', '.join(KINDS)}, found {kind!r}")
         self._check_lane(lane)
-        return dry_run_of(document_of(ask(self._standing(lane), kind, plain(dict(record)))))
+        text = json.dumps(plain(dict(record)))
+        request = DryRunRequest(lane, token_bytes(CORRELATION_BYTES), kind, text)
+        try:
+            answer = self._backend.ask(request, timeout_s)
+        except RecordUnreadable as error:
+            raise UserError(str(error)) from None
+        if answer.refused is not None:
+            raise UserError(answer.refused)
+        return dry_run_of(answer)
 
     def waits_for(self, lane: str) -> str:
         """Return in words what a lane in memory waits for. Raises `UserError` for a client of Kafka: see `validator lanes`."""
@@ -121,11 +139,6 @@ class Client:
                 "waits_for: expected a client in memory; for others, `validator lanes` says what a lane waits for"
             )
         return self._backend.waits_for(lane)
-
-    def _standing(self, lane: str) -> Standing:
-        if isinstance(self._backend, MemoryBackend):
-            return self._backend.standing(lane)
-        return standing_of_checkpoint(self._config, lane)
 
     def _check_lane(self, lane: str) -> None:
         chains = self._config.chains

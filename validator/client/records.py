@@ -12,12 +12,18 @@ from validator.codec.json_form import to_json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from validator.codec.dry_runs import DryRunAnswer
+
 
 class Position(NamedTuple):
     """Where a record stands in its topic."""
 
     partition: int
     offset: int
+
+
+NOWHERE: Final = Position(-1, -1)
+"""The position of a record that is part of an answer."""
 
 
 class MessageRef(NamedTuple):
@@ -196,17 +202,22 @@ class Receipt:
 class DryRun:
     """What a lane would say to a record in ``block``, on its state after ``executed_block``.
 
-    ``errors`` are in the order of the checks: the lane would name the first. ``complete`` says whether they are all. ``headroom`` has the
-    para and the channels that it sends over; ``headroom_after`` is empty if the record would be rejected.
+    ``errors`` are in the order of the checks: the lane would name the first. ``complete`` says whether they are all. ``messages`` and
+    ``effective_session`` are of the verdict. ``headroom`` has the para and the channels that it sends over; ``headroom_after`` is empty if
+    the record would be rejected. ``batch`` is the job's batch that committed the state, None in memory; ``state_root`` is the state's root.
     """
 
     lane: str
+    batch: int | None
     executed_block: int
+    state_root: bytes
     block: int
     kind: str
     para_id: int
     errors: tuple[Error, ...]
     complete: bool
+    messages: tuple[MessageRef, ...]
+    effective_session: int | None
     headroom: tuple[ParaHeadroom | ChannelHeadroom, ...]
     headroom_after: tuple[ParaHeadroom | ChannelHeadroom, ...]
 
@@ -216,24 +227,28 @@ class DryRun:
         return not self.errors
 
 
-def dry_run_of(document: dict[str, Any]) -> DryRun:
-    """Return the answer that `service.dry_run.document_of` has written as JSON."""
-    errors = tuple(
-        Error(each.pop("kind"), each.pop("clause"), each) for each in (dict(error) for error in document["errors"])
-    )
-    nowhere = Position(-1, -1)
+def dry_run_of(answer: DryRunAnswer) -> DryRun:
+    """Return an answer that was not refused. Raises `UserError` if its records cannot be read."""
+    verdicts = [_verdict({**to_json("verdicts", value), "at": NOWHERE}) for value in answer.verdicts]
     before, after = (
-        tuple(_headroom({**each, "at": nowhere}) for each in document[name] or ())
-        for name in ("headroom", "headroom_after")
+        tuple(_headroom({**to_json("headroom", value), "at": NOWHERE}) for value in values)
+        for values in (answer.headroom, answer.headroom_after)
     )
+    first = verdicts[0]
+    assert answer.executed_block is not None
+    assert answer.state_root is not None
     return DryRun(
-        lane=document["lane"],
-        executed_block=document["executed_block"],
-        block=document["block"],
-        kind=document["kind"],
-        para_id=document["para_id"],
-        errors=errors,
-        complete=document["complete"],
+        lane=answer.lane,
+        batch=answer.batch,
+        executed_block=answer.executed_block,
+        state_root=answer.state_root,
+        block=first.block,
+        kind=first.kind,
+        para_id=first.para_id,
+        errors=tuple(each.error for each in verdicts if each.error is not None),
+        complete=answer.complete,
+        messages=first.messages,
+        effective_session=first.effective_session,
         headroom=before,
         headroom_after=after,
     )

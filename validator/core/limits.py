@@ -42,6 +42,16 @@ PARK_REASON_CHARACTERS_MAX = 1_000
 """Characters of the reason why a lane is parked."""
 LANE_NAME_LENGTH_MAX = 64
 """Characters of a lane's name."""
+DRY_RUN_CORRELATION_BYTES_MAX = 64
+"""Bytes by which the asker of a dry run recognises the answer."""
+DRY_RUN_VERDICTS_MAX = 1_000
+"""Violations that the answer to a dry run lists."""
+DRY_RUN_HEADROOM_MAX = 1_000
+"""Headroom records of the answer to a dry run, before and after the record each."""
+DRY_RUN_ANSWER_BYTES_MAX = 1024 * 1024
+"""Bytes of the answer to a dry run; of one that would be larger, only the reason is sent."""
+DRY_RUN_REASON_CHARACTERS_MAX = 1_000
+"""Characters of the reason why a dry run is refused, which may quote the record."""
 
 BLOCKS_AHEAD_MAX_DEFAULT = 100_000
 """How many blocks a record may be ahead of the last executed one; further ones wait apart, for as many executed blocks."""

@@ -123,11 +123,11 @@ class LaneDefinition:
 
     def create(self) -> Lane:
         """Return the lane before its first block."""
-        return Lane(self.name, self._rules(list(self.genesis)), self.first_block - 1, self.settings)
+        return Lane(self.name, self.restore_rules(list(self.genesis)), self.first_block - 1, self.settings)
 
     def restore(self, snapshot: list[bytes]) -> Lane:
         """Return the lane that a `Lane.snapshot` describes. Raises `core.scale.DecodeError`, `JournalUnreadable`."""
-        return Lane.restore(self.name, snapshot, self._rules, partial(decode_again, self.codec), self.settings)
+        return Lane.restore(self.name, snapshot, self.restore_rules, partial(decode_again, self.codec), self.settings)
 
     @classmethod
     def stored(cls, name: str, runtime_digest: bytes, rules: bytes, settings: LaneSettings) -> LaneDefinition:
@@ -222,7 +222,8 @@ class LaneDefinition:
         reader.end()
         return definition
 
-    def _rules(self, pages: list[bytes]) -> RuleSet[Any]:
+    def restore_rules(self, pages: list[bytes]) -> RuleSet[Any]:
+        """Return the rules with the state that pages hold (`core.rules.pages`). Raises `core.scale.DecodeError`."""
         runtime = make_runtime(self.plan)
         dispatcher: UpwardDispatcher
         if runtime.handlers is None:

@@ -7,8 +7,8 @@ dispatch round and a session change are not known yet.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from validator.codec.decode import decode_record
 from validator.codec.encode import RUNTIME_DIGEST_BYTES, Encoder
@@ -18,6 +18,7 @@ from validator.core.inputs import DeadLetter, Input, Source
 from validator.core.outcomes import InputKind, Verdict
 from validator.core.rules import Effects
 from validator.errors import UserError
+from validator.hexadecimal import to_hex
 from validator.service.plain_view import plain_view
 from validator.topics import INPUT_TOPICS
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from validator.codec.codec import Codec, RecordChecks
     from validator.core.outcomes import ChannelHeadroom, ParaHeadroom
     from validator.core.rules import RuleSet
-    from validator.core.types import BlockNumber, ParaId
+    from validator.core.types import BlockNumber, Hash, ParaId
     from validator.plugin.protocol_api import ProtocolDefinition, StateView
 
 KINDS: Final = {
@@ -38,7 +39,10 @@ KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A lane's state after ``executed_block``, to be changed by dry runs; ``codec`` and ``records`` read and check its records."""
+    """A lane's state after ``executed_block``, to be changed by dry runs; ``codec`` and ``records`` read and check its records.
+
+    ``state_root`` is the root before any dry run.
+    """
 
     lane: str
     executed_block: BlockNumber
@@ -46,6 +50,11 @@ class Standing:
     protocol: ProtocolDefinition
     codec: Codec
     records: RecordChecks
+    state_root: Hash
+
+    def with_rules(self, rules: RuleSet[Any]) -> Standing:
+        """Return the same with rules that hold the same state, unchanged."""
+        return replace(self, rules=rules)
 
     @property
     def view(self) -> StateView:
@@ -65,6 +74,7 @@ class Answer:
     lane: str
     kind: InputKind
     executed_block: BlockNumber
+    state_root: Hash
     block: BlockNumber
     para_id: ParaId
     violations: tuple[Violation, ...]
@@ -95,6 +105,7 @@ def ask(standing: Standing, topic: str, document: Any) -> Answer:
         standing.lane,
         kind,
         standing.executed_block,
+        standing.state_root,
         item.block,
         para,
         tuple(violations),
@@ -105,35 +116,54 @@ def ask(standing: Standing, topic: str, document: Any) -> Answer:
     )
 
 
-def document_of(answer: Answer) -> dict[str, Any]:
-    """Return an answer as JSON; errors, messages and headroom have the form of the output topics."""
+class Records(NamedTuple):
+    """An answer as records of output topics: values of `verdicts`, one for each violation or a single one, and of `headroom`."""
+
+    verdicts: tuple[bytes, ...]
+    headroom: tuple[bytes, ...]
+    headroom_after: tuple[bytes, ...]
+
+
+def records_of(answer: Answer) -> Records:
+    """Return an answer as records. Their runtime digest is 0: no runtime has executed them."""
     encoder = Encoder(answer.lane, bytes(RUNTIME_DIGEST_BYTES))
-    errors = []
-    for violation in answer.violations:
-        verdict = Verdict(answer.kind, answer.block, 0, answer.para_id, violation)
-        shown = shown_json("verdicts", encoder.verdict(verdict))
-        errors.append({**shown["error"], "clause": shown["clause"]})
-    effects = answer.effects or Effects(enacted=False)
-    accepted = shown_json(
-        "verdicts", encoder.verdict(Verdict(answer.kind, answer.block, 0, answer.para_id, None, *effects))
-    )
+    judged = (answer.kind, answer.block, 0, answer.para_id)
+    verdicts = [Verdict(*judged, violation) for violation in answer.violations]
+    if not verdicts:
+        verdicts = [Verdict(*judged, None, *(answer.effects or Effects(enacted=False)))]
     before, after = (
-        [shown_json("headroom", encoder.headroom(answer.executed_block, each).value) for each in headroom]
+        tuple(encoder.headroom(answer.executed_block, each).value for each in headroom)
         for headroom in (answer.before, answer.after)
     )
+    return Records(tuple(map(encoder.verdict, verdicts)), before, after)
+
+
+def document_of(answer: Answer) -> dict[str, Any]:
+    """Return an answer as JSON; errors, messages and headroom have the form of the output topics."""
+    return shown_records(records_of(answer), answer.executed_block, answer.state_root, complete=answer.complete)
+
+
+def shown_records(
+    records: Records, executed_block: BlockNumber, state_root: bytes | None, *, complete: bool
+) -> dict[str, Any]:
+    """Return the records of an answer as JSON."""
+    shown = [shown_json("verdicts", value) for value in records.verdicts]
+    first = shown[0]
+    before, after = ([shown_json("headroom", value) for value in headroom] for headroom in records[1:])
     return {
-        "lane": answer.lane,
-        "executed_block": answer.executed_block,
-        "block": answer.block,
-        "kind": answer.kind.value,
-        "para_id": answer.para_id,
-        "ok": answer.ok,
-        "errors": errors,
-        "complete": answer.complete,
-        "messages": accepted["messages"],
-        "effective_session": accepted["effective_session"],
+        "lane": first["lane"],
+        "executed_block": executed_block,
+        "state_root": None if state_root is None else to_hex(state_root),
+        "block": first["block"],
+        "kind": first["kind"],
+        "para_id": first["para_id"],
+        "ok": first["ok"],
+        "errors": [{**each["error"], "clause": each["clause"]} for each in shown if not each["ok"]],
+        "complete": complete,
+        "messages": first["messages"],
+        "effective_session": first["effective_session"],
         "headroom": before,
-        "headroom_after": after if answer.ok else None,
+        "headroom_after": after if first["ok"] else None,
     }
 
 

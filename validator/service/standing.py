@@ -22,7 +22,7 @@ def standing_of_checkpoint(config: Config, lane: str) -> Standing:
     """Return a lane's state after the last committed batch of a job, which may be running. Raises `UserError` as `restore` does."""
     with stored_lanes(job_directory(config), [lane]) as stored:
         restored = restore(stored, lane)
-    return _standing(restored.definition, restored.processor)
+    return standing_of(restored.definition, restored.processor)
 
 
 def standing_of_file(config: Config, lane: str, path: Path) -> Standing:
@@ -35,16 +35,23 @@ def standing_of_file(config: Config, lane: str, path: Path) -> Standing:
         )
     runtime = chain_runtime(chain, lane, configured_lock(config))
     first_block, rules = read_state_file(path, chain, lane, runtime)
-    return Standing(lane, first_block - 1, rules, runtime.protocol, runtime.codec, runtime.records)
+    return Standing(lane, first_block - 1, rules, runtime.protocol, runtime.codec, runtime.records, rules.state_root())
 
 
 def standing_of_lane(definition: LaneDefinition, processor: LaneProcessor) -> Standing:
     """Return a copy of a lane's state."""
-    return _standing(definition, LaneProcessor.restore(definition, processor.snapshot()))
+    return standing_of(definition, LaneProcessor.restore(definition, processor.snapshot()))
 
 
-def _standing(definition: LaneDefinition, processor: LaneProcessor) -> Standing:
+def standing_of(definition: LaneDefinition, processor: LaneProcessor) -> Standing:
+    """Return a lane's state itself, which dry runs will change."""
     lane = processor.lane
     return Standing(
-        lane.name, lane.executed_block, lane.rules, definition.protocol, definition.codec, definition.records
+        lane.name,
+        lane.executed_block,
+        lane.rules,
+        definition.protocol,
+        definition.codec,
+        definition.records,
+        lane.rules.state_root(),
     )

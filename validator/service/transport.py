@@ -25,11 +25,14 @@ from validator.plugin.pack import use_artefacts
 from validator.plugin.registry import PluginError, Problem, canonical, configure, discover, installed, transports_of
 from validator.plugin.submission import NO_CURSORS, RecordForms, check_commit, check_enqueued, check_timeout, job_topics
 from validator.service.cursors import Cursors
+from validator.service.dry_run_transport import NAME as DRY_RUN
+from validator.service.dry_run_transport import dry_run_plugin
 from validator.service.lease import Lease
 from validator.service.output_reader import KafkaOutputReader
 from validator.service.plugin_job import configured_job, create_job_topics
 from validator.service.record_queue import RecordQueue
 from validator.service.sender import RecordSender
+from validator.service.standings import CheckpointStandings
 from validator.topics import CURSORS_TOPIC, INPUT_TOPICS
 
 if TYPE_CHECKING:
@@ -74,7 +77,7 @@ def choose_transport(config: Config, name: str) -> Chosen:
     known = {found.name for found in discover(GROUP)}
     prefixes = [name[:at] for at, character in enumerate(name) if character == "."]
     plugin_name = next((each for each in (name, *reversed(prefixes)) if each in known), name)
-    plugin = _only(plugin_name, config)
+    plugin = _shipped(config) if plugin_name == DRY_RUN else _only(plugin_name, config)
     values = canonical(config.transports.get(plugin_name, {}))
     transports = {
         each.name if each.name == plugin_name else f"{plugin_name}.{each.name}": each
@@ -100,6 +103,11 @@ def choose_transport(config: Config, name: str) -> Chosen:
                 f"{plugin}: transport {wanted}: {topic!r} is not one of the output topics {', '.join(forms.outputs)}"
             )
     return Chosen(wanted, plugin, transport, configure(plugin, values), forms, jobs)
+
+
+def _shipped(config: Config) -> Plugin:
+    """Return the plugin of the transport that is part of the product: it reads the job's checkpoint."""
+    return dry_run_plugin(lambda settings: CheckpointStandings(config, settings.refresh_seconds))
 
 
 def _only(name: str, config: Config) -> Plugin:

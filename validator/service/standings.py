@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The last committed states of a job's lanes, kept in memory and read again once the job has committed another batch."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from validator.core.rules import pages
+from validator.errors import UserError
+from validator.lanes.configured import job_directory
+from validator.service.answerer import Asked
+from validator.service.checkpoint import last_committed_batch
+from validator.service.limits import REFRESH_SHARE_MAX
+from validator.service.standing import standing_of
+from validator.service.state import restore, stored_lanes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from validator.config import Config
+    from validator.lanes.definition import LaneDefinition
+    from validator.service.dry_run import Standing
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A lane's state as pages, from which it is restored after a request has changed it; or why there is none."""
+
+    batch: int | None = None
+    definition: LaneDefinition | None = None
+    pages: list[bytes] = field(default_factory=list)
+    standing: Standing | None = None
+    is_changed: bool = False
+    reason: str = ""
+    next_look_s: float = float("-inf")
+
+
+class CheckpointStandings:
+    """States from the checkpoint of a job, which may be running on this machine (`answerer.Standings`).
+
+    A lane is looked for again ``refresh_s`` seconds after the last time at the earliest, and later if reading takes long; an error stays
+    until then.
+    """
+
+    def __init__(self, config: Config, refresh_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._config, self._refresh_s, self._clock = config, refresh_s, clock
+        self._lanes: dict[str, _Kept] = {}
+
+    def of(self, lane: str) -> Asked:
+        """Return a lane's state after the last committed batch. Raises `UserError`: an unknown lane, no state of it."""
+        chains = self._config.chains
+        if lane not in chains:
+            raise UserError(
+                f"lane: expected {' or '.join(sorted(chains)) or 'none, as no chain is configured'}, found {lane!r}"
+            )
+        kept = self._lanes.setdefault(lane, _Kept())
+        if self._clock() >= kept.next_look_s:
+            self._look(lane, kept)
+        if kept.standing is None or kept.definition is None:
+            raise UserError(kept.reason)
+        if kept.is_changed:
+            rules = kept.definition.restore_rules(kept.pages)
+            kept.standing, kept.is_changed = kept.standing.with_rules(rules), False
+        return Asked(kept.standing, kept.batch)
+
+    def changed(self, lane: str) -> None:
+        """Restore the lane before the next request."""
+        self._lanes[lane].is_changed = True
+
+    def _look(self, lane: str, kept: _Kept) -> None:
+        """Read the state if the job has committed another batch; a lane whose state cannot be read has none."""
+        began_s = self._clock()
+        try:
+            self._read(lane, kept)
+        except UserError as error:
+            kept.standing, kept.batch, kept.reason = None, None, str(error)
+        except RuntimeError as error:  # the process that reads the checkpoint has crashed
+            kept.standing, kept.batch, kept.reason = None, None, f"the checkpoint cannot be read: {error}"
+        ended_s = self._clock()
+        kept.next_look_s = ended_s + max(self._refresh_s, (ended_s - began_s) * (1 / REFRESH_SHARE_MAX - 1))
+
+    def _read(self, lane: str, kept: _Kept) -> None:
+        directory = job_directory(self._config)
+        if kept.standing is not None and last_committed_batch(directory / "checkpoint") == kept.batch:
+            return
+        with stored_lanes(directory, [lane]) as stored:
+            restored = restore(stored, lane)
+        kept.batch, kept.definition = restored.batch, restored.definition
+        kept.pages = pages(restored.rules)
+        kept.standing, kept.is_changed = standing_of(restored.definition, restored.processor), False
