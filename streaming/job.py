@@ -23,6 +23,7 @@ from streaming.sink import NO_ROWS, ExactlyOnceOutput, Output
 from validator.config import Config
 from validator.core.inputs import Source
 from validator.kafka.spark_options import spark_options
+from validator.lanes.auditing import MILLIONTHS, AuditSettings
 from validator.lanes.configured import job_directory
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import Consumed
@@ -64,6 +65,8 @@ class JobSettings:
     """What workers measure."""
     ids: SchemaIds = NO_IDS
     """What the schema registry has said; ``kafka`` has the part that readers need."""
+    audit: AuditSettings | None = None
+    """Which blocks they check."""
 
     @property
     def beat(self) -> Beat:
@@ -87,7 +90,14 @@ class JobSettings:
             worker_memory_bytes=_bytes(job.worker_memory),
             pace=pace,
             meter=meter_settings(config),
+            audit=audit_settings(config),
         )
+
+
+def audit_settings(config: Config) -> AuditSettings | None:
+    """Return which blocks workers check, None for none."""
+    share = round(config.audit.share * MILLIONTHS)
+    return AuditSettings(share, config.audit.on_fault == "park") if share else None
 
 
 def _bytes(size: str) -> int:
@@ -126,6 +136,7 @@ def start_query(spark: SparkSession, settings: JobSettings) -> StreamingQuery:
         settings.beat,
         parking,
         meter=settings.meter,
+        audit=settings.audit,
     )
     executed = with_own_workers(spark, "lanes", lambda: _execute(inputs, operator))
     return (

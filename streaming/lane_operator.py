@@ -23,6 +23,7 @@ from validator.codec.encode import BlockOutput, encode_dead_letter
 from validator.codec.inflight import Arrival
 from validator.core.inputs import DeadLetter
 from validator.lanes.arrived import Chunk, arrived, runs
+from validator.lanes.auditing import Auditor, AuditSettings
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.genesis import keep_genesis, read_genesis
 from validator.lanes.marker import Consumed, consumed_by, has_taken
@@ -121,8 +122,9 @@ class LaneOperator(StatefulProcessor):
         parking: ParkingSettings | None = None,
         cache: LaneCache | None = None,
         meter: MeterSettings | None = None,
+        audit: AuditSettings | None = None,
     ) -> None:
-        """``cache`` is the worker's own unless given. Without a ``meter`` nothing is measured."""
+        """``cache`` is the worker's own unless given. Without a ``meter`` nothing is measured, without ``audit`` no block is checked."""
         self._definitions = definitions
         self._output = output
         self._beat = beat
@@ -130,6 +132,7 @@ class LaneOperator(StatefulProcessor):
         self._parking = parking or ParkingSettings()
         self._cache = cache
         self._meter = meter
+        self._audit = audit
         self._worker_memory_bytes = worker_memory_bytes
         self._batch_bytes_max = batch_bytes_max(worker_memory_bytes)
 
@@ -184,6 +187,7 @@ class LaneOperator(StatefulProcessor):
             was_parked=lane in parking.parked,
             noted=note_point,
             observe=None if meter is None else meter.executed,
+            audit=_auditor(definition, self._audit, meter),
         )
         outputs = batch.run() if meter is None else meter.measured(batch.run(), lambda: cache.look(lane))
         written = write_batch(self._output, lane, _seen(self._beat, outputs), lambda: batch.consumed)
@@ -223,6 +227,13 @@ def _meter(lane: str, settings: MeterSettings | None) -> LaneMeter | None:
     if meter is None or meter.settings != settings:
         meter = METERS[lane] = LaneMeter(lane, settings)
     return meter
+
+
+def _auditor(definition: LaneDefinition, settings: AuditSettings | None, meter: LaneMeter | None) -> Auditor | None:
+    """Return what checks the blocks of a batch, None if none are to be checked."""
+    if settings is None:
+        return None
+    return Auditor(definition, settings) if meter is None else Auditor(definition, settings, meter.audited)
 
 
 def _query() -> str:

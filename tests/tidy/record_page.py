@@ -28,7 +28,7 @@ OUTPUTS: Final = (
         "Receipt",
         "DeadLetter",
     ),
-    *("LaneStatus", "LaneParked", "Marker", "DeadLetterReplay"),
+    *("LaneStatus", "LaneParked", "LaneAudit", "Marker", "DeadLetterReplay"),
 )
 
 _PAGE: Final = """\
@@ -70,7 +70,9 @@ _NUMBERS: Final = {"validator.U128": "u128", "validator.U64": "u64"}
 
 def render() -> str:
     """Return the text of the page."""
-    return _PAGE.format(inputs=_sections(INPUTS), outputs=_sections(OUTPUTS), dry_runs=_sections(DRY_RUNS)).rstrip() + "\n"
+    return (
+        _PAGE.format(inputs=_sections(INPUTS), outputs=_sections(OUTPUTS), dry_runs=_sections(DRY_RUNS)).rstrip() + "\n"
+    )
 
 
 def schema_names() -> list[str]:

@@ -79,6 +79,7 @@ def lanes(
             {
                 **_row(config, lane, found.get(lane), kept.get(lane), behind[lane]),
                 "parked": _parked(config, reports.parked.get(lane)),
+                "audit": reports.audits.get(lane),
                 "transports": said.get(lane, []),
             }
             for lane in names
@@ -164,7 +165,11 @@ def _lines(row: dict[str, Any]) -> list[str]:
         return [*parked, *([begins] if parked else [f"no records yet; {begins}"]), *row["transports"]]
     configured = "" if row["configured"] else " (not configured)"
     executed = "no block executed" if row["executed_block"] is None else f"executed block {row['executed_block']}"
-    lines = [*_parked_lines(row), f"{executed}{configured}; {row['waiting_for'] or 'waiting for nothing'}"]
+    lines = [
+        *_parked_lines(row),
+        *_audit_lines(row),
+        f"{executed}{configured}; {row['waiting_for'] or 'waiting for nothing'}",
+    ]
     counts = f"consumed {row['consumed']} = {' + '.join(f'{row[name]} {name}' for name in _COUNTS)}"
     lines.append(f"{counts}; {_lag(row)}")
     if row["waiting_resident_bytes"] or row["window_bytes"]:
@@ -208,6 +213,12 @@ def _parked_lines(row: dict[str, Any]) -> list[str]:
             else "what to do: nothing, as the lane is not configured any more"
         )
     return lines
+
+
+def _audit_lines(row: dict[str, Any]) -> list[str]:
+    """Describe the last fault that the audit in the job has found."""
+    fault = row["audit"]
+    return [] if fault is None else [f"AUDIT FAULT in block {fault['block']} ({fault['check']}): {fault['detail']}"]
 
 
 def _lag(row: dict[str, Any]) -> str:

@@ -75,6 +75,8 @@ EFFECTS: Final[dict[str, Effect]] = {
     "schema_registry.key_password": Effect.START,
     "schema_registry.subjects": Effect.START,
     "schema_registry.write": Effect.START,
+    "audit.share": Effect.START,
+    "audit.on_fault": Effect.START,
     "plugins.lock": Effect.START,
     "plugins.artefacts": Effect.START,
     CHAIN: Effect.CHAIN,

@@ -186,6 +186,15 @@ class Metrics(_Table):
     """Maximum number of channels of a lane that have series."""
 
 
+class Audit(_Table):
+    """`[audit]`: which blocks the job checks once it has executed them."""
+
+    share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of all blocks, to the millionth; 0 checks none."""
+    on_fault: Literal["report", "park"] = "report"
+    """Whether a fault is reported only, or also parks the lane before its block emits anything."""
+
+
 class GenesisPara(_Table):
     """`[[chains.<lane>.genesis_paras]]`: a para that is valid from the start."""
 
@@ -364,6 +373,7 @@ class Config(BaseSettings):
     dead_letters: DeadLetters = Field(default_factory=DeadLetters)
     metrics: Metrics = Field(default_factory=Metrics)
     schema_registry: Annotated[SchemaRegistry, Field(default_factory=SchemaRegistry, validate_default=True)]
+    audit: Audit = Field(default_factory=Audit)
     plugins: Plugins = Field(default_factory=Plugins)
     chains: dict[LaneName, Chain] = Field(default_factory=dict)
     transports: dict[PluginName, PluginConfig] = Field(default_factory=dict)

@@ -154,6 +154,8 @@ class LaneModel:
 
     def take_status(self, record: Json, time_ms: int) -> None:
         """Take a record of the topic `lanes`: a lane's status, or that it is parked, is resuming or runs again."""
+        if "check" in record:  # a fault that an audit found: `validator lanes` shows it
+            return
         if "fault" in record:
             self.parked = None if record["state"] == "running" else record
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from validator.core.errors import Violation
 from validator.core.limits import HEADROOM_INTERVAL_BLOCKS_DEFAULT, ROOT_INTERVAL_BLOCKS_DEFAULT, U64_MAX
@@ -22,6 +22,10 @@ class Intervals:
 
     headroom: int = HEADROOM_INTERVAL_BLOCKS_DEFAULT
     root: int = ROOT_INTERVAL_BLOCKS_DEFAULT
+
+
+Executor: TypeAlias = Callable[[RuleSet[Any], Block, Intervals], Executed]
+"""Executes a complete block, as `execute` does."""
 
 
 def execute(rules: RuleSet[Any], block: Block, intervals: Intervals) -> Executed:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from validator.core.counters import COUNTERS, Counters
-from validator.core.execute import Intervals, execute
+from validator.core.execute import Executor, Intervals, execute
 from validator.core.far import FarRecords
 from validator.core.handlers.errors import HandlerFault
 from validator.core.inputs import DeadLetter, DeadReason, Input, RecordKind, Source
@@ -68,6 +68,7 @@ class Lane:
         self.rules = rules
         self.executed_block = executed_block
         self.settings = settings or LaneSettings()
+        self.execute: Executor = execute
         self.counters = Counters()
         self._waiting = WaitingRecords()
         self._far = FarRecords(self.settings.blocks_ahead_max)
@@ -130,7 +131,7 @@ class Lane:
                 break
             block = self._assemble(waiting)
             try:
-                executed = execute(self.rules, block, self.settings.intervals)
+                executed = self.execute(self.rules, block, self.settings.intervals)
             except HandlerFault as fault:
                 fault.place(number, waiting.candidates_of(fault.para, block))
                 raise

@@ -35,18 +35,19 @@ class ParaLevel(NamedTuple):
 class ChannelLevel(NamedTuple):
     """A channel: messages and bytes of payload that wait, with their limits, and what was sent in all.
 
-    ``bytes_sent`` counts from when the state was loaded, ``messages_sent`` from when the lane began to follow the channel.
+    A number is None if the protocol does not know it, or has no such limit. ``bytes_sent`` counts from when the state was loaded,
+    ``messages_sent`` from when the lane began to follow the channel.
     """
 
     sender: ParaId
     recipient: ParaId
-    messages: int
-    bytes: int
-    messages_max: int
-    bytes_max: int
+    messages: int | None
+    bytes: int | None
+    messages_max: int | None
+    bytes_max: int | None
     oldest: BlockNumber | None
-    messages_sent: int
-    bytes_sent: int
+    messages_sent: int | None
+    bytes_sent: int | None
 
 
 class LaneLevel(NamedTuple):

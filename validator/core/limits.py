@@ -53,6 +53,9 @@ DRY_RUN_ANSWER_BYTES_MAX = 1024 * 1024
 DRY_RUN_REASON_CHARACTERS_MAX = 1_000
 """Characters of the reason why a dry run is refused, which may quote the record."""
 
+AUDIT_STATE_BYTES_MAX = 128 * 1024 * 1024
+"""Bytes of a lane's pages that the audit in the job executes a block on a second time; with more it checks invariants only."""
+
 BLOCKS_AHEAD_MAX_DEFAULT = 100_000
 """How many blocks a record may be ahead of the last executed one; further ones wait apart, for as many executed blocks."""
 FAR_RECORDS_MAX = 1_024

@@ -20,6 +20,7 @@ from validator.core.lane import Lane
 from validator.core.levels import ChannelLevel, LaneLevel, LevelChoice, ParaLevel
 from validator.core.outcomes import Executed
 from validator.core.types import BlockNumber, ParaId, SessionIndex
+from validator.lanes.auditing import Outcome
 from validator.lanes.store import LiveLane, Recovery
 from validator.metrics.limits import KINDS_PER_PARA_MAX, OTHER, REPORT_BYTES_MAX, SAMPLE_SHARE_MAX
 from validator.metrics.report import LANE, Report, Values
@@ -80,6 +81,8 @@ class LaneMeter:
         self._grow("validator_lane_pending_candidates_carried_total", 0)
         for how in ("rebuilt", "caught_up"):
             self._grow("validator_lane_recoveries_total", 0, how)
+        for outcome in Outcome:
+            self._grow("validator_lane_audited_blocks_total", 0, outcome.value)
 
     def executed(self, executed: Executed, lane: Lane) -> None:
         """Note what a block gave (`validator.lanes.processor.Observer`)."""
@@ -99,6 +102,11 @@ class LaneMeter:
         """Note that the lane was brought back into memory."""
         self._grow("validator_lane_recoveries_total", 1, "rebuilt" if recovery.rebuilt else "caught_up")
         self._grow("validator_lane_recovery_seconds_total", recovery.seconds)
+
+    def audited(self, outcome: Outcome, seconds: float) -> None:
+        """Note that a block was checked (`validator.lanes.auditing`)."""
+        self._grow("validator_lane_audited_blocks_total", 1, outcome.value)
+        self._grow("validator_lane_audit_seconds_total", seconds)
 
     def measured(self, outputs: Iterator[BlockOutput], live: Callable[[], LiveLane | None]) -> Iterator[BlockOutput]:
         """Yield a batch's output and then its report, timing what makes the output and what takes it.
@@ -252,14 +260,24 @@ def _put_para(report: Report, level: ParaLevel, now: BlockNumber, head_age: int)
 
 
 def _put_channel(report: Report, level: ChannelLevel, now: BlockNumber) -> None:
+    """Put what is known of a channel; what its protocol does not know has no series."""
     ends = (level.sender, level.recipient)
-    report.put("validator_channel_messages_total", level.messages_sent, *ends)
-    report.put("validator_channel_message_bytes_total", level.bytes_sent, *ends)
-    report.put("validator_channel_used_messages", level.messages, *ends)
-    report.put("validator_channel_used_bytes", level.bytes, *ends)
-    report.put("validator_channel_messages_used_ratio", _share(level.messages, level.messages_max), *ends)
-    report.put("validator_channel_bytes_used_ratio", _share(level.bytes, level.bytes_max), *ends)
-    report.put("validator_channel_oldest_age_blocks", _age(level.oldest, now), *ends)
+    values: dict[str, float | None] = {
+        "validator_channel_messages_total": level.messages_sent,
+        "validator_channel_message_bytes_total": level.bytes_sent,
+        "validator_channel_used_messages": level.messages,
+        "validator_channel_used_bytes": level.bytes,
+        "validator_channel_messages_used_ratio": _known_share(level.messages, level.messages_max),
+        "validator_channel_bytes_used_ratio": _known_share(level.bytes, level.bytes_max),
+        "validator_channel_oldest_age_blocks": _age(level.oldest, now),
+    }
+    for name, value in values.items():
+        if value is not None:
+            report.put(name, value, *ends)
+
+
+def _known_share(used: int | None, limit: int | None) -> float | None:
+    return None if used is None or limit is None else _share(used, limit)
 
 
 def _share(used: int, limit: int) -> float:

@@ -47,6 +47,8 @@ class Fault(StrEnum):
     """Head, pages or journal are damaged, or were written under what is no longer installed."""
     CONFIGURATION = "configuration"
     """The configuration does not fit the lane's state."""
+    AUDIT = "audit"
+    """The audit of a block found a fault, and `[audit] on_fault` is ``park``."""
     INPUTS = "inputs"
     """Inputs that the lane has not taken are no longer in Kafka."""
     BUG = "bug"

@@ -37,6 +37,7 @@ from validator.core.inputs import DeadLetter, DeadReason, Input, Source, Unreada
 from validator.core.lane import WaitingOverflow
 from validator.core.scale import DecodeError
 from validator.errors import UserError
+from validator.lanes.auditing import AuditFailed, Auditor
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import consumed_by
 from validator.lanes.parked import Fault, Parked, Place, Span, point_of, running, shortened, stored_parts
@@ -80,9 +81,9 @@ class LaneBatch:
     """One batch of one lane.
 
     ``suspects`` is by lane. ``noted`` gets the lane and its point before anything runs that may end the process, ``on_bug`` the
-    exception of a bug, ``observe`` each executed block. ``known_skips`` are records that the lane skipped before it was started over.
-    ``left`` and ``too_large`` are of `validator.lanes.arrived.Arrived`. ``checkpoint`` is the id of the job's checkpoint. ``was_parked`` is
-    true if the lane was parked before it was started over, which it says if it runs.
+    exception of a bug, ``observe`` each executed block, which ``audit`` may check. ``known_skips`` are records that the lane skipped before
+    it was started over. ``left`` and ``too_large`` are of `validator.lanes.arrived.Arrived`. ``checkpoint`` is the id of the job's
+    checkpoint. ``was_parked`` is true if the lane was parked before it was started over, which it says if it runs.
     """
 
     definition: LaneDefinition
@@ -98,6 +99,7 @@ class LaneBatch:
     checkpoint: str = ""
     noted: Callable[[str, str], None] = lambda _lane, _point: None
     observe: Observer | None = None
+    audit: Auditor | None = None
     on_bug: Callable[[BaseException], None] = lambda error: traceback.print_exception(error, file=sys.stderr)
     consumed: dict[Place, int] = field(default_factory=dict)
     """By topic and partition, the offset after the last input taken; complete when the output is exhausted."""
@@ -226,7 +228,7 @@ class LaneBatch:
         since = at_fault.since_block
         try:
             inputs = list(_inputs(items, at_fault.skips))
-            for output in process_batch(self.definition, state, self.cache, inputs, skipped, self.observe):
+            for output in process_batch(self.definition, state, self.cache, inputs, skipped, self.observe, self.audit):
                 if output.block is None:  # if the batch fails, its dead letters come again
                     others.append(output)
                 else:
@@ -285,6 +287,7 @@ def fault_of(error: BaseException) -> Fault:
         (HandlerFault, Fault.HANDLER),
         (MemoryError, Fault.MEMORY),
         (StateUnusable, Fault.STATE),
+        (AuditFailed, Fault.AUDIT),
         (UserError, Fault.CONFIGURATION),
     ):
         if isinstance(error, kinds):

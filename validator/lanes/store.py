@@ -21,10 +21,12 @@ from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
 from validator.codec.encode import BlockOutput, encode_dead_letter
+from validator.core.execute import execute
 from validator.core.inputs import DeadLetter, DeadReason, Input, Source
 from validator.core.scale import DecodeError, Reader, Upgrade, Writer, upgraded
 from validator.core.types import BlockNumber
 from validator.errors import UserError
+from validator.lanes.auditing import Auditor
 from validator.lanes.definition import JournalUnreadable, LaneDefinition, journal_under_others
 from validator.lanes.journal import decode_entry, encode_entry
 from validator.lanes.parked import stored_parts
@@ -224,11 +226,13 @@ def process_batch(
     items: list[Input | DeadLetter],
     skipped: Skipped = NONE_SKIPPED,
     observe: Observer | None = None,
+    audit: Auditor | None = None,
 ) -> Iterator[BlockOutput]:
     """Process one batch of a lane against its store, and yield its output (`LaneProcessor.process`), its status last.
 
-    ``observe`` is given each executed block. The store is complete only when the iterator has been exhausted; until then the lane is in no
-    cache. Raises `WaitingOverflow`, `StateUnusable`, and another `UserError` if the configuration does not fit the state.
+    ``observe`` is given each executed block, ``audit`` executes them. The store is complete only when the iterator has been exhausted;
+    until then the lane is in no cache. Raises `WaitingOverflow`, `AuditFailed`, `StateUnusable`, and another `UserError` if the
+    configuration does not fit the state.
     """
     head, lane = _open(definition, backend, cache)
     evicted: list[DeadLetter] = []
@@ -241,7 +245,12 @@ def process_batch(
         yield BlockOutput(None, list(map(encode_dead_letter, evicted)))
     entry = encode_entry(items)
     lane.processor.observe = observe
+    if audit is not None:
+        lane.processor.lane.execute = audit.execute
     yield from lane.processor.process(items)
+    if audit is not None:
+        lane.processor.lane.execute = execute
+        yield from audit.said()
     yield lane.processor.status()
 
     token = _next_token(head.token, entry)

@@ -94,6 +94,8 @@ _LANE: Final = (
     _counter("lane_batch_part_seconds", (*LANE, "part"), Origin.WORKER, "Time of batches: execute, write (to Kafka) and commit."),
     _counter("lane_recoveries", (*LANE, "how"), Origin.WORKER, "Recoveries in a worker: rebuilt from pages, or caught up."),
     _counter("lane_recovery_seconds", LANE, Origin.WORKER, "Time that recoveries took."),
+    _counter("lane_audited_blocks", (*LANE, "outcome"), Origin.WORKER, "Blocks that [audit] chose: sound, faulty or incomplete."),
+    _counter("lane_audit_seconds", LANE, Origin.WORKER, "Time that checking these blocks took."),
     _gauge("lane_pages_bytes", LANE, Origin.WORKER, "Bytes of the pages that the lane's state was last saved in."),
     _gauge("lane_journal_bytes", LANE, Origin.WORKER, "Bytes of the journal since then."),
     _gauge("lane_journal_entries", LANE, Origin.WORKER, "Batches in the journal, which a rebuild executes again."),

@@ -19,6 +19,7 @@ from validator.core.errors import InvariantBroken, LimitError, Report, Violation
 from validator.core.events import EventLog, IngressLog
 from validator.core.handlers.state import HandlerStates
 from validator.core.hashing import blake2b_256, compact, message_hash, mqc_link
+from validator.core.levels import ChannelLevel, LaneLevel, LevelChoice, Levels, ParaLevel
 from validator.core.limits import (
     HEADROOM_WATERMARKS_MAX,
     MESSAGES_PER_CANDIDATE_MAX,
@@ -99,6 +100,7 @@ __all__ = [
     "ChannelEventKind",
     "ChannelHeadroom",
     "ChannelId",
+    "ChannelLevel",
     "DecodeError",
     "Dispatch",
     "DownwardMessage",
@@ -112,6 +114,9 @@ __all__ = [
     "IngressEventKind",
     "IngressLog",
     "InvariantBroken",
+    "LaneLevel",
+    "LevelChoice",
+    "Levels",
     "LimitError",
     "LimitsTable",
     "Manifest",
@@ -122,6 +127,7 @@ __all__ = [
     "ParaHeadroom",
     "ParaId",
     "ParaKind",
+    "ParaLevel",
     "PendingRef",
     "ProofFormat",
     "ProtocolDefinition",

@@ -58,6 +58,8 @@ class Comparison:
     def observe(self, topic: str, record: Json) -> bool:
         """Take a record of an output topic in JSON, and return whether it is new."""
         if topic == "lanes":
+            if "consumed" not in record:
+                return True
             self.status[record["lane"]] = record
             return True
         if topic in ("verdicts", "dispatches", "channel-events", "ingress-events"):

@@ -130,7 +130,8 @@ def records_of(answer: Answer) -> Records:
     judged = (answer.kind, answer.block, 0, answer.para_id)
     verdicts = [Verdict(*judged, violation) for violation in answer.violations]
     if not verdicts:
-        verdicts = [Verdict(*judged, None, *(answer.effects or Effects(enacted=False)))]
+        effects = answer.effects or Effects(enacted=False)
+        verdicts = [Verdict(*judged, None, *effects)]
     before, after = (
         tuple(encoder.headroom(answer.executed_block, each).value for each in headroom)
         for headroom in (answer.before, answer.after)

@@ -16,6 +16,7 @@ from validator.core.inputs import DeadLetter, DeadReason, Input, Source
 from validator.core.limits import ORDER_SKIPS_MAX
 from validator.errors import UserError
 from validator.kafka.reader import POLL_S, TopicReader
+from validator.lanes.auditing import fault_key
 from validator.lanes.configured import chain_runtime, configured_codec, job_directory
 from validator.lanes.parked import Fault, parked_key
 from validator.plugin.pack import use_artefacts
@@ -39,6 +40,7 @@ REMEDIES: Final[dict[str, str]] = {
     Fault.MEMORY: "nothing if a batch was too large; else raise [job] worker_memory and restart the job",
     Fault.WORKER: "raise [job] worker_memory, or deploy another version of the plugin, and restart the job",
     Fault.STATE: "nothing, if Kafka still has all its inputs: they are executed again",
+    Fault.AUDIT: 'report the bug with the block; [audit] on_fault = "report" and a restart let the lane continue all the same',
     Fault.CONFIGURATION: "correct the configuration and restart the job",
     Fault.INPUTS: "remove the job's checkpoint and import a later state of the lane with `validator lanes import`",
     Fault.BUG: "report the bug with the traceback in the job's log; skip the record (--skip) if one is named",
@@ -48,19 +50,23 @@ REMEDIES: Final[dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class LaneReports:
-    """What the topic `lanes` says: by lane, the last status, and the last record of a lane that is parked or resuming."""
+    """What the topic `lanes` says: by lane, the last status, the last record of a lane that is parked or resuming, and the last fault
+    that an audit in the job found."""
 
     statuses: dict[str, dict[str, Any]]
     parked: dict[str, dict[str, Any]]
+    audits: dict[str, dict[str, Any]]
 
 
 def lane_reports(config: Config) -> LaneReports:
     """Return what the job last said of each lane. Raises `UserError` if Kafka or the topic is not available."""
-    found = LaneReports({}, {})
+    found = LaneReports({}, {}, {})
     with TopicReader(config.kafka, config.topics.prefix, ["lanes"]) as reader:
         for record in reader.read_to_end():
             shown = shown_json("lanes", record.value)
-            if not (record.key or b"").endswith(b"/parked"):
+            if record.key == fault_key(shown["lane"]):
+                found.audits[shown["lane"]] = shown
+            elif not (record.key or b"").endswith(b"/parked"):
                 found.statuses[shown["lane"]] = shown
             elif shown["state"] == "running":
                 found.parked.pop(shown["lane"], None)

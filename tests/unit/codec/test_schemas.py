@@ -93,7 +93,9 @@ def test_fingerprints_of_released_schemas_do_not_change() -> None:
 
 
 def test_every_schema_has_topic_and_every_topic_has_schemas() -> None:
-    by_topic = {topic.name: [schema.name for schema in schemas().of_topic(topic.name)] for topic in (*TOPICS, *DRY_RUN_TOPICS)}
+    by_topic = {
+        topic.name: [schema.name for schema in schemas().of_topic(topic.name)] for topic in (*TOPICS, *DRY_RUN_TOPICS)
+    }
     assert sorted(name for names in by_topic.values() for name in names) == NAMES
     assert all(by_topic.values())
 

@@ -16,6 +16,7 @@ from validator.codec.encode import BlockOutput, OutputRecord
 from validator.codec.inflight import Arrival
 from validator.codec.orders import InputSpan, LaneOrder
 from validator.core.inputs import Source
+from validator.lanes.auditing import Auditor
 from validator.lanes.definition import LaneDefinition
 from validator.lanes.marker import Marker
 from validator.lanes.parked import Parked, Place, Span, stored_parts
@@ -69,6 +70,7 @@ class Running:
     gone: bool = False
     was_parked: bool = False
     noted: list[tuple[str, str]] = field(default_factory=list)
+    auditor: Callable[[], Auditor | None] = lambda: None
 
     def run(self, items: list[Arrival]) -> None:
         """Run one batch and commit it."""
@@ -77,6 +79,7 @@ class Running:
         batch = LaneBatch(
             self.definition, attempt, self.cache, items, self.held, self.suspects,
             checkpoint="here", was_parked=self.was_parked, noted=lambda *point: self.noted.append(point), on_bug=lambda _: None,
+            audit=self.auditor(),
         )  # fmt: skip
         sink = TransactionalSink(lambda _: self.log)
         sink.write(self.chain.lane, list(batch.run()))

@@ -6,6 +6,7 @@
 - `requests`: the list of open requests
 - `pages`: change marks and the layout of pages
 - `indexes`: indexes of channels
+- `levels`: how full queues are, for those who watch over them
 - `invariants`: the invariants of all of these
 
 A major version of the plugin API may add names. It never removes a name or changes its meaning.
@@ -16,6 +17,7 @@ from __future__ import annotations
 from validator.protocols.kit.indexes import channel_name, decrease, increase, insert_sorted, remove_sorted
 from validator.protocols.kit.invariants import ascends, broken_deposits, broken_index, raise_if_broken
 from validator.protocols.kit.ledger import Account, Ledger, endow, free_balance, missing_funds, reserve, unreserve
+from validator.protocols.kit.levels import chosen, lane_level
 from validator.protocols.kit.pages import PageLayout, Touched
 from validator.protocols.kit.pending import (
     InclusionCandidateNotPending,
@@ -42,11 +44,13 @@ __all__ = [
     "broken_deposits",
     "broken_index",
     "channel_name",
+    "chosen",
     "decrease",
     "endow",
     "free_balance",
     "increase",
     "insert_sorted",
+    "lane_level",
     "missing_funds",
     "raise_if_broken",
     "read_pending",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from validator.core.levels import ChannelLevel, LaneLevel, LevelChoice, Levels, ParaLevel
 from validator.core.types import BlockNumber, ChannelId, ParaId
+from validator.protocols.kit import chosen
 from validator.protocols.router.profile import Profile
 from validator.protocols.router.session import age_request
 from validator.protocols.router.state import RouterState
@@ -12,18 +13,11 @@ from validator.protocols.router.state import RouterState
 
 def levels(state: RouterState, rules: Profile, now: BlockNumber, choice: LevelChoice) -> Levels:
     """Return the levels after block ``now``."""
-    wanted = None if choice.paras is None else set(choice.paras)
-    paras = sorted(para for para in state.paras if wanted is None or para in wanted)
-    channels = sorted(
-        channel_id
-        for channel_id in state.hrmp_channels
-        if wanted is None or channel_id[0] in wanted or channel_id[1] in wanted
-    )
-    left_out = max(0, len(paras) - choice.paras_max) + max(0, len(channels) - choice.channels_max)
+    paras, channels, left_out = chosen(state.paras, state.hrmp_channels, choice)
     return Levels(
         lane_level(state, rules),
-        tuple(para_level(state, para, now) for para in paras[: choice.paras_max]),
-        tuple(channel_level(state, channel_id) for channel_id in channels[: choice.channels_max]),
+        tuple(para_level(state, para, now) for para in paras),
+        tuple(channel_level(state, channel_id) for channel_id in channels),
         left_out,
     )
 

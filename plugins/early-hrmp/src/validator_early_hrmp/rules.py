@@ -8,12 +8,15 @@ from typing import Any, ClassVar
 
 from validator.plugin.protocol_api import (
     HEADROOM_WATERMARKS_MAX,
+    BlockNumber,
     ChainSettings,
     ChannelHeadroom,
     ChannelId,
     DownwardMessage,
     Effects,
     Hash,
+    LevelChoice,
+    Levels,
     ParaHeadroom,
     ParaId,
     SessionChange,
@@ -24,6 +27,7 @@ from validator.plugin.protocol_api import (
 from validator.protocols.kit import PendingCandidates
 from validator_early_hrmp.acceptance import check_candidate
 from validator_early_hrmp.enactment import enact_candidate, queue_downward_message
+from validator_early_hrmp.levels import levels
 from validator_early_hrmp.pages import (
     PAGES,
     decode_state,
@@ -151,6 +155,10 @@ class EarlyHrmp(PendingCandidates[EarlyHrmpState]):
             bytes_left=bytes_left,
             message_size_max=bytes_left,
         )
+
+    def levels(self, now: BlockNumber, choice: LevelChoice) -> Levels:
+        """Return how full the lane's queues are after block ``now``."""
+        return levels(self.state, now, choice)
 
     def common_page(self) -> bytes:
         """Return the page of the storage that no para owns."""

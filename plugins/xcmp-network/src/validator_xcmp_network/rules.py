@@ -22,6 +22,8 @@ from validator.plugin.protocol_api import (
     Effects,
     Enactment,
     Hash,
+    LevelChoice,
+    Levels,
     ParaHeadroom,
     ParaId,
     PendingRef,
@@ -38,6 +40,7 @@ from validator_xcmp_network.configuration import Setup
 from validator_xcmp_network.enactment import enact_candidate
 from validator_xcmp_network.errors import CandidateAlreadyEnactedInBlock, CandidateUnknownPara, RequestNotInForce
 from validator_xcmp_network.fixed_channels import FixedChannels
+from validator_xcmp_network.levels import levels
 from validator_xcmp_network.pages import (
     PAGES,
     decode_state,
@@ -192,6 +195,10 @@ class XcmpNetwork(PendingCandidates[NetworkState]):
         left = channel_limit(state, channel_id) - unread_in_channel(state, channel_id)
         size = state.network.max_block_bytes
         return ChannelHeadroom(*channel_id, open=True, places_left=max(0, left), bytes_left=size, message_size_max=size)
+
+    def levels(self, now: BlockNumber, choice: LevelChoice) -> Levels:
+        """Return how full the lane's queues are after block ``now``."""
+        return levels(self.state, now, choice)
 
     def common_page(self) -> bytes:
         """Return the page of the storage that no para owns."""

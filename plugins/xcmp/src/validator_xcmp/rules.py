@@ -7,11 +7,14 @@ from typing import Any, ClassVar
 
 from validator.plugin.protocol_api import (
     HEADROOM_WATERMARKS_MAX,
+    BlockNumber,
     ChainSettings,
     ChannelHeadroom,
     DecodeError,
     DownwardMessage,
     Effects,
+    LevelChoice,
+    Levels,
     ParaHeadroom,
     ParaId,
     SessionChange,
@@ -28,6 +31,7 @@ from validator_xcmp.encoding import (
     encode_para_page,
     owning_paras,
 )
+from validator_xcmp.levels import levels
 from validator_xcmp.records import Candidate, ChannelRequest
 from validator_xcmp.requests import apply_channel_request
 from validator_xcmp.session import change_session, onboard_para
@@ -112,6 +116,10 @@ class Xcmp(PendingCandidates[XcmpState]):
             watermark=None if watermark is None else watermark[0],
             valid_watermarks=blocks[:HEADROOM_WATERMARKS_MAX],
         )
+
+    def levels(self, now: BlockNumber, choice: LevelChoice) -> Levels:
+        """Return how full the lane's queues are after block ``now``."""
+        return levels(self.state, now, choice)
 
     def common_page(self) -> bytes:
         """Return the page of the storage that no para owns."""

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The audit in the job: sound lanes stay as they are, each kind of fault is found, reported, and parks the lane if that is wanted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.unit.lanes.chains import chain, definition_of, inputs_of
+from tests.unit.lanes.running import Running, batches_of, make, undisturbed
+from validator.cli.lanes import _audit_lines
+from validator.codec.json_form import to_json
+from validator.core.execute import execute
+from validator.core.handlers.errors import HandlerFault
+from validator.lanes import auditing
+from validator.lanes.auditing import MILLIONTHS, Auditor, AuditSettings, Outcome, is_chosen
+from validator.lanes.meter import LaneMeter, MeterSettings
+from validator.lanes.parked import Fault
+from validator.lanes.processor import LaneProcessor
+from validator.simulate.settings import SimulationSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from validator.core.outcomes import Executed
+
+__all__ = ["make"]
+
+ALL = AuditSettings(MILLIONTHS)
+BLOCK = 7
+"""The block at which something is broken."""
+
+
+class Ends:
+    """How the audits of a lane ended."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[Outcome] = Counter()
+
+    def note(self, outcome: Outcome, seconds: float) -> None:
+        assert seconds >= 0
+        self.counts[outcome] += 1
+
+
+def audited(running: Running, settings: AuditSettings = ALL) -> Ends:
+    """Let a lane be audited."""
+    ends = Ends()
+    running.auditor = lambda: Auditor(running.definition, settings, ends.note)
+    return ends
+
+
+def faults(running: Running) -> list[dict[str, Any]]:
+    return [to_json("lanes", each.value) for each in running.log.records if each.key.endswith(b"/audit")]
+
+
+@pytest.mark.parametrize("protocol", ["router", "early-hrmp", "xcmp", "xcmp-network"])
+def test_every_block_of_every_protocol_is_sound_and_emits_what_it_would(protocol: str) -> None:
+    settings = SimulationSettings(seed=31, blocks=25, session_length_blocks=6, lane="polkadot")
+    of = chain(settings, protocol)
+    definition = definition_of(of)
+    ends, outputs = Ends(), []
+    for auditor in (None, Auditor(definition, ALL, ends.note)):
+        processor = LaneProcessor.create(definition)
+        if auditor is not None:
+            processor.lane.execute = auditor.execute
+        outputs.append(
+            [record for output in processor.process(inputs_of(of.records, protocol)) for record in output.records]
+        )
+        if auditor is not None:
+            assert list(auditor.said()) == []
+    assert outputs[0] == outputs[1]
+    assert ends.counts == {Outcome.SOUND: 25}
+
+
+class Twice:
+    """Executes blocks, and breaks the first or second execution of `BLOCK`."""
+
+    def __init__(self, first: Callable[[Any], None] | None = None, second: Callable[[Any], None] | None = None) -> None:
+        self.breaks = [first, second]
+        self.calls = 0
+
+    def __call__(self, rules: Any, block: Any, intervals: Any) -> Executed:
+        executed = execute(rules, block, intervals)
+        if block.record.block == BLOCK:
+            broken = self.breaks[self.calls % 2]
+            self.calls += 1
+            if broken is not None:
+                broken(rules)
+        return executed
+
+
+def queue_size(rules: Any) -> None:
+    rules.state.relay_dispatch_queue_size[min(rules.state.paras)] = (3, 30)
+
+
+def watermark(rules: Any) -> None:
+    """Change a value that no invariant binds, without a note that its page has changed."""
+    rules.state.hrmp_watermarks[min(rules.state.paras)] = 5
+
+
+def unnoted(rules: Any) -> None:
+    """Change the same value after the root has been brought up to date."""
+    rules.state_root()
+    watermark(rules)
+
+
+def session(rules: Any) -> None:
+    rules.state.session_index += 1
+
+
+def crash(_: Any) -> None:
+    raise KeyError("second")
+
+
+FAULTS: dict[str, tuple[Twice, str, str]] = {
+    "derived": (Twice(first=queue_size), "invariants", ""),
+    "drift": (Twice(first=watermark), "pages", "differs from that of a second execution: pages of"),
+    "common": (Twice(second=session), "pages", "session, configuration or requests"),
+    "not noted": (Twice(first=unnoted, second=watermark), "pages", "the change of a page was not noted"),
+    "crash": (Twice(second=crash), "execution", "a second execution raised KeyError: 'second'"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_fault_is_reported_with_its_block_and_the_lane_continues(
+    name: str, make: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken, check, words = FAULTS[name]
+    running = make()
+    ends = audited(running)
+    monkeypatch.setattr(auditing, "execute", broken)
+    executed = 0
+    for items in batches_of(running.chain):
+        running.run(items)
+        executed = sum(each.topic == "receipts" for each in running.log.records)
+        if faults(running):
+            break
+    (fault,) = faults(running)
+    assert (fault["block"], fault["check"]) == (BLOCK, check)
+    assert words in fault["detail"]
+    assert executed >= BLOCK
+    assert ends.counts[Outcome.FAULTY] >= 1
+    assert running.parked() is None
+    (line,) = _audit_lines({"audit": fault})
+    assert line == f"AUDIT FAULT in block {BLOCK} ({check}): {fault['detail']}"
+    assert _audit_lines({"audit": None}) == []
+
+
+def test_other_output_of_a_second_execution_is_found(
+    make: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def differs(rules: Any, block: Any, intervals: Any) -> Executed:
+        executed = execute(rules, block, intervals)
+        differs.calls += 1  # type: ignore[attr-defined]
+        if differs.calls % 2 == 0 and block.record.block == BLOCK:  # type: ignore[attr-defined]
+            return executed._replace(receipt=executed.receipt._replace(weight_used=99))
+        return executed
+
+    differs.calls = 0  # type: ignore[attr-defined]
+    running = make()
+    audited(running)
+    monkeypatch.setattr(auditing, "execute", differs)
+    for items in batches_of(running.chain):
+        running.run(items)
+    (fault,) = faults(running)
+    assert fault["check"] == "execution"
+    assert "of topic receipts, differs in a second execution" in fault["detail"]
+
+
+def test_lane_is_parked_before_the_faulty_block_emits_anything_and_continues_once_it_is_sound(
+    make: Callable[..., Running],
+) -> None:
+    running = make()
+    audited(running, AuditSettings(MILLIONTHS, parks=True))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(auditing, "execute", Twice(first=queue_size))
+        for items in batches_of(running.chain):
+            running.run(items)
+    parked = running.parked()
+    assert parked is not None
+    assert parked.fault is Fault.AUDIT
+    assert f"audit of block {BLOCK}: invariants:" in parked.reason
+    blocks = [to_json("receipts", each.value)["block"] for each in running.output() if each.topic == "receipts"]
+    assert max(blocks) == BLOCK - 1
+    running.order()
+    assert running.parked() is None
+    assert running.output() == undisturbed(running).output()
+
+
+@pytest.mark.parametrize("error", [HandlerFault("tally", "a", "it did not end"), MemoryError()])
+def test_second_execution_that_is_not_possible_here_is_no_fault(
+    error: BaseException, make: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: Any) -> None:
+        raise error
+
+    running = make()
+    ends = audited(running)
+    monkeypatch.setattr(auditing, "execute", Twice(second=fails))
+    for items in batches_of(running.chain):
+        running.run(items)
+    assert faults(running) == []
+    assert ends.counts == {Outcome.SOUND: 11, Outcome.INCOMPLETE: 1}
+
+
+def test_state_that_is_too_large_is_not_executed_twice(
+    make: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = make()
+    ends = audited(running)
+    monkeypatch.setattr(auditing, "AUDIT_STATE_BYTES_MAX", 10)
+    for items in batches_of(running.chain):
+        running.run(items)
+    assert ends.counts == {Outcome.INCOMPLETE: 12}
+
+
+def test_blocks_are_chosen_by_lane_and_number_and_a_greater_share_has_all_of_a_smaller_one() -> None:
+    blocks = range(100_000)
+    chosen = {
+        share: {block for block in blocks if is_chosen("polkadot", block, share)} for share in (0, 10_000, 100_000)
+    }
+    assert chosen[0] == set()
+    assert 900 < len(chosen[10_000]) < 1_100
+    assert chosen[10_000] < chosen[100_000]
+    assert all(is_chosen("polkadot", block, MILLIONTHS) for block in range(100))
+    assert chosen[10_000] != {block for block in blocks if is_chosen("kusama", block, 10_000)}
+
+
+def test_audits_are_counted_from_zero() -> None:
+    meter = LaneMeter("polkadot", MeterSettings())
+    counted = meter._grown["validator_lane_audited_blocks_total"]
+    assert counted == {("sound",): 0, ("faulty",): 0, ("incomplete",): 0}
+    meter.audited(Outcome.FAULTY, 0.5)
+    assert counted["faulty",] == 1
+    assert meter._grown["validator_lane_audit_seconds_total"] == {(): 0.5}
