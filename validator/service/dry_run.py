@@ -127,11 +127,10 @@ class Records(NamedTuple):
 def records_of(answer: Answer) -> Records:
     """Return an answer as records. Their runtime digest is 0: no runtime has executed them."""
     encoder = Encoder(answer.lane, bytes(RUNTIME_DIGEST_BYTES))
-    judged = (answer.kind, answer.block, 0, answer.para_id)
-    verdicts = [Verdict(*judged, violation) for violation in answer.violations]
+    verdicts = [Verdict(answer.kind, answer.block, 0, answer.para_id, violation) for violation in answer.violations]
     if not verdicts:
         effects = answer.effects or Effects(enacted=False)
-        verdicts = [Verdict(*judged, None, *effects)]
+        verdicts = [Verdict(answer.kind, answer.block, 0, answer.para_id, None, *effects)]
     before, after = (
         tuple(encoder.headroom(answer.executed_block, each).value for each in headroom)
         for headroom in (answer.before, answer.after)

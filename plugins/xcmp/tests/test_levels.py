@@ -13,7 +13,6 @@ ALL = LevelChoice(None, 100, 100)
 CONFIGURATION = XcmpConfiguration(
     xcmp_channel_capacity=8,
     xcmp_max_outbound_channels=4,
-    xcmp_max_inbound_channels=4,
     xcmp_open_request_ttl=2,
     xcmp_condemned_sessions=2,
 )
@@ -34,7 +33,7 @@ def chain() -> Xcmp:
 
 def candidate(para: int, relay_parent: int, watermark: tuple[int, int], bitfield: str = "") -> Candidate:
     root = bytes(31) + b"\1" if bitfield else None
-    return Candidate(para, relay_parent, bitfield, root, watermark)
+    return Candidate(para, relay_parent, watermark, bitfield, root)
 
 
 def test_channel_says_since_when_its_newest_message_is_unread() -> None:
