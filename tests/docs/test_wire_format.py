@@ -10,6 +10,7 @@ import pytest
 
 from tests.codecs import codec_for, decoded, encoded
 from tests.docs.pages import DOCS
+from validator.codec.dry_runs import DryRunRequest, encode_request
 from validator.core.inputs import DeadLetter, Source
 from validator.topics import INPUT_TOPICS
 
@@ -47,6 +48,14 @@ def test_every_field_of_the_record_has_its_row_in_order(kind: str) -> None:
     fields = [field["name"] for field in schema.source["fields"]]
     named = list(dict.fromkeys(re.split(r"[.\[]", field)[0] for _, field in rows if field))
     assert [name for name in named if name in fields] == fields
+
+
+def test_request_of_a_dry_run_is_that_of_the_encoder() -> None:
+    text = re.split(r"^##", TEXT.partition("### A dry run\n")[2], flags=re.MULTILINE)[0]
+    asked = re.search(r"`(\{.*\})`", text)
+    assert asked is not None
+    value = bytes.fromhex(" ".join(re.findall(r"^\| `([0-9a-f ]+)` \|", text, re.MULTILINE)))
+    assert value == encode_request(DryRunRequest("polkadot", b"\x2a", "candidates", asked[1]))
 
 
 def test_fingerprints_are_those_of_the_schemas() -> None:

@@ -19,7 +19,7 @@ from validator.codec.compatibility import check_schemas, policy
 from validator.codec.schemas import Schema, schemas
 from validator.config import load_config
 from validator.errors import UserError
-from validator.topics import TOPICS
+from validator.topics import DRY_RUN_TOPICS, TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +35,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def list_(as_json: Json = False) -> None:
     """List the schemas of all records, also those of installed plugins, with topic, fingerprint and number of released versions."""
     known, topics = _installed()
-    order = {topic.name: number for number, topic in enumerate(TOPICS)}
+    order = {topic.name: number for number, topic in enumerate((*TOPICS, *DRY_RUN_TOPICS))}
     rows: list[dict[str, Any]] = [
         {
             "name": schema.name,

@@ -202,9 +202,9 @@ class Receipt:
 class DryRun:
     """What a lane would say to a record in ``block``, on its state after ``executed_block``.
 
-    ``errors`` are in the order of the checks: the lane would name the first. ``complete`` says whether they are all. ``messages`` and
-    ``effective_session`` are of the verdict. ``headroom`` has the para and the channels that it sends over; ``headroom_after`` is empty if
-    the record would be rejected. ``batch`` is the job's batch that committed the state, None in memory; ``state_root`` is the state's root.
+    ``errors`` are in the order of the checks: the lane would name the first. ``complete`` says whether they are all. The verdict would have
+    these ``messages`` and ``effective_session``. ``headroom`` has the para and the channels that it sends over; ``headroom_after`` is empty
+    if the record would be rejected. ``batch`` is the job's batch that committed the state, None in memory; ``state_root`` is its root.
     """
 
     lane: str

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dry runs on Kafka: what somebody asks, and what is answered.
 
-An answer holds verdicts and headroom as records of their own topics, so that whoever reads those can read it.
+An answer holds verdicts and headroom as the records that their topics carry, so that whoever reads those can read it.
 """
 
 from __future__ import annotations

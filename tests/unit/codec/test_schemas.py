@@ -78,7 +78,10 @@ def test_fingerprints_of_released_schemas_do_not_change() -> None:
         "validator.DeadLetterReplay": ["ffbec200d80290b4"],
         "validator.Dispatch": ["2c990e959a62e565"],
         "validator.DownwardMessage": ["3c2c9780265a1f03"],
+        "validator.DryRunAnswer": ["e1ab91f268885462"],
+        "validator.DryRunRequest": ["5824166b08c077fa"],
         "validator.IngressEvent": ["07051c8f5cdd5213"],
+        "validator.LaneAudit": ["cd004d20c89b7d4d"],
         "validator.LaneOrder": ["22100389eb4c85ef", "2b93975f9c178629"],
         "validator.LaneParked": ["71b28e7560f8e3bf"],
         "validator.LaneStatus": ["1932551b338403e2", "528a5e6dd6a5cce3"],
@@ -223,7 +226,7 @@ def test_schemas_command_lists_shows_and_checks(monkeypatch: pytest.MonkeyPatch,
     run = CliRunner().invoke
     listed = [json.loads(line) for line in run(command.app, ["list", "--json"]).output.splitlines()]
     assert [row["name"] for row in listed if row["name"] in schemas().current] == [
-        schema.name for topic in TOPICS for schema in schemas().of_topic(topic.name)
+        schema.name for topic in (*TOPICS, *DRY_RUN_TOPICS) for schema in schemas().of_topic(topic.name)
     ]
     assert "validator.Verdict" in run(command.app, ["list"]).output
     assert json.loads(run(command.app, ["show", "Verdict"]).output) == schemas()["validator.Verdict"].source

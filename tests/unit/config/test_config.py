@@ -232,7 +232,7 @@ def test_invalid_environment_variable_is_reported_as_environment(
         ("[topic]", "topic: no such key; did you mean 'topics'?"),
         (
             "zzz = 1",
-            "zzz: no such key; known are chains, dead_letters, job, jobs, kafka, metrics, plugins, schema_registry, topics",
+            "zzz: no such key; known are audit, chains, dead_letters, job, jobs, kafka, metrics, plugins, schema_registry, topics",
         ),
         ("topics = 5", "topics: expected a table, found 5"),
         ("kafka = 5", "kafka: expected a table, found 5"),

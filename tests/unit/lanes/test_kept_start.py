@@ -86,8 +86,6 @@ CHANGES: dict[str, Any] = {
     "job.headroom_interval_blocks": table("job", headroom_interval_blocks=5),
     "job.root_interval_blocks": table("job", root_interval_blocks=5),
     "dead_letters.attempts_max": table("dead_letters", attempts_max=5),
-    "audit.share": table("audit", share=0.5),
-    "audit.on_fault": table("audit", on_fault="park"),
     "metrics.listen": table("metrics", listen="127.0.0.1:9464"),
     "metrics.transports": table("metrics", transports={"mail": "127.0.0.1:9465"}),
     "metrics.paras": table("metrics", paras=[2000]),
@@ -108,6 +106,8 @@ CHANGES: dict[str, Any] = {
     ),
     "schema_registry.subjects": table("schema_registry", url="https://registry.example", subjects="record"),
     "schema_registry.write": table("schema_registry", url="https://registry.example", write="confluent"),
+    "audit.share": table("audit", share=0.5),
+    "audit.on_fault": table("audit", on_fault="park"),
     "plugins.lock": table("plugins", lock="LOCK"),
     "plugins.artefacts": None,  # where plugins come from, not which: `test_pack`
     CHAIN: {"chains": {**BASE["chains"], "b": {}}},

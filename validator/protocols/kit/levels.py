@@ -11,7 +11,7 @@ from validator.core.types import ChannelId, ParaId
 from validator.protocols.kit.requests import OpenRequests
 
 
-class Chosen(NamedTuple):
+class WantedSubjects(NamedTuple):
     """The wanted paras and channels, each ascending; ``left_out`` counts those beyond the limits."""
 
     paras: list[ParaId]
@@ -19,13 +19,13 @@ class Chosen(NamedTuple):
     left_out: int
 
 
-def chosen(paras: Iterable[ParaId], channels: Iterable[ChannelId], choice: LevelChoice) -> Chosen:
+def wanted_subjects(paras: Iterable[ParaId], channels: Iterable[ChannelId], choice: LevelChoice) -> WantedSubjects:
     """Return which of a lane's paras and channels are wanted; a channel belongs to both of its ends."""
     wanted = None if choice.paras is None else set(choice.paras)
     of_paras = sorted(para for para in paras if wanted is None or para in wanted)
     of_channels = sorted(each for each in channels if wanted is None or each[0] in wanted or each[1] in wanted)
     left_out = max(0, len(of_paras) - choice.paras_max) + max(0, len(of_channels) - choice.channels_max)
-    return Chosen(of_paras[: choice.paras_max], of_channels[: choice.channels_max], left_out)
+    return WantedSubjects(of_paras[: choice.paras_max], of_channels[: choice.channels_max], left_out)
 
 
 def lane_level(

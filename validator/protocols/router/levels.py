@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from validator.core.levels import ChannelLevel, LaneLevel, LevelChoice, Levels, ParaLevel
 from validator.core.types import BlockNumber, ChannelId, ParaId
-from validator.protocols.kit import chosen
+from validator.protocols.kit import wanted_subjects
 from validator.protocols.router.profile import Profile
 from validator.protocols.router.session import age_request
 from validator.protocols.router.state import RouterState
@@ -13,7 +13,7 @@ from validator.protocols.router.state import RouterState
 
 def levels(state: RouterState, rules: Profile, now: BlockNumber, choice: LevelChoice) -> Levels:
     """Return the levels after block ``now``."""
-    paras, channels, left_out = chosen(state.paras, state.hrmp_channels, choice)
+    paras, channels, left_out = wanted_subjects(state.paras, state.hrmp_channels, choice)
     return Levels(
         lane_level(state, rules),
         tuple(para_level(state, para, now) for para in paras),

@@ -7,13 +7,13 @@ There are no upward messages, and the state does not count what a channel has se
 from __future__ import annotations
 
 from validator.plugin.protocol_api import BlockNumber, ChannelId, ChannelLevel, LevelChoice, Levels, ParaId, ParaLevel
-from validator.protocols.kit import chosen, lane_level
+from validator.protocols.kit import lane_level, wanted_subjects
 from validator_early_hrmp.state import EarlyHrmpState
 
 
 def levels(state: EarlyHrmpState, now: BlockNumber, choice: LevelChoice) -> Levels:
     """Return the levels after block ``now``."""
-    paras, channels, left_out = chosen(state.paras, state.channels, choice)
+    paras, channels, left_out = wanted_subjects(state.paras, state.channels, choice)
     closing = len(state.close_requests) + len(state.sealed)
     oldest = _oldest(state, {recipient for _, recipient in channels})
     return Levels(

@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from validator_xcmp.levels import downward_level
 
 from validator.plugin.protocol_api import BlockNumber, ChannelId, ChannelLevel, LevelChoice, Levels, ParaId, ParaLevel
-from validator.protocols.kit import chosen, lane_level
+from validator.protocols.kit import lane_level, wanted_subjects
 from validator_xcmp_network.state import NetworkState, channel_limit
 
 
 def levels(state: NetworkState, now: BlockNumber, choice: LevelChoice) -> Levels:
     """Return the levels after block ``now``; of fixed channels, which may be a great many, those that have messages."""
-    paras, channels, left_out = chosen(state.paras, _channels(state), choice)
+    paras, channels, left_out = wanted_subjects(state.paras, _channels(state), choice)
     closing = len(state.close_requests) + len(state.condemned)
     return Levels(
         lane_level(state.open_requests, state.configuration.xcmp_open_request_ttl, closing, state.pending_candidates),

@@ -7,7 +7,7 @@ There are no upward messages. Of a channel the relay chain knows only whether it
 from __future__ import annotations
 
 from validator.plugin.protocol_api import BlockNumber, ChannelId, ChannelLevel, LevelChoice, Levels, ParaId, ParaLevel
-from validator.protocols.kit import chosen, lane_level
+from validator.protocols.kit import lane_level, wanted_subjects
 from validator_xcmp.acceptance import unread
 from validator_xcmp.state import XcmpState, find_column, is_empty
 
@@ -15,7 +15,7 @@ from validator_xcmp.state import XcmpState, find_column, is_empty
 def levels(state: XcmpState, now: BlockNumber, choice: LevelChoice) -> Levels:
     """Return the levels after block ``now``."""
     of_state = ((sender, column.recipient) for sender, row in state.rows.items() for column in row)
-    paras, channels, left_out = chosen(state.paras, of_state, choice)
+    paras, channels, left_out = wanted_subjects(state.paras, of_state, choice)
     closing = len(state.close_requests) + len(state.condemned)
     return Levels(
         lane_level(state.open_requests, state.configuration.xcmp_open_request_ttl, closing, state.pending_candidates),
