@@ -49,6 +49,7 @@ ELSEWHERE: Final = {
     "broker stop": "as `broker start`",
     "dead-letters show": "tests/cli/test_dead_letters.py reads its output as lines of JSON",
     "demo": "tests/cli/test_demo.py",
+    "export": "tests/cli/test_what_if.py",
     "dry-run": "tests/cli/test_dry_run.py",
     "plugins pack": "tests/cli/test_plugins.py",
     "run": "tests/cli/test_run_up.py",

@@ -213,3 +213,20 @@ def test_inputs_are_read_from_the_topics(
     summary = json.loads(result.stdout)
     assert (summary["last_block"], summary["records"]) == (12, len(records))
     assert summary["verdicts"] == len(followed.expected)
+    send(followed.config.kafka, followed.config.topics.prefix, [("candidates", LANE.encode(), b"no record")])
+    exported = invoke("export", f"--lane={LANE}", f"--out={tmp_path / 'recorded'}")
+    assert exported.exit_code == 0, exported.output
+    assert exported.stderr == "left out, as they cannot be decoded: 1; see `validator dead-letters list`\n"
+    for kind in ("blocks", "candidates", "channel-requests", "downward-messages"):
+        lines = (tmp_path / "recorded" / f"{kind}.jsonl").read_text(encoding="utf-8").splitlines()
+        assert [(kind, encoded(kind, json.loads(line))) for line in lines] == [
+            (topic, value) for topic, _, value in records if topic == kind
+        ]
+    again = invoke(
+        "what-if", f"--lane={LANE}", f"--sweep={LIMIT}=1", "--json", "--limit=0", f"--records={tmp_path / 'recorded'}"
+    )
+    assert json.loads(again.stdout) == summary
+    taken = invoke("export", f"--lane={LANE}", f"--out={tmp_path / 'recorded'}")
+    assert (taken.exit_code, "exists already" in taken.stderr) == (2, True)
+    part = invoke("export", f"--lane={LANE}", f"--out={tmp_path / 'part'}", "--from-block=3", "--to-block=5", "--json")
+    assert json.loads(part.stdout)["blocks"] == 3

@@ -58,6 +58,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "validator.cli.audit:audit",
         "Check a lane's whole recorded history, or compare two deployments.",
     ),
+    "export": (
+        "validator.cli.export:export",
+        "Write a lane's recorded inputs to files, for what-if, audit and submit.",
+    ),
     "console": (
         "validator.cli.console:console",
         "Serve local web pages that show the lanes live.",

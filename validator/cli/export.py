@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`validator export`: a lane's recorded inputs as files, for `what-if`, `audit` and `submit`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from validator.cli.common import ConfigPath, Json, kafka_table, say, terminated_as_interrupted
+from validator.cli.progress import counting
+from validator.codec.json_form import shown_json
+from validator.config import load_config
+from validator.core.inputs import DeadLetter
+from validator.core.limits import U32_MAX
+from validator.errors import UserError
+from validator.lanes.configured import configured_codec, lane_definition
+from validator.plugin.pack import use_artefacts
+from validator.service.lane_inputs import recorded_inputs
+from validator.topics import INPUT_TOPICS, TOPIC_OF_KIND
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import IO
+
+    from validator.codec.codec import Codec
+    from validator.core.inputs import Input
+
+UNREADABLE: Final = "unreadable"
+
+
+def export(
+    lane: Annotated[str, typer.Option(help="The lane.")],
+    out: Annotated[
+        Path,
+        typer.Option(metavar="FOLDER", help="Folder for blocks.jsonl, candidates.jsonl and so on; overwrites nothing."),
+    ],
+    from_block: Annotated[int, typer.Option(min=0, max=U32_MAX, help="First block.")] = 0,
+    to_block: Annotated[int, typer.Option(min=0, max=U32_MAX, help="Last block.")] = U32_MAX,
+    config_path: ConfigPath = None,
+    as_json: Json = False,
+) -> None:
+    """Write a lane's recorded inputs from Kafka to a folder, one JSON line for each record, by topic.
+
+    `what-if` and `audit` read the folder with --records, `submit` takes each file. A record that cannot be decoded is left out and counted;
+    what was sent twice is there twice.
+    """
+    if to_block < from_block:
+        raise UserError(f"--to-block: expected a block from {from_block} on, found {to_block}")
+    config = load_config(config_path)
+    if lane not in config.chains:
+        known = ", ".join(sorted(config.chains)) or "none"
+        raise UserError(f"--lane: no chain {lane!r} is configured; configured are {known}")
+    use_artefacts(config.plugins.artefacts)
+    codec = configured_codec(config)
+    paths = {topic: out / f"{topic}.jsonl" for topic in INPUT_TOPICS}
+    taken = next((path for path in paths.values() if path.exists()), None)
+    if taken is not None:
+        raise UserError(f"{taken}: exists already: expected a folder without files of an earlier export")
+    with terminated_as_interrupted(), counting(f"lane {lane}: exporting its inputs") as progress, ExitStack() as stack:
+        inputs = recorded_inputs(
+            kafka_table(config), config.topics.prefix, codec, lane_definition(config, lane), progress
+        )
+        files = _opened(stack, paths)
+        counts = _write(inputs, codec, files, range(from_block, to_block + 1))
+    if as_json:
+        sys.stdout.write(json.dumps({"lane": lane, "folder": str(out), **counts}) + "\n")
+        return
+    written = ", ".join(f"{counts[topic]} {topic}" for topic in INPUT_TOPICS)
+    sys.stdout.write(f"{out}: {written}\n")
+    if counts[UNREADABLE]:
+        say(f"left out, as they cannot be decoded: {counts[UNREADABLE]}; see `validator dead-letters list`")
+
+
+def _opened(stack: ExitStack, paths: dict[str, Path]) -> dict[str, IO[str]]:
+    try:
+        next(iter(paths.values())).parent.mkdir(parents=True, exist_ok=True)
+        return {
+            topic: stack.enter_context(path.open("x", encoding="utf-8", newline="\n")) for topic, path in paths.items()
+        }
+    except OSError as error:
+        raise UserError(f"{error.filename}: cannot be written: {error.strerror}") from error
+
+
+def _write(
+    inputs: Iterable[Input | DeadLetter], codec: Codec, files: dict[str, IO[str]], blocks: range
+) -> dict[str, int]:
+    """Write the inputs of some blocks; return how many, by topic, and how many cannot be decoded."""
+    counts = {**dict.fromkeys(files, 0), UNREADABLE: 0}
+    for item in inputs:
+        if isinstance(item, DeadLetter):
+            counts[UNREADABLE] += 1
+        elif item.block in blocks:
+            topic = TOPIC_OF_KIND[item.kind]
+            files[topic].write(json.dumps(shown_json(topic, item.raw, codec)) + "\n")
+            counts[topic] += 1
+    return counts
