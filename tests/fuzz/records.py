@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 from tests.avro_data import datum_of, written
 from tests.codecs import codec_for
 from tests.fuzz.target import Target
+from validator.client import in_memory
+from validator.client.backend import MemoryBackend
 from validator.codec.codec import ORDER_SCHEMA
 from validator.codec.decode import decode_record
+from validator.codec.dry_runs import DryRunRequest, decode_answer, encode_request
 from validator.codec.inflight import pack, unpack
 from validator.codec.json_form import encode_input, to_json
 from validator.codec.orders import decode_order, encode_order
@@ -21,6 +24,7 @@ from validator.codec.schemas import HEADER_SIZE, Schema, SchemaSet
 from validator.codec.strict import StrictReader, strict_reader
 from validator.core.inputs import DeadLetter, RecordKind, Source
 from validator.errors import UserError
+from validator.service.answerer import Answerer
 from validator.topics import INPUT_TOPICS, TOPIC_OF_KIND
 
 if TYPE_CHECKING:
@@ -135,6 +139,33 @@ def _check_body(data: bytes) -> bool:
     return True
 
 
+_ASKED = (
+    '{"para_id": 2000, "hrmp_watermark": 9, "horizontal_messages": [{"recipient": 2004, "data": "00"}]}',
+    '{"para_id": 2000, "hrmp_watermark": 0, "upward_messages": ["0102"], "processed_downward_messages": 0}',
+)
+
+
+@cache
+def _answerer() -> Answerer:
+    paras = [{"para_id": para, "balance": 10**12} for para in (2000, 2004)]
+    chain = {"host_configuration": {"preset": "polkadot-2023"}, "genesis_paras": paras}
+    standings = in_memory({"chains": {"polkadot": chain}})._backend
+    assert isinstance(standings, MemoryBackend)
+    return Answerer(standings)
+
+
+def _dry_runs() -> list[bytes]:
+    return [encode_request(DryRunRequest("polkadot", b"a", "candidates", record)) for record in _ASKED]
+
+
+def _check_dry_run(data: bytes) -> bool:
+    answer = decode_answer(_answerer().answer(data, 0, 7))
+    assert answer.offset == 7
+    assert (answer.refused is None) == bool(answer.verdicts)
+    assert "a bug" not in (answer.refused or "")
+    return answer.refused is None
+
+
 TARGETS = (
     *(
         Target(f"avro-{TOPIC_OF_KIND[kind]}", partial(_input_seeds, kind), partial(_check_input, kind))
@@ -142,5 +173,6 @@ TARGETS = (
     ),
     Target("avro-outputs", _outputs, _check_output),
     Target("avro-orders", _orders, _check_order),
+    Target("dry-runs", _dry_runs, _check_dry_run, (b"channel-requests", b"downward-messages"), per_test=2_000),
     Target("avro-bodies", lambda: [value for each in _body_schemas().values() for value in _values(each)], _check_body),
 )
