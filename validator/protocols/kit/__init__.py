@@ -17,7 +17,7 @@ from __future__ import annotations
 from validator.protocols.kit.indexes import channel_name, decrease, increase, insert_sorted, remove_sorted
 from validator.protocols.kit.invariants import ascends, broken_deposits, broken_index, raise_if_broken
 from validator.protocols.kit.ledger import Account, Ledger, endow, free_balance, missing_funds, reserve, unreserve
-from validator.protocols.kit.levels import lane_level, wanted_subjects
+from validator.protocols.kit.levels import downward_level, lane_level, wanted_subjects
 from validator.protocols.kit.pages import PageLayout, Touched
 from validator.protocols.kit.pending import (
     InclusionCandidateNotPending,
@@ -45,6 +45,7 @@ __all__ = [
     "broken_index",
     "channel_name",
     "decrease",
+    "downward_level",
     "endow",
     "free_balance",
     "increase",

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from validator.core.levels import LaneLevel, LevelChoice
-from validator.core.types import ChannelId, ParaId
+from validator.core.levels import LaneLevel, LevelChoice, ParaLevel
+from validator.core.types import BlockNumber, ChannelId, ParaId
 from validator.protocols.kit.requests import OpenRequests
 
 
@@ -43,4 +43,23 @@ def lane_level(
         closing=closing,
         pending=sum(map(len, pending_candidates.values())),
         pending_oldest=min(backed, default=None),
+    )
+
+
+def downward_level(
+    para: ParaId, sizes: Collection[int], oldest: BlockNumber | None, sent: int, watermark_lag: int
+) -> ParaLevel:
+    """Return the level of a para without upward messages; ``sizes`` are the bytes of the messages in its downward queue."""
+    return ParaLevel(
+        para,
+        upward_messages=0,
+        upward_bytes=0,
+        upward_messages_max=0,
+        upward_bytes_max=0,
+        upward_head=None,
+        downward_messages=len(sizes),
+        downward_bytes=sum(sizes),
+        downward_oldest=oldest,
+        downward_sent=sent,
+        watermark_lag=watermark_lag,
     )

@@ -7,7 +7,7 @@ There are no upward messages, and the state does not count what a channel has se
 from __future__ import annotations
 
 from validator.plugin.protocol_api import BlockNumber, ChannelId, ChannelLevel, LevelChoice, Levels, ParaId, ParaLevel
-from validator.protocols.kit import lane_level, wanted_subjects
+from validator.protocols.kit import downward_level, lane_level, wanted_subjects
 from validator_early_hrmp.state import EarlyHrmpState
 
 
@@ -26,22 +26,15 @@ def levels(state: EarlyHrmpState, now: BlockNumber, choice: LevelChoice) -> Leve
 
 def _para_level(state: EarlyHrmpState, para: ParaId, now: BlockNumber) -> ParaLevel:
     queue = state.downward_queues.get(para, {})
-    messages = [message for sent in queue.values() for message in sent]
     tail = state.downward_queue_tails.get(para)
     oldest = next(iter(queue), None)
     watermark = state.dmq_watermarks.get(para, -1 if oldest is None else oldest - 1)
-    return ParaLevel(
+    return downward_level(
         para,
-        upward_messages=0,
-        upward_bytes=0,
-        upward_messages_max=0,
-        upward_bytes_max=0,
-        upward_head=None,
-        downward_messages=len(messages),
-        downward_bytes=sum(len(message.data) for message in messages),
-        downward_oldest=oldest,
-        downward_sent=0 if tail is None else tail.count,
-        watermark_lag=0 if oldest is None else max(0, now - watermark),
+        [len(message.data) for sent in queue.values() for message in sent],
+        oldest,
+        0 if tail is None else tail.count,
+        0 if oldest is None else max(0, now - watermark),
     )
 
 

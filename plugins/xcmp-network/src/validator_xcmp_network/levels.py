@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from validator_xcmp.levels import downward_level
+from validator_xcmp.levels import para_level
 
 from validator.plugin.protocol_api import BlockNumber, ChannelId, ChannelLevel, LevelChoice, Levels, ParaId, ParaLevel
 from validator.protocols.kit import lane_level, wanted_subjects
@@ -38,7 +38,7 @@ def _para_level(state: NetworkState, para: ParaId, now: BlockNumber) -> ParaLeve
     lag = 0
     if queue is not None and queue.heights:
         lag = max(0, now - (queue.watermark or queue.heights[0] - 1))
-    return downward_level(state, para, lag)
+    return para_level(state, para, lag)
 
 
 def _channel_level(state: NetworkState, channel_id: ChannelId) -> ChannelLevel:

@@ -7,7 +7,7 @@ There are no upward messages. Of a channel the relay chain knows only whether it
 from __future__ import annotations
 
 from validator.plugin.protocol_api import BlockNumber, ChannelId, ChannelLevel, LevelChoice, Levels, ParaId, ParaLevel
-from validator.protocols.kit import lane_level, wanted_subjects
+from validator.protocols.kit import downward_level, lane_level, wanted_subjects
 from validator_xcmp.acceptance import unread
 from validator_xcmp.state import XcmpState, find_column, is_empty
 
@@ -25,22 +25,16 @@ def levels(state: XcmpState, now: BlockNumber, choice: LevelChoice) -> Levels:
     )
 
 
-def downward_level(state: XcmpState, para: ParaId, watermark_lag: int) -> ParaLevel:
-    """Return the level of a para that has only a downward queue."""
+def para_level(state: XcmpState, para: ParaId, watermark_lag: int) -> ParaLevel:
+    """Return the level of a para's downward queue."""
     queue = state.downward_queues.get(para, ())
     tail = state.downward_tails.get(para)
-    return ParaLevel(
+    return downward_level(
         para,
-        upward_messages=0,
-        upward_bytes=0,
-        upward_messages_max=0,
-        upward_bytes_max=0,
-        upward_head=None,
-        downward_messages=len(queue),
-        downward_bytes=sum(len(message.msg) for message in queue),
-        downward_oldest=queue[0].sent_at if queue else None,
-        downward_sent=0 if tail is None else tail.sent,
-        watermark_lag=watermark_lag,
+        [len(message.msg) for message in queue],
+        queue[0].sent_at if queue else None,
+        0 if tail is None else tail.sent,
+        watermark_lag,
     )
 
 
@@ -50,7 +44,7 @@ def _para_level(state: XcmpState, para: ParaId, now: BlockNumber) -> ParaLevel:
     if waiting:
         watermark = state.watermarks.get(para)
         lag = max(0, now - (waiting[0][0] - 1 if watermark is None else watermark[0]))
-    return downward_level(state, para, lag)
+    return para_level(state, para, lag)
 
 
 def _channel_level(state: XcmpState, channel_id: ChannelId) -> ChannelLevel:
