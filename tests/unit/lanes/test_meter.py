@@ -9,7 +9,8 @@ from tests.unit.lanes.chains import chain, definition_of
 from tests.unit.lanes.running import BATCHES, FAULTY_BATCH, Running, batches_of, failing, undisturbed
 from validator.codec.inflight import Arrival
 from validator.codec.json_form import shown_json, to_json
-from validator.lanes.meter import LaneMeter, MeterSettings, waits_for
+from validator.core.levels import ChannelLevel
+from validator.lanes.meter import LaneMeter, MeterSettings, _put_channel, waits_for
 from validator.lanes.parking import LaneBatch
 from validator.lanes.sink import TransactionalSink
 from validator.lanes.store import LaneCache, Recovery
@@ -220,3 +221,14 @@ def test_what_a_lane_waits_for_is_one_word(measured: Measured) -> None:
 
 def recovery() -> Recovery:
     return Recovery("polkadot", rebuilt=False, slots_bytes=0, journal_entries=1, seconds=0.5)
+
+
+def test_channel_has_series_only_for_what_its_protocol_knows() -> None:
+    report = Report("lane", "polkadot")
+    _put_channel(report, ChannelLevel(1, 2, 3, 30, 10, None, 5, None, None), 9)
+    assert {name: rows["1", "2"] for name, rows in report.set.items()} == {
+        "validator_channel_used_messages": 3,
+        "validator_channel_used_bytes": 30,
+        "validator_channel_messages_used_ratio": 0.3,
+        "validator_channel_oldest_age_blocks": 4,
+    }
